@@ -1,0 +1,1 @@
+"""The ledger: what exists, what was promised, what is held, who may touch it."""

@@ -1,0 +1,107 @@
+"""Exact amounts of (flavor, resource): whole numbers where they are whole, else fractions, and *unlimited*.
+
+`UNLIMITED` is a value, not a sentinel to test for: it compares above every number and stays itself through addition.
+The one thing it cannot do is be taken from itself, so nothing here subtracts an amount that may be unlimited.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Final
+
+Number = int | Fraction
+Amount = int | Fraction | float
+"""A `Number`, or `UNLIMITED` (the only float there is)."""
+
+Amounts = Mapping[str, Amount]
+"""`{"flavor/resource": amount}`; a key that is missing means 0."""
+
+UNLIMITED: Final = math.inf
+DEFAULT_FLAVOR: Final = "default"
+GPU: Final = "default/gpu"
+
+MAX_DIGITS: Final = 40
+"""A longer number is a mistake or an attack, and exact arithmetic would pay for it."""
+
+_NUMBER = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<part>\d*))?(?:[eE](?P<power>[-+]?\d{1,4}))?")
+
+
+class NotANumber(ValueError):
+    """The text is no decimal number, or has more than `MAX_DIGITS` digits."""
+
+
+def exact(text: str) -> Number:
+    """The decimal number written in `text`, exactly: `"12"` → 12, `"0.1"` → 1/10, `"1e3"` → 1000."""
+    match = _NUMBER.fullmatch(text)
+    if match is None or not (match["whole"] or match["part"]):
+        raise NotANumber(text)
+    size = len(match["whole"]) + len(match["part"] or "") + abs(int(match["power"] or 0))
+    if size > MAX_DIGITS:
+        raise NotANumber(text)
+    return whole_if_whole(Fraction(text))
+
+
+def whole_if_whole(number: Number) -> Number:
+    """The same number as an `int` when it is one."""
+    return number.numerator if number.denominator == 1 else number
+
+
+def resource_key(name: str) -> str:
+    """`gpu` → `default/gpu`; only the first `/` separates flavor and resource, so `a/b/c` stays as it is."""
+    return name if "/" in name else f"{DEFAULT_FLAVOR}/{name}"
+
+
+def resource_of(key: str) -> str:
+    """The resource of a `flavor/resource` key."""
+    return key.partition("/")[2]
+
+
+def is_gpu(key: str) -> bool:
+    """Whether the key counts GPUs, of whatever flavor."""
+    return resource_of(key) == "gpu"
+
+
+def total(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+    """The sum, key by key."""
+    whole: dict[str, Number] = {}
+    for part in parts:
+        for key, amount in part.items():
+            whole[key] = whole.get(key, 0) + amount
+    return whole
+
+
+def as_json(amount: Amount) -> int | float | str:
+    """An amount for JSON: integers as they are, decimals as the number JSON would read back, else exactly, as text."""
+    if amount == UNLIMITED:
+        return "unlimited"
+    number = whole_if_whole(Fraction(amount))
+    if isinstance(number, int):
+        return number
+    near = float(number)
+    return near if Fraction(repr(near)) == number else text_of(number)
+
+
+def text_of(amount: Amount) -> str:
+    """An amount for a sentence: `8`, `0.5`, `1/3`, `unlimited`."""
+    if amount == UNLIMITED:
+        return "unlimited"
+    number = whole_if_whole(Fraction(amount))
+    if isinstance(number, int):
+        return str(number)
+    near = float(number)
+    return repr(near) if Fraction(repr(near)) == number else str(number)
+
+
+def sentence_of(amounts: Mapping[str, Amount]) -> str:
+    """Amounts for a sentence, GPUs of the default flavor without ceremony: `4 GPUs`, `4 GPUs and 8 cpu`."""
+    words = []
+    for key in sorted(amounts, key=lambda key: (not is_gpu(key), key)):
+        amount = text_of(amounts[key])
+        if key == GPU:
+            words.append(f"{amount} GPU" if amounts[key] == 1 else f"{amount} GPUs")
+        else:
+            words.append(f"{amount} {key.removeprefix(DEFAULT_FLAVOR + '/')}")
+    return " and ".join(words) or "nothing"

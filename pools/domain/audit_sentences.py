@@ -1,0 +1,232 @@
+"""An audit entry as a sentence: `alice cut team--b from 50 to 20`.
+
+One rule for every door: the API puts the sentence beside each entry, and pages and clients show that one. An action
+that nobody foresaw still reads: its words, its object, and what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Image = Mapping[str, Any]
+SHOWN_CHANGES = 3
+LONGEST_VALUE = 60
+# Bookkeeping that moves along with a change and tells a reader nothing of its own.
+SILENT = frozenset({"id", "version", "created_at", "updated_at", "last_login", "start_time", "end_time"})
+# What the system writes as its reason; the deed says as much.
+MACHINE_REASONS = frozenset({"settled", "drained"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What a deed is told from. `kind` and `name` are the two halves of the object."""
+
+    actor: str
+    kind: str
+    name: str
+    before: Image = field(default_factory=dict)
+    after: Image = field(default_factory=dict)
+
+    def value(self, key: str) -> Any:
+        """The value after the change, or before it if nothing is left after it."""
+        return self.after.get(key, self.before.get(key))
+
+    def moved(self, key: str) -> bool:
+        """Whether both images have the value and differ in it."""
+        return bool(self.before and self.after) and self.before.get(key) != self.after.get(key)
+
+    def changes(self, *told: str) -> str:
+        """What else changed, in brackets; `told` names what the sentence has said already."""
+        hidden = {*SILENT, *told}
+        lines = [f"{key}: {old} → {new}" for key, old, new in _differences(self.before, self.after, hidden)]
+        if not lines or not self.before or not self.after:
+            return ""
+        more = f", and {len(lines) - SHOWN_CHANGES} more" if len(lines) > SHOWN_CHANGES else ""
+        return f" ({', '.join(lines[:SHOWN_CHANGES])}{more})"
+
+
+def sentence(
+    action: str, subject: str, actor: str, before: Image | None, after: Image | None, description: str = ""
+) -> str:
+    """Who did what to which object, with the numbers; a person's own reason stands behind a colon.
+
+    `action` is `subpool.updated` and the like, `subject` the entry's object (`pool/team--b`), `before` and `after` the
+    images of its row, `description` the reason given with the change.
+    """
+    kind, _, name = subject.partition("/")
+    entry = _Entry(actor or "somebody", kind, name or kind, before or {}, after or {})
+    told = f"{entry.actor} {_DEEDS.get(action, _unforeseen(action))(entry)}"
+    if not description or description in MACHINE_REASONS:
+        return told
+    return f"{told}: {description}"
+
+
+def _differences(old: Any, new: Any, hidden: set[str], path: str = "") -> Iterator[tuple[str, str, str]]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            if path or key not in hidden:
+                yield from _differences(old.get(key), new.get(key), hidden, f"{path}.{key}" if path else str(key))
+    elif old != new:
+        yield path, _shown(old), _shown(new)
+
+
+def _shown(value: Any) -> str:
+    if value is None or value in ("", [], {}):
+        return "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def _gpus(value: Any) -> str:
+    return "1 GPU" if value == 1 else f"{value} GPUs"
+
+
+def _amount(value: Any) -> str:
+    """A guarantee: a number, or unlimited in either of its spellings."""
+    return "unlimited" if value is None or value == -1 else str(value)
+
+
+def _resized(old: Any, new: Any) -> str:
+    """`cut` or `raised`; unlimited is above every number."""
+    was, becomes = (float("inf") if _amount(value) == "unlimited" else value for value in (old, new))
+    return "cut" if becomes < was else "raised"
+
+
+def _subpool_created(entry: _Entry) -> str:
+    return f"created slice {entry.name} with {_gpus(entry.after.get('last_quota'))}"
+
+
+def _subpool_updated(entry: _Entry) -> str:
+    old, new = entry.before.get("last_quota"), entry.after.get("last_quota")
+    if not isinstance(old, int) or not isinstance(new, int) or old == new:
+        return f"updated {entry.name}{entry.changes()}"
+    return f"{_resized(old, new)} {entry.name} from {old} to {new}{entry.changes('last_quota')}"
+
+
+def _subpool_deleting(entry: _Entry) -> str:
+    return f"deleted slice {entry.name}, which drains its {_gpus(entry.before.get('last_quota'))} first"
+
+
+def _subpool_archived(entry: _Entry) -> str:
+    if entry.before.get("subpool_state") == "DELETING":
+        return f"archived {entry.name}: drained"
+    return f"deleted slice {entry.name}, which held nothing and is archived"
+
+
+def _subpool_reactivated(entry: _Entry) -> str:
+    return f"brought slice {entry.name} back with {_gpus(entry.after.get('last_quota'))}"
+
+
+def _pool_created(entry: _Entry) -> str:
+    guarantee = _amount(entry.after.get("guarantee"))
+    promised = "without a limit" if guarantee == "unlimited" else f"with {_gpus(entry.after['guarantee'])}"
+    return f"created pool {entry.name} {promised}"
+
+
+def _pool_updated(entry: _Entry) -> str:
+    if entry.moved("guarantee"):
+        old, new = entry.before.get("guarantee"), entry.after.get("guarantee")
+        if _amount(old) != _amount(new):
+            rest = entry.changes("guarantee")
+            return f"{_resized(old, new)} pool {entry.name} from {_amount(old)} to {_amount(new)}{rest}"
+    if entry.moved("enable_maintenance"):
+        deed = "put pool {} into" if entry.after.get("enable_maintenance") else "took pool {} out of"
+        return f"{deed.format(entry.name)} maintenance{entry.changes('enable_maintenance')}"
+    return f"updated pool {entry.name}{entry.changes()}"
+
+
+def _renamed(entry: _Entry) -> str:
+    what = "slice" if entry.value("parent_id") else "pool"
+    return f"renamed {what} {entry.before.get('name')} to {entry.after.get('name')}"
+
+
+def _user_updated(entry: _Entry) -> str:
+    if entry.moved("is_active"):
+        return f"{'brought back' if entry.after.get('is_active') else 'removed'} user {entry.name}"
+    whose = "the own profile" if entry.name == entry.actor else f"user {entry.name}"
+    return f"updated {whose}{entry.changes()}"
+
+
+def _password_changed(entry: _Entry) -> str:
+    return "changed the own password" if entry.name == entry.actor else f"changed the password of {entry.name}"
+
+
+def _token(deed: str, joint: str) -> Callable[[_Entry], str]:
+    def told(entry: _Entry) -> str:
+        owner = entry.value("owner")
+        whose = "" if owner in {None, entry.actor} else f" {joint} {owner}"
+        roles = entry.after.get("roles")
+        limited = f" with the roles {', '.join(roles)}" if roles and not entry.before else ""
+        return f"{deed} token {entry.name}{whose}{limited}{entry.changes()}"
+
+    return told
+
+
+def _config_updated(entry: _Entry) -> str:
+    key = "subpool_drain_interval_minutes"
+    if not entry.moved(key):
+        return f"updated the workflow configuration{entry.changes()}"
+    old, new = entry.before.get(key), entry.after.get(key)
+    return f"set the drain monitor's interval from {old} to {new} minutes{entry.changes(key)}"
+
+
+def _submitted(entry: _Entry) -> str:
+    priority = entry.after.get("priority")
+    return f"submitted {entry.name} to {entry.after.get('pool')}{f' with priority {priority}' if priority else ''}"
+
+
+def _started(entry: _Entry) -> str:
+    return f"started {entry.name} on {entry.after.get('pool')}"
+
+
+def _ended(entry: _Entry) -> str:
+    message = entry.after.get("failure_message")
+    return f"ended {entry.name}: {entry.after.get('status')}{f' ({_shown(message)})' if message else ''}"
+
+
+def _plain(words: str) -> Callable[[_Entry], str]:
+    """A deed whose words need the name only; `{}` is its place."""
+    return lambda entry: words.format(entry.name)
+
+
+def _unforeseen(action: str) -> Callable[[_Entry], str]:
+    deed = action.rpartition(".")[2].replace("_", " ") or "changed"
+
+    def told(entry: _Entry) -> str:
+        kind = entry.kind.replace("_", " ")
+        what = kind if entry.name == entry.kind else f"{kind} {entry.name}"
+        return f"{deed} {what or 'something'}{entry.changes()}"
+
+    return told
+
+
+_DEEDS: dict[str, Callable[[_Entry], str]] = {
+    "subpool.created": _subpool_created,
+    "subpool.updated": _subpool_updated,
+    "subpool.deleting": _subpool_deleting,
+    "subpool.archived": _subpool_archived,
+    "subpool.reactivated": _subpool_reactivated,
+    "subpool.renamed": _renamed,
+    "pool.created": _pool_created,
+    "pool.updated": _pool_updated,
+    "pool.renamed": _renamed,
+    "pool.archived": _plain("archived pool {}"),
+    "pool.reactivated": _plain("brought pool {} back"),
+    "user.updated": _user_updated,
+    "user.password_changed": _password_changed,
+    "role.granted": lambda entry: f"granted {entry.value('role')} to {entry.name}",
+    "role.revoked": lambda entry: f"revoked {entry.value('role')} from {entry.name}",
+    "token.created": _token("made", "for"),
+    "token.updated": _token("updated", "of"),
+    "token.deleted": _token("deleted", "of"),
+    "workflow_config.updated": _config_updated,
+    "workflow.submitted": _submitted,
+    "workflow.started": _started,
+    "workflow.waiting": _plain("put {} back in the queue"),
+    "workflow.canceled": _plain("cancelled {}"),
+    "workflow.ended": _ended,
+}

@@ -1,0 +1,51 @@
+"""The life of a subpool: one table of transitions, from which code, database trigger and documentation are made.
+
+Source: subpool design "Subpool State"; decisions D3, D8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SubpoolState(StrEnum):
+    """Where a subpool stands."""
+
+    ACTIVE = "ACTIVE"
+    DELETING = "DELETING"
+    ARCHIVED = "ARCHIVED"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One allowed step and the deed that takes it."""
+
+    source: SubpoolState
+    target: SubpoolState
+    deed: str
+
+
+TRANSITIONS = (
+    Transition(SubpoolState.ACTIVE, SubpoolState.DELETING, "delete, live workflows remain"),
+    Transition(SubpoolState.ACTIVE, SubpoolState.ARCHIVED, "delete, nothing live"),
+    Transition(SubpoolState.DELETING, SubpoolState.ARCHIVED, "drained"),
+    Transition(SubpoolState.ARCHIVED, SubpoolState.ACTIVE, "recreate"),
+)
+
+
+def allowed(source: SubpoolState, target: SubpoolState) -> bool:
+    """Whether the table has this step."""
+    return any(step.source is source and step.target is target for step in TRANSITIONS)
+
+
+def after_delete(*, live_workflows: int) -> SubpoolState:
+    """Where a deleted ACTIVE subpool goes: it drains while live workflows belong to it (D3)."""
+    return SubpoolState.DELETING if live_workflows else SubpoolState.ARCHIVED
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram, as the documentation shows it."""
+    lines = ["stateDiagram-v2", "    [*] --> ACTIVE: create"]
+    lines += [f"    {step.source} --> {step.target}: {step.deed}" for step in TRANSITIONS]
+    return "\n".join(lines)

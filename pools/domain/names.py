@@ -1,0 +1,91 @@
+"""Names of pools, subpools and queues (decisions D1 and D2).
+
+The derived queue name is the longest thing a name becomes, and Kubernetes labels end at 63 characters; so the limit
+is checked where the name is given, never later in a sync.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pools.domain.errors import Violation
+
+SEPARATOR = "--"
+SHARED = "_shared"
+LABEL_LIMIT = 63
+SHORT_NAME_PATTERN = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
+_SHORT_NAME = re.compile(SHORT_NAME_PATTERN.replace("$", r"\Z"))
+
+
+class PoolPath(NamedTuple):
+    """A canonical pool name, taken apart: `team--a` is (`team`, `a`), `team` is (`team`, None)."""
+
+    parent: str
+    subpool: str | None
+
+
+def canonical(parent: str, subpool: str) -> str:
+    """The one name of a subpool in every list and every command: `{parent}--{subpool}`."""
+    return f"{parent}{SEPARATOR}{subpool}"
+
+
+def split(name: str) -> PoolPath:
+    """Take a canonical name apart at its first separator. Short names never hold one, so this is exact."""
+    parent, separator, subpool = name.partition(SEPARATOR)
+    return PoolPath(parent, subpool if separator else None)
+
+
+def queue_name(namespace: str, parent: str, leaf: str | None) -> str:
+    """The logical queue: `osmo-pool-{ns}-{parent}` (container) or `…--{leaf}`; `leaf` is a short name or `_shared`."""
+    container = f"osmo-pool-{namespace}-{parent}"
+    return container if leaf is None else f"{container}{SEPARATOR}{leaf}"
+
+
+def k8s_name(queue: str) -> str:
+    """The Kubernetes object of a logical queue: a leading `_` of the last part becomes `-` (no object may hold `_`)."""
+    return queue.replace(f"{SEPARATOR}_", f"{SEPARATOR}-")
+
+
+def short_name_violations(name: str, *, namespace: str, parent: str | None, path: str) -> list[Violation]:
+    """Every rule that a new pool (`parent` None) or subpool name breaks.
+
+    A pool counts the name of its own shared queue, so that every pool may be partitioned.
+    """
+    what = "pool" if parent is None else "subpool"
+    found: list[Violation] = []
+    if name.startswith("_"):
+        found.append(
+            Violation(path, "reserved_name", f"{name!r} is reserved: names that begin with '_' belong to the system.")
+        )
+    elif SEPARATOR in name:
+        found.append(
+            Violation(
+                path,
+                "separator_in_name",
+                f"{name!r} holds '{SEPARATOR}', which separates a pool from its subpool; use single hyphens.",
+            )
+        )
+    elif not _SHORT_NAME.match(name):
+        found.append(
+            Violation(
+                path,
+                "bad_name",
+                f"{name!r} is no {what} name: lower-case letters, digits and single hyphens, a letter first, "
+                "a letter or digit last.",
+            )
+        )
+    leaf = (name, SHARED) if parent is None else (parent, name)
+    derived = k8s_name(queue_name(namespace, *leaf))
+    if len(derived) > LABEL_LIMIT:
+        over = len(derived) - LABEL_LIMIT
+        found.append(
+            Violation(
+                path,
+                "name_too_long",
+                f"The queue {derived!r} would have {len(derived)} characters; Kubernetes allows {LABEL_LIMIT}. "
+                f"Shorten the {what} name by {over}.",
+                numbers=(("length", len(derived)), ("limit", LABEL_LIMIT)),
+            )
+        )
+    return found

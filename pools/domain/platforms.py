@@ -1,0 +1,85 @@
+"""Platforms: kinds of machines inside a pool, and what work may do on them (OSMO contract, sections 5.1 and 8).
+
+A node belongs to a pool when its platform is one of the pool's and both are on the same backend. A pool that names no
+platforms has one, `default`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pools.domain.fields import Fields, short
+
+DEFAULT_PLATFORM = "default"
+PLATFORM_RULE = "letters, digits, '-', '_' and '.', at most 63, a letter or digit at both ends"
+LISTS = ("allowed_mounts", "resource_validations", "override_pod_template")
+FLAGS = ("host_network_allowed", "privileged_allowed")
+KEYS = ("description", *FLAGS, *LISTS, "default_variables")
+ADDED = frozenset({"name", "tolerations", "labels", "default_mounts"})  # by answers; ignored when it comes back
+PARSED = "parsed_"
+
+_PLATFORM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def is_platform_name(name: str) -> bool:
+    """Whether a platform may be called so (`PLATFORM_RULE`)."""
+    return _PLATFORM.fullmatch(name) is not None
+
+
+def platforms_of(config: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The platforms of a kept configuration, by name; the database keeps no order."""
+    return dict(sorted((config.get("platforms") or {DEFAULT_PLATFORM: {}}).items()))
+
+
+def default_platform(config: Mapping[str, Any]) -> str | None:
+    """The platform of work that names none; None when each task has to name its own."""
+    return config.get("default_platform") or (None if config.get("platforms") else DEFAULT_PLATFORM)
+
+
+def platform_body(platform: Mapping[str, Any]) -> dict[str, Any]:
+    """One platform as a PUT takes it, every key in it."""
+    return {
+        "description": platform.get("description", ""),
+        **{key: platform.get(key, False) for key in FLAGS},
+        **{key: list(platform.get(key, [])) for key in LISTS},
+        "default_variables": dict(platform.get("default_variables", {})),
+    }
+
+
+def parse_platforms(pool: Fields) -> dict[str, dict[str, Any]]:
+    """The platforms by name, without what equals its default; empty when there is only a plain `default`."""
+    table = pool.table("platforms")
+    found: dict[str, dict[str, Any]] = {}
+    if table is None:
+        return found
+    for name in table.body:
+        if not is_platform_name(name):
+            table.fault(short(name), "bad_name", f"is no platform name: it must have {PLATFORM_RULE}.")
+        platform = table.table(name)
+        found[name] = {} if platform is None else _platform(platform)
+    return {} if found == {DEFAULT_PLATFORM: {}} else found
+
+
+def _platform(platform: Fields) -> dict[str, Any]:
+    added = {key for key in platform.body if key in ADDED or key.startswith(PARSED)}
+    platform.only(KEYS, added)
+    values: dict[str, Any] = {
+        "description": platform.text("description"),
+        **{key: platform.flag(key) for key in FLAGS},
+        **{key: platform.texts(key) for key in LISTS},
+        "default_variables": parse_variables(platform, "default_variables"),
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def parse_variables(place: Fields, key: str) -> dict[str, Any]:
+    """Variables by name: texts, numbers, true or false."""
+    variables = place.table(key)
+    if variables is None:
+        return {}
+    for name, value in variables.body.items():
+        if value is not None and not isinstance(value, str | int | float):
+            variables.fault(short(name), "bad_value", "must be a text, a number, true or false.")
+    return {name: value for name, value in variables.body.items() if value is not None}

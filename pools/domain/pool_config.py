@@ -1,0 +1,215 @@
+"""A pool's configuration: the editable JSON of OSMO's API on one side, what the ledger keeps on the other.
+
+Source: OSMO contract, sections 5.1 and 8. What equals its default is not kept, so that a configuration that is read
+and put back changes nothing. A pool that names no platforms has one, `default`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pools.domain.durations import duration
+from pools.domain.errors import Violation
+from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, parse_codes
+from pools.domain.fields import Fields, short
+from pools.domain.platforms import (
+    DEFAULT_PLATFORM,
+    PARSED,
+    default_platform,
+    parse_platforms,
+    parse_variables,
+    platform_body,
+    platforms_of,
+)
+from pools.domain.quotas import LARGEST, UNLIMITED
+
+DEFAULT_WEIGHT = 1
+DOWNLOAD_TYPES = ("download",)
+TIMEOUTS = ("default_exec_timeout", "default_queue_timeout", "max_exec_timeout", "max_queue_timeout")
+NAME_LISTS = ("common_resource_validations", "common_pod_template", "common_group_templates")
+EDITABLE = (
+    "description",
+    "backend",
+    "download_type",
+    "enable_maintenance",
+    "default_platform",
+    *TIMEOUTS,
+    "default_exit_actions",
+    "resources",
+    "topology_keys",
+    "platforms",
+    "common_default_variables",
+    *NAME_LISTS,
+)
+# What answers add to a configuration; it may come back with a PUT and says nothing there.
+ADDED = frozenset(
+    {"name", "status", "archived", "version", "versions", "warnings", "reactivated", "last_heartbeat"}
+    | {"parent_pool", "subpool_name", "subpool_state", "gpu_quota", "used", "available", "resource_usage"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """A top-level pool's configuration as the ledger keeps it. GPUs; -1 is unlimited; None is "nothing configured".
+    `config` holds every other key that differs from its default."""
+
+    backend: str
+    description: str = ""
+    guarantee: int | None = None
+    maximum: int | None = None
+    weight: int | None = None
+    enable_maintenance: bool = False
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def guaranteed(self) -> int:
+        """The guarantee with "nothing configured" spelled as -1."""
+        return UNLIMITED if self.guarantee is None else self.guarantee
+
+    @property
+    def gpu(self) -> dict[str, int] | None:
+        """`resources.gpu`, or None when nothing is configured."""
+        if self.guarantee is None and self.maximum is None and self.weight is None:
+            return None
+        return {
+            "guarantee": self.guaranteed,
+            "maximum": UNLIMITED if self.maximum is None else self.maximum,
+            "weight": DEFAULT_WEIGHT if self.weight is None else self.weight,
+        }
+
+
+def editable(settings: PoolSettings) -> dict[str, Any]:
+    """The JSON that a PUT takes, every key in it."""
+    config = settings.config
+    gpu = settings.gpu
+    return {
+        "description": settings.description,
+        "backend": settings.backend,
+        "download_type": config.get("download_type"),
+        "enable_maintenance": settings.enable_maintenance,
+        "default_platform": default_platform(config),
+        **{key: config.get(key, "") for key in TIMEOUTS},
+        "default_exit_actions": dict(config.get("default_exit_actions", {})),
+        "resources": {} if gpu is None else {"gpu": gpu},
+        "topology_keys": list(config.get("topology_keys", [])),
+        "platforms": {name: platform_body(platform) for name, platform in platforms_of(config).items()},
+        "common_default_variables": dict(config.get("common_default_variables", {})),
+        **{key: list(config.get(key, [])) for key in NAME_LISTS},
+    }
+
+
+def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings, list[Violation]]:
+    """What the JSON configures, and every fault in it. The first is worth nothing if there are any of the second.
+    `path` is where the JSON stands in a larger body. Whether the backend exists is not asked here."""
+    faults: list[Violation] = []
+    pool = Fields(body, path, faults)
+    pool.only(EDITABLE, {key for key in body if key in ADDED or key.startswith(PARSED)})
+    if pool.body.get("backend") in (None, ""):
+        pool.fault("backend", "missing", "is missing: name the backend on which the pool's work runs.")
+    guarantee, maximum, weight = _gpu(pool)
+    settings = PoolSettings(
+        backend=pool.text("backend"),
+        description=pool.text("description"),
+        guarantee=guarantee,
+        maximum=maximum,
+        weight=weight,
+        enable_maintenance=pool.flag("enable_maintenance"),
+        config={key: value for key, value in _config(pool).items() if value},
+    )
+    return settings, faults
+
+
+def _gpu(pool: Fields) -> tuple[int | None, int | None, int | None]:
+    resources = pool.table("resources")
+    if resources is None:
+        return None, None, None
+    resources.only(("gpu",))
+    gpu = resources.table("gpu")
+    if gpu is None:
+        return None, None, None
+    gpu.only(("guarantee", "maximum", "weight"))
+    guarantee = gpu.whole("guarantee", UNLIMITED, least=UNLIMITED, most=LARGEST, low_code="negative_quota")
+    maximum = gpu.whole("maximum", UNLIMITED, least=UNLIMITED, most=LARGEST, low_code="negative_quota")
+    if UNLIMITED < maximum < guarantee:
+        gpu.fault(
+            "maximum",
+            "maximum_below_guarantee",
+            f"is {maximum}, below the guarantee of {guarantee}: a pool cannot be promised more than it may ever hold. "
+            "Raise it, or give -1 for no limit.",
+        )
+    return guarantee, maximum, gpu.whole("weight", DEFAULT_WEIGHT, least=0, most=LARGEST)
+
+
+def _config(pool: Fields) -> dict[str, Any]:
+    download = pool.text("download_type") or None
+    if download is not None and download not in DOWNLOAD_TYPES:
+        pool.fault("download_type", "bad_value", f"must be null or one of {', '.join(DOWNLOAD_TYPES)}.")
+    named = parse_platforms(pool)
+    default = pool.text("default_platform")
+    if default and default not in (named or {DEFAULT_PLATFORM: {}}):
+        there = ", ".join(sorted(named)) or DEFAULT_PLATFORM
+        pool.fault(
+            "default_platform",
+            "unknown_platform",
+            f"is {short(default)!r}, which the pool does not have. Its platforms: {there}.",
+        )
+    return {
+        "download_type": download,
+        "default_platform": default if named else "",
+        **_timeouts(pool),
+        "default_exit_actions": _exit_actions(pool),
+        "topology_keys": _topology_keys(pool),
+        "platforms": named,
+        "common_default_variables": parse_variables(pool, "common_default_variables"),
+        **{key: pool.texts(key) for key in NAME_LISTS},
+    }
+
+
+def _timeouts(pool: Fields) -> dict[str, str]:
+    texts = {
+        key: pool.read(key, lambda text: text if text == "" or duration(text) is not None else None, "", _TIME)
+        for key in TIMEOUTS
+    }
+    for kind in ("exec", "queue"):
+        usual, most = texts[f"default_{kind}_timeout"], texts[f"max_{kind}_timeout"]
+        usually, longest = duration(usual), duration(most)
+        if usually is not None and longest is not None and usually > longest:
+            pool.fault(
+                f"default_{kind}_timeout",
+                "default_above_maximum",
+                f"is {usual}, above max_{kind}_timeout, {most}: work that names none would be refused.",
+            )
+    return texts
+
+
+_TIME = "a time such as 30s, 15m, 12h or 7d"
+
+
+def _exit_actions(pool: Fields) -> dict[str, str]:
+    actions = pool.table("default_exit_actions")
+    found: dict[str, str] = {}
+    if actions is None:
+        return found
+    for key in actions.body:
+        if key.upper() not in EXIT_ACTIONS:
+            actions.fault(short(key), "unknown_key", f"is no exit action; known are {', '.join(EXIT_ACTIONS)}.")
+        elif text := actions.read(key, lambda codes: codes if parse_codes(codes) is not None else None, "", ALLOWED):
+            found[key.upper()] = text
+    return found
+
+
+def _topology_keys(pool: Fields) -> list[dict[str, str]]:
+    found, seen = [], set()
+    for row in pool.rows("topology_keys"):
+        row.only(("key", "label"))
+        entry = {name: row.text(name) for name in ("key", "label")}
+        for name, value in entry.items():
+            if not value:
+                row.fault(name, "missing", "is missing.")
+        if entry["key"] in seen:
+            row.fault("key", "duplicate_name", f"{short(entry['key'])!r} stands twice; each key has its own name.")
+        seen.add(entry["key"])
+        found.append(entry)
+    return found

@@ -1,0 +1,278 @@
+"""The arithmetic of borrowing and lending on a tree of cohorts, pools and leaves (design section 3, kueue.md 1).
+
+Everything is per (flavor, resource). One `Column` holds one of them for the whole tree, as plain lists, so that a
+verdict costs the path from a leaf to its root and nothing else. Definitions, for a node x:
+
+    subtree(x)   = nominal(x) + Σ visible(child)              what the subtree owns, as far as x may see it
+    local(x)     = 0 without a lending limit, else max(0, subtree(x) − lending limit)    never visible to the parent
+    visible(x)   = subtree(x) − local(x) = min(subtree(x), lending limit)
+    usage(x)     = own(x) + Σ max(0, usage(child) − local(child))        only what spills upward
+    T(x)         = subtree(x) − usage(x)              negative: the subtree borrows that much
+    available(x) = max(0, local − usage) + min(available(parent), visible − max(0, usage − local) + borrowing limit)
+    potential(x) = min(local + potential(parent), subtree + borrowing limit)             the same with nothing used
+    debt(x)      = how far T(x) lies below −borrowing limit; at a root, below 0
+
+A limit at a root means nothing. A node on a cycle, or below one, belongs to no tree: it admits nothing, and is
+computed as if it had no parent so that every read still ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from .amounts import UNLIMITED, Amount, Number
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What one node owns of one (flavor, resource). A limit of `UNLIMITED` is the same as none."""
+
+    nominal: Amount = 0
+    borrowing_limit: Amount = UNLIMITED
+    lending_limit: Amount = UNLIMITED
+
+
+NOTHING = Quota()
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaNode:
+    """A cohort, pool or leaf. `parent` may name a node that is not given: it then exists implicitly, without quota."""
+
+    name: str
+    parent: str | None = None
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    weight: Number = 1
+
+
+class Column:
+    """One (flavor, resource) over a whole tree. `parents[i]` is an index or −1; parents may stand in any order."""
+
+    __slots__ = ("_deep_first", "borrowing", "local", "nominal", "own", "parents", "subtree", "usage", "visible")
+
+    def __init__(self, parents: Sequence[int], deep_first: Sequence[int], quotas: Sequence[Quota]) -> None:
+        """`deep_first` lists every index once, children before their parents."""
+        size = len(parents)
+        self.parents = parents
+        self._deep_first = deep_first
+        self.nominal = [quota.nominal for quota in quotas]
+        self.borrowing = [quota.borrowing_limit for quota in quotas]
+        self.subtree: list[Amount] = list(self.nominal)
+        self.local: list[Amount] = [0] * size
+        self.visible: list[Amount] = [0] * size
+        self.own: list[Number] = [0] * size
+        self.usage: list[Number] = [0] * size
+        for x in deep_first:
+            parent, lending = parents[x], quotas[x].lending_limit
+            self.visible[x] = self.subtree[x]
+            if parent < 0:
+                continue
+            if lending != UNLIMITED:
+                self.local[x] = max(0, self.subtree[x] - lending)
+                self.visible[x] = min(self.subtree[x], lending)
+            self.subtree[parent] = self.subtree[parent] + self.visible[x]
+
+    def set_usage(self, own: Mapping[int, Number]) -> None:
+        """Replace all usage by what each node itself holds, and let it spill upward."""
+        self.own = [own.get(x, 0) for x in range(len(self.parents))]
+        self.usage = list(self.own)
+        for x in self._deep_first:
+            parent = self.parents[x]
+            if parent >= 0 and self.usage[x] > self.local[x]:
+                # local is finite here: nothing is greater than unlimited
+                self.usage[parent] += self.usage[x] - self.local[x]  # type: ignore[assignment]
+
+    def reserve(self, x: int, amount: Number) -> None:
+        """Use `amount` more at x; what the local quota cannot hold spills to the parent."""
+        self.own[x] += amount
+        while x >= 0 and amount > 0:
+            room = self.local[x] - self.usage[x]
+            self.usage[x] += amount
+            if room > 0:
+                if amount <= room:
+                    return
+                amount = amount - room  # type: ignore[assignment]
+            x = self.parents[x]
+
+    def release(self, x: int, amount: Number) -> None:
+        """Undo `reserve`: what had spilled goes first."""
+        self.own[x] -= amount
+        while x >= 0 and amount > 0:
+            spilled = self.usage[x] - self.local[x]
+            self.usage[x] -= amount
+            if spilled <= 0:
+                return
+            amount = min(amount, spilled)  # type: ignore[assignment]
+            x = self.parents[x]
+
+    def t(self, x: int) -> Amount:
+        """The balance of the subtree; negative means that it borrows."""
+        return self.subtree[x] - self.usage[x]
+
+    def available(self, x: int) -> Amount:
+        """What x may still use, on its path to the root. Negative when a limit on the path is in debt."""
+        parent = self.parents[x]
+        if parent < 0:
+            return self.subtree[x] - self.usage[x]
+        local, usage = self.local[x], self.usage[x]
+        room = local - usage
+        above = self.available(parent)
+        limit = self.borrowing[x]
+        if limit != UNLIMITED:
+            own_bound = self.visible[x] + limit + min(0, room)
+            above = min(above, own_bound)
+        return above + room if room > 0 else above
+
+    def potential(self, x: int) -> Amount:
+        """What x could use were the whole tree idle: a request above it can never start."""
+        parent = self.parents[x]
+        if parent < 0:
+            return self.subtree[x]
+        return min(self.local[x] + self.potential(parent), self.subtree[x] + self.borrowing[x])
+
+    def debt(self, x: int) -> Amount:
+        """How far x is below what its limits allow, after a limit was cut under existing use; 0 when it is not."""
+        allowed = self.borrowing[x] if self.parents[x] >= 0 else 0
+        return 0 if allowed == UNLIMITED else max(0, -(self.t(x) + allowed))
+
+    def binding(self, x: int) -> tuple[int, str]:
+        """The node that `available(x)` comes from, and which limit of it: `borrowing_limit`, or at a root `quota`."""
+        node, limit, _bound = self._binding(x)
+        return node, limit
+
+    def _binding(self, x: int) -> tuple[int, str, Amount]:
+        parent = self.parents[x]
+        if parent < 0:
+            return x, "quota", self.t(x)
+        node, limit, above = self._binding(parent)
+        room = self.local[x] - self.usage[x]
+        if self.borrowing[x] != UNLIMITED:
+            own_bound = self.visible[x] + self.borrowing[x] + min(0, room)
+            if own_bound < above:
+                node, limit, above = x, "borrowing_limit", own_bound
+        return node, limit, above + max(0, room)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why a request does not fit: the node and limit that stopped it, and the numbers at the leaf that asked."""
+
+    key: str
+    node: str
+    limit: str
+    requested: Amount
+    available: Amount
+    potential: Amount
+
+    @property
+    def never(self) -> bool:
+        """Whether the request is above what the tree could give were it idle."""
+        return self.requested > self.potential
+
+
+class QuotaTree:
+    """A forest of nodes with their usage. Columns are made once; `with_change` gives a new tree.
+
+    Usage counts everything a node holds itself (children not included), whatever its priority.
+    """
+
+    def __init__(self, nodes: Iterable[QuotaNode], usage: Mapping[str, Mapping[str, Number]] | None = None) -> None:
+        given = {node.name: node for node in nodes}
+        for node in list(given.values()):
+            if node.parent is not None and node.parent not in given:
+                given[node.parent] = QuotaNode(node.parent)
+        self.nodes: dict[str, QuotaNode] = given
+        self.names = list(given)
+        self.index = {name: x for x, name in enumerate(self.names)}
+        self._usage = {name: dict(amounts) for name, amounts in (usage or {}).items() if name in given}
+        parents = [-1 if node.parent is None else self.index[node.parent] for node in given.values()]
+        deep_first, self.cyclic = order_of(parents)
+        self.cycles = [[self.names[x] for x in cycle] for cycle in cycles_of(parents)]
+        self.parents = [-1 if x in self.cyclic else parent for x, parent in enumerate(parents)]
+        keys = {key for node in given.values() for key in node.quotas}
+        keys.update(key for amounts in self._usage.values() for key in amounts)
+        self.keys = sorted(keys)
+        self.columns = {key: self._column(key, deep_first) for key in self.keys}
+
+    def _column(self, key: str, deep_first: Sequence[int]) -> Column:
+        column = Column(self.parents, deep_first, [node.quotas.get(key, NOTHING) for node in self.nodes.values()])
+        column.set_usage({self.index[name]: amounts.get(key, 0) for name, amounts in self._usage.items()})
+        return column
+
+    def active(self, name: str) -> bool:
+        """False on a cycle and below one: nothing is admitted there, running work goes on."""
+        return self.index[name] not in self.cyclic
+
+    def available(self, name: str, key: str) -> Amount:
+        """What the leaf may start now; never below 0, and 0 where the tree is cyclic."""
+        if key not in self.columns or not self.active(name):
+            return 0
+        return max(0, self.columns[key].available(self.index[name]))
+
+    def shortfalls(self, name: str, request: Mapping[str, Number]) -> list[Shortfall]:
+        """What stops the request at the leaf, one entry for each key; none when it fits. Asking 0 always fits."""
+        x = self.index[name]
+        found = []
+        for key in sorted(request):
+            asked, column = request[key], self.columns.get(key)
+            if asked <= 0:
+                continue
+            if not self.active(name):
+                found.append(Shortfall(key, name, "cycle", asked, 0, 0))
+            elif column is None:
+                found.append(Shortfall(key, name, "quota", asked, 0, 0))
+            elif asked > (free := column.available(x)):
+                node, limit = column.binding(x)
+                found.append(Shortfall(key, self.names[node], limit, asked, max(0, free), column.potential(x)))
+        return found
+
+    def with_change(
+        self, *nodes: QuotaNode, removed: Iterable[str] = (), usage: Mapping[str, Mapping[str, Number]] | None = None
+    ) -> QuotaTree:
+        """The tree after these nodes are added or replaced and others removed; children of a removed node become roots.
+
+        `usage` replaces what the named nodes hold; the rest stays. Usage of a removed node goes with it.
+        """
+        gone = set(removed)
+        kept = {name: node for name, node in self.nodes.items() if name not in gone}
+        kept.update({node.name: node for node in nodes})
+        orphaned = [
+            replace(node, parent=None) if node.parent in gone and node.parent not in kept else node
+            for node in kept.values()
+        ]
+        return QuotaTree(orphaned, {**self._usage, **(usage or {})})
+
+
+def cycles_of(parents: Sequence[int]) -> list[list[int]]:
+    """Every cycle once, beginning at its smallest index, in the order of its parent links."""
+    seen = [0] * len(parents)
+    found = []
+    for start in range(len(parents)):
+        walk, x = start + 1, start
+        while x >= 0 and not seen[x]:
+            seen[x] = walk
+            x = parents[x]
+        if x >= 0 and seen[x] == walk:
+            cycle = [x]
+            while parents[cycle[-1]] != x:
+                cycle.append(parents[cycle[-1]])
+            first = cycle.index(min(cycle))
+            found.append(cycle[first:] + cycle[:first])
+    return found
+
+
+def order_of(parents: Sequence[int]) -> tuple[list[int], frozenset[int]]:
+    """All indexes, children before parents; and those on a cycle or below one, which stand at the end of the list."""
+    children: list[list[int]] = [[] for _ in parents]
+    roots = []
+    for x, parent in enumerate(parents):
+        if parent < 0:
+            roots.append(x)
+        else:
+            children[parent].append(x)
+    top_first = roots
+    for x in top_first:
+        top_first.extend(children[x])
+    cyclic = frozenset(range(len(parents))).difference(top_first)
+    return [*reversed(top_first), *sorted(cyclic)], cyclic

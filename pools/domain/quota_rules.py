@@ -1,0 +1,91 @@
+"""What may be written about the quotas of a cohort or pool: every fault at once (kueue.md section 4, decision D12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from .amounts import Number
+from .errors import Violation
+
+MOST_RESOURCES: Final = 16 * 64
+"""16 resource groups of 64 resources, as Kueue counts them; a row is one (flavor, resource)."""
+
+LEAST_WEIGHT: Final = Fraction(1, 10**9)
+"""A weight below this, and not 0, would make shares larger than anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """One row as written: None is no limit. `path` is where its fields stand, as `quotas[2]`."""
+
+    path: str
+    flavor: str
+    resource: str
+    nominal: Number
+    borrowing_limit: Number | None = None
+    lending_limit: Number | None = None
+
+
+def check_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: bool) -> list[Violation]:
+    """All broken rules of one node. `is_pool`: a pool may not lend more than its own quota; a cohort may, since its
+    lending limit bounds its whole subtree."""
+    found = list(_duplicates(rows))
+    if len(rows) > MOST_RESOURCES:
+        found.append(Violation("quotas", "too_many", f"A node has at most {MOST_RESOURCES} rows, not {len(rows)}."))
+    for row in rows:
+        found.extend(_check(row, has_parent=has_parent, is_pool=is_pool))
+    return found
+
+
+def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violation]:
+    what = f"{row.flavor}/{row.resource}"
+    for name, amount in (
+        ("nominal", row.nominal),
+        ("borrowing_limit", row.borrowing_limit),
+        ("lending_limit", row.lending_limit),
+    ):
+        if amount is None:
+            continue
+        called = name.replace("_", " ")
+        if amount < 0:
+            yield Violation(f"{row.path}.{name}", "negative", f"The {called} of {what} is {amount}; it starts at 0.")
+        if name != "nominal" and not has_parent:
+            message = f"A {called} of {what} needs a parent: there is nobody above to borrow from or lend to."
+            yield Violation(f"{row.path}.{name}", "limit_without_parent", message)
+    if is_pool and row.lending_limit is not None and row.lending_limit > row.nominal >= 0:
+        message = f"The lending limit of {what} ({row.lending_limit}) is above the quota ({row.nominal})."
+        yield Violation(f"{row.path}.lending_limit", "lending_above_nominal", message)
+
+
+def _duplicates(rows: Sequence[QuotaRow]) -> Iterator[Violation]:
+    seen: set[tuple[str, str]] = set()
+    for row in rows:
+        if (row.flavor, row.resource) in seen:
+            yield Violation(row.path, "duplicate", f"{row.flavor}/{row.resource} is given twice.")
+        seen.add((row.flavor, row.resource))
+
+
+def check_weight(weight: Number) -> list[Violation]:
+    """A weight is 0 (never preferred while borrowing) or at least a billionth."""
+    if weight == 0 or weight >= LEAST_WEIGHT:
+        return []
+    return [Violation("weight", "bad_weight", f"A weight is 0 or at least 0.000000001, not {weight}.")]
+
+
+def cycle_closed_by(parents: Mapping[str, str | None], name: str, parent: str | None) -> list[str]:
+    """The whole circle, beginning with `name`, that naming this parent would close; empty when it closes none.
+
+    `parents` is the tree as it is, circles that got into it in other ways included.
+    """
+    way = [name]
+    while parent is not None:
+        if parent == name:
+            return way
+        if parent in way:
+            return []
+        way.append(parent)
+        parent = parents.get(parent)
+    return []

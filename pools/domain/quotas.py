@@ -1,0 +1,219 @@
+"""The arithmetic of one pool and its slices: what is promised, what is held, what the scheduler is told.
+
+Amounts are whole GPUs (D7). `UNLIMITED` (-1) is the contract's spelling of "no number". Two views of a draining slice
+(D4): *accounting* counts it as 0 from the moment it is deleted, *scheduling* keeps what its live work needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from pools.domain.errors import Violation
+from pools.domain.lifecycle import SubpoolState
+
+UNLIMITED = -1
+LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a leaf holds now. `committed` is what its live HIGH/NORMAL work needs to run to its end: per workflow the
+    larger of what it holds and its largest gang not yet ended."""
+
+    used: int = 0
+    total_usage: int = 0
+    live_workflows: int = 0
+    committed: int = 0
+
+
+def slice_quota(state: SubpoolState, last_quota: int) -> int:
+    """A slice's quota in accounting: a guarantee only while ACTIVE (D4)."""
+    return last_quota if state is SubpoolState.ACTIVE else 0
+
+
+def unallocated(guarantee: int, allocated: int) -> int:
+    """The shared leaf's quota: `shared + sum(ACTIVE) = guarantee` by definition; -1 when unlimited."""
+    return UNLIMITED if guarantee == UNLIMITED else guarantee - allocated
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One subpool as the arithmetic sees it. `last_quota` outlives its deletion."""
+
+    name: str
+    state: SubpoolState
+    last_quota: int
+    usage: Usage = Usage()
+
+    @property
+    def quota(self) -> int:
+        """The accounting view."""
+        return slice_quota(self.state, self.last_quota)
+
+    @property
+    def scheduling_quota(self) -> int:
+        """Scheduling: a draining slice keeps what its live work needs, never more than it had."""
+        if self.state is SubpoolState.DELETING:
+            return min(self.last_quota, self.usage.committed)
+        return self.quota
+
+    @property
+    def available(self) -> int:
+        """Quota minus running HIGH/NORMAL; negative means that much has still to drain."""
+        return self.quota - self.usage.used
+
+
+@dataclass(frozen=True, slots=True)
+class PoolBalance:
+    """A pool with all its leaves; the shared leaf is what no slice owns."""
+
+    name: str
+    guarantee: int
+    maximum: int
+    slices: tuple[Slice, ...]
+    shared_usage: Usage = Usage()
+
+    @property
+    def is_unlimited(self) -> bool:
+        """No finite guarantee: such a pool cannot be partitioned (D7)."""
+        return self.guarantee == UNLIMITED
+
+    @property
+    def allocated(self) -> int:
+        """Sum of the quotas of the ACTIVE slices."""
+        return sum(part.quota for part in self.slices)
+
+    @property
+    def unallocated(self) -> int:
+        """The shared leaf's quota."""
+        return unallocated(self.guarantee, self.allocated)
+
+    def quota_of(self, name: str | None) -> int:
+        """The accounting quota of a slice by its short name, or (None) of the shared leaf."""
+        return self.unallocated if name is None else next(part.quota for part in self.slices if part.name == name)
+
+    @property
+    def shared_available(self) -> int:
+        """What new HIGH/NORMAL submissions to the pool itself may still start; negative while it drains."""
+        return UNLIMITED if self.is_unlimited else self.unallocated - self.shared_usage.used
+
+    @property
+    def shared_scheduling_quota(self) -> int:
+        """What the scheduler is told of the shared leaf: the rest after every other leaf, never below 0 (D4)."""
+        if self.is_unlimited:
+            return UNLIMITED
+        return max(0, self.guarantee - sum(part.scheduling_quota for part in self.slices))
+
+    @property
+    def scheduling_quota(self) -> int:
+        """The container's: the guarantee, or the sum of its leaves where a cut or a new promise went below it (D4)."""
+        if self.is_unlimited:
+            return UNLIMITED
+        return max(self.guarantee, self.shared_scheduling_quota + sum(part.scheduling_quota for part in self.slices))
+
+    @property
+    def used(self) -> int:
+        """Running HIGH/NORMAL GPUs of all leaves."""
+        return self.shared_usage.used + sum(part.usage.used for part in self.slices)
+
+    @property
+    def total_usage(self) -> int:
+        """Running GPUs of all leaves, LOW included."""
+        return self.shared_usage.total_usage + sum(part.usage.total_usage for part in self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuota:
+    """A quota as asked for and as it counts. `warning` says what flooring did."""
+
+    gpus: int
+    warning: str | None = None
+
+
+def parse_quota(value: object, *, parent: int, path: str = "quota") -> ParsedQuota | Violation:
+    """Whole GPUs from an integer, a fraction (`12.9`) or a percentage of the parent (`"25%"`), floored (D7)."""
+    bad = Violation(
+        path,
+        "bad_quota",
+        f'{_shown(value)} is no quota: give whole GPUs, a fraction such as 12.9, or a percentage such as "25%".',
+    )
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return bad
+    text = str(value).strip()
+    if len(text) > 40:
+        return bad
+    is_share = text.endswith("%")
+    try:
+        number = Decimal(text.removesuffix("%").strip())
+    except InvalidOperation:
+        return bad
+    if not number.is_finite():
+        return bad
+    if number < 0:
+        return Violation(path, "negative_quota", f"A quota of {text} is negative; the least is 0.")
+    if is_share and parent == UNLIMITED:
+        return Violation(
+            path, "no_guarantee", f"{text} of what? The pool has no finite guarantee; give it one, or give whole GPUs."
+        )
+    if number > LARGEST:
+        return Violation(path, "quota_too_large", f"A quota of {text} is beyond any cluster; the most is {LARGEST}.")
+    exact = number * parent / 100 if is_share else number
+    gpus = math.floor(exact)
+    if exact == gpus:
+        return ParsedQuota(gpus)
+    amount = f"{text} of {parent} is {exact.normalize():f}" if is_share else f"{text} is not whole"
+    return ParsedQuota(gpus, f"{amount}: quotas are whole GPUs, so {gpus} was taken; the rest stays unallocated.")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def slice_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Violation | None:
+    """Why `name` (new, archived or ACTIVE) may not have `quota`: the ACTIVE slices together stay inside the
+    guarantee."""
+    if balance.is_unlimited:
+        return Violation(
+            "quota",
+            "no_guarantee",
+            f"Pool {balance.name} has no finite GPU guarantee, so there is nothing to cut slices from. "
+            "Set resources.gpu.guarantee first.",
+        )
+    own = next((part.quota for part in balance.slices if part.name == name), 0)
+    free = balance.unallocated + own
+    if quota <= free:
+        return None
+    return Violation(
+        "quota",
+        "quota_exceeds_parent",
+        f"{quota} GPUs asked for {balance.name}--{name}, {free} are free to give: pool {balance.name} guarantees "
+        f"{balance.guarantee} and its other slices hold {balance.allocated - own}. Ask for at most {free}, or shrink "
+        "another slice.",
+        numbers=(("requested", quota), ("limit", balance.guarantee), ("free", free)),
+    )
+
+
+def guarantee_violation(balance: PoolBalance, guarantee: int) -> Violation | None:
+    """Why the pool's guarantee may not become `guarantee`: never below what its ACTIVE slices were promised."""
+    path = "resources.gpu.guarantee"
+    if guarantee == UNLIMITED and any(part.state is SubpoolState.ACTIVE for part in balance.slices):
+        return Violation(
+            path, "no_guarantee", f"Pool {balance.name} has slices; its guarantee must stay a finite number of GPUs."
+        )
+    if guarantee == UNLIMITED or guarantee >= balance.allocated:
+        return None
+    return Violation(
+        path,
+        "guarantee_below_slices",
+        f"A guarantee of {guarantee} is below the {balance.allocated} GPUs promised to the slices of {balance.name}: "
+        f"{_listed(balance.slices)}. Shrink or delete slices first.",
+        numbers=(("requested", guarantee), ("limit", balance.allocated)),
+    )
+
+
+def _listed(slices: Sequence[Slice]) -> str:
+    return ", ".join(f"{part.name} {part.quota}" for part in slices if part.state is SubpoolState.ACTIVE)

@@ -1,0 +1,66 @@
+"""Names of pools, subpools and queues (D1, D2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.names import SHARED, canonical, k8s_name, queue_name, short_name_violations, split
+
+LONGEST_SUBPOOL = "s" * (63 - len("osmo-pool-ns-team--"))
+LONGEST_POOL = "p" * (63 - len("osmo-pool-ns-") - len("---shared"))
+
+
+@pytest.mark.parametrize(
+    ("name", "parent", "codes"),
+    [
+        ("a", "team", []),
+        ("a1-b2", "team", []),
+        ("team", None, []),
+        ("1a", "team", ["bad_name"]),
+        ("A", "team", ["bad_name"]),
+        ("a-", "team", ["bad_name"]),
+        ("-a", "team", ["bad_name"]),
+        ("a_b", "team", ["bad_name"]),
+        ("a.b", "team", ["bad_name"]),
+        ("", "team", ["bad_name"]),
+        ("a\n", "team", ["bad_name"]),
+        ("ä", "team", ["bad_name"]),
+        ("a--b", "team", ["separator_in_name"]),
+        ("a--b", None, ["separator_in_name"]),
+        ("_shared", "team", ["reserved_name"]),
+        ("_x", None, ["reserved_name"]),
+        (LONGEST_SUBPOOL, "team", []),
+        (LONGEST_SUBPOOL + "s", "team", ["name_too_long"]),
+        (LONGEST_POOL, None, []),
+        (LONGEST_POOL + "p", None, ["name_too_long"]),
+    ],
+)
+def test_names(name: str, parent: str | None, codes: list[str]) -> None:
+    found = short_name_violations(name, namespace="ns", parent=parent, path="name")
+    assert [violation.code for violation in found] == codes
+
+
+def test_a_name_too_long_says_by_how_much() -> None:
+    (found,) = short_name_violations(LONGEST_SUBPOOL + "sss", namespace="ns", parent="team", path="name")
+    assert "66 characters" in found.message
+    assert "Shorten the subpool name by 3" in found.message
+    assert found.as_dict()["limit"] == 63
+
+
+@pytest.mark.parametrize(
+    ("leaf", "logical", "kubernetes"),
+    [
+        (None, "osmo-pool-ns-team", "osmo-pool-ns-team"),
+        (SHARED, "osmo-pool-ns-team--_shared", "osmo-pool-ns-team---shared"),
+        ("a", "osmo-pool-ns-team--a", "osmo-pool-ns-team--a"),
+    ],
+)
+def test_queue_names(leaf: str | None, logical: str, kubernetes: str) -> None:
+    assert queue_name("ns", "team", leaf) == logical
+    assert k8s_name(logical) == kubernetes
+
+
+def test_a_canonical_name_comes_apart_where_it_was_joined() -> None:
+    assert split(canonical("team", "a")) == ("team", "a")
+    assert split("team") == ("team", None)
+    assert split("team--_shared") == ("team", "_shared")
