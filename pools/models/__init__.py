@@ -1,0 +1,23 @@
+"""The ledger's tables, one subject per file."""
+
+from pools.models.audit import AuditEntry
+from pools.models.backend import Backend, Node
+from pools.models.history import ConfigRevision
+from pools.models.idempotency import IdempotencyRecord
+from pools.models.membership import AccessToken, RoleAssignment, User
+from pools.models.pool import Pool
+from pools.models.usage import LeafUsage, Reservation
+
+__all__ = [
+    "AccessToken",
+    "AuditEntry",
+    "Backend",
+    "ConfigRevision",
+    "IdempotencyRecord",
+    "LeafUsage",
+    "Node",
+    "Pool",
+    "Reservation",
+    "RoleAssignment",
+    "User",
+]

@@ -1,0 +1,66 @@
+"""Who changed what: one append-only stream, written by triggers."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from pools.domain.roles import Action, Actor
+from pools.models.pool import Pool
+from pools.triggers import AppendOnly, NoTruncate
+
+
+class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
+    """PostgreSQL's 64-bit transaction id, so that a reader can tell what is committed for good from what may still
+    be overtaken by an older transaction."""
+
+    def db_type(self, connection: object) -> str:
+        return "xid8"
+
+
+class AuditQuerySet(models.QuerySet["AuditEntry"]):
+    """Reads of the audit stream."""
+
+    def visible_to(self, actor: Actor) -> AuditQuerySet:
+        """Admins and viewers all; pool admins what happened in their pools; everybody what they did and own."""
+        if actor.reads_all:
+            return self
+        pools = Pool.objects.filter(name__in=actor.pools_for(Action.POOL_AUDIT)).values("id")
+        return self.filter(Q(pool_id__in=pools) | Q(actor=actor.username) | Q(owner=actor.username))
+
+
+class AuditEntry(models.Model):
+    """One change: the row before and after, by whom, when, why. `pool_id` is the top-level pool it touches and `owner`
+    whose work it is; both only decide who may read the entry."""
+
+    time = models.DateTimeField()
+    actor = models.TextField()
+    action = models.TextField()
+    object = models.TextField()
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    description = models.TextField(blank=True)
+    request_id = models.TextField(blank=True)
+    pool_id = models.BigIntegerField(null=True)
+    owner = models.TextField(null=True)
+    transaction = TransactionIdField()
+
+    objects = AuditQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "audit entries"
+        indexes = [
+            models.Index(fields=["object", "-id"], name="audit_object"),
+            models.Index(fields=["pool_id", "-id"], name="audit_pool"),
+            # The configuration as it was is read from a pool's own entries, and a pool at work has few of those.
+            models.Index(fields=["pool_id", "-id"], name="audit_pool_config", condition=Q(action__startswith="pool.")),
+            models.Index(fields=["actor", "-id"], name="audit_actor"),
+            models.Index(fields=["owner", "-id"], name="audit_owner"),
+            models.Index(fields=["time"], name="audit_time"),
+            models.Index(fields=["transaction", "id"], name="audit_stream"),
+        ]
+        triggers = [AppendOnly("The audit trail"), NoTruncate("The audit trail")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.action} {self.object}"

@@ -1,0 +1,78 @@
+"""Where work runs: clusters, and for simulated ones the machines themselves."""
+
+from __future__ import annotations
+
+from django.core.validators import RegexValidator
+from django.db import models
+
+from pools.triggers import Audited, NoTruncate, created_updated_deleted
+
+NAMESPACE = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower-case letters, digits and hyphens.")
+
+
+class Backend(models.Model):
+    """A cluster that runs workflows: `kubernetes` with KAI, or `simulated`, whose nodes are rows of ours.
+
+    `namespace` is the `{ns}` in every queue name. A simulated backend is a cluster of its own. `auto_end` ends
+    simulated work when its run time is over; without it only a report through the API does.
+    """
+
+    class Kind(models.TextChoices):
+        SIMULATED = "simulated"
+        KUBERNETES = "kubernetes"
+
+    name = models.TextField(unique=True)
+    kind = models.TextField(choices=Kind.choices, default=Kind.SIMULATED)
+    namespace = models.TextField(default="default", validators=[NAMESPACE])
+    description = models.TextField(blank=True)
+    auto_end = models.BooleanField(default=True)
+    offline = models.BooleanField(default=False)
+    version = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(name__regex=r"^[a-z]([a-z0-9-]*[a-z0-9])?$"),
+                name="backend_name_rule",
+                violation_error_message="A backend name has lower-case letters, digits and hyphens, a letter first.",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(namespace__regex=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"),
+                name="backend_namespace_rule",
+                violation_error_message="A namespace has at most 63 lower-case letters, digits and hyphens.",
+            ),
+        ]
+        triggers = [
+            Audited(
+                subject="'backend/' || COALESCE(NEW.name, OLD.name)",
+                action=created_updated_deleted("backend"),
+                ignore=["version"],
+            ),
+            NoTruncate("The table of backends"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Node(models.Model):
+    """A machine of a simulated backend. It serves every pool of the backend that has a platform of its `platform`."""
+
+    backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="nodes")
+    name = models.TextField()
+    gpus = models.PositiveIntegerField()
+    cpu = models.PositiveIntegerField(default=128)
+    memory_bytes = models.PositiveBigIntegerField(default=2**40)
+    storage_bytes = models.PositiveBigIntegerField(default=4 * 2**40)
+    platform = models.TextField(default="default")
+
+    class Meta:
+        ordering = ["backend", "name"]
+        constraints = [models.UniqueConstraint(fields=["backend", "name"], name="node_unique_in_backend")]
+        triggers = [
+            Audited(subject="'node/' || COALESCE(NEW.name, OLD.name)", action=created_updated_deleted("node")),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

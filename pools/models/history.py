@@ -1,0 +1,31 @@
+"""Revisions of the pool configuration, as OSMO's `config history` counts them."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class ConfigRevision(models.Model):
+    """One write to a configuration type. Its content is not copied: it is what the audit trail says of every object of
+    that type up to `audit_id`."""
+
+    config_type = models.TextField()
+    revision = models.PositiveIntegerField()
+    name = models.TextField(blank=True)
+    username = models.TextField()
+    description = models.TextField(blank=True)
+    tags = models.JSONField(null=True)
+    audit_id = models.BigIntegerField()
+    created_at = models.DateTimeField(db_default=Now())
+    deleted_at = models.DateTimeField(null=True)
+    deleted_by = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-revision"]
+        constraints = [
+            models.UniqueConstraint(fields=["config_type", "revision"], name="revision_once_per_type"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.config_type}:{self.revision}"

@@ -1,0 +1,107 @@
+"""People, the roles they hold and the tokens that speak for them."""
+
+from __future__ import annotations
+
+import pgtrigger
+from django.contrib.auth.models import AbstractUser, Group
+from django.db import models
+from django.db.models.functions import Now
+
+from pools.domain.roles import Actor
+from pools.triggers import Audited, NoTruncate, created_updated_deleted
+
+
+class User(AbstractUser):
+    """A person or a program that signs in. What it may do is its roles, which are Django groups; Django's own
+    permission tables are not asked."""
+
+    groups = models.ManyToManyField(  # type: ignore[assignment]  # the stub knows only the stock through table
+        Group, through="RoleAssignment", related_name="users", blank=True
+    )
+    created_by = models.TextField(blank=True)
+    default_pool = models.TextField(blank=True)
+    email_notification = models.BooleanField(default=False)
+    slack_notification = models.BooleanField(default=False)
+
+    class Meta(AbstractUser.Meta):
+        ordering = ["username"]
+        triggers = [
+            Audited(
+                subject="'user/' || COALESCE(NEW.username, OLD.username)",
+                action="CASE TG_OP WHEN 'INSERT' THEN 'user.created' WHEN 'DELETE' THEN 'user.deleted' "
+                "ELSE CASE WHEN OLD.password <> NEW.password THEN 'user.password_changed' ELSE 'user.updated' END END",
+                owner="COALESCE(NEW.username, OLD.username)",
+                ignore=["last_login"],
+                hide=["password"],
+            ),
+            NoTruncate("The table of users"),
+        ]
+
+    def as_actor(self, *, token: AccessToken | None = None) -> Actor:
+        """This user as the policy sees it, with the roles held right now (a token may carry fewer, never more)."""
+        known = token.owner_roles if token is not None else None
+        held = frozenset(self.groups.values_list("name", flat=True)) if known is None else known
+        if token is not None and token.roles is not None:
+            held &= set(token.roles)
+        return Actor(username=self.username, user_id=self.pk, roles=held, token=token.name if token else None)
+
+
+class RoleAssignment(models.Model):
+    """A role in a user's hands: since when, and who gave it."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE)
+    group = models.ForeignKey(Group, on_delete=models.CASCADE)
+    assigned_by = models.TextField(blank=True)
+    assigned_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "group"], name="role_once_per_user")]
+        triggers = [
+            Audited(
+                subject="'user/' || (SELECT username FROM pools_user WHERE id = COALESCE(NEW.user_id, OLD.user_id))",
+                action="CASE TG_OP WHEN 'INSERT' THEN 'role.granted' WHEN 'DELETE' THEN 'role.revoked' "
+                "ELSE 'role.updated' END",
+                owner="(SELECT username FROM pools_user WHERE id = COALESCE(NEW.user_id, OLD.user_id))",
+                also={"role": "(SELECT name FROM auth_group WHERE id = COALESCE(NEW.group_id, OLD.group_id))"},
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.group}"
+
+
+_WHOSE = "(SELECT username FROM pools_user WHERE id = COALESCE(NEW.owner_id, OLD.owner_id))"
+
+
+class AccessToken(models.Model):
+    """A secret that speaks for its owner, kept only as SHA-256 digest. `roles` null: all that the owner holds when it
+    is used; a list: those of them."""
+
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    name = models.TextField()
+    digest = models.CharField(max_length=64, unique=True)
+    description = models.TextField(blank=True)
+    roles = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField()
+
+    owner_roles: frozenset[str] | None = None
+    """The roles its owner holds, where they were read together with the token; no column."""
+
+    class Meta:
+        ordering = ["owner", "name"]
+        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="token_name_once_per_owner")]
+        triggers = [
+            Audited(
+                subject="'token/' || COALESCE(NEW.name, OLD.name)",
+                action=created_updated_deleted("token"),
+                owner=_WHOSE,
+                hide=["digest"],
+                also={"owner": _WHOSE},
+            ),
+            pgtrigger.Protect(name="digest_is_final", operation=pgtrigger.UpdateOf("digest")),
+            NoTruncate("The table of tokens"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,343 @@
+"""Pools and subpools: shares of GPUs, and their slices, in one table with a parent edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pgtrigger
+from django.db import models
+from django.db.models import F, Q, Value
+from django.db.models.functions import Coalesce, Now
+
+from pools.domain import names, quotas
+from pools.domain.lifecycle import TRANSITIONS, SubpoolState
+from pools.domain.roles import Action, Actor
+from pools.models.backend import Backend
+from pools.triggers import Audited, NoTruncate, raise_sentence
+
+_STEPS = ", ".join(f"'{step.source}>{step.target}'" for step in TRANSITIONS)
+
+STATE_MACHINE = pgtrigger.Trigger(
+    name="state_machine",
+    operation=pgtrigger.Insert | pgtrigger.Update,
+    when=pgtrigger.Before,
+    func=f"""
+        IF TG_OP = 'INSERT' THEN
+            IF NEW.subpool_state <> '{SubpoolState.ACTIVE}' THEN
+                {raise_sentence("subpool_state_machine", "A subpool begins ACTIVE, not %.", "NEW.subpool_state")}
+            END IF;
+            RETURN NEW;
+        END IF;
+        IF NEW.parent_id IS DISTINCT FROM OLD.parent_id OR NEW.subpool_name IS DISTINCT FROM OLD.subpool_name THEN
+            {raise_sentence("subpool_identity", "A subpool keeps its parent and its short name for good.")}
+        END IF;
+        IF NEW.subpool_state <> OLD.subpool_state
+            AND OLD.subpool_state || '>' || NEW.subpool_state NOT IN ({_STEPS})
+        THEN
+            {
+        raise_sentence(
+            "subpool_state_machine", "A subpool cannot go from % to %.", "OLD.subpool_state", "NEW.subpool_state"
+        )
+    }
+        END IF;
+        IF OLD.subpool_state <> '{SubpoolState.ACTIVE}' AND NEW.subpool_state = OLD.subpool_state
+            AND NEW.last_quota <> OLD.last_quota
+        THEN
+            {raise_sentence("subpool_frozen", "The quota of a subpool that is % cannot change.", "OLD.subpool_state")}
+        END IF;
+        IF (NEW.subpool_state = '{SubpoolState.ARCHIVED}' AND OLD.subpool_state <> NEW.subpool_state
+                OR NEW.archived AND NOT OLD.archived)
+            AND EXISTS (SELECT FROM pools_reservation WHERE pool_id = NEW.id)
+        THEN
+            {
+        raise_sentence("archived_has_no_live_work", "% still has live workflows; it cannot be archived.", "NEW.name")
+    }
+        END IF;
+        IF NEW.archived AND EXISTS (
+            SELECT FROM pools_pool WHERE parent_id = NEW.id AND subpool_state <> '{SubpoolState.ARCHIVED}'
+        ) THEN
+            {raise_sentence("archived_has_no_slices", "% still has slices; it cannot be archived.", "NEW.name")}
+        END IF;
+        IF to_jsonb(NEW) - ARRAY['version', 'updated_at']
+            IS DISTINCT FROM to_jsonb(OLD) - ARRAY['version', 'updated_at']
+        THEN
+            NEW.version := OLD.version + 1;
+            NEW.updated_at := clock_timestamp();
+        ELSE
+            NEW.version := OLD.version;
+        END IF;
+        RETURN NEW;
+    """,
+)
+
+# Deferred, so that one transaction may shrink one slice and grow another in any order. The parent's row lock makes
+# two transactions that each look right alone see one another.
+SLICES_WITHIN_GUARANTEE = pgtrigger.Trigger(
+    name="slices_within_guarantee",
+    operation=pgtrigger.Insert | pgtrigger.Update,
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    declare=[("root", "bigint"), ("guaranteed", "integer"), ("promised", "bigint"), ("slices", "bigint")],
+    func=f"""
+        root := COALESCE(NEW.parent_id, NEW.id);
+        SELECT guarantee INTO guaranteed FROM pools_pool WHERE id = root FOR NO KEY UPDATE;
+        SELECT COALESCE(sum(last_quota), 0), count(*) INTO promised, slices
+            FROM pools_pool WHERE parent_id = root AND subpool_state = '{SubpoolState.ACTIVE}';
+        IF slices > 0 AND COALESCE(guaranteed, -1) = -1 THEN
+            {raise_sentence("slices_within_guarantee", "A pool with slices needs a finite guarantee.")}
+        END IF;
+        IF slices > 0 AND promised > guaranteed THEN
+            {
+        raise_sentence(
+            "slices_within_guarantee",
+            "The slices of a pool were promised % GPUs together, the pool guarantees %.",
+            "promised",
+            "guaranteed",
+        )
+    }
+        END IF;
+        RETURN NULL;
+    """,
+)
+
+# Deferred, because a rename changes the parent's row first and its slices' rows after it.
+NAMES_FIT = pgtrigger.Trigger(
+    name="names_fit",
+    operation=pgtrigger.Insert | pgtrigger.UpdateOf("name", "backend_id"),
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    declare=[("wrong", "text")],
+    func=f"""
+        SELECT child.name INTO wrong
+            FROM pools_pool child JOIN pools_pool parent ON parent.id = child.parent_id
+            WHERE (child.id = NEW.id OR child.parent_id = NEW.id)
+                AND child.name <> parent.name || '{names.SEPARATOR}' || child.subpool_name LIMIT 1;
+        IF wrong IS NOT NULL THEN
+            {raise_sentence("subpool_name_follows_parent", "% does not begin with its parent's name.", "wrong")}
+        END IF;
+        SELECT pool.name INTO wrong
+            FROM pools_pool pool
+            JOIN pools_pool root ON root.id = COALESCE(pool.parent_id, pool.id)
+            JOIN pools_backend backend ON backend.id = root.backend_id
+            WHERE (pool.id = NEW.id OR pool.parent_id = NEW.id)
+                AND length('osmo-pool-' || backend.namespace || '-' || pool.name
+                    || CASE WHEN pool.parent_id IS NULL THEN '{names.SEPARATOR}{names.SHARED}' ELSE '' END)
+                    > {names.LABEL_LIMIT}
+            LIMIT 1;
+        IF wrong IS NOT NULL THEN
+            {
+        raise_sentence(
+            "queue_name_length",
+            f"The queue name of % would be longer than {names.LABEL_LIMIT} characters.",
+            "wrong",
+        )
+    }
+        END IF;
+        RETURN NULL;
+    """,
+)
+
+KEEPS_HISTORY = pgtrigger.Trigger(
+    name="keeps_history",
+    operation=pgtrigger.Delete,
+    when=pgtrigger.Before,
+    func=f"""
+        IF OLD.parent_id IS NOT NULL THEN
+            {raise_sentence("subpool_never_deleted", "Subpool % is archived, never deleted.", "OLD.name")}
+        END IF;
+        IF OLD.archived THEN
+            {raise_sentence("archived_never_deleted", "Pool % is archived; its history stays.", "OLD.name")}
+        END IF;
+        RETURN OLD;
+    """,
+)
+
+HAS_COUNTERS = pgtrigger.Trigger(
+    name="has_counters",
+    operation=pgtrigger.Insert,
+    when=pgtrigger.After,
+    func="""
+        INSERT INTO pools_leafusage (pool_id, used, total_usage, live_workflows, committed)
+            VALUES (NEW.id, 0, 0, 0, 0);
+        RETURN NULL;
+    """,
+)
+
+_ACTION = f"""
+    CASE
+        WHEN COALESCE(NEW.parent_id, OLD.parent_id) IS NULL THEN CASE
+            WHEN TG_OP = 'INSERT' THEN 'pool.created'
+            WHEN TG_OP = 'DELETE' THEN 'pool.deleted'
+            WHEN NEW.archived AND NOT OLD.archived THEN 'pool.archived'
+            WHEN OLD.archived AND NOT NEW.archived THEN 'pool.reactivated'
+            WHEN NEW.name <> OLD.name THEN 'pool.renamed'
+            ELSE 'pool.updated' END
+        WHEN TG_OP = 'INSERT' THEN 'subpool.created'
+        WHEN TG_OP = 'DELETE' THEN 'subpool.deleted'
+        WHEN NEW.subpool_state = OLD.subpool_state THEN
+            CASE WHEN NEW.name <> OLD.name THEN 'subpool.renamed' ELSE 'subpool.updated' END
+        WHEN NEW.subpool_state = '{SubpoolState.DELETING}' THEN 'subpool.deleting'
+        WHEN NEW.subpool_state = '{SubpoolState.ARCHIVED}' THEN 'subpool.archived'
+        ELSE 'subpool.reactivated'
+    END
+"""
+
+
+class PoolQuerySet(models.QuerySet["Pool"]):
+    """Reads of pools, by name."""
+
+    def visible_to(self, actor: Actor) -> PoolQuerySet:
+        """The pools, with their slices, on which `actor` has a role; all for those who read the house (D10)."""
+        if actor.reads_all:
+            return self
+        seen = actor.pools_for(Action.POOL_READ)
+        return self.filter(Q(parent__isnull=True, name__in=seen) | Q(parent__name__in=seen))
+
+    def listed(self) -> PoolQuerySet:
+        """What lists show: neither archived pools nor ARCHIVED slices."""
+        return self.filter(archived=False).exclude(subpool_state=SubpoolState.ARCHIVED)
+
+    def roots(self) -> PoolQuerySet:
+        """Top-level pools."""
+        return self.filter(parent__isnull=True)
+
+    def tree_order(self) -> PoolQuerySet:
+        """By parent's name, each parent before its slices, slices by name (contract 5.2: the order matters)."""
+        return self.annotate(
+            _root=Coalesce("parent__name", "name"), _short=Coalesce("subpool_name", Value(""))
+        ).order_by("_root", F("parent_id").asc(nulls_first=True), "_short")
+
+
+class Pool(models.Model):
+    """A named share of GPUs on a backend, or (with a parent) a guaranteed slice of one.
+
+    A slice owns its name, its quota and its state; everything else is the parent's and is read there. `last_quota` is
+    the slice's quota while ACTIVE and what it was afterwards. A top-level row also stands for its hidden shared leaf.
+    `guarantee` and `maximum` are GPUs, -1 is unlimited, null is "nothing configured", which means the same.
+    `version` moves with configuration and state, never with usage.
+    """
+
+    name = models.TextField(unique=True)
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="subpools")
+    subpool_name = models.TextField(null=True)
+    subpool_state = models.TextField(null=True, choices=[(state, state) for state in SubpoolState])
+    last_quota = models.IntegerField(null=True)
+    archived = models.BooleanField(default=False)
+
+    backend = models.ForeignKey(Backend, on_delete=models.PROTECT, null=True, related_name="pools")
+    description = models.TextField(blank=True)
+    guarantee = models.IntegerField(null=True)
+    maximum = models.IntegerField(null=True)
+    weight = models.IntegerField(null=True)
+    enable_maintenance = models.BooleanField(default=False)
+    config = models.JSONField(default=dict)
+
+    version = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+
+    objects = PoolQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["parent", "subpool_name"], name="subpool_name_once_per_parent"),
+            models.CheckConstraint(
+                condition=Q(
+                    parent__isnull=True,
+                    subpool_name__isnull=True,
+                    subpool_state__isnull=True,
+                    last_quota__isnull=True,
+                    backend__isnull=False,
+                )
+                | Q(
+                    parent__isnull=False,
+                    subpool_name__isnull=False,
+                    subpool_state__in=list(SubpoolState),
+                    last_quota__gte=0,
+                    archived=False,
+                    backend__isnull=True,
+                    description="",
+                    guarantee__isnull=True,
+                    maximum__isnull=True,
+                    weight__isnull=True,
+                    enable_maintenance=False,
+                    config={},
+                ),
+                name="pool_is_root_or_slice",
+                violation_error_message="A slice owns its name, quota and state only; all else is its parent's.",
+            ),
+            models.CheckConstraint(
+                condition=Q(parent__isnull=True, name__regex=names.SHORT_NAME_PATTERN)
+                | Q(parent__isnull=False, subpool_name__regex=names.SHORT_NAME_PATTERN),
+                name="pool_name_rule",
+                violation_error_message="Names have lower-case letters, digits and hyphens, a letter first.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(parent__isnull=True, name__contains=names.SEPARATOR)
+                & ~Q(parent__isnull=False, subpool_name__contains=names.SEPARATOR),
+                name="pool_name_separator",
+                violation_error_message="A name cannot hold '--', which separates a pool from its subpool.",
+            ),
+            models.CheckConstraint(
+                condition=(Q(guarantee__isnull=True) | Q(guarantee__gte=-1))
+                & (Q(maximum__isnull=True) | Q(maximum__gte=-1))
+                & (Q(weight__isnull=True) | Q(weight__gte=0)),
+                name="pool_no_negative_quota",
+                violation_error_message="A quota is 0 or more GPUs; -1 means unlimited.",
+            ),
+        ]
+        triggers = [
+            STATE_MACHINE,
+            SLICES_WITHIN_GUARANTEE,
+            NAMES_FIT,
+            KEEPS_HISTORY,
+            HAS_COUNTERS,
+            Audited(
+                subject="'pool/' || COALESCE(NEW.name, OLD.name)",
+                action=_ACTION,
+                pool_id="COALESCE(NEW.parent_id, NEW.id, OLD.id)",
+                ignore=["version", "updated_at"],
+            ),
+            NoTruncate("The table of pools"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def root(self) -> Pool:
+        """The top-level pool whose configuration this one lives by."""
+        return self.parent or self
+
+    @property
+    def namespace(self) -> str:
+        """The `{ns}` of its queue names."""
+        backend = self.root.backend
+        assert backend is not None, "a top-level pool has a backend (constraint pool_is_root_or_slice)"
+        return backend.namespace
+
+    @property
+    def queue(self) -> str:
+        """The logical leaf queue of submissions to this pool (D2)."""
+        return names.queue_name(self.namespace, self.root.name, self.subpool_name or names.SHARED)
+
+    @property
+    def k8s_queue(self) -> str:
+        """The same leaf as a Kubernetes object name."""
+        return names.k8s_name(self.queue)
+
+    @property
+    def guaranteed(self) -> int:
+        """The guarantee with "nothing configured" spelled as -1."""
+        return quotas.UNLIMITED if self.guarantee is None else self.guarantee
+
+    @property
+    def limit(self) -> int:
+        """The maximum with "nothing configured" spelled as -1."""
+        return quotas.UNLIMITED if self.maximum is None else self.maximum
+
+    @property
+    def platforms(self) -> dict[str, Any]:
+        """Platforms of the pool's nodes by name; a pool that names none has `default`."""
+        return self.root.config.get("platforms") or {"default": {}}

@@ -1,0 +1,140 @@
+"""What live work holds and needs, and the counters that make admission cost the same at any load."""
+
+from __future__ import annotations
+
+import pgtrigger
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from pools.domain.quotas import Usage
+from pools.models.pool import Pool
+from pools.triggers import NoTruncate, raise_sentence
+
+PREEMPTIBLE = "LOW"
+
+
+class LeafUsage(models.Model):
+    """Counters of one leaf (a slice, or a top-level pool's shared leaf): the sums over its reservations.
+
+    They are moved by the triggers of :class:`Reservation` in the very statement that moves a reservation, and by
+    nothing else; `osmo-admin verify` recounts them. GPUs, but `live_workflows`.
+    """
+
+    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="usage")
+    used = models.BigIntegerField(default=0)
+    total_usage = models.BigIntegerField(default=0)
+    live_workflows = models.BigIntegerField(default=0)
+    committed = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(used__gte=0, total_usage__gte=F("used"), live_workflows__gte=0, committed__gte=0),
+                name="usage_never_negative",
+                violation_error_message="Usage cannot fall below zero.",
+            )
+        ]
+        triggers = [
+            pgtrigger.Trigger(
+                name="follows_reservations",
+                operation=pgtrigger.Update,
+                when=pgtrigger.Before,
+                func=f"""
+                    IF pg_trigger_depth() < 2 THEN
+                        {
+                    raise_sentence(
+                        "usage_follows_reservations", "Usage counters follow the reservations; they are not edited."
+                    )
+                }
+                    END IF;
+                    RETURN NEW;
+                """,
+            ),
+            NoTruncate("The table of usage counters"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool_id}: {self.used} used"
+
+    def as_usage(self) -> Usage:
+        """The counters as the arithmetic takes them."""
+        return Usage(self.used, self.total_usage, self.live_workflows, self.committed)
+
+
+def _sums(table: str, sign: str) -> str:
+    return f"""
+        SELECT pool_id,
+            {sign}CASE WHEN priority = '{PREEMPTIBLE}' THEN 0 ELSE held_gpus END AS used,
+            {sign}held_gpus AS total_usage,
+            {sign}1 AS live_workflows,
+            {sign}CASE WHEN priority = '{PREEMPTIBLE}' THEN 0 ELSE GREATEST(held_gpus, needed_gpus) END AS committed
+        FROM {table}
+    """
+
+
+def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool) -> pgtrigger.Trigger:
+    parts = ([_sums("old_rows", "-")] if old else []) + ([_sums("new_rows", "")] if new else [])
+    return pgtrigger.Trigger(
+        name=name,
+        operation=operation,
+        level=pgtrigger.Statement,
+        when=pgtrigger.After,
+        referencing=pgtrigger.Referencing(old="old_rows" if old else None, new="new_rows" if new else None),
+        func=f"""
+            UPDATE pools_leafusage leaf SET
+                used = leaf.used + moved.used,
+                total_usage = leaf.total_usage + moved.total_usage,
+                live_workflows = leaf.live_workflows + moved.live_workflows,
+                committed = leaf.committed + moved.committed
+            FROM (
+                SELECT pool_id, sum(used) AS used, sum(total_usage) AS total_usage,
+                    sum(live_workflows) AS live_workflows, sum(committed) AS committed
+                FROM ({" UNION ALL ".join(parts)}) rows GROUP BY pool_id
+            ) moved
+            WHERE leaf.pool_id = moved.pool_id;
+            RETURN NULL;
+        """,
+    )
+
+
+class Reservation(models.Model):
+    """What one live workflow holds on its leaf now and what its largest gang not yet ended needs, in GPUs.
+
+    The row begins with the submission and goes when the workflow ends. A new one is taken only by a leaf that takes
+    work.
+    """
+
+    workflow = models.UUIDField(primary_key=True)
+    workflow_name = models.TextField()
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="reservations")
+    owner = models.TextField()
+    priority = models.TextField()
+    held_gpus = models.PositiveIntegerField(default=0)
+    needed_gpus = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(db_default=Now())
+    held_since = models.DateTimeField(null=True)
+
+    class Meta:
+        triggers = [
+            pgtrigger.Trigger(
+                name="leaf_takes_work",
+                operation=pgtrigger.Insert,
+                when=pgtrigger.Before,
+                declare=[("leaf", "pools_pool")],
+                func=f"""
+                    SELECT * INTO leaf FROM pools_pool WHERE id = NEW.pool_id FOR SHARE;
+                    IF leaf.archived OR COALESCE(leaf.subpool_state, 'ACTIVE') <> 'ACTIVE' THEN
+                        {raise_sentence("leaf_takes_work", "% takes no new work.", "leaf.name")}
+                    END IF;
+                    RETURN NEW;
+                """,
+            ),
+            _counting("count_insert", pgtrigger.Insert, old=False, new=True),
+            _counting("count_update", pgtrigger.Update, old=True, new=True),
+            _counting("count_delete", pgtrigger.Delete, old=True, new=False),
+            NoTruncate("The table of reservations"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workflow_name} on {self.pool_id}"

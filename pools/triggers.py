@@ -1,0 +1,113 @@
+"""The floor under the ledger: triggers that hold whoever writes, raw SQL included.
+
+Each refusal carries the name of its rule as constraint name and a sentence for people, exactly like a check
+constraint, so that every door can show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pgtrigger
+
+
+def raise_sentence(constraint: str, sentence: str, *values: str) -> str:
+    """PL/pgSQL that refuses with a sentence (`%` placeholders filled from SQL expressions)."""
+    arguments = "".join(f", {value}" for value in values)
+    quoted = sentence.replace("'", "''")
+    return (
+        f"RAISE EXCEPTION '{quoted}'{arguments} USING ERRCODE = 'check_violation', "
+        f"CONSTRAINT = '{constraint}', TABLE = TG_TABLE_NAME;"
+    )
+
+
+class NoTruncate(pgtrigger.Trigger):
+    """History and promises are not emptied by one word."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            name="no_truncate",
+            operation=pgtrigger.Truncate,
+            level=pgtrigger.Statement,
+            when=pgtrigger.Before,
+            func=raise_sentence("no_truncate", f"{subject} cannot be truncated: the ledger keeps what was promised."),
+        )
+
+
+class AppendOnly(pgtrigger.Trigger):
+    """Rows that, once written, neither change nor go."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            name="append_only",
+            operation=pgtrigger.Update | pgtrigger.Delete,
+            when=pgtrigger.Before,
+            func=raise_sentence("append_only", f"{subject} is append-only: entries neither change nor go."),
+        )
+
+
+class Audited(pgtrigger.Trigger):
+    """Write one audit entry for each changed row, in the same transaction, from the row images themselves.
+
+    `subject`, `action`, `pool_id` and `owner` are SQL expressions over `OLD` and `NEW` (null where there is none) and
+    `TG_OP`. Actor, description and request id come from the transaction's settings (see :mod:`pools.transactions`);
+    a change made around the services is signed `database:{role}`. `ignore` names columns whose change is no news,
+    `hide` those whose change is news but whose content is nobody's business. `also` adds to both images what the row
+    only refers to (key → SQL expression), under the name it had at the time.
+    """
+
+    def __init__(
+        self,
+        *,
+        subject: str,
+        action: str,
+        pool_id: str = "NULL::bigint",
+        owner: str = "NULL::text",
+        ignore: Sequence[str] = (),
+        hide: Sequence[str] = (),
+        also: Mapping[str, str] | None = None,
+    ) -> None:
+        ignored, hidden = _without(ignore), _without(hide)
+        added = _with(also or {})
+        super().__init__(
+            name="audit",
+            operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+            when=pgtrigger.After,
+            declare=[("before_row", "jsonb"), ("after_row", "jsonb"), ("deed", "text")],
+            func=f"""
+                IF TG_OP <> 'INSERT' THEN before_row := to_jsonb(OLD){ignored}; END IF;
+                IF TG_OP <> 'DELETE' THEN after_row := to_jsonb(NEW){ignored}; END IF;
+                IF before_row IS NOT DISTINCT FROM after_row THEN RETURN NULL; END IF;
+                deed := {action};
+                INSERT INTO pools_auditentry
+                    (time, actor, action, object, before, after, description, request_id, pool_id, owner, transaction)
+                VALUES (
+                    clock_timestamp(),
+                    COALESCE(NULLIF(current_setting('osmo.actor', true), ''), 'database:' || session_user),
+                    deed, {subject}, before_row{hidden}{added}, after_row{hidden}{added},
+                    COALESCE(current_setting('osmo.description', true), ''),
+                    COALESCE(current_setting('osmo.request_id', true), ''),
+                    {pool_id}, {owner}, pg_current_xact_id()
+                );
+                RETURN NULL;
+            """,
+        )
+
+
+def _without(columns: Sequence[str]) -> str:
+    """SQL that takes columns out of a row image."""
+    names = ", ".join(f"'{column}'" for column in columns)
+    return f" - ARRAY[{names}]::text[]" if names else ""
+
+
+def _with(columns: Mapping[str, str]) -> str:
+    """SQL that adds keys to a row image; no image stays none."""
+    pairs = ", ".join(f"'{key}', {expression}" for key, expression in columns.items())
+    return f" || jsonb_build_object({pairs})" if pairs else ""
+
+
+def created_updated_deleted(noun: str) -> str:
+    """The plain action names of a table without a state machine."""
+    return (
+        f"CASE TG_OP WHEN 'INSERT' THEN '{noun}.created' WHEN 'UPDATE' THEN '{noun}.updated' ELSE '{noun}.deleted' END"
+    )
