@@ -1,0 +1,121 @@
+"""The audit trail: who changed what, told in sentences, with each row before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+
+from pools.admin import forms
+from pools.admin.listing import window
+from pools.admin.policy import PolicyAdmin, actor_of
+from pools.models import AuditEntry, Pool
+from pools.models.audit import AuditQuerySet
+
+KINDS = ("pool", "workflow", "user", "token", "backend", "config")
+
+
+class AuditFilter(forms.FilterForm):
+    """Which entries to show."""
+
+    first = ("q", "actor", "kind")
+    q = forms.text("Object", placeholder="pool/team--a, workflow/hello-1, or a part of it")
+    actor = forms.text("Who", placeholder="exact name")
+    kind = forms.choice("Kind", [("", "all kinds"), *((kind, kind) for kind in KINDS)], required=False)
+    action = forms.text("Action", placeholder="subpool.updated, or updated")
+    pool = forms.text("Pool", placeholder="exact name, with its slices")
+    since = forms.moment("From")
+    until = forms.moment("Until")
+
+    def narrow(self, rows: AuditQuerySet) -> AuditQuerySet:
+        """The entries that match."""
+        if text := self.value("q"):
+            rows = rows.filter(object=text) if "/" in text and _is_whole(text) else rows.filter(object__contains=text)
+        if actor := self.value("actor"):
+            rows = rows.filter(actor=actor)
+        if kind := self.value("kind"):
+            rows = rows.filter(object__startswith=f"{kind}/")
+        if action := self.value("action"):
+            rows = rows.filter(Q(action=action) | Q(action__endswith=f".{action}"))
+        if pool := self.value("pool"):
+            rows = rows.filter(pool_id__in=Pool.objects.filter(name=pool).values("pk"))
+        since, until = self.value("since"), self.value("until")
+        if isinstance(since, datetime):
+            rows = rows.filter(time__gte=since)
+        if isinstance(until, datetime):
+            rows = rows.filter(time__lte=until)
+        return rows
+
+
+def _is_whole(text: str) -> bool:
+    return AuditEntry.objects.filter(object=text).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One column of a row, before and after."""
+
+    key: str
+    before: Any
+    after: Any
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the change touched it."""
+        return bool(self.before != self.after)
+
+
+def differences(entry: AuditEntry) -> list[Difference]:
+    """Every column of either image."""
+    before, after = entry.before or {}, entry.after or {}
+    return [Difference(key, before.get(key), after.get(key)) for key in sorted(before | after)]
+
+
+@admin.register(AuditEntry)
+class AuditAdmin(PolicyAdmin):
+    """Read-only, like the table itself."""
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        filters = AuditFilter(request.GET)
+        rows = filters.narrow(AuditEntry.objects.visible_to(actor_of(request))).order_by("-id")
+        return self.page(
+            request,
+            "osmo/audit.html",
+            title="Audit",
+            filters=filters,
+            window=window(rows, request.GET.get("page")),
+        )
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        seen = AuditEntry.objects.visible_to(actor_of(request))
+        if not object_id.isascii() or not object_id.isdigit() or len(object_id) > 18:
+            raise Http404
+        entry = seen.filter(pk=int(object_id)).first()
+        if entry is None:
+            raise Http404
+        columns = differences(entry)
+        return self.page(
+            request,
+            "osmo/audit_entry.html",
+            title=f"Entry {entry.pk}",
+            crumbs=[("Audit", reverse("admin:pools_auditentry_changelist"))],
+            entry=entry,
+            changed=[each for each in columns if each.is_changed],
+            kept=[each for each in columns if not each.is_changed],
+            link=_page_of(entry.object),
+            request_entries=list(seen.filter(request_id=entry.request_id).exclude(pk=entry.pk).order_by("-id")[:20])
+            if entry.request_id
+            else [],
+        )
+
+
+def _page_of(subject: str) -> str:
+    """The page of an entry's object, as far as it has one."""
+    kind, _, name = subject.partition("/")
+    pages = {"pool": "pools_pool", "workflow": "scheduling_workflow", "user": "pools_user", "backend": "pools_backend"}
+    return reverse(f"admin:{pages[kind]}_change", args=[name]) if kind in pages and name else ""

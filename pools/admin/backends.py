@@ -1,0 +1,192 @@
+"""Backends and the machines of simulated ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, Sum
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from pools.admin import forms
+from pools.admin.policy import PolicyAdmin, actor_of
+from pools.domain.errors import Conflict, DomainError, Stale
+from pools.domain.roles import Action, Actor, allows
+from pools.domain.sizes import exact_size
+from pools.models import Backend, Node, Pool
+from pools.permissions import require_house
+from pools.services.backends import put_backend, read_backend
+
+POOLS_SHOWN = 50
+
+
+class BackendForm(forms.HouseForm):
+    """A simulated backend. One machine a line; left out, the machines stay as they are."""
+
+    namespace = forms.text(
+        "Namespace", help_text="Stands in every queue name; cannot change while pools use the backend.", required=True
+    )
+    about = forms.area("Description", rows=2)
+    offline = forms.tick("Offline", help_text="Work is accepted and waits; what runs goes on.")
+    auto_end = forms.tick("Work ends by itself", help_text="After its run time. Otherwise somebody reports its end.")
+    nodes = forms.code(
+        "Nodes",
+        rows=8,
+        longest=1_000_000,
+        help_text="One a line: NAME GPUS, then if wanted cpu=128 memory=1Ti storage=4Ti platform=default. "
+        "Work on a node that is taken out goes on until it ends.",
+    )
+    description = forms.text("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    version = forms.hidden_number()
+    paths = {"description": "about"}
+
+    def body(self) -> dict[str, Any]:
+        """What the service takes."""
+        data = self.cleaned_data
+        return {
+            "namespace": data["namespace"],
+            "description": data["about"],
+            "offline": data["offline"],
+            "auto_end": data["auto_end"],
+            "nodes": [_node(line) for line in data["nodes"].splitlines() if line.strip()],
+        }
+
+
+class CreateForm(BackendForm):
+    """A new one."""
+
+    field_order = ("name",)
+    name = forms.text("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
+
+
+def _node(line: str) -> dict[str, Any]:
+    """A line as the service's object; what is wrong with it is the service's to say."""
+    words = line.split()
+    node: dict[str, Any] = {"name": words[0]}
+    if len(words) > 1:
+        node["gpus"] = _number(words[1])
+    for word in words[2:]:
+        key, _, value = word.partition("=")
+        node[key] = _number(value)
+    return node
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else text
+
+
+def _line(node: Node) -> str:
+    """A machine as a line of the form."""
+    return (
+        f"{node.name} {node.gpus} cpu={node.cpu} memory={exact_size(node.memory_bytes)} "
+        f"storage={exact_size(node.storage_bytes)} platform={node.platform}"
+    )
+
+
+@admin.register(Backend)
+class BackendAdmin(PolicyAdmin):
+    """Looked at by those who read the house, changed by osmo-admin."""
+
+    def may_see(self, actor: Actor) -> bool:
+        return allows(actor, Action.HOUSE_READ)
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [
+            path("create/", self.door(self._create), name="pools_backend_create"),
+            path("<str:name>/configuration/", self.door(self._configure), name="pools_backend_configure"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        rows = Backend.objects.annotate(node_count=Count("nodes"), gpus=Sum("nodes__gpus")).order_by("name")
+        return self.page(
+            request,
+            "osmo/backends.html",
+            title="Backends and nodes",
+            backends=list(rows),
+            may_write=allows(actor_of(request), Action.HOUSE_WRITE),
+        )
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        backend = read_backend(actor_of(request), object_id)
+        return self.page(
+            request,
+            "osmo/backend.html",
+            title=backend.name,
+            crumbs=[("Backends and nodes", reverse("admin:pools_backend_changelist"))],
+            backend=backend,
+            nodes=list(backend.nodes.order_by("name")),
+            pools=list(Pool.objects.filter(backend=backend, archived=False).order_by("name")[:POOLS_SHOWN]),
+            may_write=allows(actor_of(request), Action.HOUSE_WRITE) and backend.kind == Backend.Kind.SIMULATED,
+        )
+
+    def _create(self, request: HttpRequest) -> HttpResponse:
+        require_house(actor_of(request))
+        form = CreateForm(forms.sent(request), initial={"namespace": "default", "auto_end": True})
+        if request.method == "POST" and form.is_valid():
+            name = form.cleaned_data["name"]
+            if Backend.objects.filter(name=name).exists():
+                form.blame(Conflict(f"Backend {name} exists already; edit it on its own page."))
+            elif answer := self._put(request, form, name, None):
+                return answer
+        return self._form(request, form, "Create a simulated backend", "Create the backend", None)
+
+    def _configure(self, request: HttpRequest, name: str) -> HttpResponse:
+        require_house(actor_of(request))
+        backend = read_backend(actor_of(request), name)
+        nodes = "\n".join(_line(node) for node in backend.nodes.order_by("name"))
+        form = BackendForm(
+            forms.sent(request),
+            initial={
+                "namespace": backend.namespace,
+                "about": backend.description,
+                "offline": backend.offline,
+                "auto_end": backend.auto_end,
+                "nodes": nodes,
+                "version": backend.version,
+            },
+        )
+        if request.method == "POST" and form.is_valid():
+            answer = self._put(request, form, backend.name, form.cleaned_data["version"])
+            if answer is not None:
+                return answer
+        return self._form(request, form, f"Edit {backend.name}", "Save the backend", backend)
+
+    def _put(self, request: HttpRequest, form: BackendForm, name: str, version: int | None) -> HttpResponse | None:
+        """Save and go to its page; None if it was refused, which the form then says."""
+        try:
+            result = put_backend(
+                actor=actor_of(request),
+                name=name,
+                body=form.body(),
+                description=form.cleaned_data["description"],
+                expected_version=version,
+            )
+        except Stale as refusal:
+            form.blame(refusal)
+            form.retype("version", str(Backend.objects.get(name=name).version))
+            return None
+        except DomainError as refusal:
+            form.blame(refusal)
+            return None
+        self.say(request, f"Backend {result.row.name} was saved.")
+        for warning in result.warnings:
+            self.warn(request, warning)
+        return HttpResponseRedirect(reverse("admin:pools_backend_change", args=[result.row.name]))
+
+    def _form(
+        self, request: HttpRequest, form: BackendForm, title: str, button: str, backend: Backend | None
+    ) -> HttpResponse:
+        crumbs = [("Backends and nodes", reverse("admin:pools_backend_changelist"))]
+        if backend is not None:
+            crumbs.append((backend.name, reverse("admin:pools_backend_change", args=[backend.name])))
+        return self.page(
+            request,
+            "osmo/form.html",
+            title=title,
+            crumbs=crumbs,
+            form=form,
+            back=crumbs[-1][1],
+            button=button,
+            status=400 if form.errors else 200,
+        )

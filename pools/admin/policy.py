@@ -1,0 +1,109 @@
+"""The frame of every admin page: seen by whom the policy lets see, read-only, rendered on unfold.
+
+Django's permission tables are not asked. A page writes only by calling a service, so nothing here adds, changes or
+deletes a row by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from unfold.admin import ModelAdmin
+
+from pools.domain.roles import Actor
+from pools.models import User
+
+Crumbs = Sequence[tuple[str, str]]
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """Who is signed in, as the policy sees it; looked up once per request. Nobody signed in may nothing."""
+    known: Actor | None = getattr(request, "_osmo_actor", None)
+    if known is None:
+        user = request.user
+        known = user.as_actor() if isinstance(user, User) else Actor(username="")
+        request._osmo_actor = known  # type: ignore[attr-defined]
+    return known
+
+
+class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
+    """A model's pages: a list at `/{app}/{model}/` and one object at `/{app}/{model}/{id}/change/`, both drawn by
+    `show_list` and `show_one`; further addresses come from `extra_urls`."""
+
+    def may_see(self, actor: Actor) -> bool:
+        """Whether these pages are in the menu of `actor` and answer at all."""
+        return True
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.may_see(actor_of(request))
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return self.may_see(actor_of(request))
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def get_urls(self) -> list[URLPattern]:
+        """Our own pages only; the stock add, delete and history views stay closed."""
+        app, model = self.opts.app_label, self.opts.model_name
+        return [
+            path("", self.door(self.show_list), name=f"{app}_{model}_changelist"),
+            *self.extra_urls(),
+            path("<str:object_id>/change/", self.door(self.show_one), name=f"{app}_{model}_change"),
+        ]
+
+    def extra_urls(self) -> list[URLPattern]:
+        """More addresses below this model's."""
+        return []
+
+    def door(self, view: Any) -> Any:
+        """A view behind the login and this model's policy."""
+
+        def guarded(request: HttpRequest, **arguments: Any) -> HttpResponse:
+            allowed = self.may_see(actor_of(request))
+            answer: HttpResponse = view(request, **arguments) if allowed else self.admin_site.closed_page(request)
+            return answer
+
+        return self.admin_site.admin_view(guarded)
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        """The list page."""
+        raise NotImplementedError
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The page of one object."""
+        raise NotImplementedError
+
+    def page(
+        self, request: HttpRequest, template: str, *, title: str, crumbs: Crumbs = (), status: int = 200, **context: Any
+    ) -> TemplateResponse:
+        """A page of ours inside unfold's frame. `crumbs` are (text, address) of the pages above."""
+        request.current_app = self.admin_site.name
+        everything = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "crumbs": crumbs,
+            "actor": actor_of(request),
+            **context,
+        }
+        return TemplateResponse(request, template, everything, status=status)
+
+    def say(self, request: HttpRequest, sentence: str) -> None:
+        """Tell on the next page what was done."""
+        messages.success(request, sentence)
+
+    def warn(self, request: HttpRequest, sentence: str) -> None:
+        """Tell on the next page what was not done."""
+        messages.warning(request, sentence)

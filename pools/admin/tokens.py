@@ -1,0 +1,127 @@
+"""Access tokens: one's own, and for an osmo-admin anybody's. A secret is shown once, right after it was made."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+
+from pools.admin import forms
+from pools.admin.policy import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError
+from pools.models import AccessToken, User
+from pools.services.tokens import create_token, delete_token, owner_of
+
+LIFETIMES = [("7", "7 days"), ("31", "31 days"), ("90", "90 days"), ("365", "365 days")]
+
+
+class TokenForm(forms.HouseForm):
+    """A new token."""
+
+    paths = {"expires_at": "days"}
+    name = forms.text("Name", help_text="What it is for: a letter first, then letters, digits, - and _.")
+    days = forms.choice("Lives for", LIFETIMES)
+    description = forms.text("Description", help_text="Optional.")
+    roles = forms.several(
+        "Only these roles", help_text="None ticked: all roles that its owner holds whenever it is used."
+    )
+
+    def __init__(self, *args: Any, owner: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["roles"].choices = [(role, role) for role in sorted(owner.as_actor().roles)]  # type: ignore[attr-defined]
+
+
+@admin.register(AccessToken)
+class TokenAdmin(PolicyAdmin):
+    """Digests are never shown; secrets are shown once."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        return [
+            path("create/", self.door(self._create), name="pools_token_create"),
+            path("<str:name>/revoke/", self.door(self._revoke), name="pools_token_revoke"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        owner = self._owner(request)
+        return self.page(
+            request,
+            "osmo/tokens.html",
+            title="Access tokens",
+            owner=owner,
+            suffix=_suffix(request, owner),
+            tokens=list(owner.tokens.order_by("name")),
+            now=timezone.now(),
+        )
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:pools_accesstoken_changelist"))
+
+    def _owner(self, request: HttpRequest) -> User:
+        """Whose tokens are meant. Raises Forbidden for somebody else's, unless an osmo-admin asks."""
+        actor = actor_of(request)
+        return owner_of(actor, request.GET.get("owner") or actor.username)
+
+    def _create(self, request: HttpRequest) -> HttpResponse:
+        owner = self._owner(request)
+        form = TokenForm(forms.sent(request), owner=owner, initial={"days": "31"})
+        back = reverse("admin:pools_accesstoken_changelist") + _suffix(request, owner)
+        if request.method == "POST" and form.is_valid():
+            data = form.cleaned_data
+            try:
+                token, secret = create_token(
+                    actor=actor_of(request),
+                    owner=owner.username,
+                    name=data["name"],
+                    expires_at=timezone.now() + timedelta(days=int(data["days"])),
+                    description=data["description"],
+                    roles=data["roles"] or None,
+                )
+            except DomainError as refusal:
+                form.blame(refusal)
+            else:
+                return self.page(
+                    request,
+                    "osmo/token_secret.html",
+                    title=f"Token {token.name}",
+                    crumbs=[("Access tokens", back)],
+                    token=token,
+                    secret=secret,
+                    back=back,
+                )
+        return self.page(
+            request,
+            "osmo/form.html",
+            title="Create an access token" + ("" if owner == request.user else f" for {owner.username}"),
+            crumbs=[("Access tokens", back)],
+            form=form,
+            back=back,
+            button="Create the token",
+            status=400 if form.errors else 200,
+        )
+
+    def _revoke(self, request: HttpRequest, name: str) -> HttpResponse:
+        owner = self._owner(request)
+        back = reverse("admin:pools_accesstoken_changelist") + _suffix(request, owner)
+        if request.method == "POST":
+            delete_token(actor=actor_of(request), owner=owner.username, name=name)
+            self.say(request, f"Token {name} was revoked; requests with it are refused from now.")
+            return HttpResponseRedirect(back)
+        return self.page(
+            request,
+            "osmo/form.html",
+            title=f"Revoke {name}",
+            crumbs=[("Access tokens", back)],
+            form=forms.HouseForm(),
+            back=back,
+            button="Revoke the token",
+            danger=True,
+            lead=f"Programs that use {name} of {owner.username} are refused from now. This cannot be taken back.",
+        )
+
+
+def _suffix(request: HttpRequest, owner: User) -> str:
+    return "" if owner == request.user else f"?owner={owner.username}"

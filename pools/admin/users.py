@@ -1,0 +1,224 @@
+"""People and their roles, for those who run the house; for everybody, their own account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from pools.admin import forms
+from pools.admin.listing import window
+from pools.admin.policy import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError, NotFound
+from pools.domain.roles import HOUSE_ROLES, Action, Kind, allows, pool_role
+from pools.models import Pool, RoleAssignment, User
+from pools.permissions import require_house
+from pools.services.accounts import set_active, set_roles
+from pools.services.members import create_user, set_password
+
+
+def role_choices() -> list[tuple[str, str]]:
+    """Every role there is: the house's two, and two for each pool."""
+    pools = Pool.objects.roots().order_by("name").values_list("name", flat=True)
+    roles = [*HOUSE_ROLES, *(pool_role(pool, kind) for pool in pools for kind in Kind)]
+    return [(role, role) for role in roles]
+
+
+class UserFilter(forms.FilterForm):
+    """Which users to show."""
+
+    q = forms.text("Name", placeholder="part of a name")
+    role = forms.text("Role", placeholder="exact, such as osmo-team-admin")
+
+
+class RolesForm(forms.HouseForm):
+    """The roles a user shall have, and those that were shown."""
+
+    roles = forms.several("Roles", help_text="osmo-POOL-admin partitions a pool; osmo-POOL-user submits to it.")
+    seen = forms.hidden_text()
+    description = forms.text("Why", help_text="Optional. Stands in the audit trail beside your name.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["roles"].choices = role_choices()  # type: ignore[attr-defined]
+
+
+class CreateForm(forms.HouseForm):
+    """A new user."""
+
+    paths = {"id": "username"}
+    username = forms.text("Name", help_text="Letters, digits and @ . + - _", required=True)
+    password = forms.password(
+        "Password", help_text="Leave it empty for somebody who signs in by access token only.", required=False
+    )
+    roles = forms.several("Roles")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["roles"].choices = role_choices()  # type: ignore[attr-defined]
+
+
+class PasswordForm(forms.HouseForm):
+    """Another password, for a user who lost it."""
+
+    password = forms.password("New password", help_text="At least 8 characters; not a common one.")
+
+
+@admin.register(User)
+class UserAdmin(PolicyAdmin):
+    """The list is for the house; one's own page for everybody."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        def of_user(view: Callable[[HttpRequest, User], HttpResponse]) -> Any:
+            def opened(request: HttpRequest, username: str) -> HttpResponse:
+                require_house(actor_of(request))
+                return view(request, _user(username))
+
+            return self.door(opened)
+
+        return [
+            path("create/", self.door(self._create), name="pools_user_create"),
+            path("<str:username>/roles/", of_user(self._roles), name="pools_user_roles"),
+            path("<str:username>/password/", of_user(self._password), name="pools_user_password"),
+            path("<str:username>/close/", of_user(self._close), name="pools_user_close"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor = actor_of(request)
+        require_house(actor, Action.HOUSE_READ)
+        filters = UserFilter(request.GET)
+        rows = User.objects.order_by("username").prefetch_related("groups").annotate(token_count=Count("tokens"))
+        if text := filters.value("q"):
+            rows = rows.filter(username__icontains=text)
+        if role := filters.value("role"):
+            rows = rows.filter(groups__name=role)
+        return self.page(
+            request,
+            "osmo/users.html",
+            title="Users and roles",
+            filters=filters,
+            window=window(rows, request.GET.get("page")),
+            may_write=allows(actor, Action.HOUSE_WRITE),
+        )
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        actor = actor_of(request)
+        is_self = object_id == actor.username
+        if not is_self:
+            require_house(actor, Action.HOUSE_READ)
+        user = _user(object_id)
+        crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]
+        return self.page(
+            request,
+            "osmo/user.html",
+            title=user.username,
+            crumbs=crumbs if allows(actor, Action.HOUSE_READ) else [],
+            person=user,
+            is_self=is_self,
+            roles=RoleAssignment.objects.filter(user=user).select_related("group").order_by("group__name"),
+            tokens=user.tokens.order_by("name"),
+            may_write=allows(actor, Action.HOUSE_WRITE),
+        )
+
+    def _create(self, request: HttpRequest) -> HttpResponse:
+        actor = actor_of(request)
+        require_house(actor)
+        form = CreateForm(forms.sent(request))
+        if request.method == "POST" and form.is_valid():
+            data = form.cleaned_data
+            try:
+                user = create_user(
+                    actor=actor,
+                    username=data["username"],
+                    password=data["password"] or None,
+                    roles=data["roles"],
+                )
+            except DomainError as refusal:
+                form.blame(refusal)
+            else:
+                self.say(request, f"User {user.username} was created.")
+                return HttpResponseRedirect(_address(user))
+        return self._form(request, form, title="Create a user", button="Create the user")
+
+    def _roles(self, request: HttpRequest, user: User) -> HttpResponse:
+        held = sorted(user.as_actor().roles)
+        form = RolesForm(forms.sent(request), initial={"roles": held, "seen": " ".join(held)})
+        if request.method == "POST" and form.is_valid():
+            data = form.cleaned_data
+            try:
+                set_roles(
+                    actor=actor_of(request),
+                    username=user.username,
+                    roles=data["roles"],
+                    seen=data["seen"].split(),
+                    description=data["description"],
+                )
+            except DomainError as refusal:
+                form.blame(refusal)
+                form.retype("seen", " ".join(held))
+            else:
+                self.say(request, f"The roles of {user.username} were changed; they count from the next request.")
+                return HttpResponseRedirect(_address(user))
+        return self._form(request, form, user, title=f"Roles of {user.username}", button="Save the roles")
+
+    def _password(self, request: HttpRequest, user: User) -> HttpResponse:
+        form = PasswordForm(forms.sent(request))
+        if request.method == "POST" and form.is_valid():
+            try:
+                set_password(actor=actor_of(request), username=user.username, password=form.cleaned_data["password"])
+            except DomainError as refusal:
+                form.blame(refusal)
+            else:
+                self.say(request, f"{user.username} has another password; open sessions were ended.")
+                return HttpResponseRedirect(_address(user))
+        return self._form(request, form, user, title=f"Password of {user.username}", button="Set the password")
+
+    def _close(self, request: HttpRequest, user: User) -> HttpResponse:
+        opening = not user.is_active
+        form = forms.HouseForm(forms.sent(request))
+        if request.method == "POST":
+            try:
+                set_active(actor=actor_of(request), username=user.username, active=opening)
+            except DomainError as refusal:
+                form.blame(refusal)
+            else:
+                self.say(request, f"The account of {user.username} is {'open again' if opening else 'closed'}.")
+                return HttpResponseRedirect(_address(user))
+        lead = (
+            f"{user.username} can sign in again, with the roles and tokens of before."
+            if opening
+            else f"{user.username} can no longer sign in, with a password or a token. Running work goes on; roles, "
+            "tokens and history stay, and the account can be opened again."
+        )
+        verb = "Open" if opening else "Close"
+        title, button = f"{verb} the account of {user.username}", f"{verb} the account"
+        return self._form(request, form, user, title=title, button=button, lead=lead, danger=not opening)
+
+    def _form(self, request: HttpRequest, form: Any, user: User | None = None, **words: Any) -> HttpResponse:
+        crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]
+        if user is not None:
+            crumbs.append((user.username, _address(user)))
+        return self.page(
+            request,
+            "osmo/form.html",
+            crumbs=crumbs,
+            form=form,
+            back=_address(user) if user else crumbs[0][1],
+            status=400 if form.errors else 200,
+            **words,
+        )
+
+
+def _user(username: str) -> User:
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        raise NotFound(f"User {username} does not exist.")
+    return user
+
+
+def _address(user: User) -> str:
+    return reverse("admin:pools_user_change", args=[user.username])

@@ -1,0 +1,83 @@
+"""Logging in: where a client may, and the exchange of an access token for a short session (contract, section 2)."""
+
+from __future__ import annotations
+
+from axes.handlers.proxy import AxesProxyHandler
+from axes.helpers import get_cool_off, get_credentials
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools import tokens
+from pools.api.documented import TEXT, WHOLE, documented, fields, nullable
+from pools.api.http import body_object, only
+from pools.api.views import View
+from pools.domain.errors import BadInput, Throttled, Unauthenticated, Violation
+
+# Under this name the failed exchanges of one address are counted together; no user can be called that.
+COUNTED_AS = "access token"
+
+ENDPOINTS = (
+    "device_endpoint",
+    "device_client_id",
+    "browser_endpoint",
+    "browser_client_id",
+    "token_endpoint",
+    "logout_endpoint",
+)
+
+
+class LoginInfo(View):
+    """Where to log in. There is no identity provider, so every endpoint is null and clients offer tokens."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @documented("Where to log in.", answer=fields(dict.fromkeys(ENDPOINTS, nullable(TEXT))), anonymous=True)
+    def get(self, request: Request) -> Response:
+        return Response(dict.fromkeys(ENDPOINTS))
+
+
+class TokenExchange(View):
+    """An access token for a session of five minutes.
+
+    Failures are counted per address and then refused for a while. A right token is let in all the same: its 256 random
+    bits cannot be guessed, and one person's stale token must not lock out the house behind the same address.
+    """
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @documented(
+        "Exchange an access token for a session.",
+        body=fields({"token": TEXT}),
+        answer=fields({"token": TEXT, "expires_at": WHOLE}),
+        anonymous=True,
+        more=(401, 429),
+    )
+    def post(self, request: Request) -> Response:
+        body = body_object(request)
+        only(body, "token")
+        secret = body.get("token")
+        if not isinstance(secret, str) or not secret:
+            raise BadInput.of([Violation("token", "missing", "token is missing: send the access token as a text.")])
+        token = tokens.find(secret)
+        if token is None:
+            raise self._failure(request)
+        encoded, expires_at = tokens.issue_jwt(token)
+        request.auth = token  # the answer warns of its end
+        return Response({"token": encoded, "expires_at": expires_at})
+
+    @staticmethod
+    def _failure(request: Request) -> Unauthenticated | Throttled:
+        """Count a failure and say what it means."""
+        who, plain = get_credentials(COUNTED_AS), request._request
+        if AxesProxyHandler.is_allowed(plain, who):
+            AxesProxyHandler.user_login_failed(TokenExchange, who, plain)
+            plain.axes_locked_out = False  # type: ignore[attr-defined]  # the answer is ours, not the login page's
+            return Unauthenticated("This access token is not valid: it is wrong, has expired or was deleted.")
+        pause = get_cool_off(plain)
+        minutes = round(pause.total_seconds() / 60)
+        return Throttled(
+            f"Too many wrong access tokens came from this address. Wait {minutes} minutes, or use a valid one.",
+            retry_after=round(pause.total_seconds()),
+        )

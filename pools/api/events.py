@@ -1,0 +1,112 @@
+"""Live changes as server-sent events (api.md, "Audit and events").
+
+A stream lasts half a minute and then ends by itself; clients of this kind come back with `Last-Event-ID` and miss
+nothing. Each stream keeps one web thread busy, of which a process has few: beyond the streams allowed at once, a client
+gets what there is and comes back a little later, so nobody is refused and nobody waits for a thread.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
+from django.http import StreamingHttpResponse
+from django.utils import timezone
+from rest_framework.request import Request
+
+from pools.api.documented import TEXT, documented
+from pools.api.rendering import NaiveEncoder
+from pools.api.views import View
+from pools.audit_trail import Position, after, entry_body, horizon, position_of, snapshot
+from pools.domain.roles import Actor
+from pools.models import AccessToken, AuditEntry, User
+
+logger = logging.getLogger(__name__)
+
+LASTS_SECONDS = 30.0
+POLL_SECONDS = 0.5
+HEARTBEAT_SECONDS = 5.0
+RETRY_MS = 1000
+RETRY_WHEN_CROWDED_MS = 5000
+BATCH = 500
+
+_slots = threading.BoundedSemaphore(settings.OSMO.event_streams)
+
+
+class Events(View):
+    """What changes, while it changes."""
+
+    @documented(
+        "Follow the audit trail. `Last-Event-ID` (the id of an event, or of an entry of the audit list) resumes.",
+        answer=TEXT,
+        media="text/event-stream",
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        place, now = position_of(request.headers.get("Last-Event-ID", "")), snapshot()
+        token = request.auth.pk if isinstance(request.auth, AccessToken) else None
+        if place is not None:
+            stream = _stream(self.actor.username, token, place)
+        else:  # from now on: behind the horizon stands also what ended while an older transaction still runs
+            stream = _stream(self.actor.username, token, horizon(now), known=now)
+        return StreamingHttpResponse(
+            stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        )
+
+
+def _stream(username: str, token_id: int | None, place: Position, known: str | None = None) -> Iterator[bytes]:
+    """The bytes of one stream from behind `place`, without what the snapshot `known` knows. Whose it is, and what that
+    user may see, is asked at every look."""
+    lasting = _slots.acquire(blocking=False)
+    try:
+        yield f"retry: {RETRY_MS if lasting else RETRY_WHEN_CROWDED_MS}\nid: {place}\n\n".encode()
+        ends = time.monotonic() + (LASTS_SECONDS if lasting else 0)
+        spoke = time.monotonic()
+        while (actor := _still(username, token_id)) is not None:
+            end = horizon()
+            batch = after(actor, place, end, limit=BATCH, unless_in=known)
+            for at, entry in batch:
+                yield f"id: {at}\ndata: {_line(entry)}\n\n".encode()
+                spoke = time.monotonic()
+            # A full batch means that there is more behind it, to be sent now or when the client comes back.
+            place = max(place, end) if len(batch) < BATCH else batch[-1][0]
+            ended = time.monotonic() >= ends
+            if ended or time.monotonic() - spoke >= HEARTBEAT_SECONDS:
+                # Saying where we are spares whoever comes back a second look at what was not for them.
+                yield f": still here\nid: {place}\n\n".encode()
+                spoke = time.monotonic()
+            if ended:
+                return
+            if len(batch) < BATCH:
+                _give_back()
+                time.sleep(POLL_SECONDS)
+    except (OperationalError, InterfaceError) as problem:
+        logger.warning("an event stream lost its database: %s", problem)
+    finally:
+        if lasting:
+            _slots.release()
+
+
+def _line(entry: AuditEntry) -> str:
+    return json.dumps(entry_body(entry), cls=NaiveEncoder, ensure_ascii=False)
+
+
+def _still(username: str, token_id: int | None) -> Actor | None:
+    """The reader as of now; None once the login is gone."""
+    user = User.objects.filter(username=username, is_active=True).first()
+    if user is None:
+        return None
+    if token_id is None:
+        return user.as_actor()
+    token = AccessToken.objects.filter(pk=token_id, expires_at__gt=timezone.now()).first()
+    return user.as_actor(token=token) if token else None
+
+
+def _give_back() -> None:
+    """Between two looks a stream must not keep a connection of the pool from those who work."""
+    if connection.settings_dict["OPTIONS"].get("pool") and not connection.in_atomic_block:
+        connection.close()

@@ -1,0 +1,163 @@
+"""Reading requests in the house style (api.md, top): bodies, queries, versions. Every fault is the domain's error."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpRequest
+from rest_framework import parsers
+from rest_framework.request import Request
+
+from pools.domain.errors import BadInput, Stale, Violation
+
+MOST_ROWS = 1000
+
+
+class JSONParser(parsers.BaseParser):
+    """The body as JSON whatever the content type says (clients send `application/json` even without a body); an empty
+    body is no body. NaN, infinities, duplicate keys and depth bombs are refused like any other bad JSON."""
+
+    media_type = "*/*"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        # Reading through `body` keeps it: the idempotency door asks for the same bytes again.
+        text = stream.body if isinstance(stream, HttpRequest) else stream.read()
+        if not text.strip():
+            return {}
+        try:
+            decoded = text.decode("utf-8")
+            data = json.loads(decoded, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+            if _SUSPECT.search(decoded):
+                _refuse_unstorable(data)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"The body is not valid JSON: {error}", [Violation("", "bad_json", str(error))]) from None
+        else:
+            return data
+
+
+_SUSPECT = re.compile(r"\\u(0000|d[89a-f])", re.IGNORECASE)  # the only ways JSON spells what no text can hold
+
+
+def storable(text: str) -> bool:
+    """Whether PostgreSQL can keep the text: no NUL, no half of a surrogate pair."""
+    return "\x00" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _refuse_unstorable(data: Any) -> None:
+    stack = [data]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, str) and not storable(each):
+            raise ValueError("a text holds a NUL character or half of a surrogate pair")
+        if isinstance(each, dict):
+            stack += [*each.keys(), *each.values()]
+        elif isinstance(each, list):
+            stack += each
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def boolean(request: Request, name: str, default: bool = False) -> bool:
+    """A query's boolean; `True`/`False` as Python writes them, any case, or 1/0."""
+    value = request.query_params.get(name)
+    if value is None or value == "":
+        return default
+    if value.lower() in {"true", "1"}:
+        return True
+    if value.lower() in {"false", "0"}:
+        return False
+    raise _bad_query(name, value, "True or False")
+
+
+def whole(request: Request, name: str, default: int, *, least: int = 0, most: int = 2**31 - 1) -> int:
+    """A query's whole number inside its bounds."""
+    value = request.query_params.get(name)
+    if value is None or value == "":
+        return default
+    if not value.isascii() or not value.isdigit() or len(value) > 10 or not least <= int(value) <= most:
+        raise _bad_query(name, value, f"a whole number from {least} to {most}")
+    return int(value)
+
+
+def page(request: Request, *, limit: int = 20) -> tuple[int, int]:
+    """(limit, offset) of a list."""
+    return whole(request, "limit", limit, least=1, most=MOST_ROWS), whole(request, "offset", 0)
+
+
+def _bad_query(name: str, value: str, wanted: str) -> BadInput:
+    return BadInput.of([Violation(name, "bad_query", f"{name}={value[:60]!r}: give {wanted}.")])  # type: ignore[return-value]
+
+
+def body_object(request: Request) -> dict[str, Any]:
+    """The body, which must be an object (an absent one is empty)."""
+    if not isinstance(request.data, dict):
+        raise BadInput(
+            "The body must be a JSON object.", [Violation("", "bad_value", "The body must be a JSON object.")]
+        )
+    return dict(request.data)
+
+
+def unwrapped(
+    request: Request, *, wrapper: Iterable[str] = ("configs", "configs_dict")
+) -> tuple[dict[str, Any], str, list[str] | None]:
+    """(keys, description, tags) of a configuration write: plain, or inside `configs` / `configs_dict`."""
+    body = body_object(request)
+    description, tags = body.pop("description", "") or "", body.pop("tags", None)
+    found = []
+    if not isinstance(description, str):
+        found.append(Violation("description", "bad_value", "description must be a text."))
+    if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
+        found.append(Violation("tags", "bad_value", "tags must be a list of texts."))
+    for name in wrapper:
+        if name in body:
+            inner = body.pop(name)
+            found += [unknown_key(key) for key in body]
+            if not isinstance(inner, dict):
+                found.append(Violation(name, "bad_value", f"{name} must be an object."))
+                inner = {}
+            body = inner
+            break
+    if found:
+        raise BadInput.of(found)
+    return body, description, tags
+
+
+def only(body: dict[str, Any], *known: str) -> None:
+    """Refuse keys that this endpoint does not know, all at once."""
+    found = [unknown_key(key) for key in body if key not in known]
+    if found:
+        raise BadInput.of(found)
+
+
+def unknown_key(key: str) -> Violation:
+    """One key that nobody here reads."""
+    return Violation(key, "unknown_key", f"{key[:60]!r} is not known here.")
+
+
+def expected_version(request: Request) -> int | None:
+    """The version of `If-Match` (quoted, or `*`); None when the caller does not care. Raises Stale for one that can
+    never have been ours."""
+    value = request.headers.get("If-Match", "").strip()
+    if value in {"", "*"}:
+        return None
+    inner = value.removeprefix("W/").strip('"')
+    if not (value.startswith(('"', "W/")) and inner.isascii() and inner.isdigit() and len(inner) < 10):
+        raise Stale(f"If-Match: {value[:60]} is no version of this object. Read it again and send its ETag.")
+    return int(inner)
+
+
+def etag(version: int) -> dict[str, str]:
+    """The header that carries a version."""
+    return {"ETag": f'"{version}"'}

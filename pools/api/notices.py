@@ -1,0 +1,43 @@
+"""Remarks that travel beside any answer, in the header that OSMO's clients print (contract, section 1)."""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+from rest_framework.request import Request
+
+from pools.models import AccessToken
+
+HEADER = "x-osmo-warning"
+CLIENT_VERSION_HEADER = "x-osmo-client-version"
+CONTRACT = (6, 4, 0)  # the release of OSMO whose wire contract this service keeps
+SOON = timedelta(days=7)
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})(\..*)?\Z")
+
+
+def with_warnings(request: Request, said: str | None) -> str | None:
+    """The warning header of an answer to this request: what the view said itself, and what is true of the request. None
+    for none. Never refuses anybody."""
+    own = [base64.b64decode(said).decode()] if said else []
+    # `_auth` is there once the request was authenticated; asking `request.auth` would authenticate again.
+    sentences = [*own, *_old_client(request), *_token_ends_soon(vars(request).get("_auth"))]
+    return base64.b64encode("\n".join(sentences).encode()).decode() if sentences else None
+
+
+def _old_client(request: Request) -> list[str]:
+    found = _VERSION.match(request.headers.get(CLIENT_VERSION_HEADER, ""))
+    if not found or tuple(map(int, found.groups()[:3])) >= CONTRACT:
+        return []
+    ours = ".".join(map(str, CONTRACT))
+    return [f"WARNING: your client is version {found[0]}; this service speaks {ours}. Update the client."]
+
+
+def _token_ends_soon(token: Any) -> list[str]:
+    if not isinstance(token, AccessToken) or token.expires_at - timezone.now() > SOON:
+        return []
+    day = f"{token.expires_at:%Y-%m-%d %H:%M}"
+    return [f"WARNING: the access token {token.name} ends on {day} UTC. Make a new one in time: osmo token set NAME."]

@@ -1,0 +1,41 @@
+"""Pools as users see them (OSMO contract, section 5.1)."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.documented import INCLUDE_ARCHIVED, OBJECT, TEXT, Query, array, documented, fields
+from pools.api.http import boolean
+from pools.api.views import View
+from pools.pool_lists import listed_trees, minimal_bodies, places_with_nodes, sets_of
+
+FILTERS = [
+    Query("pools", TEXT, "Only these pools and subpools; unknown names are left out.", many=True),
+    Query("all_pools", {"type": "boolean"}, "Of no effect beside `pools`; kept for OSMO's clients."),
+    INCLUDE_ARCHIVED,
+]
+
+
+class PoolList(View):
+    """Every pool that one sees, with its slices."""
+
+    @documented("List pools.", query=FILTERS, answer=fields({"pools": OBJECT, "node_sets": array(OBJECT)}))
+    def get(self, request: Request) -> Response:
+        archived = boolean(request, "include_archived")
+        trees = listed_trees(self.actor, names=named_pools(request), include_archived=archived)
+        # OSMO's client takes a sole name under node_sets as the default pool. Work goes there without a word, so that
+        # is the pool itself: its slices are asked for by name.
+        sets = sets_of(trees, places_with_nodes())
+        return Response(
+            {
+                "pools": {name: body for tree in trees for name, body in minimal_bodies(tree)},
+                "node_sets": [{"pools": [{"name": tree.root.name} for tree in shared]} for _, shared in sets],
+            }
+        )
+
+
+def named_pools(request: Request) -> set[str] | None:
+    """The pools that a list was asked for, None for all that one sees."""
+    boolean(request, "all_pools", True)  # a value that is no boolean is refused, like everywhere
+    return {name for name in request.query_params.getlist("pools") if name} or None

@@ -1,0 +1,48 @@
+"""Answers in the house style: JSON whatever the client says it accepts, times naive and UTC (contract, section 0)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from rest_framework import negotiation, renderers
+from rest_framework.request import Request
+from rest_framework.utils.encoders import JSONEncoder
+
+
+def naive(moment: datetime | None) -> str | None:
+    """A time as clients parse it: UTC, no zone, six digits of the second."""
+    if moment is None:
+        return None
+    utc = moment.astimezone(UTC) if moment.tzinfo else moment
+    return utc.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+class NaiveEncoder(JSONEncoder):
+    """DRF's encoder, with the one format of times."""
+
+    def default(self, obj: Any) -> Any:
+        return naive(obj) if isinstance(obj, datetime) else super().default(obj)
+
+
+class JSONRenderer(renderers.JSONRenderer):
+    """Every answer. "Nothing to say" is the word `null`, for clients read every answer as JSON."""
+
+    encoder_class = NaiveEncoder
+
+    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
+        return b"null" if data is None else bytes(super().render(data, *args, **kwargs))
+
+
+class OneRenderer(negotiation.BaseContentNegotiation):
+    """There is one format, so there is nothing to negotiate: no 406, no `?format=`."""
+
+    def select_parser(self, request: Request, parsers: Iterable[Any]) -> Any:
+        return next(iter(parsers))
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[Any], format_suffix: str | None = None
+    ) -> tuple[Any, str]:
+        only = next(iter(renderers))
+        return only, only.media_type

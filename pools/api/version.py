@@ -1,0 +1,39 @@
+"""What this service is (contract, section 2)."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.documented import TEXT, documented, fields
+from pools.api.notices import CONTRACT
+from pools.api.views import View
+
+VERSION = fields({"major": TEXT, "minor": TEXT, "revision": TEXT, "hash": TEXT})
+
+
+def version() -> dict[str, str]:
+    """The release of OSMO whose clients are served; `hash` is the part that may stay empty."""
+    major, minor, revision = map(str, CONTRACT)
+    return {"major": major, "minor": minor, "revision": revision, "hash": ""}
+
+
+class Version(View):
+    """`osmo version`. Anybody may ask, also with a login that has ended."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @documented("Which release of OSMO's wire contract is served.", answer=VERSION, anonymous=True)
+    def get(self, request: Request) -> Response:
+        return Response(version())
+
+
+@require_safe
+def client_version(request: HttpRequest) -> HttpResponse:
+    """The client release to install; plain text for shell scripts that ask for it."""
+    if request.headers.get("Accept", "").startswith("text/plain"):
+        return HttpResponse(".".join(map(str, CONTRACT)), content_type="text/plain")
+    return JsonResponse(version())

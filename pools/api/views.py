@@ -1,0 +1,88 @@
+"""The frame of every view: who asks, what may be read, and requests that may be sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from pools.api.authentication import actor_of
+from pools.api.http import storable
+from pools.api.notices import HEADER, with_warnings
+from pools.api.rendering import OneRenderer
+from pools.domain.errors import BadInput, Violation
+from pools.domain.roles import Actor
+from pools.services.idempotency import once
+
+LONGEST_KEY = 255
+
+
+class View(APIView):
+    """A view of the house. Subclasses parse, call a service, render."""
+
+    request: Request
+    content_negotiation_class = OneRenderer
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Who asks comes first; then what no column can hold is refused here, once for every query and address."""
+        super().initial(request, *args, **kwargs)
+        _refuse_unstorable(kwargs, request.query_params.lists())
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Answers are somebody's own: no cache may keep them."""
+        response = super().finalize_response(request, response, *args, **kwargs)
+        response.headers.setdefault("Cache-Control", "no-store")
+        if warning := with_warnings(request, response.headers.get(HEADER)):
+            response.headers[HEADER] = warning
+        return response
+
+    @property
+    def actor(self) -> Actor:
+        """The caller."""
+        return actor_of(self.request)
+
+    def once(
+        self,
+        make: Callable[[], Response],
+        *,
+        keep: Callable[[Any], Any] = lambda answer: answer,
+        give: Callable[[Any], Any] = lambda stored: stored,
+    ) -> Response:
+        """Answer a POST that may carry an `Idempotency-Key`: the first success is kept with its change and given again
+        to whoever repeats the request. What must not be written down is kept as something else (`keep`), from which
+        `give` makes the answer again."""
+        key = self.request.headers.get("Idempotency-Key")
+        if key is None:
+            return make()
+        if not key or len(key) > LONGEST_KEY:
+            raise BadInput.of(
+                [Violation("Idempotency-Key", "bad_key", f"An Idempotency-Key has 1 to {LONGEST_KEY} characters.")]
+            )
+        address = f"{self.request.method} {self.request.get_full_path()}"
+        with once(user=self.actor.username, address=address, key=key, body=raw_body(self.request)) as slot:
+            if slot.is_repeat:
+                return Response(give(slot.stored), headers={"Idempotent-Replayed": "true"})
+            response = make()
+            slot.answer = keep(response.data)
+        return response
+
+
+def _refuse_unstorable(path: dict[str, Any], query: Iterable[tuple[str, list[str]]]) -> None:
+    """PostgreSQL keeps no NUL character, and UTF-8 no half of a surrogate pair."""
+    named = [*((name, str(value)) for name, value in path.items()), *((name, v) for name, vs in query for v in vs)]
+    found = [
+        Violation(name, "bad_query", f"{name} holds a character that no text here can hold.")
+        for name, value in named
+        if not storable(value) or not storable(name)
+    ]
+    if found:
+        raise BadInput.of(found)
+
+
+def raw_body(request: Request) -> bytes:
+    """The body as it came; the parser has kept it."""
+    body: Any = request._request.body
+    return bytes(body)

@@ -1,0 +1,128 @@
+"""The audit trail as doors show it, and as a stream that never passes over an entry that commits late."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models import BooleanField, F, Func, Value
+
+from pools.domain.audit_sentences import sentence
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.roles import Actor
+from pools.models import AuditEntry
+
+_ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")
+_ID_DIGITS = 12
+
+
+def entry_body(entry: AuditEntry) -> dict[str, Any]:
+    """One entry as the API shows it (api.md, "Audit and events"), with its sentence."""
+    return {
+        "id": entry.pk,
+        "time": entry.time.astimezone(UTC).replace(tzinfo=None),
+        "actor": entry.actor,
+        "action": entry.action,
+        "object": entry.object,
+        "before": _image(entry.before),
+        "after": _image(entry.after),
+        "description": entry.description,
+        "request_id": entry.request_id,
+        "sentence": sentence(
+            entry.action, entry.object, entry.actor, entry.before, entry.after, description=entry.description
+        ),
+    }
+
+
+def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A row's image with times as the API writes them and, for a slice, the quota that it counts for (D4)."""
+    if row is None:
+        return None
+    shown = {
+        key: value.removesuffix("+00:00") if isinstance(value, str) and _ZONED.match(value) else value
+        for key, value in row.items()
+    }
+    if "subpool_state" in row and row["subpool_state"] is not None:
+        shown["quota"] = row.get("last_quota") if row["subpool_state"] == SubpoolState.ACTIVE else 0
+    return shown
+
+
+def entries(
+    actor: Actor,
+    *,
+    object_name: str | None = None,
+    by: str | None = None,
+    action: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Any:
+    """What `actor` may see of the trail, the newest first; both ends of the time are included."""
+    asked = {"object": object_name, "actor": by, "action": action, "time__gte": since, "time__lte": until}
+    return AuditEntry.objects.visible_to(actor).filter(**{key: value for key, value in asked.items() if value})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in the stream: behind the entry `entry` of the database transaction `transaction`.
+
+    Entry ids are given out before transactions commit, so a reader that follows them passes over whoever commits late.
+    Ordered by transaction first, and read only up to the oldest transaction still open, nothing can appear behind the
+    reader. Written as one number that grows.
+    """
+
+    transaction: int
+    entry: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.transaction}{self.entry:0{_ID_DIGITS}}"
+
+
+def position_of(text: str) -> Position | None:
+    """The place that a `Last-Event-ID` names: one of ours, or the id of an entry in the audit list. None: no such."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 32):
+        return None
+    transaction, entry = divmod(int(text), 10**_ID_DIGITS)
+    if transaction:
+        return Position(transaction, entry)
+    known = AuditEntry.objects.filter(pk=entry).values_list("transaction", flat=True).first()
+    return Position(int(known), entry) if known is not None else Position(0, 0)
+
+
+class _Visible(Func):
+    """Whether a snapshot knows a transaction as ended."""
+
+    function = "pg_visible_in_snapshot"
+    template = "%(function)s(%(expressions)s::pg_snapshot)"
+    output_field = BooleanField()
+
+
+def snapshot() -> str:
+    """Which transactions have ended, in PostgreSQL's words: `10:20:10,14,15`."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_snapshot()::text")
+        return str(cursor.fetchone()[0])
+
+
+def horizon(seen: str | None = None) -> Position:
+    """The place before which every transaction has ended: what stands there now (or in that snapshot) is final."""
+    return Position(int((seen or snapshot()).partition(":")[0]))
+
+
+def after(
+    actor: Actor, place: Position, end: Position, *, limit: int, unless_in: str | None = None
+) -> list[tuple[Position, AuditEntry]]:
+    """The entries that `actor` may see behind `place` and before the horizon `end`, in the order of the stream; without
+    those that the snapshot `unless_in` knows."""
+    rows = (
+        AuditEntry.objects.visible_to(actor)
+        .filter(transaction__gte=str(place.transaction), transaction__lt=str(end.transaction))
+        .exclude(transaction=str(place.transaction), pk__lte=place.entry)
+        .order_by("transaction", "pk")
+    )
+    if unless_in is not None:
+        rows = rows.exclude(_Visible(F("transaction"), Value(unless_in)))
+    return [(Position(int(row.transaction), row.pk), row) for row in rows[:limit]]

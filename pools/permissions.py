@@ -1,0 +1,55 @@
+"""The policy at the doors: may this actor do this, and if not, may it know why."""
+
+from __future__ import annotations
+
+from pools.domain.errors import Forbidden, NotFound
+from pools.domain.names import split
+from pools.domain.roles import Action, Actor, allows
+from pools.models import Pool
+
+_NEEDED = {
+    Action.POOL_SUBMIT: "osmo-{pool}-user or osmo-{pool}-admin",
+    Action.POOL_PARTITION: "osmo-{pool}-admin",
+    Action.POOL_MANAGE_WORK: "osmo-{pool}-admin",
+    Action.POOL_AUDIT: "osmo-{pool}-admin",
+}
+
+
+def unknown_pool(name: str) -> NotFound:
+    """The answer for a pool that is not there or not to be seen; the same on purpose."""
+    return NotFound(f"Pool {name} does not exist, or you have no role on it.")
+
+
+def require_house(actor: Actor, action: Action = Action.HOUSE_WRITE) -> None:
+    """Refuse whoever has not the house-wide role. House objects are no secret, so the answer is 403, never 404."""
+    if not allows(actor, action):
+        needed = "osmo-admin" if action is not Action.HOUSE_READ else "osmo-admin or osmo-viewer"
+        raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")
+
+
+def visible_pool(actor: Actor, name: str) -> Pool:
+    """The pool or slice of this canonical name. Raises NotFound if it is not there or not visible to `actor`."""
+    pool = Pool.objects.visible_to(actor).select_related("parent__backend", "backend").filter(name=name).first()
+    if pool is None:
+        raise unknown_pool(name)
+    return pool
+
+
+def visible_root(actor: Actor, name: str) -> Pool:
+    """The top-level pool of this name, seen by `actor`."""
+    pool = visible_pool(actor, name)
+    if pool.parent_id is not None:
+        raise unknown_pool(name)
+    return pool
+
+
+def require(actor: Actor, action: Action, pool: str) -> None:
+    """Refuse unless `actor` may do `action` to the tree of `pool` (canonical name): NotFound if it may not even see it,
+    else Forbidden with the role that is missing."""
+    root = split(pool).parent
+    if allows(actor, action, root):
+        return
+    if not allows(actor, Action.POOL_READ, root):
+        raise unknown_pool(pool)
+    needed = _NEEDED.get(action, "osmo-admin").format(pool=root)
+    raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")

@@ -1,0 +1,85 @@
+"""A top-level pool's row as settings, and as the configuration API shows it (OSMO contract, section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from pools.domain.platforms import platform_body, platforms_of
+from pools.domain.pool_config import PoolSettings, editable
+from pools.models import Pool
+
+ONLINE, OFFLINE, MAINTENANCE = "ONLINE", "OFFLINE", "MAINTENANCE"
+
+
+def settings_of(row: Pool) -> PoolSettings:
+    """The configuration that a top-level row keeps."""
+    return PoolSettings(
+        backend=row.backend.name if row.backend else "",
+        description=row.description,
+        guarantee=row.guarantee,
+        maximum=row.maximum,
+        weight=row.weight,
+        enable_maintenance=row.enable_maintenance,
+        config=row.config,
+    )
+
+
+def status(*, maintenance: bool, offline: bool) -> str:
+    """What the contract calls a pool's status (5.3)."""
+    if maintenance:
+        return MAINTENANCE
+    return OFFLINE if offline else ONLINE
+
+
+def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ()) -> dict[str, Any]:
+    """One pool: what a PUT takes, and what the ledger adds."""
+    added = {
+        "name": row.name,
+        "status": _status(row),
+        "archived": row.archived,
+        "parent_pool": None,
+        "subpool_name": None,
+        "subpool_state": None,
+        "version": row.version,
+        "warnings": list(warnings),
+    }
+    return (verbose_body(row) if verbose else editable(settings_of(row))) | added
+
+
+def listed_body(row: Pool, *, verbose: bool = False) -> dict[str, Any]:
+    """One pool in the list of configurations; an archived one says so."""
+    body = verbose_body(row) if verbose else editable(settings_of(row))
+    return body | {"archived": True} if row.archived else body
+
+
+def verbose_body(row: Pool) -> dict[str, Any]:
+    """What a PUT takes, and what follows from it. Templates are names here, so nothing parsed ever follows."""
+    body = editable(settings_of(row))
+    online = row.backend is not None and not row.backend.offline
+    return body | {
+        "name": row.name,
+        "status": _status(row),
+        "last_heartbeat": timezone.now() if online else None,
+        "parsed_resource_validations": [],
+        "parsed_pod_template": {},
+        "parsed_group_templates": [],
+        "parsed_pod_template_for_accounting": {},
+        "platforms": {name: _verbose_platform(platform) for name, platform in platforms_of(row.config).items()},
+    }
+
+
+def _verbose_platform(platform: Mapping[str, Any]) -> dict[str, Any]:
+    return platform_body(platform) | {
+        "tolerations": [],
+        "labels": {},
+        "default_mounts": [],
+        "parsed_resource_validations": [],
+        "parsed_pod_template": {},
+    }
+
+
+def _status(row: Pool) -> str:
+    return status(maintenance=row.enable_maintenance, offline=row.backend is None or row.backend.offline)

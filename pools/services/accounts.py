@@ -1,0 +1,48 @@
+"""What an osmo-admin does to an account as a whole: its roles in one step, and closing or reopening it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pools.domain.errors import BadInput, NotFound, Stale
+from pools.domain.roles import Actor
+from pools.models import User
+from pools.permissions import require_house
+from pools.services.members import grant_role, revoke_role
+from pools.transactions import change
+
+
+def set_roles(
+    *, actor: Actor, username: str, roles: Collection[str], seen: Collection[str] | None = None, description: str = ""
+) -> None:
+    """Leave a user with exactly these roles, all or nothing. `seen` are the roles the caller took for the user's.
+
+    Raises Stale if they are not any more, BadInput for a role that does not exist."""
+    require_house(actor)
+    with change(actor=actor, description=description):
+        held = _locked(username).as_actor().roles
+        if seen is not None and held != set(seen):
+            raise Stale(f"The roles of {username} were changed meanwhile. Look at them again.")
+        for role in sorted(set(roles) - held):
+            grant_role(actor=actor, username=username, role=role, description=description)
+        for role in sorted(held - set(roles)):
+            revoke_role(actor=actor, username=username, role=role, description=description)
+
+
+def set_active(*, actor: Actor, username: str, active: bool, description: str = "") -> None:
+    """Close an account, which keeps its roles, tokens and history and lets nobody in; or open it again."""
+    require_house(actor)
+    if username == actor.username:
+        raise BadInput("You cannot close your own account; ask another osmo-admin.")
+    with change(actor=actor, description=description):
+        user = _locked(username)
+        user.is_active = active
+        user.save(update_fields=["is_active"])
+
+
+def _locked(username: str) -> User:
+    """The user's row, held until the change is over, so that two admins come one after the other."""
+    user = User.objects.select_for_update(no_key=True).filter(username=username).first()
+    if user is None:
+        raise NotFound(f"User {username} does not exist.")
+    return user

@@ -1,0 +1,167 @@
+"""Where work runs: making, changing and removing simulated backends (api.md, "Simulated backend")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
+from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.roles import Action, Actor
+from pools.locking import lock_configuration
+from pools.models import Backend, Node
+from pools.permissions import require_house
+from pools.signals import hint, work_on_nodes
+from pools.transactions import change
+
+SHOWN_NAMES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BackendResult:
+    """A backend after a change, and what is worth saying about it."""
+
+    row: Backend
+    warnings: tuple[str, ...] = ()
+
+
+def put_backend(
+    *,
+    actor: Actor,
+    name: str,
+    body: Mapping[str, Any],
+    description: str = "",
+    expected_version: int | None = None,
+) -> BackendResult:
+    """Make a simulated backend, or change one: keys left out keep what is there, `nodes` are replaced as a whole.
+
+    Work on a node that is taken out stays until it ends; a warning names it. Raises BadInput (every fault at once),
+    Conflict (its namespace, while pools use it), Stale, Forbidden.
+    """
+    require_house(actor)
+    spec, faults = parse_backend(name, body)
+    if faults:
+        raise BadInput.of(faults)
+    with change(actor=actor, description=description):
+        lock_configuration()
+        row = Backend.objects.filter(name=name).first()
+        _check_version(name, row, expected_version)
+        if row is None:
+            row = Backend.objects.create(name=name, **_columns(spec))
+            _, warnings = _put_nodes(row, spec.nodes or ())
+        else:
+            _check_namespace(row, spec)
+            changed, warnings = _put_nodes(row, spec.nodes) if spec.nodes is not None else (False, [])
+            if _update(row, _columns(spec)) or changed:
+                row.version += 1
+                row.save(update_fields=["version"])
+        hint(row.pk)
+    return BackendResult(row, tuple(warnings))
+
+
+def delete_backend(*, actor: Actor, name: str, description: str = "", expected_version: int | None = None) -> None:
+    """Remove a backend with its nodes. Raises Conflict while pools are on it; archived ones count."""
+    require_house(actor)
+    with change(actor=actor, description=description):
+        lock_configuration()
+        row = get_backend(name)
+        _check_version(name, row, expected_version)
+        if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
+            sentence = (
+                f"Backend {name} cannot be removed: {len(pools)} pools are on it ({_listed(pools)}). "
+                "Move them to another backend first; archived pools count, for their history names it."
+            )
+            raise Conflict(sentence, [Violation("pools", "in_use", sentence, numbers=(("pools", len(pools)),))])
+        row.delete()
+
+
+def read_backend(actor: Actor, name: str) -> Backend:
+    """One backend, for those who read the house."""
+    require_house(actor, Action.HOUSE_READ)
+    return get_backend(name)
+
+
+def get_backend(name: str) -> Backend:
+    """The backend of this name. Raises NotFound."""
+    row = Backend.objects.filter(name=name).first()
+    if row is None:
+        raise NotFound(f"Backend {name} does not exist.")
+    return row
+
+
+def _columns(spec: BackendSpec) -> dict[str, Any]:
+    """What was said, by column."""
+    said = {
+        "namespace": spec.namespace,
+        "description": spec.description,
+        "auto_end": spec.auto_end,
+        "offline": spec.offline,
+    }
+    return {column: value for column, value in said.items() if value is not None}
+
+
+def _update(row: Backend, columns: Mapping[str, Any]) -> bool:
+    different = [column for column, value in columns.items() if getattr(row, column) != value]
+    for column in different:
+        setattr(row, column, columns[column])
+    if different:
+        row.save(update_fields=different)
+    return bool(different)
+
+
+def _check_namespace(row: Backend, spec: BackendSpec) -> None:
+    if spec.namespace is None or spec.namespace == row.namespace:
+        return
+    if pools := list(row.pools.order_by("name").values_list("name", flat=True)):
+        sentence = (
+            f"The namespace of backend {row.name} stays {row.namespace}: it is part of the queue names of "
+            f"{len(pools)} pools ({_listed(pools)}). Make another backend and move them there."
+        )
+        raise Conflict(sentence, [Violation("namespace", "in_use", sentence)])
+
+
+def _check_version(name: str, row: Backend | None, expected: int | None) -> None:
+    if expected is None or (row is not None and row.version == expected):
+        return
+    now = "it does not exist" if row is None else f"it is now {row.version}"
+    raise Stale(f"Backend {name} was changed meanwhile: you saw version {expected}, {now}. Read it again.")
+
+
+def _put_nodes(row: Backend, wanted: Sequence[NodeSpec]) -> tuple[bool, list[str]]:
+    """Bring the machines in line with `wanted`: (whether any moved, warnings)."""
+    there = {node.name: node for node in row.nodes.all()}
+    new, different = [], []
+    for spec in wanted:
+        node = there.pop(spec.name, None)
+        values = asdict(spec)
+        if node is None:
+            new.append(Node(backend=row, **values))
+        elif any(getattr(node, column) != value for column, value in values.items()):
+            for column, value in values.items():
+                setattr(node, column, value)
+            different.append(node)
+    warnings = _left_behind(row, there) if there else []
+    Node.objects.filter(pk__in=[node.pk for node in there.values()]).delete()
+    Node.objects.bulk_update(different, ["gpus", "cpu", "memory_bytes", "storage_bytes", "platform"])
+    Node.objects.bulk_create(new)
+    return bool(new or different or there), warnings
+
+
+def _left_behind(row: Backend, nodes: Iterable[str]) -> list[str]:
+    """Removing a machine ends nobody's work; whoever removes it should know whose stays."""
+    gone = sorted(nodes)
+    answers = work_on_nodes.send(sender=None, backend=row, nodes=gone)
+    work = sorted({str(name) for _, names in answers for name in names or ()})
+    if not work:
+        return []
+    sentence = (
+        f"Work still runs on the removed nodes {_listed(gone)} and stays until it ends: {_listed(work)}. "
+        "Nothing new starts there."
+    )
+    return [sentence]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more

@@ -1,0 +1,179 @@
+"""Revisions of the pool configuration, as OSMO's `config history` counts them.
+
+A revision copies nothing: its content is what the audit trail says of every top-level pool up to the revision's entry.
+Configuration writes stand in one line (:func:`pools.locking.lock_configuration`), so that point is well defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max, Q, QuerySet
+from django.utils import timezone
+
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.pool_config import PoolSettings, editable
+from pools.domain.roles import Action, Actor
+from pools.models import AuditEntry, Backend, ConfigRevision
+from pools.permissions import require_house
+from pools.transactions import change
+
+POOL = "POOL"
+MOST_TAGS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PastPool:
+    """A top-level pool as it once was configured. `id` outlives a rename."""
+
+    id: int
+    name: str
+    settings: PoolSettings
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFilter:
+    """Which revisions are asked for; None and empty mean all. With `at` only the one in force then."""
+
+    config_types: Collection[str] = ()
+    name: str | None = None
+    revision: int | None = None
+    tags: Collection[str] = ()
+    created_before: datetime | None = None
+    created_after: datetime | None = None
+    at: datetime | None = None
+
+
+def record(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> ConfigRevision:
+    """Number the pool configuration as it is now. Inside the change's own transaction, after its writes, under
+    :func:`pools.locking.lock_configuration`. `name` is the touched pool, '' for many."""
+    return ConfigRevision.objects.create(
+        config_type=POOL,
+        revision=next_revision(),
+        name=name,
+        username=actor.username,
+        description=description,
+        tags=list(tags) if tags else None,
+        audit_id=AuditEntry.objects.aggregate(last=Max("id"))["last"] or 0,
+    )
+
+
+def next_revision() -> int:
+    """One more than the highest, deleted ones included."""
+    return (ConfigRevision.objects.filter(config_type=POOL).aggregate(last=Max("revision"))["last"] or 0) + 1
+
+
+def history(actor: Actor, wanted: HistoryFilter) -> QuerySet[ConfigRevision]:
+    """Revisions, newest first, for those who read the house. A deleted one is not listed."""
+    require_house(actor, Action.HOUSE_READ)
+    rows = ConfigRevision.objects.filter(deleted_at__isnull=True).order_by("-revision")
+    if wanted.config_types:
+        rows = rows.filter(config_type__in=[each.upper() for each in wanted.config_types])
+    if wanted.name is not None:
+        rows = rows.filter(name=wanted.name)
+    if wanted.revision is not None:
+        rows = rows.filter(revision=wanted.revision)
+    if wanted.tags:
+        tagged = Q()
+        for tag in wanted.tags:
+            tagged |= Q(tags__contains=[tag])
+        rows = rows.filter(tagged)
+    if wanted.created_before is not None:
+        rows = rows.filter(created_at__lte=wanted.created_before)
+    if wanted.created_after is not None:
+        rows = rows.filter(created_at__gte=wanted.created_after)
+    if wanted.at is not None:
+        then = ConfigRevision.objects.filter(deleted_at__isnull=True, created_at__lte=wanted.at)
+        newest = then.order_by("config_type", "-revision").distinct("config_type").values_list("pk", flat=True)
+        rows = rows.filter(pk__in=list(newest))
+    return rows
+
+
+def revision_of(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
+    """One revision that is not deleted, for those who read the house."""
+    row = history(actor, HistoryFilter(config_types=[config_type], revision=revision)).first()
+    if row is None:
+        raise NotFound(f"There is no revision {revision} of {config_type.upper()}.")
+    return row
+
+
+def current(actor: Actor) -> ConfigRevision | None:
+    """The revision in force."""
+    return history(actor, HistoryFilter(config_types=[POOL])).first()
+
+
+def data_of(row: ConfigRevision) -> dict[str, Any]:
+    """The whole pool configuration at a revision, as `GET /api/configs/pool` gives it."""
+    return {"pools": {pool.name: editable(pool.settings) for pool in pools_at(row.audit_id)}}
+
+
+def pools_at(audit_id: int) -> list[PastPool]:
+    """Every top-level pool that was there and not archived, by name, as the audit trail tells it up to `audit_id`."""
+    told = AuditEntry.objects.filter(id__lte=audit_id, action__startswith="pool.", pool_id__isnull=False)
+    images = told.order_by("pool_id", "-id").distinct("pool_id").values_list("pool_id", "after")
+    there = {image["id"]: image for _, image in images if image is not None and not image["archived"]}
+    backends = _backend_names({image["backend_id"] for image in there.values()})
+    found = [PastPool(pool, image["name"], _settings(image, backends)) for pool, image in there.items()]
+    return sorted(found, key=lambda pool: pool.name)
+
+
+def delete_revision(*, actor: Actor, config_type: str, revision: int, description: str = "") -> None:
+    """Hide a revision from the history; never the one in force."""
+    require_house(actor)
+    with change(actor=actor, description=description):
+        row = _locked(actor, config_type, revision)
+        newest = ConfigRevision.objects.filter(config_type=row.config_type, deleted_at__isnull=True)
+        if row.revision == newest.aggregate(last=Max("revision"))["last"]:
+            raise Conflict(
+                f"Revision {revision} of {row.config_type} is the one in force and stays. Write another one first, "
+                "or delete an older one."
+            )
+        row.deleted_at, row.deleted_by = timezone.now(), actor.username
+        row.save(update_fields=["deleted_at", "deleted_by"])
+
+
+def tag_revision(
+    *, actor: Actor, config_type: str, revision: int, put: Sequence[str] = (), take: Sequence[str] = ()
+) -> ConfigRevision:
+    """Put tags on a revision and take others off."""
+    require_house(actor)
+    with change(actor=actor):
+        row = _locked(actor, config_type, revision)
+        tags = [tag for tag in row.tags or [] if tag not in take]
+        tags += [tag for tag in dict.fromkeys(put) if tag not in tags]
+        if len(tags) > MOST_TAGS:
+            raise BadInput.of(
+                [Violation("set_tags", "too_many", f"A revision carries at most {MOST_TAGS} tags, not {len(tags)}.")]
+            )
+        row.tags = tags or None
+        row.save(update_fields=["tags"])
+        return row
+
+
+def _locked(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
+    found = revision_of(actor, config_type, revision)
+    return ConfigRevision.objects.select_for_update().get(pk=found.pk)
+
+
+def _settings(image: Mapping[str, Any], backends: Mapping[int, str]) -> PoolSettings:
+    return PoolSettings(
+        backend=backends.get(image["backend_id"], ""),
+        description=image["description"],
+        guarantee=image["guarantee"],
+        maximum=image["maximum"],
+        weight=image["weight"],
+        enable_maintenance=image["enable_maintenance"],
+        config=image["config"],
+    )
+
+
+def _backend_names(wanted: Collection[int]) -> dict[int, str]:
+    """Names of backends; of those that are gone, from the audit trail."""
+    names = dict(Backend.objects.filter(pk__in=wanted).values_list("pk", "name"))
+    for gone in set(wanted) - set(names):
+        told = AuditEntry.objects.filter(action="backend.deleted", before__id=gone)
+        names[gone] = told.values_list("before__name", flat=True).first() or ""
+    return names

@@ -1,0 +1,73 @@
+"""Trying a change: the very service runs, the effect is read, and all of it is rolled back. One code path for both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import transaction
+
+from pools.domain.errors import BadInput, Conflict, DomainError
+from pools.domain.lifecycle import SubpoolState
+from pools.models import Pool, Reservation
+from pools.selectors import tree_body
+
+
+def effect_on_tree(root_name: str, deed: Callable[[], object]) -> dict[str, Any]:
+    """What `deed` would do to a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does not
+    exist yet. See :func:`effect_of`."""
+    return effect_of(deed, read=lambda: _tree(root_name), draining=lambda: _draining(root_name))
+
+
+def effect_of(
+    deed: Callable[[], object],
+    *,
+    read: Callable[[], Any],
+    read_after: Callable[[], Any] | None = None,
+    draining: Callable[[], list[str]] = list,
+) -> dict[str, Any]:
+    """What `deed` would do to whatever `read` (afterwards `read_after`) shows: done, looked at, and rolled back.
+
+    `{"dry_run": true, "before", "after", "violations", "draining", "may_be_reclaimed"}`; a change that a rule forbids
+    (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing roles raise as
+    they would in earnest.
+    """
+    violations, after, drains = [], None, []
+    before = read()
+    try:
+        with transaction.atomic():
+            deed()
+            after, drains = (read_after or read)(), draining()
+            transaction.set_rollback(True)
+    except (BadInput, Conflict) as refusal:
+        if _is_unreadable(refusal):
+            raise
+        violations = [violation.as_dict() for violation in refusal.details] or [
+            {"path": "", "code": str(refusal.kind), "message": refusal.message}
+        ]
+    return {
+        "dry_run": True,
+        "before": before,
+        "after": after,
+        "violations": violations,
+        "draining": drains,
+        "may_be_reclaimed": [],
+    }
+
+
+UNREADABLE = frozenset({"unknown_key", "missing", "bad_value", "bad_quota", "bad_json", "bad_query"})
+
+
+def _is_unreadable(refusal: DomainError) -> bool:
+    return bool(refusal.details) and any(violation.code in UNREADABLE for violation in refusal.details)
+
+
+def _tree(root_name: str) -> dict[str, Any] | None:
+    root = Pool.objects.roots().select_related("backend").filter(name=root_name).first()
+    return tree_body(root) if root else None
+
+
+def _draining(root_name: str) -> list[str]:
+    """Live workflows on the slices that drain."""
+    rows = Reservation.objects.filter(pool__parent__name=root_name, pool__subpool_state=SubpoolState.DELETING)
+    return list(rows.order_by("created_at", "workflow_name").values_list("workflow_name", flat=True))

@@ -1,0 +1,86 @@
+"""Requests that may be sent twice: the first answer is kept in the very transaction of the change it tells of.
+
+So a process that dies leaves either both or neither, and the same key sent again can never do the work twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import OperationalError, connection, transaction
+from django.utils import timezone
+from psycopg import errors as pg
+
+from pools.domain.errors import Conflict, Violation
+from pools.models import IdempotencyRecord
+
+KEPT_FOR = timedelta(hours=24)
+WAIT_FOR_FIRST = "250ms"
+
+
+@dataclass
+class Slot:
+    """The place of one key. `stored` is the first request's success, if there was one; else the caller sets
+    `answer`."""
+
+    stored: Any = None
+    answer: Any = None
+    is_repeat: bool = False
+
+
+@contextmanager
+def once(*, user: str, address: str, key: str, body: bytes) -> Iterator[Slot]:
+    """Run the body of the `with` at most once per key, inside one transaction.
+
+    Raises Conflict for the key with another body, and (with Retry-After) while the first request still runs: its row is
+    not committed yet, so the second one meets it as a lock. An exception rolls the key back with everything else.
+    """
+    mark = hashlib.sha256(body).hexdigest()
+    with transaction.atomic():
+        slot = _claim(user, address, key, mark)
+        yield slot
+        if not slot.is_repeat:
+            IdempotencyRecord.objects.filter(user=user, address=address, key=key).update(response=[slot.answer])
+
+
+def forget_old() -> int:
+    """Drop what is older than a day; how many."""
+    gone, _ = IdempotencyRecord.objects.filter(created_at__lt=timezone.now() - KEPT_FOR).delete()
+    return gone
+
+
+def _claim(user: str, address: str, key: str, mark: str) -> Slot:
+    now = timezone.now()
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [WAIT_FOR_FIRST])
+            cursor.execute(
+                """
+                INSERT INTO pools_idempotencyrecord AS known ("user", address, key, fingerprint, response, created_at)
+                VALUES (%s, %s, %s, %s, NULL, %s)
+                ON CONFLICT ("user", address, key) DO UPDATE
+                    SET fingerprint = excluded.fingerprint, response = NULL, created_at = excluded.created_at
+                    WHERE known.created_at < %s
+                RETURNING id
+                """,
+                [user, address, key, mark, now, now - KEPT_FOR],
+            )
+            if cursor.fetchone():
+                return Slot()
+    except OperationalError as error:
+        if isinstance(error.__cause__, pg.LockNotAvailable):
+            raise Conflict(
+                "The first request with this Idempotency-Key is still running; ask again.", retry_after=1
+            ) from error
+        raise
+    record = IdempotencyRecord.objects.get(user=user, address=address, key=key)
+    if record.fingerprint != mark:
+        sentence = "This Idempotency-Key was used with another body; use a new key for a new request."
+        raise Conflict(sentence, [Violation("Idempotency-Key", "key_reused", sentence)])
+    assert record.response is not None, "it is written in the transaction that wrote the key"
+    return Slot(stored=record.response[0], is_repeat=True)

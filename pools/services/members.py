@@ -1,0 +1,219 @@
+"""People and their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from django.contrib.auth.models import Group
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db.models import Q, QuerySet
+
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.roles import HOUSE_ADMIN, HOUSE_ROLES, SYSTEM, Action, Actor, Kind, parse_pool_role, pool_role
+from pools.models import AccessToken, Pool, RoleAssignment, User
+from pools.permissions import require_house
+from pools.transactions import change
+
+LONGEST_NAME = 150  # as long as the column
+
+
+def create_user(
+    *,
+    actor: Actor,
+    username: str,
+    password: str | None = None,
+    roles: Collection[str] = (),
+    description: str = "",
+    any_password: bool = False,
+) -> User:
+    """Make a user with roles, or bring a removed one back with these roles only. Without a password it can only sign in
+    by token. `any_password`: the operator of the machine chose it and answers for it. Raises BadInput, Conflict."""
+    require_house(actor)
+    found = [*_username_violations(username), *_role_violations(roles)]
+    if not any_password:
+        found += _password_violations(password, username)
+    if found:
+        raise BadInput.of(found)
+    with change(actor=actor, description=description):
+        user = User.objects.select_for_update().filter(username=username).first() or User(
+            username=username, is_active=False
+        )
+        if user.is_active:
+            raise Conflict(f"User {username} exists already.")
+        user.is_active, user.created_by = True, actor.username
+        user.set_password(password)
+        user.save()
+        _grant(user, roles, actor)
+        return user
+
+
+def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
+    """Remove a user with its roles and tokens. One whose workflows are on record keeps its row, and so its name."""
+    require_house(actor)
+    if username == actor.username:
+        raise BadInput("You cannot remove yourself; ask another osmo-admin.")
+    with change(actor=actor, description=description):
+        user = _user(username)
+        if user.workflows.exists():  # the reverse edge is scheduling's
+            user.is_active = False
+            user.set_unusable_password()
+            user.save(update_fields=["is_active", "password"])
+            RoleAssignment.objects.filter(user=user).delete()
+            AccessToken.objects.filter(owner=user).delete()
+        else:
+            user.delete()
+
+
+def set_password(*, actor: Actor, username: str, password: str) -> None:
+    """Give a user another password. Oneself (a token does not count: it may hold fewer roles than a password opens) or
+    an osmo-admin."""
+    if actor.username != username or actor.token is not None:
+        require_house(actor)
+    if found := _password_violations(password, username):
+        raise BadInput.of(found)
+    with change(actor=actor):
+        user = _user(username)
+        user.set_password(password)
+        user.save(update_fields=["password"])
+
+
+def grant_role(*, actor: Actor, username: str, role: str, description: str = "") -> RoleAssignment:
+    """Put a role in a user's hands; again is no error."""
+    require_house(actor)
+    if found := _role_violations([role], "role_name"):
+        raise BadInput.of(found)
+    with change(actor=actor, description=description):
+        user = _user(username)
+        _grant(user, [role], actor)
+        return RoleAssignment.objects.select_related("group", "user").get(user=user, group__name=role)
+
+
+def revoke_role(*, actor: Actor, username: str, role: str, description: str = "") -> None:
+    """Take a role back, from the user and from every token that was made with it."""
+    require_house(actor)
+    if username == actor.username and role == HOUSE_ADMIN:
+        raise BadInput(f"You cannot take {HOUSE_ADMIN} from yourself; ask another {HOUSE_ADMIN}.")
+    with change(actor=actor, description=description):
+        user = _user(username)
+        gone, _ = RoleAssignment.objects.filter(user=user, group__name=role).delete()
+        if not gone:
+            raise NotFound(f"User {username} does not have the role {role}.")
+        for token in AccessToken.objects.filter(owner=user, roles__contains=[role]):
+            token.roles = [held for held in token.roles or () if held != role]
+            token.save(update_fields=["roles"])
+
+
+def update_profile(
+    *,
+    actor: Actor,
+    pool: str | None = None,
+    email_notification: bool | None = None,
+    slack_notification: bool | None = None,
+) -> User:
+    """Change one's own settings; None leaves one as it is. Raises BadInput for a pool one may not submit to."""
+    with change(actor=actor):
+        user = _user(actor.username)
+        if pool is not None:
+            if not submittable(actor).filter(name=pool).exists():
+                raise BadInput.of([Violation("pool", "unknown_pool", f"Pool {pool} not found.")])
+            user.default_pool = pool
+        if email_notification is not None:
+            user.email_notification = email_notification
+        if slack_notification is not None:
+            user.slack_notification = slack_notification
+        user.save(update_fields=["default_pool", "email_notification", "slack_notification"])
+        return user
+
+
+def submittable(actor: Actor) -> QuerySet[Pool]:
+    """Pools and ACTIVE slices to which `actor` may submit, in the order of lists."""
+    open_pools = Pool.objects.listed().filter(Q(parent__isnull=True) | Q(subpool_state=SubpoolState.ACTIVE))
+    if not actor.is_admin:
+        mine = actor.pools_for(Action.POOL_SUBMIT)
+        open_pools = open_pools.filter(Q(parent__isnull=True, name__in=mine) | Q(parent__name__in=mine))
+    return open_pools.tree_order()
+
+
+def make_pool_roles(*pools: str) -> None:
+    """The two roles of each new top-level pool; they stay when the pool is archived."""
+    roles = [Group(name=pool_role(pool, kind)) for pool in pools for kind in Kind]
+    Group.objects.bulk_create(roles, ignore_conflicts=True)
+
+
+def drop_pool_roles(pool: str) -> None:
+    """Take back the roles of a pool that is gone for good, so that whoever had them has nothing on a later pool of that
+    name."""
+    Group.objects.filter(name__in=[pool_role(pool, kind) for kind in Kind]).delete()
+
+
+def rename_default_pool(old: str, new: str) -> None:
+    """Let everybody whose default pool was renamed keep it."""
+    User.objects.filter(default_pool=old).update(default_pool=new)
+
+
+def rename_pool_roles(old: str, new: str) -> None:
+    """Take the roles of a renamed pool along: with everybody who holds them, and every token made with them."""
+    for kind in Kind:
+        was, becomes = pool_role(old, kind), pool_role(new, kind)
+        Group.objects.filter(name=becomes).exclude(users__isnull=False).delete()
+        Group.objects.filter(name=was).update(name=becomes)
+        for token in AccessToken.objects.filter(roles__contains=[was]):
+            token.roles = [becomes if held == was else held for held in token.roles or ()]
+            token.save(update_fields=["roles"])
+
+
+def _user(username: str) -> User:
+    user = User.objects.filter(username=username, is_active=True).first()
+    if user is None:
+        raise NotFound(f"User {username} does not exist.")
+    return user
+
+
+def _grant(user: User, roles: Iterable[str], actor: Actor) -> None:
+    for role in roles:
+        group, _ = Group.objects.get_or_create(name=role)
+        RoleAssignment.objects.get_or_create(user=user, group=group, defaults={"assigned_by": actor.username})
+
+
+def _username_violations(username: str) -> list[Violation]:
+    try:
+        User._meta.get_field("username").run_validators(username)
+    except ValidationError as error:
+        return [Violation("id", "bad_username", " ".join(error.messages))]
+    if not username:
+        return [Violation("id", "bad_username", "A user needs a name.")]
+    if len(username) > LONGEST_NAME:
+        return [Violation("id", "bad_username", f"A user's name has at most {LONGEST_NAME} characters.")]
+    if username == SYSTEM.username:
+        return [Violation("id", "reserved_username", f"{username!r} is what the audit trail calls the house itself.")]
+    return []
+
+
+def _role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
+    """Roles exist with their pool: the two house roles always, a pool's while the pool is known."""
+    found = []
+    for role in roles:
+        parsed = parse_pool_role(role)
+        if role in HOUSE_ROLES or (parsed and Pool.objects.roots().filter(name=parsed[0]).exists()):
+            continue
+        found.append(
+            Violation(
+                path,
+                "unknown_role",
+                f"There is no role {role}. Roles are {', '.join(HOUSE_ROLES)}, and osmo-POOL-admin and osmo-POOL-user "
+                "of each pool.",
+            )
+        )
+    return found
+
+
+def _password_violations(password: str | None, username: str) -> list[Violation]:
+    if password is None:
+        return []
+    try:
+        validate_password(password, User(username=username))
+    except ValidationError as error:
+        return [Violation("password", "weak_password", message) for message in error.messages]
+    return []

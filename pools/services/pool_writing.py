@@ -1,0 +1,210 @@
+"""What every write of a pool's configuration does: parse, judge against the ledger, write, number the revision.
+
+All faults of all pools of one request are found before anything is written. The callers hold
+:func:`pools.locking.lock_configuration`, inside :func:`configuring`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pools.domain import names
+from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.pool_config import PoolSettings, parse_pool
+from pools.domain.quotas import UNLIMITED, PoolBalance, guarantee_violation
+from pools.domain.roles import Actor
+from pools.locking import lock_configuration, lock_trees
+from pools.models import Backend, Pool
+from pools.permissions import unknown_pool
+from pools.selectors import balances
+from pools.services.config_history import record
+from pools.services.members import make_pool_roles
+from pools.signals import hint
+from pools.transactions import change
+
+LIVE_WORK = "live_work"
+_STATE_CODES = frozenset({LIVE_WORK})
+
+
+@dataclass(frozen=True, slots=True)
+class PoolResult:
+    """A pool after a change, and what is worth saying about it."""
+
+    row: Pool
+    warnings: tuple[str, ...] = ()
+    reactivated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One pool as it shall be; `row` is None for a new one, `path` where it stands in the request."""
+
+    name: str
+    path: str
+    settings: PoolSettings
+    row: Pool | None
+
+
+@contextmanager
+def configuring(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> Iterator[None]:
+    """The transaction of one configuration write, which ends with its revision. `name` is the pool, '' for many."""
+    with change(actor=actor, description=description):
+        lock_configuration()
+        yield
+        record(actor=actor, name=name, description=description, tags=tags)
+
+
+def locked_pool(name: str, *, expected_version: int | None, deed: str) -> Pool:
+    """The top-level pool, locked with its tree, if it is there, not archived, and as the caller saw it. `deed` is what
+    cannot be done to an archived one."""
+    row = next(iter(_locked([name])), None)
+    if row is None:
+        raise unknown_pool(name)
+    check_version(name, row, expected_version)
+    if row.archived:
+        sentence = f"Pool {name} is archived, so it cannot be {deed}. PUT its configuration to bring it back."
+        raise Conflict(sentence, [Violation("name", "archived", sentence)])
+    return row
+
+
+def check_version(name: str, row: Pool | None, expected: int | None) -> None:
+    """Raise Stale unless the pool is still the version that the caller saw."""
+    if expected is None or (row is not None and row.version == expected):
+        return
+    now = "it does not exist" if row is None else f"it is now {row.version}"
+    raise Stale(f"{name} was changed meanwhile: you saw version {expected}, {now}. Read it again.")
+
+
+def write_pools(
+    bodies: Mapping[str, Mapping[str, Any]], *, nested: bool, expected_version: int | None = None
+) -> list[PoolResult]:
+    """Put these configurations, new pools and archived ones included, or none of them. `nested`: faults are told with
+    the pool's name before their path. Raises BadInput or Conflict with every fault of every pool."""
+    rows = {row.name: row for row in _locked(list(bodies))}
+    wanted, faults = [], []
+    for name, body in bodies.items():
+        check_version(name, rows.get(name), expected_version)
+        path = name if nested else ""
+        settings, found = parse_pool(body, path=path)
+        faults += found
+        wanted.append(_Wanted(name, path, settings, rows.get(name)))
+    backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in wanted})}
+    facts = balances(rows.values())
+    for each in wanted:
+        faults += _judge(each, facts.get(each.row.pk) if each.row else None, backends)
+    refuse(faults)
+    return _write(wanted, facts, backends)
+
+
+def refuse(faults: Sequence[Violation]) -> None:
+    """Raise what these faults amount to: Conflict if only the state forbids it, else BadInput."""
+    if faults:
+        raise (Conflict if all(fault.code in _STATE_CODES for fault in faults) else BadInput).of(faults)
+
+
+def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Violation | None:
+    """Why something cannot be done while work is live in the tree."""
+    live = facts.shared_usage.live_workflows + sum(part.usage.live_workflows for part in facts.slices)
+    if not live:
+        return None
+    return Violation(
+        path,
+        LIVE_WORK,
+        f"Pool {facts.name} has {live} live workflows, so {consequence}. Wait until they end, or cancel them.",
+        numbers=(("live_workflows", live),),
+    )
+
+
+def _locked(pools: Sequence[str]) -> list[Pool]:
+    ids = Pool.objects.roots().filter(name__in=pools).values_list("pk", flat=True)
+    return lock_trees(set(ids))
+
+
+def _judge(wanted: _Wanted, facts: PoolBalance | None, backends: Mapping[str, Backend]) -> Iterator[Violation]:
+    """Everything that the ledger has against one pool."""
+    at = f"{wanted.path}." if wanted.path else ""
+    backend = backends.get(wanted.settings.backend)
+    if backend is None and wanted.settings.backend:
+        sentence = (
+            f"There is no backend {wanted.settings.backend[:60]!r}. osmo-admin makes one with PUT /api/configs/backend."
+        )
+        yield Violation(f"{at}backend", "unknown_backend", sentence)
+    if wanted.row is None or facts is None:
+        namespace = backend.namespace if backend else ""
+        yield from names.short_name_violations(
+            wanted.name, namespace=namespace, parent=None, path=wanted.path or "name"
+        )
+        return
+    if backend is not None and backend.pk != wanted.row.backend_id:
+        yield from _judge_move(wanted, facts, backend, f"{at}backend")
+    if cut := guarantee_violation(facts, wanted.settings.guaranteed):
+        yield replace(cut, path=f"{at}{cut.path}")
+
+
+def _judge_move(wanted: _Wanted, facts: PoolBalance, backend: Backend, path: str) -> Iterator[Violation]:
+    """A pool moves to another backend only without work, and where all its queues have names."""
+    if live := live_work_violation(facts, path, f"it cannot move to backend {backend.name}"):
+        yield live
+    yield from names.short_name_violations(wanted.name, namespace=backend.namespace, parent=None, path=path)
+    for part in facts.slices:
+        yield from names.short_name_violations(part.name, namespace=backend.namespace, parent=wanted.name, path=path)
+
+
+def _write(
+    wanted: Sequence[_Wanted], facts: Mapping[int, PoolBalance], backends: Mapping[str, Backend]
+) -> list[PoolResult]:
+    warnings: dict[str, tuple[str, ...]] = {}
+    reactivated, new = set(), []
+    for each in wanted:
+        columns = _columns(each.settings, backends)
+        for backend_id in {columns["backend_id"], each.row.backend_id if each.row else None}:
+            hint(backend_id)
+        if each.row is None:
+            new.append(Pool(name=each.name, **columns))
+            continue
+        if each.row.archived:
+            reactivated.add(each.name)
+        warnings[each.name] = _draining(facts[each.row.pk], each.settings)
+        different = [column for column, value in columns.items() if getattr(each.row, column) != value]
+        for column in different:
+            setattr(each.row, column, columns[column])
+        if different:
+            each.row.save(update_fields=different)
+    Pool.objects.bulk_create(new)
+    make_pool_roles(*(row.name for row in new))
+    fresh = Pool.objects.select_related("backend").filter(name__in=[each.name for each in wanted])
+    rows = {row.name: row for row in fresh}
+    return [PoolResult(rows[each.name], warnings.get(each.name, ()), each.name in reactivated) for each in wanted]
+
+
+def _columns(settings: PoolSettings, backends: Mapping[str, Backend]) -> dict[str, Any]:
+    return {
+        "backend_id": backends[settings.backend].pk,
+        "description": settings.description,
+        "guarantee": settings.guarantee,
+        "maximum": settings.maximum,
+        "weight": settings.weight,
+        "enable_maintenance": settings.enable_maintenance,
+        "config": dict(settings.config),
+        "archived": False,
+    }
+
+
+def _draining(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
+    """What a cut leaves to drain: nobody's work is stopped by it."""
+    after = replace(facts, guarantee=settings.guaranteed)
+    if settings.guaranteed == UNLIMITED or after.shared_available >= 0:
+        return ()
+    sentence = (
+        f"{after.shared_usage.used} GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, which is "
+        f"{after.unallocated}: nothing is stopped, {-after.shared_available} GPUs drain as that work ends."
+    )
+    return (sentence,)
+
+
+def not_found_platform(pool: str, platform: str) -> NotFound:
+    """The answer for a platform that the pool does not have."""
+    return NotFound(f"Pool {pool} has no platform {platform[:60]!r}.")

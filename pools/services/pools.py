@@ -1,0 +1,228 @@
+"""Top-level pools: put, change, rename, remove (OSMO contract, section 8; decisions D1, D7, D8).
+
+Only `osmo-admin` writes them: whoever merely sees a pool is refused, to whoever does not see it it does not exist.
+Slices have their own service (:mod:`pools.services.subpools`). Every write ends with a revision of the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.db.models import F, TextField, Value
+from django.db.models.functions import Concat
+
+from pools.domain import names
+from pools.domain.config_merge import merged
+from pools.domain.errors import BadInput, Conflict, Violation
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.pool_config import editable
+from pools.domain.roles import Action, Actor
+from pools.models import Pool
+from pools.permissions import require, require_house
+from pools.pool_bodies import settings_of
+from pools.selectors import balance
+from pools.services.members import drop_pool_roles, rename_default_pool, rename_pool_roles
+from pools.services.pool_writing import (
+    PoolResult,
+    configuring,
+    live_work_violation,
+    locked_pool,
+    not_found_platform,
+    refuse,
+    write_pools,
+)
+from pools.signals import hint
+
+Body = Mapping[str, Any]
+
+
+def put_pool(
+    *,
+    actor: Actor,
+    name: str,
+    body: Body,
+    description: str = "",
+    tags: Sequence[str] | None = None,
+    expected_version: int | None = None,
+) -> PoolResult:
+    """Make a pool, replace its configuration, or bring an archived one back (D8). `body` is the editable JSON.
+
+    Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE slices), Conflict
+    (another backend while work is live), Stale, NotFound/Forbidden.
+    """
+    require(actor, Action.POOL_CONFIGURE, name)
+    with configuring(actor=actor, name=name, description=description, tags=tags):
+        (result,) = write_pools({name: body}, nested=False, expected_version=expected_version)
+    return result
+
+
+def put_pools(
+    *, actor: Actor, bodies: Mapping[str, Body], description: str = "", tags: Sequence[str] | None = None
+) -> list[PoolResult]:
+    """Put many pools, all or none; those not named stay as they are. Faults carry the pool's name before their path."""
+    require_house(actor, Action.POOL_CONFIGURE)
+    with configuring(actor=actor, name="", description=description, tags=tags):
+        return write_pools(bodies, nested=True)
+
+
+def patch_pool(
+    *,
+    actor: Actor,
+    name: str,
+    patch: Body,
+    description: str = "",
+    tags: Sequence[str] | None = None,
+    expected_version: int | None = None,
+) -> PoolResult:
+    """Merge `patch` into the pool's editable JSON (:mod:`pools.domain.config_merge`) and put the result."""
+
+    def edit(body: dict[str, Any]) -> Body:
+        result, faults = merged(body, patch)
+        refuse(faults)
+        return result
+
+    return _edit(actor, name, edit, description, tags, expected_version)
+
+
+def put_platform(
+    *,
+    actor: Actor,
+    name: str,
+    platform: str,
+    body: Body,
+    description: str = "",
+    tags: Sequence[str] | None = None,
+    expected_version: int | None = None,
+) -> PoolResult:
+    """Make or replace one platform of a pool."""
+
+    def edit(pool: dict[str, Any]) -> Body:
+        return pool | {"platforms": pool["platforms"] | {platform: body}}
+
+    return _edit(actor, name, edit, description, tags, expected_version)
+
+
+def rename_platform(
+    *,
+    actor: Actor,
+    name: str,
+    platform: str,
+    new_name: str,
+    description: str = "",
+    tags: Sequence[str] | None = None,
+    expected_version: int | None = None,
+) -> PoolResult:
+    """Call a platform something else; the default platform follows. Which machines it means is said by their own
+    platform, on the backend."""
+
+    def edit(pool: dict[str, Any]) -> Body:
+        there = pool["platforms"]
+        if platform not in there:
+            raise not_found_platform(name, platform)
+        if new_name != platform and new_name in there:
+            raise Conflict(f"Pool {name} has a platform {new_name} already.")
+        renamed = {new_name if key == platform else key: value for key, value in there.items()}
+        default = new_name if pool["default_platform"] == platform else pool["default_platform"]
+        return pool | {"platforms": renamed, "default_platform": default}
+
+    return _edit(actor, name, edit, description, tags, expected_version)
+
+
+def _edit(
+    actor: Actor,
+    name: str,
+    edit: Callable[[dict[str, Any]], Body],
+    description: str,
+    tags: Sequence[str] | None,
+    expected_version: int | None,
+) -> PoolResult:
+    """Put what `edit` makes of the pool's editable JSON, read under its lock."""
+    require(actor, Action.POOL_CONFIGURE, name)
+    with configuring(actor=actor, name=name, description=description, tags=tags):
+        row = locked_pool(name, expected_version=expected_version, deed="changed")
+        (result,) = write_pools({name: edit(editable(settings_of(row)))}, nested=False)
+    return result
+
+
+def delete_pool(
+    *,
+    actor: Actor,
+    name: str,
+    description: str = "",
+    tags: Sequence[str] | None = None,
+    expected_version: int | None = None,
+) -> Pool | None:
+    """Remove a pool; one that ever had slices or workflows is archived instead and returned (D8).
+
+    Raises Conflict while it has ACTIVE or DELETING slices or live work, and for one that is archived already.
+    """
+    require(actor, Action.POOL_CONFIGURE, name)
+    with configuring(actor=actor, name=name, description=description, tags=tags):
+        row = locked_pool(name, expected_version=expected_version, deed="deleted")
+        refuse_while_in_use(row, "it cannot be deleted")
+        hint(row.backend_id)
+        if row.subpools.exists() or row.workflows.exists():  # the second edge is scheduling's
+            row.archived = True
+            row.save(update_fields=["archived"])
+            row.refresh_from_db()
+            return row
+        row.delete()
+        drop_pool_roles(name)
+        return None
+
+
+def rename_pool(
+    *,
+    actor: Actor,
+    name: str,
+    new_name: str,
+    description: str = "",
+    tags: Sequence[str] | None = None,
+    expected_version: int | None = None,
+) -> PoolResult:
+    """Call a pool something else; its roles with everybody who holds them, and its ARCHIVED slices, go along.
+
+    Raises BadInput (name rules, of the slices too), Conflict (name taken; ACTIVE or DELETING slices; live work).
+    """
+    require(actor, Action.POOL_CONFIGURE, name)
+    with configuring(actor=actor, name=new_name, description=description, tags=tags):
+        row = locked_pool(name, expected_version=expected_version, deed="renamed")
+        _check_new_name(row, new_name)
+        refuse_while_in_use(row, "it cannot be renamed")
+        row.name = new_name
+        row.save(update_fields=["name"])
+        row.subpools.update(
+            name=Concat(Value(f"{new_name}{names.SEPARATOR}"), F("subpool_name"), output_field=TextField())
+        )
+        rename_pool_roles(name, new_name)
+        rename_default_pool(name, new_name)
+        hint(row.backend_id)
+    return PoolResult(Pool.objects.select_related("backend").get(pk=row.pk))
+
+
+def refuse_while_in_use(row: Pool, consequence: str) -> None:
+    """Raise Conflict, with everything that stands in the way, while the tree has open slices or live work."""
+    facts = balance(row)
+    found = []
+    if open_slices := [part for part in facts.slices if part.state is not SubpoolState.ARCHIVED]:
+        listed = ", ".join(f"{part.name} {part.state}" for part in open_slices)
+        sentence = f"Pool {row.name} has slices ({listed}), so {consequence}. Delete them and let them drain first."
+        found.append(Violation("subpools", "has_slices", sentence, numbers=(("slices", len(open_slices)),)))
+    if live := live_work_violation(facts, "", consequence):
+        found.append(live)
+    if found:
+        raise Conflict.of(found)
+
+
+def _check_new_name(row: Pool, new_name: str) -> None:
+    found = names.short_name_violations(new_name, namespace=row.namespace, parent=None, path="new_name")
+    for part in row.subpools.all():
+        found += names.short_name_violations(
+            part.subpool_name or "", namespace=row.namespace, parent=new_name, path="new_name"
+        )
+    if found:
+        raise BadInput.of(found)
+    if Pool.objects.filter(name=new_name).exclude(pk=row.pk).exists():
+        sentence = f"There is a pool {new_name} already, perhaps an archived one. Choose another name."
+        raise Conflict(sentence, [Violation("new_name", "name_taken", sentence)])

@@ -1,0 +1,90 @@
+"""The one door that writes reservations. The caller holds the tree's lock and its transaction (see
+:mod:`pools.locking`); the usage counters follow by trigger, in the same statement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+
+from pools.models import Pool, Reservation
+from pools.services.subpools import archive_if_drained
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a live workflow holds now, and its largest gang not yet ended, in GPUs."""
+
+    workflow: UUID
+    held_gpus: int
+    needed_gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A new live workflow on a leaf. It holds nothing yet; `needed_gpus` is its largest gang."""
+
+    workflow: UUID
+    workflow_name: str
+    owner: str
+    priority: str
+    needed_gpus: int
+
+
+def reserve(*, leaf: Pool, claims: Sequence[Claim], at: datetime) -> None:
+    """Book new live workflows on a leaf; they count as live from now. One statement, for it stands under a tree's
+    lock."""
+    assert connection.in_atomic_block
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO pools_reservation
+                (workflow, workflow_name, pool_id, owner, priority, held_gpus, needed_gpus, created_at)
+            SELECT workflow, workflow_name, %s, owner, priority, 0, needed_gpus, %s
+            FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::integer[])
+                AS claim (workflow, workflow_name, owner, priority, needed_gpus)
+            """,
+            [
+                leaf.pk,
+                at,
+                [claim.workflow for claim in claims],
+                [claim.workflow_name for claim in claims],
+                [claim.owner for claim in claims],
+                [claim.priority for claim in claims],
+                [claim.needed_gpus for claim in claims],
+            ],
+        )
+
+
+def adjust(holdings: Sequence[Holding], *, at: datetime) -> None:
+    """Write what live workflows hold and need after a start or an end, in one statement."""
+    assert connection.in_atomic_block
+    if not holdings:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE pools_reservation AS reservation SET
+                held_gpus = now.held, needed_gpus = now.needed,
+                held_since = CASE WHEN now.held = 0 THEN NULL ELSE COALESCE(reservation.held_since, %s) END
+            FROM unnest(%s::uuid[], %s::integer[], %s::integer[]) AS now(workflow, held, needed)
+            WHERE reservation.workflow = now.workflow
+            """,
+            [
+                at,
+                [holding.workflow for holding in holdings],
+                [holding.held_gpus for holding in holdings],
+                [holding.needed_gpus for holding in holdings],
+            ],
+        )
+
+
+def release(*, root: Pool, leaf_ids: Collection[int], workflows: Collection[UUID]) -> None:
+    """Give back all that ended workflows held, and archive a draining leaf that was waiting for the last of them."""
+    assert connection.in_atomic_block
+    Reservation.objects.filter(workflow__in=workflows).delete()
+    for leaf_id in leaf_ids:
+        archive_if_drained(root=root, leaf_id=leaf_id)

@@ -1,0 +1,235 @@
+"""Cutting a pool into slices and giving them back: create, resize, delete, drain, recreate.
+
+Source: subpool design "Core Rules"; decisions D1, D3, D4, D7, D8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pools.domain import lifecycle, names
+from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.quotas import ParsedQuota, PoolBalance, Slice, parse_quota, slice_quota_violation
+from pools.domain.roles import SYSTEM, Action, Actor
+from pools.locking import lock_tree, lock_trees
+from pools.models import Pool, Reservation
+from pools.permissions import require, unknown_pool, visible_root
+from pools.selectors import as_slice, balance
+from pools.signals import cancel_pending_work, hint
+from pools.transactions import change
+
+
+@dataclass(frozen=True, slots=True)
+class SubpoolResult:
+    """A subpool after a change, and what is worth saying about it."""
+
+    row: Pool
+    part: Slice
+    warnings: tuple[str, ...] = ()
+    reactivated: bool = False
+
+
+def create_subpool(
+    *,
+    actor: Actor,
+    parent: str,
+    subpool_name: str,
+    quota: object,
+    description: str = "",
+    expected_version: int | None = None,
+) -> SubpoolResult:
+    """Cut a new slice, or bring an ARCHIVED one of that name back (D8).
+
+    `quota` is whole GPUs, a fraction or a percentage of the parent. Raises BadInput (name, quota), Conflict (the name
+    is ACTIVE or DELETING), NotFound/Forbidden (role).
+    """
+    require(actor, Action.POOL_PARTITION, parent)
+    seen = visible_root(actor, parent)
+    with change(actor=actor, description=description):
+        root = _open_tree(seen)
+        facts = balance(root)
+        found = names.short_name_violations(
+            subpool_name, namespace=root.namespace, parent=root.name, path="subpool_name"
+        )
+        row = Pool.objects.filter(parent=root, subpool_name=subpool_name).select_related("usage").first()
+        if row is not None and row.subpool_state != SubpoolState.ARCHIVED:
+            _check_version(row, expected_version)
+            raise _exists(row)
+        gpus = _quota_for(facts, subpool_name, quota, found)
+        if row is None:
+            row = Pool.objects.create(
+                name=names.canonical(root.name, subpool_name),
+                parent=root,
+                subpool_name=subpool_name,
+                subpool_state=SubpoolState.ACTIVE,
+                last_quota=gpus.gpus,
+            )
+            reactivated = False
+        else:
+            _check_version(row, expected_version)
+            row.subpool_state, row.last_quota = SubpoolState.ACTIVE, gpus.gpus
+            row.save(update_fields=["subpool_state", "last_quota"])
+            reactivated = True
+        hint(root.backend_id)
+        return _result(root, row, warnings=_said(gpus), reactivated=reactivated)
+
+
+def update_quota(
+    *,
+    actor: Actor,
+    parent: str,
+    subpool_name: str,
+    quota: object,
+    description: str = "",
+    expected_version: int | None = None,
+) -> SubpoolResult:
+    """Give an ACTIVE slice another quota. A decrease is soft: what runs goes on, `available` may go below zero."""
+    require(actor, Action.POOL_PARTITION, parent)
+    seen = visible_root(actor, parent)
+    with change(actor=actor, description=description):
+        root = _open_tree(seen)
+        row = _slice_row(root, subpool_name)
+        _check_version(row, expected_version)
+        _require_active(row, "its quota cannot change")
+        gpus = _quota_for(balance(root), subpool_name, quota, [])
+        row.last_quota = gpus.gpus
+        row.save(update_fields=["last_quota"])
+        hint(root.backend_id)
+        return _result(root, row, warnings=_said(gpus))
+
+
+def delete_subpool(
+    *,
+    actor: Actor,
+    parent: str,
+    subpool_name: str,
+    cancel_pending: bool = False,
+    description: str = "",
+    expected_version: int | None = None,
+) -> SubpoolResult:
+    """Take a slice back without killing work: ARCHIVED at once if nothing live belongs to it, else DELETING until it
+    has drained (D3). `cancel_pending` ends what has not started in the same step."""
+    require(actor, Action.POOL_PARTITION, parent)
+    seen = visible_root(actor, parent)
+    with change(actor=actor, description=description):
+        root = _open_tree(seen)
+        row = _slice_row(root, subpool_name)
+        _check_version(row, expected_version)
+        _require_active(row, "it cannot be deleted again")
+        if cancel_pending:
+            cancel_pending_work.send(sender=None, actor=actor, pool=row)
+        row.usage.refresh_from_db()
+        row.subpool_state = lifecycle.after_delete(live_workflows=row.usage.live_workflows)
+        row.save(update_fields=["subpool_state"])
+        hint(root.backend_id)
+        return _result(root, row)
+
+
+def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
+    """Archive a DELETING slice that has nothing live left. The caller holds the tree's lock and its transaction."""
+    if leaf_id == root.pk:
+        return False
+    drained = Pool.objects.filter(
+        pk=leaf_id, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0
+    ).update(subpool_state=SubpoolState.ARCHIVED)
+    if drained:
+        hint(root.backend_id)
+    return bool(drained)
+
+
+DRAIN_BATCH = 500
+
+
+def archive_drained() -> int:
+    """The net under the drain: archive every DELETING slice with nothing live left; how many were caught.
+
+    Set-based and in batches, each its own transaction with the trees of the batch locked in order, so that two of these
+    at once, or one beside the last workflow that ends, do no harm. Live means rows, not the counter: the net must hold
+    even if the counter were wrong.
+    """
+    caught, last = 0, 0
+    while True:
+        with change(actor=SYSTEM, description="drained"):
+            drained = Pool.objects.filter(subpool_state=SubpoolState.DELETING).exclude(
+                pk__in=Reservation.objects.values("pool_id")
+            )
+            batch = list(drained.filter(pk__gt=last).order_by("pk").values_list("pk", "parent")[:DRAIN_BATCH])
+            if not batch:
+                return caught
+            roots = lock_trees({root for _, root in batch if root is not None})
+            last = batch[-1][0]
+            caught += drained.filter(pk__in=[pk for pk, _ in batch]).update(subpool_state=SubpoolState.ARCHIVED)
+            for backend_id in {root.backend_id for root in roots}:
+                hint(backend_id)
+
+
+def _open_tree(seen: Pool) -> Pool:
+    try:
+        root = lock_tree(seen.pk)
+    except Pool.DoesNotExist:
+        raise unknown_pool(seen.name) from None
+    if root.archived:
+        raise Conflict(f"Pool {root.name} is archived. Put it again to bring it back, then partition it.")
+    return root
+
+
+def _slice_row(root: Pool, subpool_name: str) -> Pool:
+    row = Pool.objects.filter(parent=root, subpool_name=subpool_name).select_related("usage").first()
+    if row is None:
+        raise NotFound(f"Pool {root.name} has no subpool {subpool_name}.")
+    return row
+
+
+def _require_active(row: Pool, consequence: str) -> None:
+    if row.subpool_state == SubpoolState.ACTIVE:
+        return
+    what_to_do = (
+        "Wait until it has drained and is archived; then it can be recreated."
+        if row.subpool_state == SubpoolState.DELETING
+        else "Create it again to bring it back."
+    )
+    sentence = f"Subpool {row.name} is {row.subpool_state}, so {consequence}. {what_to_do}"
+    raise Conflict(sentence, [Violation("subpool_state", "wrong_state", sentence)])
+
+
+def _exists(row: Pool) -> Conflict:
+    advice = (
+        "Change its quota instead, or choose another name."
+        if row.subpool_state == SubpoolState.ACTIVE
+        else "Wait until it has drained; then the name is free again."
+    )
+    sentence = f"Subpool {row.name} exists and is {row.subpool_state}. {advice}"
+    return Conflict(sentence, [Violation("subpool_name", "name_taken", sentence)])
+
+
+def _check_version(row: Pool, expected: int | None) -> None:
+    if expected is not None and row.version != expected:
+        raise Stale(
+            f"{row.name} was changed meanwhile: you saw version {expected}, it is now {row.version}. Read it again."
+        )
+
+
+def _quota_for(facts: PoolBalance, name: str, asked: object, found: Collection[Violation]) -> ParsedQuota:
+    """The quota to give, or every fault at once: those already found, and the quota's own."""
+    violations = list(found)
+    parsed = parse_quota(asked, parent=facts.guarantee)
+    if isinstance(parsed, Violation):
+        violations.append(parsed)
+    elif too_much := slice_quota_violation(facts, name=name, quota=parsed.gpus):
+        violations.append(too_much)
+    if violations:
+        raise BadInput.of(violations)
+    assert isinstance(parsed, ParsedQuota)
+    return parsed
+
+
+def _said(quota: ParsedQuota) -> tuple[str, ...]:
+    return (quota.warning,) if quota.warning else ()
+
+
+def _result(root: Pool, row: Pool, *, warnings: tuple[str, ...] = (), reactivated: bool = False) -> SubpoolResult:
+    """The row as the database has it now: version and counters are moved there."""
+    fresh = Pool.objects.select_related("parent__backend", "usage").get(pk=row.pk)
+    return SubpoolResult(fresh, as_slice(fresh), warnings, reactivated)

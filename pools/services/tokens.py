@@ -1,0 +1,118 @@
+"""Access tokens: made, listed, deleted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.roles import Action, Actor
+from pools.models import AccessToken, User
+from pools.permissions import require_house
+from pools.tokens import digest, new_secret
+from pools.transactions import change
+
+DEFAULT_LIFETIME = timedelta(days=31)
+LONGEST_LIFETIME = timedelta(days=365)
+_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?\Z")
+
+
+def create_token(
+    *,
+    actor: Actor,
+    owner: str,
+    name: str,
+    expires_at: datetime | None = None,
+    description: str = "",
+    roles: Collection[str] | None = None,
+    secret: str | None = None,
+) -> tuple[AccessToken, str]:
+    """(token, secret): the secret is shown this once. `roles` None: all that the owner holds whenever it is used.
+
+    Who acts through a token with fewer roles makes tokens with those at most. `secret` is for a caller that must be
+    able to give the same one again. Raises BadInput (name, expiry, roles the owner has not), Conflict (name taken),
+    NotFound, Forbidden.
+    """
+    user = owner_of(actor, owner)
+    expires = expires_at or timezone.now() + DEFAULT_LIFETIME
+    held = user.as_actor().roles
+    if actor.username == owner and actor.roles != held:
+        held &= actor.roles
+        roles = held if roles is None else roles
+    found = _violations(name, expires, roles, user.username, held)
+    if found:
+        raise BadInput.of(found)
+    secret = secret or new_secret()
+    with change(actor=actor, description=description):
+        if AccessToken.objects.filter(owner=user, name=name).exists():
+            raise Conflict(f"{owner} has a token {name} already; delete it or choose another name.")
+        token = AccessToken.objects.create(
+            owner=user,
+            name=name,
+            digest=digest(secret),
+            description=description,
+            expires_at=expires,
+            roles=sorted(roles) if roles is not None else None,
+        )
+    return token, secret
+
+
+def delete_token(*, actor: Actor, owner: str, name: str) -> None:
+    """Revoke a token; requests with it are refused from now."""
+    user = owner_of(actor, owner)
+    with change(actor=actor):
+        gone, _ = AccessToken.objects.filter(owner=user, name=name).delete()
+        if not gone:
+            raise NotFound(f"{owner} has no token {name}.")
+
+
+def owner_of(actor: Actor, owner: str, action: Action = Action.HOUSE_WRITE) -> User:
+    """The user whose tokens are meant: oneself, or anybody for those who may do `action` to the house."""
+    if actor.username != owner:
+        require_house(actor, action)
+    user = User.objects.filter(username=owner, is_active=True).first()
+    if user is None:
+        raise NotFound(f"User {owner} does not exist.")
+    return user
+
+
+def tokens_of(*, actor: Actor, owner: str) -> list[AccessToken]:
+    """A user's tokens by name, those past their end too. Oneself, or who reads the house."""
+    return list(AccessToken.objects.filter(owner=owner_of(actor, owner, Action.HOUSE_READ)).order_by("name"))
+
+
+def token_of(*, actor: Actor, owner: str, name: str) -> AccessToken:
+    """One token. Raises NotFound, Forbidden."""
+    token = AccessToken.objects.filter(owner=owner_of(actor, owner, Action.HOUSE_READ), name=name).first()
+    if token is None:
+        raise NotFound(f"{owner} has no token {name}.")
+    return token
+
+
+def _violations(
+    name: str, expires: datetime, roles: Collection[str] | None, owner: str, held: Collection[str]
+) -> list[Violation]:
+    found = []
+    if not _NAME.match(name) or len(name) > 100:
+        found.append(
+            Violation(
+                "name",
+                "bad_token_name",
+                f"{name!r} is no token name: a letter first, then letters, digits, '-' and '_', a letter or digit "
+                "last, at most 100.",
+            )
+        )
+    now = timezone.now()
+    if expires <= now:
+        found.append(Violation("expires_at", "expired", "The expiry must lie in the future."))
+    elif expires > now + LONGEST_LIFETIME:
+        found.append(Violation("expires_at", "too_long", f"A token lives at most {LONGEST_LIFETIME.days} days."))
+    found += [
+        Violation("roles", "role_not_held", f"{owner} does not have the role {role} to give to a token.")
+        for role in roles or ()
+        if role not in held
+    ]
+    return found

@@ -1,0 +1,135 @@
+"""Is the ledger right? Every counter and invariant recomputed from scratch, in one snapshot, each difference named.
+
+The database refuses most of this anyway; verifying does not believe it. A check is one query that returns a row for
+each difference and a sentence that the row fills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`sql` finds what is wrong; its columns fill `sentence`, in order."""
+
+    code: str
+    sql: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not as it must be."""
+
+    code: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.sentence}"
+
+
+LEDGER_CHECKS = (
+    Check(
+        "counter",
+        """
+        SELECT pool.name, counter.label, counter.stored, counter.counted
+        FROM pools_pool pool
+        LEFT JOIN pools_leafusage leaf ON leaf.pool_id = pool.id
+        LEFT JOIN LATERAL (
+            SELECT COALESCE(sum(held_gpus) FILTER (WHERE priority <> 'LOW'), 0) AS used,
+                COALESCE(sum(held_gpus), 0) AS total_usage, count(*) AS live_workflows,
+                COALESCE(sum(GREATEST(held_gpus, needed_gpus)) FILTER (WHERE priority <> 'LOW'), 0) AS committed
+            FROM pools_reservation WHERE pool_id = pool.id
+        ) recount ON TRUE
+        CROSS JOIN LATERAL (VALUES
+            ('used', leaf.used, recount.used), ('total_usage', leaf.total_usage, recount.total_usage),
+            ('live_workflows', leaf.live_workflows, recount.live_workflows),
+            ('committed', leaf.committed, recount.committed)
+        ) AS counter (label, stored, counted)
+        WHERE counter.stored IS DISTINCT FROM counter.counted ORDER BY pool.name, counter.label
+        """,
+        "{}: the counter {} says {}, its reservations add up to {}.",
+    ),
+    Check(
+        "promises",
+        """
+        SELECT root.name, sum(part.last_quota), root.guarantee
+        FROM pools_pool part JOIN pools_pool root ON root.id = part.parent_id
+        WHERE part.subpool_state = 'ACTIVE' GROUP BY root.id
+        HAVING COALESCE(root.guarantee, -1) < sum(part.last_quota) ORDER BY root.name
+        """,
+        "{}: its ACTIVE slices were promised {} GPUs, the pool guarantees {}.",
+    ),
+    Check(
+        "archived",
+        """
+        SELECT pool.name, count(*) FROM pools_pool pool JOIN pools_reservation held ON held.pool_id = pool.id
+        WHERE pool.archived OR pool.subpool_state = 'ARCHIVED' GROUP BY pool.name ORDER BY pool.name
+        """,
+        "{} is archived and still has {} live workflows.",
+    ),
+    Check(
+        "drained",
+        """
+        SELECT pool.name FROM pools_pool pool JOIN pools_leafusage leaf ON leaf.pool_id = pool.id
+        WHERE pool.subpool_state = 'DELETING' AND leaf.live_workflows = 0
+            AND NOT EXISTS (SELECT FROM pools_reservation WHERE pool_id = pool.id)
+            AND pool.updated_at < now() - interval '1 day' ORDER BY pool.name
+        """,
+        "{} has been drained for more than a day and is not archived: is the drain monitor running?",
+    ),
+    Check(
+        "name",
+        """
+        SELECT part.name, root.name FROM pools_pool part JOIN pools_pool root ON root.id = part.parent_id
+        WHERE part.name <> root.name || '--' || part.subpool_name ORDER BY part.name
+        """,
+        "{} does not carry the name of its parent {}.",
+    ),
+    Check(
+        "audit",
+        """
+        SELECT pool.name FROM pools_pool pool
+        LEFT JOIN LATERAL (
+            SELECT after FROM pools_auditentry
+            WHERE pool_id = COALESCE(pool.parent_id, pool.id) AND object LIKE 'pool/%' AND after ->> 'id' =
+            pool.id::text ORDER BY id DESC LIMIT 1
+        ) told ON TRUE
+        WHERE told.after IS DISTINCT FROM to_jsonb(pool) - ARRAY['version', 'updated_at']
+        ORDER BY pool.name
+        """,
+        "{} is not what the audit trail says it became: somebody changed it with the triggers off.",
+    ),
+)
+
+
+def verify() -> list[Difference]:
+    """All differences of the ledger; none means that it is right."""
+    with one_snapshot():
+        return list(run(LEDGER_CHECKS))
+
+
+def run(checks: Sequence[Check]) -> Iterator[Difference]:
+    """The differences that these checks find."""
+    with connection.cursor() as cursor:
+        for check in checks:
+            cursor.execute(check.sql)
+            for row in cursor.fetchall():
+                yield Difference(check.code, check.sentence.format(*row))
+
+
+@contextmanager
+def one_snapshot() -> Iterator[None]:
+    """All queries inside see one moment, so that a house at work shows no difference that is only a change between two
+    looks. Inside an outer transaction the caller's own snapshot serves."""
+    outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield

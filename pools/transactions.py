@@ -1,0 +1,81 @@
+"""The frame of every change: one transaction that knows its actor, waits for locks only so long, and hints on
+commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.conf import settings
+from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
+from psycopg import errors as pg
+
+from pools.context import request_id
+from pools.domain.errors import Busy, Conflict, Violation
+from pools.domain.roles import Actor
+
+RETRY_AFTER = 1
+
+
+class Lost(Busy):
+    """The database went away in the middle, with every lock that its connection held."""
+
+
+@contextmanager
+def change(*, actor: Actor, description: str = "") -> Iterator[None]:
+    """A transaction in which `actor` changes the ledger.
+
+    The audit triggers read actor, description and request id from the transaction's own settings. A lock that is not
+    had in time, a deadlock and a lost database become :class:`Busy`: nothing was changed, try again; a lost database is
+    :class:`Lost`, which says so when the answer to the commit was lost and nobody knows. A broken database rule becomes
+    :class:`Conflict` with the rule's sentence: the services check first, so it means that somebody else's change came
+    between.
+    """
+    is_committing = False
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT set_config('osmo.actor', %s, true), set_config('osmo.description', %s, true),"
+                    " set_config('osmo.request_id', %s, true), set_config('lock_timeout', %s, true)",
+                    [actor.username, description, request_id.get(), f"{settings.OSMO.lock_timeout_ms}ms"],
+                )
+            yield
+            is_committing = True
+    except OperationalError as error:
+        if isinstance(error.__cause__, pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure):
+            raise Busy(
+                "Somebody else is changing this pool right now; nothing was changed, try again in a moment.",
+                retry_after=RETRY_AFTER,
+            ) from error
+        raise _lost(is_committing) from error
+    except InterfaceError as error:
+        raise _lost(is_committing) from error
+    except IntegrityError as error:
+        raise broken_rule(error) from error
+
+
+def _lost(is_committing: bool) -> Lost:
+    """Whoever loses the answer to a commit cannot know what became of it."""
+    if is_committing:
+        return Lost(
+            "The database went away before it confirmed the change: it is not known whether it was made. Look before "
+            "you try again; a request repeated with its Idempotency-Key is never done twice.",
+            retry_after=RETRY_AFTER,
+        )
+    return Lost("The database did not answer; nothing was changed, try again.", retry_after=RETRY_AFTER)
+
+
+def broken_rule(error: IntegrityError) -> Conflict:
+    """A database rule's refusal as the house's own: the rule's name is the code, its sentence the message."""
+    cause = error.__cause__
+    rule, sentence = "database_rule", "The change breaks a rule of the ledger."
+    if isinstance(cause, pg.Error):
+        rule = cause.diag.constraint_name or rule
+        if isinstance(cause, pg.CheckViolation) and cause.diag.message_primary:
+            sentence = cause.diag.message_primary
+        elif isinstance(cause, pg.UniqueViolation):
+            sentence = "Something of that name exists already."
+        elif isinstance(cause, pg.ForeignKeyViolation):
+            sentence = "Something else still refers to it, or what it refers to is gone."
+    return Conflict(sentence, [Violation("", rule, sentence)])
