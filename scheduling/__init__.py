@@ -1,0 +1,1 @@
+"""The judgement: who may hold next and why not, and the backends where work runs."""

@@ -1,0 +1,58 @@
+"""`exitActions`: which exit codes complete, fail or reschedule a task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
+from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, ExitCodes, parse_codes
+
+from .cursor import Place
+from .faults import Faults, quoted
+
+
+def read_exit_actions(place: Place | None, pool: Mapping[str, str], faults: Faults) -> dict[str, ExitCodes]:
+    """The task's own actions, then the pool's for codes that the task left open; the first one named has a code.
+
+    The pool's are somebody else's text: what cannot be read there is left out with a warning.
+    """
+    codes: dict[str, int] = {}
+    taken = 0
+    for name, entry in (place.entries("action: exit codes") if place is not None else {}).items():
+        action = name.upper()
+        if action not in EXIT_ACTIONS:
+            entry.fail(
+                "unknown_key",
+                f"{quoted(name)} is no exit action.{entry.faults.suggestion(name, EXIT_ACTIONS)} "
+                f"Allowed are {', '.join(EXIT_ACTIONS)}.",
+            )
+            continue
+        text = None if entry.absent else entry.text()
+        ranges = parse_codes(text) if text is not None else ()
+        if ranges is None:
+            entry.fail("bad_exit_codes", f"The exit codes are {entry.found}; allowed are {ALLOWED}. Change them.")
+        elif action in codes:
+            entry.fail("duplicate_key", f"The action {action} stands here twice. Write all its codes in one line.")
+        else:
+            codes[action] = _mask(ranges) & ~taken
+            taken |= codes[action]
+    for name, text in pool.items():
+        ranges = parse_codes(str(text))
+        if name.upper() not in EXIT_ACTIONS or ranges is None:
+            faults.warn(f"The pool's default exit action {quoted(name)} cannot be read and is left out.")
+        else:
+            free = _mask(ranges) & ~taken
+            codes[name.upper()] = codes.get(name.upper(), 0) | free
+            taken |= free
+    return {action: _ranges(mask) for action, mask in codes.items() if mask}
+
+
+def _mask(ranges: ExitCodes) -> int:
+    """The codes as bits."""
+    return reduce(or_, (((1 << (high - low + 1)) - 1) << low for low, high in ranges), 0)
+
+
+def _ranges(mask: int) -> ExitCodes:
+    return tuple((run.start(), run.end() - 1) for run in re.finditer("1+", f"{mask:b}"[::-1]))

@@ -1,0 +1,67 @@
+"""A YAML file as nodes that know the line their author wrote them in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Scalar:
+    """One value: its text as written and what YAML reads it as."""
+
+    line: int
+    text: str
+    value: Any
+    weight: int = 1
+
+
+@dataclass(slots=True)
+class Sequence:
+    """A list."""
+
+    line: int
+    items: list[Node]
+    weight: int = 1
+
+
+@dataclass(slots=True)
+class Entry:
+    """A key of a map (its line and what YAML reads it as) with its value."""
+
+    key: Any
+    line: int
+    node: Node
+
+
+@dataclass(slots=True)
+class Map:
+    """A map; keys as written, in file order."""
+
+    line: int
+    entries: dict[str, Entry] = field(default_factory=dict)
+    weight: int = 1
+
+
+Node = Scalar | Sequence | Map
+
+
+def plain(node: Node) -> Any:
+    """The node as lists, dicts and values that JSON can hold; what JSON has no word for (dates, NaN) as its text."""
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    if isinstance(node, Map):
+        return {name: plain(entry.node) for name, entry in node.entries.items()}
+    if isinstance(node.value, float) and not math.isfinite(node.value):
+        return node.text
+    return node.value if node.value is None or isinstance(node.value, str | bool | int | float) else node.text
+
+
+def kind_of(value: Any) -> str:
+    """What YAML reads a key as, when that is not text."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true/false"
+    return "a number" if isinstance(value, int | float) else "a date"

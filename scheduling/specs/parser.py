@@ -1,0 +1,113 @@
+"""The way of a file: clean text, sections, variables, template, YAML, schema; each step only if the one before held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pools.domain.errors import Violation
+from scheduling.domain.workflow_spec import WorkflowSpec
+
+from . import nodes, sections, template, variables, yaml_source
+from .faults import Faults
+from .rules import SpecRules
+from .schema import read_file
+from .source import clean, is_printable
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """`spec` if the file is good, else all `violations`, each with its line. `rendered` is the file without templates.
+
+    `rendered` (the answer of a dry run, and what is stored) is YAML as its author wrote it, comments and all, with the
+    template carried out and `default-values` gone. If there are violations it is as far as rendering came, and empty
+    if the text is none that can be kept.
+    """
+
+    spec: WorkflowSpec | None
+    violations: tuple[Violation, ...]
+    warnings: tuple[str, ...]
+    rendered: str
+
+
+def parse(
+    text: str,
+    *,
+    set_variables: Sequence[str] = (),
+    set_string_variables: Sequence[str] = (),
+    rules: SpecRules = SpecRules(),  # noqa: B008  # frozen
+    already_rendered: bool = False,
+) -> Parsed:
+    """Read a workflow file. Any text gets a `Parsed`; the work is bounded (3 s, 1 MiB, 50,000 nodes).
+
+    `already_rendered`: the text is what a dry run answered (the client then sends `uploaded_templated_spec` beside it);
+    braces in it are what `{% raw %}` protected and must not be taken for templates again.
+
+    Raises `pools.domain.errors.Busy` if no process for rendering can be had, never because of the text.
+    """
+    faults = Faults()
+    source = clean(text, faults)
+    if source is None:
+        return _parsed(None, faults, template.Rendered(""))
+    rendered = (
+        template.Rendered(source)
+        if already_rendered
+        else _render(source, set_variables, set_string_variables, rules, faults)
+    )
+    if rendered.stopped:
+        return _parsed(None, faults, rendered)
+    if not is_printable(rendered.text, faults, rendered.line_of):  # a template can make any character
+        return _parsed(None, faults, template.Rendered(""))
+    late = Faults()
+    node = yaml_source.read(rendered.text, late, path="file", line_of=rendered.line_of)
+    spec = read_file(node, rules, late) if node is not None else None
+    rendered.keep_certain(late, faults)
+    return _parsed(spec, faults, rendered)
+
+
+def _render(
+    source: str, typed: Sequence[str], strings: Sequence[str], rules: SpecRules, faults: Faults
+) -> template.Rendered:
+    parts = sections.split(source)
+    if parts.repeated_line is not None:
+        faults.add(
+            sections.DEFAULTS,
+            "duplicate_key",
+            f"`{sections.DEFAULTS}` stands twice in the file, in lines "
+            f"{parts.defaults_line} and {parts.repeated_line}. Keep one.",
+            parts.repeated_line,
+        )
+    defaults = _defaults(parts, faults)
+    if defaults is None:
+        return template.Rendered(source, stopped=True)
+    values, given = variables.merged(rules.default_variables, defaults, typed, strings, faults)
+    return template.render(parts, values, given, faults)
+
+
+def _defaults(parts: sections.Sections, faults: Faults) -> Mapping[str, Any] | None:
+    """The file's own variables; None if they cannot be read, for then every use of one would look like a fault."""
+    text, first, sink = parts.defaults, parts.defaults_line, faults
+    if parts.is_json:
+        text, sink = parts.body, Faults()  # what is wrong in it is told when the whole file is read
+    if text is None or sections.DEFAULTS not in text:
+        return {}
+    node = yaml_source.read(text, sink, path=sections.DEFAULTS, line_of=lambda line: first + line, string_keys=False)
+    entry = node.entries.get(sections.DEFAULTS) if isinstance(node, nodes.Map) else None
+    found = variables.of_node(entry.node) if entry is not None else {}
+    if found is None or isinstance(found, dict):
+        return None if sink.found and not parts.is_json else found or {}
+    message = "Here a map of variables is expected. Write one `name: value` a line."
+    faults.add(sections.DEFAULTS, "wrong_type", message, first)
+    return None
+
+
+def _parsed(spec: WorkflowSpec | None, faults: Faults, rendered: template.Rendered) -> Parsed:
+    found = sorted(faults.found, key=lambda fault: fault.line if fault.line is not None else 0)
+    if faults.unlisted:
+        found.append(Violation("file", "more", f"{faults.unlisted} more faults are not listed. Correct these first."))
+    return Parsed(None if found else spec, tuple(found), tuple(faults.warnings), _trimmed(rendered.text))
+
+
+def _trimmed(text: str) -> str:
+    return text.strip("\n") + "\n" if text else ""

@@ -1,0 +1,38 @@
+"""The facts about a pool that a file is checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformRules:
+    """What a platform of the pool lets a task do. `allowed_mounts`: host paths, its default ones included."""
+
+    privileged_allowed: bool = False
+    host_network_allowed: bool = False
+    allowed_mounts: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpecRules:
+    """A pool, as far as a workflow file meets it. None means: not known here, not checked.
+
+    A time above `max_…` is cut to it with a warning, as OSMO does; an absent one is `default_…`. `default_variables`
+    (the pool's `common_default_variables`) are the weakest values a template has. `exit_actions` is the pool's
+    `default_exit_actions`, for codes that a task does not name itself.
+    """
+
+    max_tasks: int = 20
+    platforms: Mapping[str, PlatformRules] | None = None
+    default_platform: str | None = None
+    default_exec_timeout: timedelta | None = None
+    default_queue_timeout: timedelta | None = None
+    max_exec_timeout: timedelta | None = None
+    max_queue_timeout: timedelta | None = None
+    default_variables: Mapping[str, Any] = field(default_factory=dict)
+    exit_actions: Mapping[str, str] = field(default_factory=dict)
+    topology_keys: Collection[str] | None = None

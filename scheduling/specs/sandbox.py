@@ -1,0 +1,188 @@
+"""Our side of `sandbox_worker`: a few processes kept ready, a clock over each render, and an answer in every case.
+
+Templates are other people's programs. Sandboxing inside our own process cannot bound their time and memory (a loop in a
+loop, a string times a billion); a process with limits can, and when it dies only the template has failed. OSMO's own
+service does it the same way.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from pools.domain.errors import Busy
+
+SECONDS = 3.0
+"""Most processor time one render may take; real ones take milliseconds. The worker's own timer ends it."""
+_PATIENCE = 5
+"""How many times longer we wait by the clock on the wall: a busy machine must not refuse a good template."""
+_START_SECONDS = 30.0
+_MOST_AT_ONCE = 4
+_RENDERS_BEFORE_RENEWAL = 500
+_WORKER = Path(__file__).with_name("sandbox_worker.py")
+_TOO_SLOW: dict[str, Any] = {"error": {"code": "too_slow", "message": "", "line": None}}
+
+
+class _Died(Exception):
+    """The process is gone."""
+
+
+class _TooSlow(Exception):
+    """No answer in time."""
+
+
+class _Worker:
+    def __init__(self) -> None:
+        # Only where to find Jinja is handed on: a template has no business with our environment and its secrets.
+        environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(_WORKER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        self._input, self._output = _number(self.process.stdin), _number(self.process.stdout)
+        self._poll = select.poll()
+        self._poll.register(self._output, select.POLLIN)
+        self.renders = 0
+        try:
+            self._receive(_START_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.renders += 1
+        data = json.dumps(request).encode()
+        left = memoryview(struct.pack(">I", len(data)) + data)
+        try:
+            while left:
+                left = left[os.write(self._input, left) :]
+        except OSError as error:
+            raise _Died from error
+        return self._receive(_PATIENCE * SECONDS)
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + seconds
+        (length,) = struct.unpack(">I", self._exactly(4, deadline))
+        found: dict[str, Any] = json.loads(self._exactly(length, deadline))
+        return found
+
+    def _exactly(self, size: int, deadline: float) -> bytes:
+        got = bytearray()
+        while len(got) < size:
+            if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise _TooSlow
+            piece = os.read(self._output, size - len(got))
+            if not piece:
+                raise _Died
+            got += piece
+        return bytes(got)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def outran_its_time(self) -> bool:
+        """Of one that has died: was it the timer?"""
+        try:
+            return self.process.wait(1.0) == -signal.SIGPROF
+        except subprocess.TimeoutExpired:
+            return False
+
+
+def _number(pipe: IO[bytes] | None) -> int:
+    if pipe is None:
+        raise _Died
+    return pipe.fileno()
+
+
+class _Pool:
+    def __init__(self) -> None:
+        self.places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self.lock = threading.Lock()
+        self.idle: list[_Worker] = []
+
+    def take(self) -> _Worker:
+        with self.lock:
+            if self.idle:
+                return self.idle.pop()
+        try:
+            return _Worker()
+        except (OSError, _Died, _TooSlow) as error:
+            raise Busy("Templates cannot be rendered at the moment; nothing was stored, try again.") from error
+
+    def give_back(self, worker: _Worker) -> None:
+        if worker.renders >= _RENDERS_BEFORE_RENEWAL:
+            worker.close()
+            return
+        with self.lock:
+            self.idle.append(worker)
+
+    def close(self) -> None:
+        with self.lock:
+            idle, self.idle = self.idle, []
+        for worker in idle:
+            worker.close()
+
+
+_pools: dict[int, _Pool] = {}
+"""By process: a forked child must not talk to the workers of its parent."""
+
+
+def render(template: str, variables: Any, largest: int) -> dict[str, Any]:
+    """The worker's answer (see `sandbox_worker`); error codes `too_slow` and `too_large` are also given from here.
+
+    `variables` is what `variables.encode` made. Raises `Busy` if no worker can be had: that is our fault, not the
+    template's.
+    """
+    request = {"template": template, "variables": variables, "largest": largest, "seconds": SECONDS}
+    pool = _current()
+    if not pool.places.acquire(timeout=_PATIENCE * SECONDS):
+        raise Busy("Too many templates are being rendered at once; nothing was stored, try again.")
+    try:
+        return _render(pool, request)
+    finally:
+        pool.places.release()
+
+
+def _render(pool: _Pool, request: dict[str, Any]) -> dict[str, Any]:
+    worker = pool.take()
+    fresh = worker.renders == 0
+    try:
+        answer = worker.ask(request)
+    except _TooSlow:
+        worker.close()
+        return _TOO_SLOW
+    except _Died:
+        slow = worker.outran_its_time()
+        worker.close()
+        if slow:
+            return _TOO_SLOW
+        # One that waited idle may have been killed by somebody; only a fresh one surely died of this template.
+        return {"error": {"code": "too_large", "message": "", "line": None}} if fresh else _render(pool, request)
+    except BaseException:
+        worker.close()  # interrupted in the middle of a frame: what comes next from it belongs to nobody
+        raise
+    pool.give_back(worker)
+    return answer
+
+
+def _current() -> _Pool:
+    return _pools.setdefault(os.getpid(), _Pool())
+
+
+@atexit.register
+def _close() -> None:
+    _current().close()

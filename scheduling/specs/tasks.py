@@ -1,0 +1,150 @@
+"""One task of a file -> `TaskSpec`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduling.domain.workflow_spec import TaskSpec
+
+from . import data_fields as data
+from .cursor import Place
+from .exit_actions import read_exit_actions
+from .faults import listed, quoted
+from .names import Names
+from .resources import Resource, platform_of
+from .rules import PlatformRules, SpecRules
+
+_PASSED_ON = ("checkpoint", "kpis", "downloadType", "cacheSize")
+_FIELDS = (
+    "name",
+    "image",
+    "command",
+    "args",
+    "environment",
+    "resource",
+    "lead",
+    "inputs",
+    "outputs",
+    "files",
+    "credentials",
+    "exitActions",
+    "privileged",
+    "hostNetwork",
+    "volumeMounts",
+    *_PASSED_ON,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """A task, and the places that rules about several tasks complain at."""
+
+    spec: TaskSpec
+    place: Place
+    inputs: Place | None
+
+
+def read_task(place: Place, resources: dict[str, Resource], names: Names, rules: SpecRules) -> ReadTask:
+    """Everything of one task; after faults its spec is only good for finding further ones."""
+    found = place.fields(_FIELDS, required=("name", "image", "command"))
+    name = names.take(found.get("name"))
+    asked, resource = _resource(found.get("resource"), resources, place)
+    mounts = data.read_mounts(found.get("volumeMounts"))
+    task = TaskSpec(
+        name=name,
+        image=_image(found.get("image")),
+        command=_command(found.get("command")),
+        args=found["args"].texts() if "args" in found else (),
+        environment=data.read_environment(found.get("environment")),
+        resource=asked,
+        gpu=resource.gpu,
+        cpu=resource.cpu,
+        memory_bytes=resource.memory,
+        storage_bytes=resource.storage,
+        platform=resource.platform,
+        lead=_flag(found, "lead"),
+        credentials=data.read_credentials(found.get("credentials")),
+        exit_actions=read_exit_actions(found.get("exitActions"), rules.exit_actions, place.faults),
+        inputs=data.read_inputs(found.get("inputs")),
+        outputs=data.read_outputs(found.get("outputs")),
+        files=data.read_files(found.get("files")),
+        privileged=_flag(found, "privileged"),
+        host_network=_flag(found, "hostNetwork"),
+        volume_mounts=tuple(text for _, text in mounts),
+        nodes_excluded=resource.nodes_excluded,
+        topology=resource.topology,
+        extra=data.read_extra(found),
+    )
+    if asked in resources:
+        _check_platform(task, platform_of(resource, place, rules), found, mounts)
+    return ReadTask(task, place, found.get("inputs"))
+
+
+def _resource(place: Place | None, resources: dict[str, Resource], task: Place) -> tuple[str, Resource]:
+    name = (place.text() if place is not None else None) or "default"
+    if name in resources:
+        return name, resources[name]
+    if place is None:
+        task.faults.add(
+            f"{task.path}.resource",
+            "unknown_resource",
+            "The task names no resource, and the file defines none "
+            f'called "default", only {listed(resources) or "none at all"}. Add `resource:` to the task.',
+            task.line,
+        )
+    elif not place.absent:
+        place.fail(
+            "unknown_resource",
+            f"The file defines no resource {quoted(name)}.{place.faults.suggestion(name, resources)} "
+            f"It defines {listed(resources) or 'none'}.",
+        )
+    return name, Resource(None)
+
+
+def _check_platform(
+    task: TaskSpec,
+    platform: PlatformRules | None,
+    found: dict[str, Place],
+    mounts: tuple[tuple[Place, str], ...],
+) -> None:
+    if platform is None:
+        return
+    name = quoted(task.platform or "")
+    if task.privileged and not platform.privileged_allowed:
+        found["privileged"].fail(
+            "not_allowed",
+            f"Platform {name} does not allow privileged tasks. Remove the key, or choose another platform.",
+        )
+    if task.host_network and not platform.host_network_allowed:
+        found["hostNetwork"].fail(
+            "not_allowed",
+            f"Platform {name} does not allow the host's network. Remove the key, or choose another platform.",
+        )
+    for item, mount in mounts:
+        if (source := mount.partition(":")[0]) not in platform.allowed_mounts:
+            item.fail(
+                "not_allowed",
+                f"Platform {name} does not allow to mount {quoted(source)}; it allows "
+                f"{listed(sorted(platform.allowed_mounts)) or 'nothing'}.",
+            )
+
+
+def _image(place: Place | None) -> str:
+    image = (place.text() if place is not None else None) or ""
+    if place is not None and any(character.isspace() for character in image):
+        place.fail(
+            "bad_image", f"{quoted(image)} is no container image: it holds a blank. Write for example ubuntu:24.04."
+        )
+    return image
+
+
+def _command(place: Place | None) -> tuple[str, ...]:
+    if place is None:
+        return ()
+    if place.is_empty_list:
+        place.fail("empty", "The command is an empty list; a task needs one. Write for example [bash, -c].")
+    return place.texts("texts, the program first")
+
+
+def _flag(found: dict[str, Place], name: str) -> bool:
+    return found[name].flag(False) if name in found else False

@@ -1,0 +1,103 @@
+"""The template of a file carried out, with the way back from each line of the result to the line its author wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import sandbox, sections
+from .faults import Faults, quoted, shorten
+from .source import LARGEST_FILE
+from .variables import encode, unknown_sentence
+
+_RAW = "Put `{% raw %}` before and `{% endraw %}` behind text whose braces are not meant for the template."
+_SENTENCES = {
+    "too_large": f"The template makes more than {LARGEST_FILE} bytes or needs too much memory. Make its loops smaller.",
+    "too_slow": f"The template is not done after {sandbox.SECONDS:g} seconds. Make its loops smaller.",
+    "too_deep": "The template is nested too deep or calls itself without end. Make it flatter.",
+}
+
+# What is said about several places at once, or about what is absent: with a hole in the file it may be untrue.
+_DOUBTFUL = {
+    "unknown_task",
+    "unknown_resource",
+    "duplicate_name",
+    "duplicate_key",
+    "leads",
+    "cycle",
+    "own_group",
+    "missing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The result; `lines[n]` is the source line of its line n (from 0); `holes` are source lines without a value."""
+
+    text: str
+    lines: list[int] = field(default_factory=list)
+    holes: frozenset[int] = frozenset()
+    stopped: bool = False
+
+    def line_of(self, line: int) -> int:
+        """Line of the result (from 0) -> line of the file (from 1); the same number where nothing better is known."""
+        if not self.lines:
+            return line + 1
+        return self.lines[min(line, len(self.lines) - 1)]
+
+    def keep_certain(self, late: Faults, faults: Faults) -> None:
+        """Take over the faults found in the result, but none that a missing variable may have caused."""
+        for fault in late.found:
+            if not self.holes or (fault.code not in _DOUBTFUL and fault.line not in self.holes):
+                faults.add(fault.path, fault.code, fault.message, fault.line)
+        faults.unlisted += late.unlisted
+        for sentence in late.warnings:
+            faults.warn(sentence)
+
+
+def render(parts: sections.Sections, values: Mapping[str, Any], given: set[str], faults: Faults) -> Rendered:
+    """The body with its template carried out; if it holds none, as it is."""
+    body = sections.with_header(parts.body, parts.header)
+    masked, hidden = sections.hide_marks(parts.body, frozenset(values))
+    if not sections.has_template(masked):
+        _warn_unused(given, set(), faults)
+        return Rendered(body)
+    answer = sandbox.render(masked, encode(dict(values)), LARGEST_FILE)
+    for hole in answer.get("undefined", ()):
+        message = unknown_sentence(hole["name"], values, faults)
+        if hole["inside"]:
+            why = shorten(hole["inside"], 200)
+            message = f"The template uses {quoted(hole['name'])} of a value, but {why}. Correct the name."
+        faults.add("file", "undefined_variable", message, hole["line"])
+    if error := answer.get("error"):
+        if error["code"] != "stopped":
+            faults.add(
+                "file", f"template_{error['code']}", _sentence(error["code"], error["message"], hidden), error["line"]
+            )
+        return Rendered(body, stopped=True)
+    _warn_unused(given, set(answer["used"]), faults)
+    holes = frozenset(hole["line"] for hole in answer["undefined"])
+    text = sections.with_header(sections.show_marks(answer["text"], hidden), parts.header)
+    return Rendered(text, answer["lines"], holes)
+
+
+def _sentence(code: str, message: str, hidden: dict[str, str]) -> str:
+    if code in _SENTENCES:
+        return _SENTENCES[code]
+    said = shorten(sections.show_marks(message, hidden), 200)
+    if code == "forbidden":
+        return f"The template does what a template may not: {said} Remove it."
+    if code != "syntax":
+        return f"The template cannot be carried out: {said}. Correct the expression."
+    if "comment" in said:
+        return (
+            f"The template cannot be read: {said.rstrip('.')}. `{{#` begins a comment of the template, also in "
+            f"shell text like `${{#array[@]}}`. {_RAW}"
+        )
+    return f"The template cannot be read: {said.rstrip('.')}. {_RAW}"
+
+
+def _warn_unused(given: set[str], used: set[str], faults: Faults) -> None:
+    for name in sorted(given - used):
+        faults.warn(f"The variable {quoted(name)} is set, but the file does not use it.")

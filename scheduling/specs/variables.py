@@ -1,0 +1,144 @@
+"""The variables of a template: the pool's, then the file's `default-values`, then what `--set` says.
+
+A value given with `--set` has a type for tests, loops and sums, and still prints exactly as it was typed: OSMO reads
+integers and fractions and leaves everything else text, so `--set verbose=false` must print `false` (Python's word would
+be `False`), and a JSON object must stay JSON. `false` and lists that behave as such are ours, on top.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .faults import Faults, quoted, shorten
+from .nodes import Map, Node, Scalar, plain
+from .nodes import Sequence as List
+from .source import too_large
+from .yaml_source import DEEPEST, read
+
+MOST_ASSIGNMENTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AsWritten:
+    """A typed value that prints as `text`."""
+
+    text: str
+    value: Any
+
+
+def of_node(node: Node) -> Any:
+    """A node of `default-values` as the value a template sees; dates as text, other keys than text kept."""
+    if isinstance(node, List):
+        return [of_node(item) for item in node.items]
+    if isinstance(node, Map):
+        return {_key(entry.key, name): of_node(entry.node) for name, entry in node.entries.items()}
+    return plain(node)
+
+
+def merged(
+    pool: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    typed: Sequence[str],
+    strings: Sequence[str],
+    faults: Faults,
+) -> tuple[dict[str, Any], set[str]]:
+    """All variables by name, and the names that `--set` and `--set-string` gave (their first part, if dotted)."""
+    variables: dict[str, Any] = {**pool, **defaults}
+    given: set[str] = set()
+    for path, assignment, as_text in _assignments(typed, strings, faults):
+        name, equals, text = assignment.partition("=")
+        name = name.strip()
+        if not equals or not all(name.split(".")) or name.count(".") >= DEEPEST:
+            faults.add(
+                path,
+                "bad_assignment",
+                f"{quoted(assignment)} sets nothing. Write `name=value`; a dotted name "
+                "reaches into a map (`resources.default.gpu=2`).",
+            )
+            continue
+        given.add(name.split(".")[0])
+        _assign(variables, name.split("."), text if as_text else typed_value(text), path, faults)
+    return variables, given
+
+
+def typed_value(text: str) -> Any:
+    """What `--set name=text` means: an int or a fraction, true/false, a list or map on one line of YAML, or text."""
+    for number in (int, float):
+        try:
+            value = number(text)
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            return value
+    if text.lower() in ("true", "false"):
+        return AsWritten(text, text.lower() == "true")
+    if text[:1] in ("[", "{"):
+        problems = Faults()
+        node = read(text, problems, path="", line_of=lambda line: line + 1, string_keys=False)
+        if node is not None and not isinstance(node, Scalar) and not problems.found:
+            return AsWritten(text, of_node(node))
+    return text
+
+
+def encode(value: Any) -> Any:
+    """A value as JSON that keeps apart what JSON would mix up: keys that are numbers, and `AsWritten`."""
+    if isinstance(value, AsWritten):
+        return ["w", value.text, encode(value.value)]
+    if isinstance(value, Mapping):
+        return ["m", [[key, encode(item)] for key, item in value.items()]]
+    if isinstance(value, list | tuple):
+        return ["l", [encode(item) for item in value]]
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+def unknown_sentence(name: str, known: Mapping[str, Any], faults: Faults) -> str:
+    """What to say of a variable that nobody gave a value."""
+    return (
+        f"The template uses {quoted(name)}, which has no value.{faults.suggestion(name, known)} Give it one under "
+        f"`default-values:`, or with `--set {shorten(name)}=…`."
+    )
+
+
+def _assignments(typed: Sequence[object], strings: Sequence[object], faults: Faults) -> Iterator[tuple[str, str, bool]]:
+    if len(typed) + len(strings) > MOST_ASSIGNMENTS:
+        faults.add(
+            "set_variables",
+            "too_many",
+            f"{len(typed) + len(strings)} variables are set; at most "
+            f"{MOST_ASSIGNMENTS} may be. Put the rest under `default-values:`.",
+        )
+        return
+    for field, values, as_text in (("set_variables", typed, False), ("set_string_variables", strings, True)):
+        for index, assignment in enumerate(values):
+            path = f"{field}[{index}]"
+            if not isinstance(assignment, str):
+                faults.add(path, "wrong_type", "Here stands no text. Write it as the text `name=value`.")
+            elif too_large(assignment):
+                faults.add(path, "too_large", "This value is larger than a whole file may be. Put it into storage.")
+            else:
+                yield path, assignment, as_text
+
+
+def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, faults: Faults) -> None:
+    here = variables
+    for depth, part in enumerate(parts[:-1], start=1):
+        inner = here.get(part, {})
+        if not isinstance(inner, Mapping):
+            name = ".".join(parts[:depth])
+            faults.add(
+                path,
+                "bad_assignment",
+                f"{quoted('.'.join(parts))} reaches into {quoted(name)}, which is no "
+                f"map but {quoted(str(inner))}. Set {quoted(name)} itself.",
+            )
+            return
+        here[part] = dict(inner)  # a copy: the pool's and the file's own maps are not ours to change
+        here = here[part]
+    here[parts[-1]] = value
+
+
+def _key(key: Any, name: str) -> Any:
+    return key if key is None or isinstance(key, str | bool | int) else name

@@ -1,0 +1,99 @@
+"""The processes that render: they come and go without anybody noticing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from pools.domain.errors import Busy
+from scheduling.specs import sandbox
+from scheduling.specs.source import LARGEST_FILE
+from scheduling.specs.variables import encode
+
+ROOM = LARGEST_FILE
+
+
+@pytest.fixture(autouse=True)
+def own_pool(monkeypatch: pytest.MonkeyPatch) -> sandbox._Pool:
+    pool = sandbox._Pool()
+    monkeypatch.setattr(sandbox, "_pools", {os.getpid(): pool})
+    yield pool
+    pool.close()
+
+
+def text_of(template: str, **values: object) -> str:
+    answer = sandbox.render(template, encode(values), ROOM)
+    return str(answer["text"])
+
+
+def test_a_worker_is_used_again(own_pool: sandbox._Pool) -> None:
+    assert text_of("{{ a }}", a=1) == "1"
+    (worker,) = own_pool.idle
+    assert text_of("{{ a }}", a=[1, {"b": None}]) == "[1, {'b': None}]"
+    assert own_pool.idle == [worker]
+
+
+def test_a_worker_that_was_killed_while_idle_is_replaced(own_pool: sandbox._Pool) -> None:
+    text_of("x")
+    (worker,) = own_pool.idle
+    worker.process.kill()
+    worker.process.wait()
+    assert text_of("{{ 1 + 1 }}") == "2"
+
+
+def test_a_worker_is_renewed_after_many_renders(own_pool: sandbox._Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_RENDERS_BEFORE_RENEWAL", 2)
+    text_of("x")
+    (worker,) = own_pool.idle
+    text_of("x")
+    assert own_pool.idle == []
+    assert worker.process.poll() is not None
+
+
+def test_a_template_that_takes_too_long_costs_only_its_worker(
+    own_pool: sandbox._Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    assert sandbox.render(endless, encode({}), ROOM)["error"]["code"] == "too_slow"
+    assert own_pool.idle == []
+
+
+def test_several_at_once() -> None:
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda n=n: found.append(text_of("{{ n }}" * 50, n=n))) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == sorted(str(n) * 50 for n in range(8))
+
+
+def test_a_forked_process_has_workers_of_its_own(own_pool: sandbox._Pool) -> None:
+    text_of("x")
+    sandbox._pools[os.getpid() + 1] = other = sandbox._Pool()
+    assert sandbox._current() is own_pool
+    assert other.idle == []
+
+
+def test_no_worker_to_be_had_is_our_fault_not_the_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sandbox, "_WORKER", tmp_path / "gone.py")
+    with pytest.raises(Busy):
+        text_of("x")
+
+
+def test_a_worker_sees_nothing_of_our_environment(own_pool: sandbox._Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OSMO_SECRET", "s3cret")
+    text_of("x")
+    environment = Path(f"/proc/{own_pool.idle[0].process.pid}/environ")
+    if environment.exists():  # only Linux shows it
+        assert b"s3cret" not in environment.read_bytes()
+    assert "OSMO_SECRET" in os.environ
+
+
+def test_large_values_go_there_and_back() -> None:
+    large = "ä" * (LARGEST_FILE // 4)
+    assert text_of("{{ x }}", x=large) == large
