@@ -1,0 +1,116 @@
+"""Two verdicts: may this be submitted, and may this gang start (decisions D5 and D6).
+
+What is used right now never refuses a submission, it only decides whether a gang starts. All amounts are whole GPUs;
+-1 is unlimited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pools.domain.errors import Violation
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.quotas import UNLIMITED
+from scheduling.domain.priorities import Priority
+
+
+@dataclass(frozen=True, slots=True)
+class LeafFacts:
+    """What a submission meets: the leaf's accounting quota, and the pool around it."""
+
+    pool: str
+    quota: int
+    maximum: int
+    state: SubpoolState | None = None
+    archived: bool = False
+    maintenance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a submission is refused; `by_quota` tells the client that a number said no, not a rule of use."""
+
+    violation: Violation
+    by_quota: bool = False
+
+
+def submission_verdict(
+    leaf: LeafFacts, *, priority: Priority, largest_gang: int, ignores_maintenance: bool
+) -> Refusal | None:
+    """None: admitted. The first broken rule otherwise, in the order a person wants to hear it: is the door open at all,
+    then can this ever run."""
+    if leaf.archived:
+        return _closed(leaf, "archived", "It takes no work until an osmo-admin brings it back.")
+    if leaf.state not in {None, SubpoolState.ACTIVE}:
+        return _closed(leaf, str(leaf.state), "It takes no new work; submit to its parent or to another subpool.")
+    if leaf.maintenance and not ignores_maintenance:
+        return _closed(leaf, "in MAINTENANCE", "Only osmo-admin may submit until it is over.")
+    if leaf.maximum != UNLIMITED and largest_gang > leaf.maximum:
+        return _too_large(leaf, largest_gang, leaf.maximum, "may never hold more than", "above_maximum")
+    if not priority.is_preemptible and leaf.quota != UNLIMITED and largest_gang > leaf.quota:
+        return _too_large(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", "above_quota")
+    return None
+
+
+def _closed(leaf: LeafFacts, state: str, advice: str) -> Refusal:
+    return Refusal(Violation("pool", "pool_closed", f"{leaf.pool} is {state}. {advice}"))
+
+
+def _too_large(leaf: LeafFacts, asked: int, limit: int, phrase: str, code: str) -> Refusal:
+    sentence = (
+        f"The largest gang asks for {asked} GPUs at once, {leaf.pool} {phrase} {limit}. "
+        f"Ask for at most {limit} at once"
+        + (", or submit with priority LOW, which may go over quota." if code == "above_quota" else ".")
+    )
+    numbers = (("requested", asked), ("limit", limit))
+    return Refusal(Violation("workflow", code, sentence, numbers=numbers), by_quota=True)
+
+
+class WaitCode(StrEnum):
+    """Which gate holds a gang back."""
+
+    LEAF_QUOTA = "leaf_quota"
+    POOL_QUOTA = "pool_quota"
+    POOL_MAXIMUM = "pool_maximum"
+    NO_ROOM = "no_room"
+    BACKEND_OFFLINE = "backend_offline"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A gang that may not start now: the gate, the node of the tree, its limit, what is asked and what is free."""
+
+    code: WaitCode
+    node: str
+    limit: int
+    requested: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One node of the tree as a start meets it. `quota` binds HIGH/NORMAL use, `maximum` all use."""
+
+    name: str
+    quota: int
+    used: int
+    maximum: int
+    total_usage: int
+
+
+def start_verdict(path: tuple[Gate, ...], *, priority: Priority, gpus: int) -> Wait | None:
+    """None: the quotas let the gang start. `path` runs from the leaf to the root.
+
+    HIGH/NORMAL must fit inside the quota of the leaf and of every node above it, counting HIGH/NORMAL use only; every
+    priority must fit under each `maximum`, counting all use. Equality fits. A gang without GPUs always passes.
+    """
+    if gpus == 0:
+        return None
+    for depth, gate in enumerate(path):
+        if not priority.is_preemptible and gate.quota != UNLIMITED and gate.used + gpus > gate.quota:
+            code = WaitCode.POOL_QUOTA if depth else WaitCode.LEAF_QUOTA
+            return Wait(code, gate.name, gate.quota, gpus, max(0, gate.quota - gate.used))
+        if gate.maximum != UNLIMITED and gate.total_usage + gpus > gate.maximum:
+            return Wait(WaitCode.POOL_MAXIMUM, gate.name, gate.maximum, gpus, max(0, gate.maximum - gate.total_usage))
+    return None

@@ -1,0 +1,61 @@
+"""When something must happen to a gang without anybody asking: its work is done, or its time is up.
+
+Source: OSMO contract, section 7.3 (`timeout`) and 7.4. `queue_timeout` counts from the moment a gang is ready to start,
+`exec_timeout` from the workflow's first start; the work of a simulated gang lasts as long as its label says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from scheduling.domain.statuses import TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """The moments at which a gang ends by itself; None is never."""
+
+    work: datetime | None = None
+    execution: datetime | None = None
+    queue: datetime | None = None
+
+    @property
+    def first(self) -> datetime | None:
+        """The earliest of them."""
+        return min((at for at in (self.work, self.execution, self.queue) if at is not None), default=None)
+
+    def verdict(self, now: datetime) -> TaskStatus | None:
+        """How the gang ends now, None if it goes on.
+
+        Whatever came first counts, however late we look; work that is done at the moment of its timeout is done.
+        """
+        first = self.first
+        if first is None or first > now:
+            return None
+        if first == self.work:
+            return TaskStatus.COMPLETED
+        return TaskStatus.FAILED_EXEC_TIMEOUT if first == self.execution else TaskStatus.FAILED_QUEUE_TIMEOUT
+
+
+def deadlines(
+    status: TaskStatus,
+    *,
+    ready_at: datetime | None,
+    ends_at: datetime | None,
+    workflow_started: datetime | None,
+    exec_timeout: timedelta | None,
+    queue_timeout: timedelta | None,
+) -> Deadlines:
+    """The deadlines of a gang that waits for GPUs or runs; any other gang has none."""
+    if status not in {TaskStatus.SCHEDULING, TaskStatus.RUNNING}:
+        return Deadlines()
+    return Deadlines(
+        work=ends_at if status is TaskStatus.RUNNING else None,
+        execution=_after(workflow_started, exec_timeout),
+        queue=_after(ready_at, queue_timeout) if status is TaskStatus.SCHEDULING else None,
+    )
+
+
+def _after(start: datetime | None, span: timedelta | None) -> datetime | None:
+    return None if start is None or span is None else start + span

@@ -1,0 +1,244 @@
+"""From facts to records: queues with their paths and fair shares, nodes with what is free, gangs with their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu, total
+from pools.domain.quota import Quota, QuotaNode, QuotaTree, cycles_of, order_of
+from scheduling.domain.gang import GangTree
+
+from .facts import Facts, Queue, Task, TaskState
+from .fair_share import Claim, divide
+from .nodes import NodeIndex, Request
+from .state import FINISHED, RELEASING, RUNNING, GangState, QueueState
+
+
+class Built:
+    """The records of some facts. Nothing here is changed later but the records themselves."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.keys = _keys(facts)
+        self.queues = self._queues()
+        self.queue_of = {queue.fact.name: queue for queue in self.queues}
+        self.tops = [queue for queue in self.queues if queue.parent is None]
+        self.tree = self._tree()
+        self._allowed = _allowed_sets(facts)
+        self.nodes = self._nodes()
+        self.gangs = self._gangs()
+        self._usage()
+        self._fair_shares()
+
+    def _queues(self) -> list[QueueState]:
+        width = len(self.keys)
+        queues = [QueueState(fact, i, width) for i, fact in enumerate(sorted(self.facts.queues, key=lambda q: q.name))]
+        index = {queue.fact.name: i for i, queue in enumerate(queues)}
+        parents = [index.get(queue.fact.parent, -1) if queue.fact.parent else -1 for queue in queues]
+        order, cyclic = order_of(parents)
+        for i in reversed(order):
+            queue = queues[i]
+            if i in cyclic:
+                queue.cyclic, queue.path = True, (queue,)
+            elif parents[i] >= 0:
+                queue.parent = queues[parents[i]]
+                queue.parent.children.append(queue)
+                queue.path = (queue, *queue.parent.path)
+            else:
+                queue.path = (queue,)
+        for i in order:
+            queue, fact = queues[i], queues[i].fact
+            queue.limit = [fact.limit.get(key, UNLIMITED) for key in self.keys]
+            if fact.quota is None and queue.children:
+                queue.quota = [sum(child.quota[r] for child in queue.children) for r in range(width)]
+            else:
+                queue.quota = [(fact.quota or {}).get(key, 0) for key in self.keys]
+        return queues
+
+    def _tree(self) -> QuotaTree:
+        nodes = [
+            QuotaNode(c.name, c.parent, _quotas(self.keys, c.quota, c.borrowing_limit, c.lending_limit), c.weight)
+            for c in sorted(self.facts.cohorts, key=lambda cohort: cohort.name)
+        ]
+        for queue in self.queues:
+            fact = queue.fact
+            own = {} if queue.children else fact.quota or {}
+            quotas = _quotas(self.keys, own, fact.borrowing_limit, fact.lending_limit)
+            nodes.append(QuotaNode(fact.name, fact.parent, quotas, fact.weight))
+        tree = QuotaTree(nodes)
+        for queue in self.queues:
+            queue.column = tree.index[queue.fact.name]
+            root = queue.path[-1].fact
+            queue.governed = root.parent is not None
+            queue.cyclic = queue.cyclic or queue.column in tree.cyclic
+            held = any(above.fact.hold is not None for above in queue.path)
+            queue.open = not (queue.children or queue.cyclic or held)
+        return tree
+
+    def _nodes(self) -> NodeIndex | None:
+        if self.facts.nodes is None:
+            return None
+        nodes = sorted(self.facts.nodes, key=lambda node: node.name)
+        capacity = [
+            (
+                *(node.resources.get(key, 0) for key in self.keys),
+                *(1 if node.name in allowed else 0 for allowed in self._allowed),
+            )
+            for node in nodes
+        ]
+        return NodeIndex([node.name for node in nodes], capacity, len(self.keys))
+
+    def _gangs(self) -> list[GangState]:
+        table: dict[object, int] = {}
+        whole: dict[int, GangTree] = {}
+        gangs = []
+        shapes = _Shapes(self.keys, self._allowed)
+        for index, fact in enumerate(sorted(self.facts.gangs, key=lambda gang: gang.name)):
+            size = sum(task.state is not TaskState.FINISHED for task in fact.tasks)
+            tree = fact.tree or whole.get(size)
+            if tree is None:
+                tree = whole[size] = GangTree(max(1, size))
+            requests = [shapes.request(task) for task in fact.tasks]
+            needs = [shapes.need(task, request) for task, request in zip(fact.tasks, requests, strict=True)]
+            queue = self.queue_of.get(fact.queue)
+            gangs.append(GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=table))
+        self._stand(gangs)
+        return gangs
+
+    def _stand(self, gangs: Sequence[GangState]) -> None:
+        """Put what runs or is on its way out on its nodes."""
+        if self.nodes is None:
+            return
+        place = {name: i for i, name in enumerate(self.nodes.names)}
+        for gang in gangs:
+            for i, task in enumerate(gang.fact.tasks):
+                if task.node is not None and gang.status[i] in {RUNNING, RELEASING}:
+                    gang.node[i] = place[task.node]
+                    self.nodes.take(place[task.node], gang.needs[i])
+
+    def _usage(self) -> None:
+        """What every queue holds and asks for, with everything below it; and the same in the tree."""
+        own: list[dict[int, Number]] = [{} for _ in self.keys]
+        for name, amounts in self.facts.usage.items():
+            queue = self.queue_of[name]
+            for r, key in enumerate(self.keys):
+                amount = amounts.get(key, 0)
+                own[r][queue.column] = own[r].get(queue.column, 0) + amount
+                for above in queue.path:
+                    above.alloc[r] += amount
+                    above.request[r] += amount
+        for name, amounts in self.facts.demand.items():
+            for r, key in enumerate(self.keys):
+                for above in self.queue_of[name].path:
+                    above.request[r] += amounts.get(key, 0)
+        for gang in self.gangs:
+            if gang.queue is None:
+                continue
+            for status, request in zip(gang.status, gang.requests, strict=True):
+                if status == FINISHED:
+                    continue
+                for r, amount in request:
+                    held = status in {RUNNING, RELEASING}
+                    for above in gang.queue.path:
+                        above.request[r] += amount
+                        if held:
+                            above.alloc[r] += amount
+                            if not gang.preemptible:
+                                above.np[r] += amount
+                    if held:
+                        column = gang.queue.column
+                        own[r][column] = own[r].get(column, 0) + amount
+        for r, key in enumerate(self.keys):
+            if key in self.tree.columns:
+                self.tree.columns[key].set_usage(own[r])
+
+    def _fair_shares(self) -> None:
+        machines = None if self.facts.nodes is None else total(node.resources for node in self.facts.nodes)
+        for r, key in enumerate(self.keys):
+            whole: Amount | None = None if machines is None else machines.get(key, 0)
+            if self.facts.capacity is not None:
+                whole = self.facts.capacity.get(key, whole or 0)
+            self._divide(r, whole, self.tops)
+        for queue in self.queues:
+            queue.allocatable = [
+                limit if quota == UNLIMITED else min(limit, max(quota, fair))
+                for limit, quota, fair in zip(queue.limit, queue.quota, queue.fair, strict=True)
+            ]
+
+    def _divide(self, r: int, whole: Amount | None, level: Sequence[QueueState]) -> None:
+        claims = [
+            Claim(
+                queue.fact.name, queue.quota[r], queue.limit[r], queue.request[r],
+                queue.fact.weight, queue.fact.priority, queue.fact.created,
+            )
+            for queue in level
+        ]  # fmt: skip
+        for queue, share in zip(level, divide(whole, claims), strict=True):
+            queue.fair[r] = share
+            if queue.children:
+                self._divide(r, None if whole is None else share, queue.children)
+
+
+class _Shapes:
+    """Requests as sparse pairs, equal ones as one object, so that they are quick to compare."""
+
+    def __init__(self, keys: Sequence[str], allowed: Mapping[frozenset[str], int]) -> None:
+        self._keys, self._allowed = keys, allowed
+        self._by_map: dict[int, Request] = {}
+        self._interned: dict[Request, Request] = {}
+
+    def request(self, task: Task) -> Request:
+        """What the task asks for; what is 0 is not asked for."""
+        known = self._by_map.get(id(task.request))
+        if known is None:
+            pairs = tuple((r, task.request[key]) for r, key in enumerate(self._keys) if task.request.get(key))
+            known = self._by_map[id(task.request)] = self._interned.setdefault(pairs, pairs)
+        return known
+
+    def need(self, task: Task, request: Request) -> Request:
+        """The same, with the set of nodes the task may stand on."""
+        if task.allowed is None or not self._allowed:
+            return request
+        pairs = (*request, (len(self._keys) + self._allowed[task.allowed], 1))
+        return self._interned.setdefault(pairs, pairs)
+
+
+def _allowed_sets(facts: Facts) -> dict[frozenset[str], int]:
+    """Every set of allowed nodes that some task has, numbered in an order that does not depend on the input's."""
+    if facts.nodes is None:
+        return {}
+    found = {task.allowed for gang in facts.gangs for task in gang.tasks if task.allowed is not None}
+    return {allowed: n for n, allowed in enumerate(sorted(found, key=sorted))}
+
+
+def _keys(facts: Facts) -> list[str]:
+    """Every (flavor, resource) that is spoken of, GPUs first: they decide which node is fullest."""
+    found: set[str] = set(facts.capacity or ())
+    for queue in facts.queues:
+        found.update(queue.quota or (), queue.limit, queue.borrowing_limit, queue.lending_limit)
+    for cohort in facts.cohorts:
+        found.update(cohort.quota, cohort.borrowing_limit, cohort.lending_limit)
+    for holder in (*facts.usage.values(), *facts.demand.values()):
+        found.update(holder)
+    for node in facts.nodes or ():
+        found.update(node.resources)
+    seen: set[int] = set()
+    for gang in facts.gangs:
+        for task in gang.tasks:
+            if id(task.request) not in seen:
+                seen.add(id(task.request))
+                found.update(task.request)
+    return sorted(found, key=lambda key: (not is_gpu(key), key != "default/gpu", key))
+
+
+def _quotas(
+    keys: Sequence[str], nominal: Mapping[str, Amount], borrowing: Mapping[str, Amount], lending: Mapping[str, Amount]
+) -> dict[str, Quota]:
+    return {key: Quota(nominal.get(key, 0), borrowing.get(key, UNLIMITED), lending.get(key, UNLIMITED)) for key in keys}
+
+
+def queue_cycles(queues: Sequence[Queue]) -> list[list[str]]:
+    """The circles that the parents of queues run in, each by its names."""
+    index = {queue.name: i for i, queue in enumerate(queues)}
+    parents = [index.get(queue.parent, -1) if queue.parent else -1 for queue in queues]
+    return [[queues[x].name for x in cycle] for cycle in cycles_of(parents)]

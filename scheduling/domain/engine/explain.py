@@ -1,0 +1,296 @@
+"""Why a gang waits: one reason, the first of all that stands in its way, and what would unblock it.
+
+Asked in this order: does its queue run anything, has it its pods, could it ever fit, the quota from the leaf upward
+(for work that cannot be preempted), the limits from the leaf upward, the tree of cohorts, the nodes. `Reason.blockers`
+are all that must be made available for it to start; the reason names the first, `unblock` has a sentence for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pools.domain.amounts import UNLIMITED, Amount, Number, sentence_of, text_of
+
+from .shortage import NodeShortage, Shortages
+from .state import RUNNING, GangState, QueueState
+from .world import World
+
+MOST_NAMED = 3
+"""How many workloads a sentence names."""
+
+
+class Code:
+    """Machine codes of reasons. A held queue brings its own."""
+
+    NO_SUCH_QUEUE = "no_such_queue"
+    QUEUE_HAS_CHILDREN = "queue_has_children"
+    CYCLE = "cycle"
+    NOT_READY = "not_ready"
+    NEVER_FITS = "never_fits"
+    OVER_QUOTA = "over_quota"
+    OVER_LIMIT = "over_limit"
+    OVER_BORROWING_LIMIT = "over_borrowing_limit"
+    NOTHING_TO_BORROW = "nothing_to_borrow"
+    NO_ROOM = "no_room"
+    FRAGMENTED = "fragmented"
+    NEXT_PASS = "next_pass"  # noqa: S105  a word, not a secret
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One thing in the way. `limit` says which number of `node` it is: quota, limit, borrowing_limit, or nodes."""
+
+    code: str
+    node: str | None
+    limit: str
+    requested: Mapping[str, Number]
+    free: Mapping[str, Number]
+    missing: Mapping[str, Number]
+    most: Amount = UNLIMITED
+    never: bool = False
+    where: tuple[NodeShortage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """`queue` is the node of the tree that blocks; `limit` names which of its numbers does."""
+
+    code: str
+    message: str
+    queue: str | None
+    limit: str | None = None
+    requested: Mapping[str, Number] | None = None
+    free: Mapping[str, Number] | None = None
+    missing: Mapping[str, Number] | None = None
+    unblock: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+
+    @property
+    def never(self) -> bool:
+        """Whether no end of other work would help."""
+        return self.code == Code.NEVER_FITS
+
+
+class Explainer:
+    """Reasons for one moment; what is alike is explained once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._shortages = Shortages(world)
+        self._holders: dict[tuple[int, bool], list[str]] | None = None
+
+    def all(self) -> dict[str, Reason]:
+        """The reason of every gang that does not run and is not ended, by name."""
+        found = {}
+        for gang in self._world.orphans:
+            if any(gang.waiting) and not gang.holds:
+                found[gang.fact.name] = self.explain(gang)
+        for queue in self._world.queues:
+            for group in queue.waiting.values():
+                reason = None
+                for gang in group:
+                    if gang.holds:
+                        break
+                    reason = reason or self.explain(gang)
+                    found[gang.fact.name] = reason
+        return found
+
+    def explain(self, gang: GangState) -> Reason:
+        """Why this gang does not start now."""
+        queue = gang.queue
+        if queue is None:
+            message = f"The queue '{gang.fact.queue}' does not exist."
+            return Reason(Code.NO_SUCH_QUEUE, message, gang.fact.queue, unblock=("Make the queue.",))
+        closed = _closed(queue) or _not_ready(gang, queue)
+        if closed is not None:
+            return closed
+        blockers = [
+            *self._over_quota(gang, queue),
+            *self._over_limit(gang, queue),
+            *self._over_tree(gang, queue),
+            *self._nodes(gang),
+        ]
+        if not blockers:
+            message = "Nothing stands in its way; it starts in the next pass."
+            return Reason(Code.NEXT_PASS, message, queue.fact.name)
+        never = next((blocker for blocker in blockers if blocker.never), None)
+        first = never or blockers[0]
+        return Reason(
+            code=Code.NEVER_FITS if never else first.code,
+            message=_sentence(first),
+            queue=first.node or queue.fact.name,
+            limit=first.limit,
+            requested=first.requested,
+            free=first.free,
+            missing=first.missing,
+            unblock=tuple(sentence for blocker in blockers for sentence in self._unblock(blocker, gang)),
+            blockers=tuple(blockers),
+        )
+
+    def _over_quota(self, gang: GangState, queue: QueueState) -> Iterator[Blocker]:
+        if gang.preemptible:
+            return
+        for above in queue.path:
+            over = [(r, n) for r, n in gang.ask if above.np[r] + n > above.quota[r]]
+            if over:
+                yield self._blocker(Code.OVER_QUOTA, above, "quota", over, above.np, above.quota)
+
+    def _over_limit(self, gang: GangState, queue: QueueState) -> Iterator[Blocker]:
+        for above in queue.path:
+            over = [(r, n) for r, n in gang.ask if above.alloc[r] + n > above.limit[r]]
+            if over:
+                yield self._blocker(Code.OVER_LIMIT, above, "limit", over, above.alloc, above.limit)
+
+    def _blocker(
+        self, code: str, queue: QueueState, limit: str, over: list[tuple[int, Number]], held: list[Number],
+        most: list[Amount],
+    ) -> Blocker:  # fmt: skip
+        keys = self._world.keys
+        # A limit that blocks is finite, so these are numbers.
+        bound: dict[int, Number] = {r: most[r] for r, _n in over}  # type: ignore[misc]
+        return Blocker(
+            code,
+            queue.fact.name,
+            limit,
+            requested={keys[r]: n for r, n in over},
+            free={keys[r]: max(0, bound[r] - held[r]) for r, _n in over},
+            missing={keys[r]: held[r] + n - bound[r] for r, n in over},
+            most=bound[over[0][0]],
+            never=any(n > bound[r] for r, n in over),
+        )
+
+    def _over_tree(self, gang: GangState, queue: QueueState) -> Iterator[Blocker]:
+        if not queue.governed:
+            return
+        world, keys, names = self._world, self._world.keys, self._world.tree.names
+        for r, asked in gang.ask:
+            column = world.columns[r]
+            free = column.available(queue.column)
+            if asked <= free:
+                continue
+            short: list[tuple[int, str, Amount]] = []
+            x, carried = queue.column, asked
+            while x >= 0 and carried > 0:
+                root = column.parents[x] < 0
+                allowed = 0 if root else column.borrowing[x]
+                after = column.t(x) - carried + allowed
+                if after < 0:
+                    short.append((x, "quota" if root else "borrowing_limit", -after))
+                # Only what does not fit into the local quota is asked of the parent.
+                room = max(0, column.local[x] - column.usage[x])
+                carried = 0 if room >= carried else carried - room  # type: ignore[assignment]
+                x = column.parents[x]
+            if not short:
+                node, limit = column.binding(queue.column)
+                short = [(node, limit, asked - free)]
+            never = asked > column.potential(queue.column)
+            for node, limit, missing in short:
+                lacking: Number = missing  # type: ignore[assignment]
+                code = Code.NOTHING_TO_BORROW if limit == "quota" else Code.OVER_BORROWING_LIMIT
+                most = column.subtree[node] if limit == "quota" else column.borrowing[node]
+                yield Blocker(
+                    code, names[node], limit, {keys[r]: asked}, {keys[r]: max(0, asked - lacking)}, {keys[r]: lacking},
+                    most=most, never=never,
+                )  # fmt: skip
+
+    def _nodes(self, gang: GangState) -> Iterator[Blocker]:
+        short = self._shortages.of(gang)
+        if short is None:
+            return
+        amounts = self._world.amounts
+        code = Code.FRAGMENTED if short.fragmented else Code.NO_ROOM
+        yield Blocker(
+            code, None, "nodes", amounts(short.requested), amounts(short.free), amounts(short.missing),
+            never=short.never, where=short.where,
+        )  # fmt: skip
+
+    def _unblock(self, blocker: Blocker, gang: GangState) -> Iterator[str]:
+        missing = sentence_of(blocker.missing)
+        if blocker.never:
+            if blocker.limit == "nodes":
+                yield f"Never on these nodes: it needs {sentence_of(blocker.requested)} in a shape they do not have."
+            else:
+                yield f"Never as things are set: the {_called(blocker.limit)} of {blocker.node} must grow first."
+            return
+        if blocker.limit == "nodes":
+            for short in blocker.where:
+                freed = sentence_of(self._world.amounts(short.missing))
+                yield f"{freed} more must be free on {short.node}{self._standing_on(short.node)}."
+            return
+        grow = f"The {_called(blocker.limit)} of {blocker.node} grows by {missing}"
+        queue = self._world.queue_of.get(blocker.node or "")
+        if queue is None:
+            yield f"{grow}, or work under {blocker.node} that holds as much ends."
+            return
+        names = self._names(queue, all_work=blocker.limit != "quota", but=gang)
+        which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
+        yield f"{grow}, or {which} in {queue.fact.name} that holds as much ends{names}."
+
+    def _standing_on(self, node: str) -> str:
+        nodes = self._world.nodes
+        if nodes is None:
+            return ""
+        here = self._world.on_node[nodes.names.index(node)]
+        return _listed([self._world.gangs[index].fact.name for index in sorted({index for index, _i in here})])
+
+    def _names(self, queue: QueueState, *, all_work: bool, but: GangState) -> str:
+        if self._holders is None:
+            self._holders = {}
+            for gang in self._world.gangs:
+                if gang.queue is None or RUNNING not in gang.status:
+                    continue
+                for above in gang.queue.path:
+                    for everything in (True,) if gang.preemptible else (True, False):
+                        held = self._holders.setdefault((above.index, everything), [])
+                        if len(held) <= MOST_NAMED + 1:
+                            held.append(gang.fact.name)
+        return _listed([name for name in self._holders.get((queue.index, all_work), []) if name != but.fact.name])
+
+
+def _listed(names: list[str]) -> str:
+    if not names:
+        return ""
+    return f" ({', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''})"
+
+
+def _closed(queue: QueueState) -> Reason | None:
+    name = queue.fact.name
+    if queue.children:
+        message = f"The queue '{name}' has queues below it, so it runs nothing itself."
+        return Reason(Code.QUEUE_HAS_CHILDREN, message, name, unblock=("Submit to one of the queues below it.",))
+    if queue.cyclic:
+        message = f"The parents of '{name}' run in a circle; nothing starts there until it is broken."
+        return Reason(Code.CYCLE, message, name, unblock=("Give one node of the circle another parent.",))
+    for above in queue.path:
+        if above.fact.hold is not None:
+            return Reason(above.fact.hold.code, above.fact.hold.message, above.fact.name)
+    return None
+
+
+def _not_ready(gang: GangState, queue: QueueState) -> Reason | None:
+    if gang.complete:
+        return None
+    message = "The gang has fewer tasks than its minimum asks for, so it can never be whole."
+    return Reason(Code.NOT_READY, message, queue.fact.name, unblock=("Add the missing tasks, or lower the minimum.",))
+
+
+def _called(limit: str) -> str:
+    return limit.replace("_", " ")
+
+
+def _sentence(blocker: Blocker) -> str:
+    asked, free, missing = (sentence_of(part) for part in (blocker.requested, blocker.free, blocker.missing))
+    most, node = text_of(blocker.most), blocker.node
+    if blocker.limit == "nodes":
+        if blocker.never:
+            return f"It asks for {asked}; the nodes could not hold that even if they were empty."
+        places = ", ".join(short.node for short in blocker.where[:MOST_NAMED])
+        if blocker.code == Code.FRAGMENTED:
+            return f"It asks for {asked}; as much is free, but not together: {missing} missing on {places}."
+        return f"It asks for {asked}; the nodes have room for {free}: {missing} missing on {places}."
+    if blocker.never:
+        return f"It asks for {asked}, more than the {_called(blocker.limit)} of {node} ({most}) could ever give."
+    if blocker.limit == "quota" and blocker.code == Code.NOTHING_TO_BORROW:
+        return f"It asks for {asked}; everything under {node} leaves {free} of {most}: {missing} missing."
+    return f"It asks for {asked}; the {_called(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."

@@ -1,0 +1,113 @@
+"""What the engine is told. Plain values; amounts are `{"flavor/resource": number}`, times any numbers, small is old."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pools.domain.amounts import Amount, Number
+from scheduling.domain.gang import DEFAULT_GROUP, GangTree
+
+HIGH, NORMAL, LOW = 125, 100, 50
+NON_PREEMPTIBLE_FROM = 100
+"""A priority from here on cannot be taken, unless the gang says otherwise."""
+
+
+class TaskState(StrEnum):
+    """`releasing`: on its way out, holds its place to the end, counts for nothing else. `finished`: holds nothing."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    RELEASING = "releasing"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine and all it has."""
+
+    name: str
+    resources: Mapping[str, Number]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why nothing starts in a queue for now, whatever is free: a closed pool, a limit the cluster cannot express."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue; with children it runs nothing itself. Missing keys: quota 0, limits unlimited.
+
+    `quota` None means the sum of the children's; on a leaf it means 0.
+    """
+
+    name: str
+    parent: str | None = None
+    quota: Mapping[str, Amount] | None = None
+    limit: Mapping[str, Amount] = field(default_factory=dict)
+    borrowing_limit: Mapping[str, Amount] = field(default_factory=dict)
+    lending_limit: Mapping[str, Amount] = field(default_factory=dict)
+    weight: Number = 1
+    priority: Number = 100
+    created: Number = 0
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """A node above the queues that lends and borrows; `quota` is its own, on top of its children's."""
+
+    name: str
+    parent: str | None = None
+    quota: Mapping[str, Amount] = field(default_factory=dict)
+    borrowing_limit: Mapping[str, Amount] = field(default_factory=dict)
+    lending_limit: Mapping[str, Amount] = field(default_factory=dict)
+    weight: Number = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One pod. `node` where it stands, None when it waits or when the facts have no nodes. `allowed`: the only nodes it
+    may stand on (its platform, what it excludes); None for all. Share one set among tasks that are alike."""
+
+    name: str
+    request: Mapping[str, Number]
+    group: str = DEFAULT_GROUP
+    state: TaskState = TaskState.PENDING
+    node: str | None = None
+    allowed: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Tasks that start together as far as `tree` asks; None asks for all of them. Names are unique over the facts."""
+
+    name: str
+    queue: str
+    tasks: tuple[Task, ...]
+    priority: int = NORMAL
+    preemptible: bool = False
+    submitted: Number = 0
+    tree: GangTree | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything at one moment. `nodes` None: only quota decides. `capacity`: what fair share divides, else the nodes.
+
+    `usage` is held by work that is not listed (as LOW, cannot be taken); `demand` is wanted by such work, never starts.
+    A gang may name a queue that does not exist: its running tasks keep their nodes, the others wait.
+    """
+
+    queues: tuple[Queue, ...] = ()
+    cohorts: tuple[Cohort, ...] = ()
+    gangs: tuple[Gang, ...] = ()
+    nodes: tuple[Node, ...] | None = None
+    capacity: Mapping[str, Amount] | None = None
+    usage: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
+    demand: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)

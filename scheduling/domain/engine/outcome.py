@@ -1,0 +1,101 @@
+"""What may be asked after the passes: who runs, who waits at which place and why, and the facts as they are now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from .explain import Explainer, Reason
+from .facts import Facts, Gang, TaskState
+from .nodes import NOWHERE
+from .order import Tournament
+from .settle import Settled
+from .starting import waiting_lines
+from .state import RELEASING, GangState
+from .world import World
+
+_STATES = (TaskState.PENDING, TaskState.RUNNING, TaskState.RELEASING, TaskState.FINISHED)
+
+
+class GangResult(StrEnum):
+    """`running`: holds its minimum. `preempted`: ran before the passes, waits now."""
+
+    RUNNING = "running"
+    PENDING = "pending"
+    PREEMPTED = "preempted"
+    RELEASING = "releasing"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a waiting gang stands, from 1: among all, and in its own queue."""
+
+    overall: int
+    in_queue: int
+
+
+def result_of(gang: GangState) -> GangResult:
+    """The state of the whole gang."""
+    if gang.holds:
+        return GangResult.RUNNING
+    if any(gang.waiting):
+        return GangResult.PREEMPTED if gang.ran else GangResult.PENDING
+    if RELEASING in gang.status:
+        return GangResult.RELEASING
+    return GangResult.RUNNING if any(gang.active) else GangResult.FINISHED
+
+
+def task_of(world: World, gang: GangState, i: int) -> tuple[TaskState, str | None]:
+    """The state of one task, and its node."""
+    node = gang.node[i]
+    name = world.nodes.names[node] if world.nodes is not None and node != NOWHERE else None
+    return _STATES[gang.status[i]], name
+
+
+def reasons(world: World) -> dict[str, Reason]:
+    """Why each gang that waits does not start."""
+    return Explainer(world).all()
+
+
+def places(world: World) -> dict[str, Place]:
+    """The order in which the next pass would try everybody who waits. Gangs that no pass tries (their queue is gone, or
+    has queues below it) stand last, by age."""
+    found: dict[str, Place] = {}
+    in_queue: dict[str, int] = {}
+
+    def put(gang: GangState) -> None:
+        queue = gang.fact.queue
+        in_queue[queue] = in_queue.get(queue, 0) + 1
+        found[gang.fact.name] = Place(len(found) + 1, in_queue[queue])
+
+    lines = waiting_lines(world, lambda gang, _queue: not gang.holds)
+    order = Tournament(lines)
+    while (leaf := order.next()) is not None:
+        gang = lines[leaf.index].head()
+        if gang is None:
+            break
+        put(gang)
+        lines[leaf.index].pass_head()
+        order.refresh(leaf)
+    rest = [gang for gang in world.gangs if gang.fact.name not in found and any(gang.waiting) and not gang.holds]
+    for gang in sorted(rest, key=lambda gang: gang.order):
+        put(gang)
+    return found
+
+
+def facts_after(settled: Settled) -> Facts:
+    """The facts as the passes left them; settling them again changes nothing."""
+    world = settled.world
+    return replace(settled.world.facts, gangs=tuple(_gang_after(world, gang) for gang in world.facts.gangs))
+
+
+def _gang_after(world: World, fact: Gang) -> Gang:
+    gang = world.gang_of[fact.name]
+    if gang.index not in world.changed:
+        return fact
+    tasks = []
+    for i, task in enumerate(fact.tasks):
+        state, node = task_of(world, gang, i)
+        tasks.append(task if (task.state, task.node) == (state, node) else replace(task, state=state, node=node))
+    return replace(fact, tasks=tuple(tasks))

@@ -1,0 +1,131 @@
+"""How much must become free, and on which nodes, before a gang can stand: the least, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pools.domain.amounts import Number
+
+from .nodes import NOWHERE, NodeIndex, Request
+from .placement import place
+from .state import GangState, total_of
+from .world import World
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShortage:
+    """What one node lacks."""
+
+    node: str
+    missing: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """`free` is the part of what is free that the gang can use. `fragmented`: as much is free as it asks, in pieces."""
+
+    requested: Request
+    free: Request
+    missing: Request
+    where: tuple[NodeShortage, ...]
+    fragmented: bool
+    never: bool
+
+
+class Shortages:
+    """Found once for all gangs that ask the same of the nodes."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._known: dict[tuple[Request, ...], Shortage | None] = {}
+        self._empty: NodeIndex | None = None
+
+    def of(self, gang: GangState) -> Shortage | None:
+        """What the nodes lack for the next attempt of the gang, or None if they have it."""
+        nodes = self._world.nodes
+        if nodes is None:
+            return None
+        needs = tuple(gang.needs[i] for i in gang.next_tasks())
+        if needs not in self._known:
+            self._known[needs] = self._find(nodes, needs)
+        return self._known[needs]
+
+    def _find(self, nodes: NodeIndex, requests: Sequence[Request]) -> Shortage | None:
+        found = place(nodes, requests)
+        if found is not None:
+            _give_back(nodes, found, requests)
+            return None
+        asked = tuple((r, amount) for r, amount in total_of(requests) if r < nodes.width)
+        fragmented = all(nodes.total[r] >= amount for r, amount in asked)
+        if not self._could_ever(nodes, requests):
+            return Shortage(asked, (), asked, (), fragmented=fragmented, never=True)
+        where = _Fill(nodes, requests).where()
+        missing = total_of([short.missing for short in where])
+        lacking = dict(missing)
+        free = tuple((r, amount - lacking.get(r, 0)) for r, amount in asked)
+        return Shortage(asked, free, missing, where, fragmented=fragmented, never=False)
+
+    def _could_ever(self, nodes: NodeIndex, requests: Sequence[Request]) -> bool:
+        if self._empty is None:
+            self._empty = NodeIndex(nodes.names, nodes.capacity, nodes.width)
+        found = place(self._empty, requests)
+        if found is None:
+            return False
+        _give_back(self._empty, found, requests)
+        return True
+
+
+def _give_back(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> None:
+    for node, request in zip(where, requests, strict=True):
+        nodes.give(node, request)
+
+
+class _Fill:
+    """Places what fits, largest first, and puts the rest where least is missing."""
+
+    def __init__(self, nodes: NodeIndex, requests: Sequence[Request]) -> None:
+        self._nodes, self._requests = nodes, requests
+        self._here: dict[int, list[Number]] = {}
+        self._lacking: dict[int, dict[int, Number]] = {}
+
+    def where(self) -> tuple[NodeShortage, ...]:
+        """What each node lacks, by name; the nodes are left as they were."""
+        nodes, taken = self._nodes, []
+        for request in sorted(self._requests, reverse=True):
+            node = nodes.tightest(request)
+            if node == NOWHERE:
+                node = self._nearest(request)
+                lack = self._lack(node, request)
+                nodes.give(node, lack)
+                taken.append((node, tuple((r, -amount) for r, amount in lack)))
+                for r, amount in lack:
+                    held = self._lacking.setdefault(node, {})
+                    held[r] = held.get(r, 0) + amount
+            nodes.take(node, request)
+            taken.append((node, request))
+            mine = self._here.setdefault(node, [0] * len(nodes.total))
+            for r, amount in request:
+                if r < nodes.width:
+                    mine[r] += amount
+        for node, request in reversed(taken):
+            nodes.give(node, request)
+        return tuple(
+            NodeShortage(nodes.names[node], tuple(sorted(lack.items()))) for node, lack in sorted(self._lacking.items())
+        )
+
+    def _lack(self, node: int, request: Request) -> Request:
+        free, width = self._nodes.free[node], self._nodes.width
+        return tuple((r, amount - free[r]) for r, amount in request if r < width and amount > free[r])
+
+    def _nearest(self, request: Request) -> int:
+        """The node that lacks least and is large enough; without one, whichever lacks least."""
+        nodes = self._nodes
+        best, least = NOWHERE, None
+        for node, capacity in enumerate(nodes.capacity):
+            mine = self._here.get(node)
+            small = any(amount + (mine[r] if mine and r < nodes.width else 0) > capacity[r] for r, amount in request)
+            cost = (small, dict(self._lack(node, request)).get(request[0][0], 0), self._lack(node, request))
+            if least is None or cost < least:
+                best, least = node, cost
+        return best

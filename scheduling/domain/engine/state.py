@@ -1,0 +1,227 @@
+"""The changeable side of the facts: one record for each queue and each gang, with everything that is asked often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pools.domain.amounts import Amount, Number
+from scheduling.domain.gang import ROOT, GangTree, Growth
+
+from .facts import Gang, Queue, TaskState
+from .nodes import NOWHERE, Request
+
+if TYPE_CHECKING:
+    from .lines import SortedGangs
+
+WAITING, RUNNING, RELEASING, FINISHED = range(4)
+_CODES = {
+    TaskState.PENDING: WAITING,
+    TaskState.RUNNING: RUNNING,
+    TaskState.RELEASING: RELEASING,
+    TaskState.FINISHED: FINISHED,
+}
+BELOW, AT, ABOVE = range(3)
+"""How a gang stands to its minimum; in this order it is served."""
+
+
+class QueueState:
+    """One queue. Lists have one number for each resource; `path` leads from the queue itself up to its top queue."""
+
+    __slots__ = (
+        "alloc", "allocatable", "children", "column", "cyclic", "fact", "fair", "governed", "index", "limit", "np",
+        "open", "parent", "path", "quota", "rank", "request", "running", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, fact: Queue, index: int, resources: int) -> None:
+        self.fact, self.index = fact, index
+        self.parent: QueueState | None = None
+        self.children: list[QueueState] = []
+        self.path: tuple[QueueState, ...] = ()
+        self.quota: list[Amount] = [0] * resources
+        self.limit: list[Amount] = [0] * resources
+        self.alloc: list[Number] = [0] * resources
+        """Held by everything below, usage of unlisted work included."""
+        self.np: list[Number] = [0] * resources
+        """The part of it that cannot be preempted and counts against the quota."""
+        self.request: list[Number] = [0] * resources
+        self.fair: list[Amount] = [0] * resources
+        self.allocatable: list[Amount] = [0] * resources
+        """limit if the quota is unlimited, else min(limit, max(quota, fair share)); fixed like the fair share."""
+        self.rank: Rank | None = None
+        """Its place among its siblings when victims are looked for; forgotten with every change of `alloc`."""
+        self.column = NOWHERE
+        """Its place in the tree of cohorts and queues."""
+        self.governed = False
+        """Whether a cohort stands above it, so that the tree's `available` binds it."""
+        self.cyclic = False
+        self.open = False
+        """Whether anything may start there: a leaf, on no cycle, and not held back, nor anything above it."""
+        self.waiting: dict[Signature, SortedGangs] = {}
+        self.running: SortedGangs | None = None
+
+    def __repr__(self) -> str:
+        return f"<queue {self.fact.name}>"
+
+
+Rank = tuple[object, ...]
+Signature = int
+"""Gangs of one leaf with equal signatures are interchangeable but for their age: what stops one stops all."""
+
+
+class GangState:
+    """One gang. `status`, `node`, `requests` and `needs` have one entry for each task, `active` and `waiting` one for
+    each node of its tree. What a task requests counts against quotas; its need adds on which nodes it may stand."""
+
+    __slots__ = (
+        "_ask",
+        "_signature",
+        "_table",
+        "active",
+        "fact",
+        "index",
+        "leaf",
+        "listed",
+        "needs",
+        "node",
+        "preemptible",
+        "queue",
+        "ran",
+        "released",
+        "requests",
+        "status",
+        "tree",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        fact: Gang,
+        index: int,
+        *,
+        queue: QueueState | None,
+        requests: list[Request],
+        needs: list[Request],
+        tree: GangTree,
+        table: dict[object, Signature],
+    ) -> None:
+        self.fact, self.index, self.queue, self.tree, self.requests = fact, index, queue, tree, requests
+        self.needs = needs
+        self._table = table
+        self.preemptible = fact.preemptible
+        self.status = [_CODES[task.state] for task in fact.tasks]
+        self.node = [NOWHERE] * len(fact.tasks)
+        self.leaf = [tree.index[task.group] for task in fact.tasks] if not tree.single else [ROOT] * len(fact.tasks)
+        self.active = [0] * len(tree.names)
+        self.waiting = [0] * len(tree.names)
+        self.released = [0] * len(tree.names)
+        for i, status in enumerate(self.status):
+            counted = (self.waiting, self.active, self.released)
+            if status != FINISHED:
+                counted[status][self.leaf[i]] += 1
+        self.ran = any(self.active) or any(self.released)
+        self.listed: Signature | None = None
+        """The signature under which it stands in its lines."""
+        self._signature: Signature | None = None
+        self._ask: Request | None = None
+
+    def __repr__(self) -> str:
+        return f"<gang {self.fact.name}>"
+
+    def changed(self) -> None:
+        """Forget what was derived; called with every change of a task."""
+        self._signature = self._ask = None
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether it holds its minimum."""
+        return self.tree.satisfied(self.active)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has enough tasks to hold its minimum."""
+        return self.tree.satisfied([a + w for a, w in zip(self.active, self.waiting, strict=True)])
+
+    @property
+    def holds(self) -> bool:
+        """Whether it runs: it has its minimum, and something at all."""
+        return self.satisfied and any(self.active)
+
+    @property
+    def standing(self) -> int:
+        """`BELOW`, `AT` or `ABOVE` its minimum."""
+        if self.tree.single:
+            active, threshold = self.active[ROOT], self.tree.thresholds[ROOT]
+            return BELOW if active < threshold else AT if active == threshold else ABOVE
+        if not self.tree.satisfied(self.active):
+            return BELOW
+        step = self.tree.give_up(self.active)
+        return AT if sum(n for _leaf, n in step) == sum(self.active) else ABOVE
+
+    @property
+    def order(self) -> tuple[Number, int, Number, str]:
+        """Its place inside its leaf: priority, then below before above its minimum, then oldest, then name."""
+        return -self.fact.priority, self.standing, self.fact.submitted, self.fact.name
+
+    def waiting_tasks(self, leaf: int) -> list[int]:
+        """The waiting tasks of a leaf, first in line first."""
+        return [i for i, status in enumerate(self.status) if status == WAITING and self.leaf[i] == leaf]
+
+    def running_tasks(self, leaf: int) -> list[int]:
+        """The running tasks of a leaf, in the order of the spec."""
+        return [i for i, status in enumerate(self.status) if status == RUNNING and self.leaf[i] == leaf]
+
+    @property
+    def signature(self) -> Signature:
+        """Equal for gangs that ask for the same, in the same state."""
+        if self._signature is None:
+            tree = self.tree
+            asks: tuple[object, ...]
+            if tree.single and WAITING in self.status and len(set(self.needs)) == 1:
+                asks = (tree.thresholds[ROOT], self.active[ROOT], self.waiting[ROOT], self.needs[0])
+            else:
+                # Unlike tasks are tried in their own order, so the order belongs to what they ask.
+                waits = tuple((self.leaf[i], self.needs[i]) for i, s in enumerate(self.status) if s == WAITING)
+                asks = (*tree.parents, *tree.thresholds, *self.active, waits)
+            key = (self.fact.priority, self.preemptible, asks)
+            self._signature = self._table.setdefault(key, len(self._table))
+        return self._signature
+
+    @property
+    def ask(self) -> Request:
+        """What its next attempt needs altogether; of a gang that can never be whole, all that waits."""
+        if self._ask is None:
+            self._ask = total_of([self.requests[i] for i in self.next_tasks()])
+        return self._ask
+
+    def next_tasks(self) -> list[int]:
+        """The tasks that its next attempt would start, were there room for everything."""
+        if self.tree.single:
+            missing = self.tree.thresholds[ROOT] - self.active[ROOT]
+            lines = self.waiting_tasks(ROOT)
+            return lines[: max(1, missing)]
+        chosen: list[int] = []
+
+        def place(leaf: int, count: int) -> bool:
+            chosen.extend(self.waiting_tasks(leaf)[:count])
+            return True
+
+        def undo(mark: int) -> None:
+            del chosen[mark:]
+
+        if Growth(self.tree, self.active, self.waiting, place, mark=lambda: len(chosen), undo=undo).attempt():
+            return chosen
+        return [i for i, status in enumerate(self.status) if status == WAITING]
+
+
+def total_of(requests: Sequence[Request]) -> Request:
+    """The sum of several requests."""
+    if len(requests) == 1:
+        return requests[0]
+    if requests and requests.count(requests[0]) == len(requests):
+        return tuple((r, amount * len(requests)) for r, amount in requests[0])
+    whole: dict[int, Number] = {}
+    for request in requests:
+        for r, amount in request:
+            whole[r] = whole.get(r, 0) + amount
+    return tuple(sorted(whole.items()))

@@ -1,0 +1,67 @@
+"""What the engine did, one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pools.domain.amounts import sentence_of
+
+from .state import GangState, total_of
+from .world import World
+
+
+class Action(StrEnum):
+    """`reclaim` takes for another queue, `preempt` for the same; `give_up` is a gang that fell below its minimum."""
+
+    START = "start"
+    MOVE = "move"
+    RECLAIM = "reclaim"
+    PREEMPT = "preempt"
+    GIVE_UP = "give_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One deed. `tasks` are names in the order of the spec; `beneficiary` is the gang it was done for."""
+
+    pass_number: int
+    action: Action
+    gang: str
+    tasks: tuple[str, ...]
+    beneficiary: str | None
+    message: str
+
+
+class Diary:
+    """Writes the steps of a run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.pass_number = 0
+        self.steps: list[Step] = []
+
+    def write(
+        self, action: Action, gang: GangState, tasks: Iterable[int], beneficiary: GangState | None = None
+    ) -> None:
+        """Add one step about these tasks of the gang."""
+        which = sorted(tasks)
+        names = tuple(gang.fact.tasks[i].name for i in which)
+        amount = sentence_of(self._world.amounts(total_of([gang.requests[i] for i in which])))
+        queue, name = gang.fact.queue, gang.fact.name
+        if beneficiary is None:
+            message = {
+                Action.START: f"{name} starts in {queue} with {amount}.",
+                Action.GIVE_UP: f"{name} is below its minimum and gives up {amount}.",
+            }[action]
+        else:
+            other, theirs = beneficiary.fact.name, beneficiary.fact.queue
+            message = {
+                Action.MOVE: f"{name} moves {amount} to other nodes, so that {other} can start.",
+                Action.RECLAIM: f"{theirs} reclaims {amount} that {name} had borrowed in {queue}, for {other}.",
+                Action.PREEMPT: f"{other} preempts {name} in {queue}, which gives up {amount}.",
+            }[action]
+        self.steps.append(
+            Step(self.pass_number, action, name, names, None if beneficiary is None else beneficiary.fact.name, message)
+        )

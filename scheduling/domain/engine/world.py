@@ -1,0 +1,200 @@
+"""The facts, indexed and changeable: what every queue holds, what is free where, and every change undoable.
+
+Only `start` and `stop` change anything; each change of one task is written to a journal, so that a trial is taken back
+by `undo(mark)`. Lines of waiting and running gangs are brought up to date by `relist`, when a change is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pools.domain.amounts import Number
+
+from .build import Built
+from .facts import Facts
+from .lines import SortedGangs
+from .nodes import NOWHERE, NodeIndex, Request
+from .placement import place
+from .state import RUNNING, WAITING, GangState, QueueState
+
+
+class World:
+    """One moment of a cluster, on its way to the next."""
+
+    def __init__(self, facts: Facts) -> None:
+        built = Built(facts)
+        self.facts = facts
+        self.keys = built.keys
+        self.queues = built.queues
+        self.queue_of = built.queue_of
+        self.tops = built.tops
+        self.tree = built.tree
+        self.columns = [self.tree.columns[key] for key in self.keys] if self.queues else []
+        self.nodes: NodeIndex | None = built.nodes
+        self.gangs = built.gangs
+        self.gang_of = {gang.fact.name: gang for gang in self.gangs}
+        self.on_node: list[dict[tuple[int, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
+        self.journal: list[tuple[GangState, int, int]] = []
+        self.releases = 0
+        """Grows with everything that is given back: what did not fit on the nodes may fit again."""
+        self._no_room: dict[Request, tuple[int, int]] = {}
+        self.changed: set[int] = set()
+        self.orphans: list[GangState] = []
+        for gang in self.gangs:
+            for i, status in enumerate(gang.status):
+                if status == RUNNING and gang.node[i] != NOWHERE:
+                    self.on_node[gang.node[i]][gang.index, i] = None
+        self._fill_lines()
+
+    def _fill_lines(self) -> None:
+        for gang in sorted(self.gangs, key=lambda gang: gang.order):
+            if gang.queue is None:
+                self.orphans.append(gang)
+            else:
+                self._list(gang, gang.queue)
+
+    # -- one task ----------------------------------------------------------------------------------------------------
+
+    def _hold(self, gang: GangState, request: Request, sign: int) -> None:
+        queue = gang.queue
+        if queue is None:
+            return
+        for r, amount in request:
+            change = sign * amount
+            for above in queue.path:
+                above.alloc[r] += change
+                above.rank = None
+                if not gang.preemptible:
+                    above.np[r] += change
+            if queue.governed:
+                if sign > 0:
+                    self.columns[r].reserve(queue.column, amount)
+                else:
+                    self.columns[r].release(queue.column, amount)
+
+    def _started(self, gang: GangState, i: int, node: int) -> None:
+        gang.status[i], gang.node[i] = RUNNING, node
+        leaf = gang.leaf[i]
+        gang.active[leaf] += 1
+        gang.waiting[leaf] -= 1
+        if node != NOWHERE:
+            self.on_node[node][gang.index, i] = None
+        self._hold(gang, gang.requests[i], 1)
+        gang.changed()
+
+    def _stopped(self, gang: GangState, i: int) -> int:
+        node = gang.node[i]
+        gang.status[i], gang.node[i] = WAITING, NOWHERE
+        leaf = gang.leaf[i]
+        gang.active[leaf] -= 1
+        gang.waiting[leaf] += 1
+        if node != NOWHERE and self.nodes is not None:
+            del self.on_node[node][gang.index, i]
+            self.nodes.give(node, gang.needs[i])
+        self._hold(gang, gang.requests[i], -1)
+        gang.changed()
+        return node
+
+    # -- trials ------------------------------------------------------------------------------------------------------
+
+    def mark(self) -> int:
+        """Where the journal stands; give it to `undo`."""
+        return len(self.journal)
+
+    def undo(self, mark: int) -> None:
+        """Take back every change since the mark, last first."""
+        while len(self.journal) > mark:
+            gang, i, node = self.journal.pop()
+            if gang.status[i] == RUNNING:
+                self.releases += 1
+                self._stopped(gang, i)
+            else:
+                if node != NOWHERE and self.nodes is not None:
+                    self.nodes.take(node, gang.needs[i])
+                self._started(gang, i, node)
+
+    def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
+        """These running tasks give up their places and wait."""
+        self.releases += 1
+        for i in tasks:
+            self.journal.append((gang, i, self._stopped(gang, i)))
+
+    def start(self, gang: GangState, tasks: Sequence[int]) -> bool:
+        """Start these waiting tasks on the tightest nodes, all or nothing; quotas are the caller's business."""
+        needs = [gang.needs[i] for i in tasks]
+        if self.nodes is None:
+            nodes = [NOWHERE] * len(needs)
+        else:
+            if not self._may_fit(needs):
+                return False
+            found = place(self.nodes, needs)
+            if found is None:
+                self._remember_no_room(needs)
+                return False
+            nodes = found
+        for i, node in zip(tasks, nodes, strict=True):
+            self._started(gang, i, node)
+            self.journal.append((gang, i, node))
+        return True
+
+    def start_on(self, gang: GangState, i: int, node: int) -> None:
+        """Start one waiting task on a node that has room for it (`NOWHERE` where there are no nodes)."""
+        if self.nodes is not None:
+            self.nodes.take(node, gang.needs[i])
+        self._started(gang, i, node)
+        self.journal.append((gang, i, node))
+
+    def _may_fit(self, needs: Sequence[Request]) -> bool:
+        first = needs[0] if needs else ()
+        releases, count = self._no_room.get(first, (-1, 0))
+        return releases != self.releases or needs.count(first) < count
+
+    def _remember_no_room(self, needs: Sequence[Request]) -> None:
+        # While nothing is given back there is only less room: as many of the same will not fit either.
+        if needs.count(needs[0]) == len(needs):
+            self._no_room[needs[0]] = (self.releases, len(needs))
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def relist(self, gang: GangState) -> None:
+        """Put a gang that changed for good into the lines it belongs to now."""
+        self.changed.add(gang.index)
+        queue = gang.queue
+        if queue is None:
+            return
+        if gang.listed is not None:
+            group = queue.waiting[gang.listed]
+            group.remove(gang)
+            if not len(group):
+                del queue.waiting[gang.listed]
+            gang.listed = None
+        if queue.running is not None and gang in queue.running:
+            queue.running.remove(gang)
+        self._list(gang, queue)
+
+    def _list(self, gang: GangState, queue: QueueState) -> None:
+        if any(gang.waiting):
+            gang.listed = gang.signature
+            queue.waiting.setdefault(gang.listed, SortedGangs()).add(gang)
+        if gang.preemptible and any(gang.active):
+            if queue.running is None:
+                queue.running = SortedGangs()
+            queue.running.add(gang)
+
+    # -- numbers -----------------------------------------------------------------------------------------------------
+
+    def amounts(self, request: Request) -> dict[str, Number]:
+        """A sparse request as `{"flavor/resource": n}`."""
+        return {self.keys[r]: amount for r, amount in request}
+
+    def free_total(self, request: Request) -> bool:
+        """Whether the nodes together have what is asked; a first look before placing."""
+        return self.nodes is None or all(self.nodes.total[r] >= amount for r, amount in request)
+
+    def borrowers(self, ask: Request) -> list[QueueState]:
+        """The leaves above their quota in something that is asked for, with work that can be taken."""
+        return [
+            queue
+            for queue in self.queues
+            if queue.running and any(queue.alloc[r] > queue.quota[r] for r, _amount in ask)
+        ]

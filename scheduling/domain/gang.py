@@ -1,0 +1,222 @@
+"""The tree of a gang: which pods start together, which are surplus, and in which order both are served and given up.
+
+Definitions (kai.md section 5, where the house differs it says so):
+
+* A leaf counts its active pods (running or bound) against `minMember`; an inner group counts its satisfied children
+  against `minSubGroup`, or against all of them when that is not set. A group is *satisfied* when its count reaches its
+  threshold, and *ready* when it would be if every waiting pod were active.
+* Order of children, first served first: those below their threshold, in the order of the spec; then satisfied ones by
+  count / threshold, threshold 0 last, ties in the order of the spec.
+* Next attempt: below its threshold a group takes **as many** children as it still needs (KAI takes `threshold` many, so
+  that an optional replica which cannot be placed holds back one that can). A satisfied group takes the first child that
+  yields something: one whole optional child, or one pod.
+* Given up, step by step: surplus pods, then optional children that are not satisfied anyway, then surplus children
+  whole, each from the end of the order; at last everything that is left, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pools.domain.quota import order_of
+
+ROOT = 0
+DEFAULT_GROUP = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One SubGroup as written. Names are unique, parents exist, no cycle: `podgroup.validate` has looked."""
+
+    name: str
+    parent: str | None = None
+    min_member: int | None = None
+    min_sub_group: int | None = None
+
+
+class GangTree:
+    """Node 0 is the PodGroup; node i is `groups[i − 1]`. Counts are lists with one number for each node."""
+
+    __slots__ = ("_deep_first", "children", "index", "names", "parents", "thresholds")
+
+    def __init__(
+        self, min_member: int | None = None, min_sub_group: int | None = None, groups: Sequence[Group] = ()
+    ) -> None:
+        """A minimum that is missing: all children of an inner group, 1 pod of a PodGroup without groups, else none."""
+        self.names = [DEFAULT_GROUP, *(group.name for group in groups)]
+        self.index = {group.name: x for x, group in enumerate(groups, start=1)}
+        self.parents = [-1, *(ROOT if group.parent is None else self.index[group.parent] for group in groups)]
+        self.children: list[list[int]] = [[] for _ in self.names]
+        for x, parent in enumerate(self.parents[1:], start=1):
+            self.children[parent].append(x)
+        if not groups:
+            self.index = {DEFAULT_GROUP: ROOT}
+            min_member = 1 if min_member is None else min_member
+        members = [min_member, *(group.min_member for group in groups)]
+        sub_groups = [min_sub_group, *(group.min_sub_group for group in groups)]
+        self.thresholds = [
+            self._threshold(x, member, sub_group)
+            for x, (member, sub_group) in enumerate(zip(members, sub_groups, strict=True))
+        ]
+        self._deep_first = order_of(self.parents)[0]
+
+    def _threshold(self, x: int, min_member: int | None, min_sub_group: int | None) -> int:
+        if not self.children[x]:
+            return max(0, min_member or 0)
+        return len(self.children[x]) if min_sub_group is None else max(0, min_sub_group)
+
+    @property
+    def single(self) -> bool:
+        """A PodGroup without groups: the root is its only leaf."""
+        return len(self.names) == 1
+
+    def is_leaf(self, x: int) -> bool:
+        """Whether pods belong to it."""
+        return not self.children[x]
+
+    def counts(self, pods: Sequence[int]) -> list[int]:
+        """For each node what it counts against its threshold, given the pods of each leaf."""
+        counts = list(pods)
+        for x in self._deep_first:
+            if self.children[x]:
+                counts[x] = sum(counts[child] >= self.thresholds[child] for child in self.children[x])
+        return counts
+
+    def satisfied(self, pods: Sequence[int]) -> bool:
+        """Whether these pods make the PodGroup hold its minimum."""
+        if len(self.names) == 1:
+            return pods[ROOT] >= self.thresholds[ROOT]
+        return self.counts(pods)[ROOT] >= self.thresholds[ROOT]
+
+    def served(self, x: int, counts: Sequence[int]) -> list[int]:
+        """The children of x, first served first."""
+
+        def place(child: int) -> tuple[int, Fraction | int, int]:
+            threshold, count = self.thresholds[child], counts[child]
+            if count < threshold:
+                return 0, 0, child
+            return (1, Fraction(count, threshold), child) if threshold else (2, count, child)
+
+        return sorted(self.children[x], key=place)
+
+    def needed(self, x: int, counts: Sequence[int], ready: Sequence[int]) -> list[int]:
+        """The children that x needs now to reach its threshold; those that can be satisfied come first."""
+        missing = self.thresholds[x] - counts[x]
+        if missing <= 0:
+            return []
+        below = [child for child in self.served(x, counts) if counts[child] < self.thresholds[child]]
+        below.sort(key=lambda child: ready[child] < self.thresholds[child])
+        return below[:missing]
+
+    def least_pods(self, x: int = ROOT) -> int:
+        """Pods that a fresh gang needs to run at all, and never gives up singly: 10 in the seed's training-job."""
+        if self.is_leaf(x):
+            return self.thresholds[x]
+        return sum(self.least_pods(child) for child in self.children[x][: self.thresholds[x]])
+
+    def give_up(self, active: Sequence[int]) -> list[tuple[int, int]]:
+        """One step: (leaf, how many of its active pods). Empty when nothing is active."""
+        counts = self.counts(active)
+        if counts[ROOT] >= self.thresholds[ROOT] and (step := self._surplus(ROOT, active, counts)):
+            return step
+        return self._whole(ROOT, active)
+
+    def _surplus(self, x: int, active: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
+        """The least preferred thing that x, which is satisfied, can lose and stay satisfied."""
+        if self.is_leaf(x):
+            return [(x, 1)] if active[x] > self.thresholds[x] else []
+        order = self.served(x, counts)
+        order.reverse()
+        kept = [child for child in order if counts[child] >= self.thresholds[child]]
+        for child in kept:
+            if step := self._surplus(child, active, counts):
+                return step
+        for child in order:
+            if counts[child] < self.thresholds[child] and (step := self._whole(child, active)):
+                return step
+        if len(kept) > self.thresholds[x]:
+            for child in kept:
+                if step := self._whole(child, active):
+                    return step
+        return []
+
+    def _whole(self, x: int, active: Sequence[int]) -> list[tuple[int, int]]:
+        if self.is_leaf(x):
+            return [(x, active[x])] if active[x] else []
+        return [part for child in reversed(self.children[x]) for part in self._whole(child, active)]
+
+
+class Growth:
+    """One attempt to start the next pods of a gang. All or nothing as a whole; an optional child that does not fit is
+    passed over for the next one.
+
+    `place(leaf, n)` tries to put n more waiting pods of a leaf somewhere and says whether it could; `mark()` and
+    `undo(mark)` take back what was placed since. A caller that only wants the structure lets `place` always succeed.
+    """
+
+    def __init__(
+        self,
+        tree: GangTree,
+        active: Sequence[int],
+        waiting: Sequence[int],
+        place: Callable[[int, int], bool],
+        *,
+        mark: Callable[[], int] = lambda: 0,
+        undo: Callable[[int], object] = lambda _mark: None,
+    ) -> None:
+        self.tree, self.active, self.waiting = tree, active, waiting
+        self.place, self.mark, self.undo = place, mark, undo
+        self.counts = tree.counts(active)
+        self.ready = tree.counts([a + w for a, w in zip(active, waiting, strict=True)])
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether the gang holds its minimum already, so that the attempt is for surplus."""
+        return self.counts[ROOT] >= self.tree.thresholds[ROOT]
+
+    @property
+    def possible(self) -> bool:
+        """Whether enough pods exist for the gang to hold its minimum."""
+        return self.ready[ROOT] >= self.tree.thresholds[ROOT]
+
+    def attempt(self) -> bool:
+        """Place the next pods; False, with nothing placed, when they do not fit or there are none."""
+        if self.satisfied:
+            return self._extend(ROOT)
+        return self.possible and self._tried(ROOT)
+
+    def _tried(self, x: int) -> bool:
+        before = self.mark()
+        if self._satisfy(x):
+            return True
+        self.undo(before)
+        return False
+
+    def _satisfy(self, x: int) -> bool:
+        tree = self.tree
+        missing = tree.thresholds[x] - self.counts[x]
+        if tree.is_leaf(x):
+            return missing <= self.waiting[x] and self.place(x, missing)
+        for child in tree.served(x, self.counts):
+            if missing <= 0:
+                break
+            if self._below(child) and self._can(child) and self._tried(child):
+                missing -= 1
+        return missing <= 0
+
+    def _extend(self, x: int) -> bool:
+        tree = self.tree
+        if tree.is_leaf(x):
+            return self.waiting[x] > 0 and self.place(x, 1)
+        return any(
+            (self._can(child) and self._tried(child)) if self._below(child) else self._extend(child)
+            for child in tree.served(x, self.counts)
+        )
+
+    def _below(self, x: int) -> bool:
+        return self.counts[x] < self.tree.thresholds[x]
+
+    def _can(self, x: int) -> bool:
+        return self.ready[x] >= self.tree.thresholds[x]

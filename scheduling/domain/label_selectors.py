@@ -1,0 +1,38 @@
+"""Label selectors of `workflow list --label KEY=SELECTOR`: an exact value, `*` for anything, `(A|B)` for alternatives,
+as in `project=(sim_*|hil_*)` or `team=robotics_(a|b)` (the stock client's help)."""
+
+from __future__ import annotations
+
+import re
+
+LONGEST = 200
+_PARTS = re.compile(r"\([^()]*\)|\*|\||[^()*|]+")
+
+
+def as_pattern(selector: str) -> str | None:
+    """A regular expression for the whole value, or None if the selector cannot be read."""
+    if not selector or len(selector) > LONGEST:
+        return None
+    pattern, position = "", 0
+    for part in _PARTS.finditer(selector):
+        if part.start() != position:
+            return None
+        position = part.end()
+        found = _translated(part[0])
+        if found is None:
+            return None
+        pattern += found
+    return f"^{pattern}$" if position == len(selector) else None
+
+
+def _translated(part: str) -> str | None:
+    if part == "|":
+        return None  # alternatives stand in parentheses
+    if not part.startswith("("):
+        return _glob(part)
+    alternatives = part[1:-1].split("|")
+    return f"({'|'.join(_glob(each) for each in alternatives)})" if all(alternatives) else None
+
+
+def _glob(text: str) -> str:
+    return ".*".join(re.escape(piece) for piece in text.split("*"))

@@ -1,0 +1,234 @@
+"""What a PodGroup may say about its minimums (seed 001, decision D13): every fault at once, with path and code.
+
+Only structural faults (a name twice, an unknown parent, a cycle) and values of the wrong type stop the deeper checks,
+for nothing sensible can be said about children that are not known. `minMember: 0` counts as unset beside `minSubGroup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pools.domain.errors import Violation
+from pools.domain.quota import cycles_of, order_of
+
+from .gang import GangTree, Group
+
+MOST_PODS = 2**31 - 1
+"""Minimums are 32-bit integers in the CRD."""
+
+MOST_LEVELS = 64
+"""Far deeper than any workload; the walks over the tree are recursive."""
+
+STRUCTURAL = frozenset({"bad_value", "duplicate_name", "unknown_parent", "cycle"})
+WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How the fields are spelled where the group was written, so that paths and sentences match the reader's file."""
+
+    spec: str = "spec"
+    groups: str = "subGroups"
+    min_member: str = "minMember"
+    min_sub_group: str = "minSubGroup"
+
+    def at(self, position: int, field: str) -> str:
+        """The path of a field; position −1 is the PodGroup itself."""
+        base = self.spec if position < 0 else f"{self.spec}.{self.groups}[{position}]".lstrip(".")
+        return f"{base}.{field}".lstrip(".")
+
+
+KUBERNETES = Names()
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """What the manifest says, as written: minimums may break the rules."""
+
+    min_member: int | None
+    min_sub_group: int | None
+    groups: tuple[Group, ...]
+
+    def tree(self) -> GangTree:
+        """The tree to compute with. Only for a PodGroup without structural faults."""
+        return GangTree(self.min_member, self.min_sub_group, self.groups)
+
+
+def validate(manifest: object) -> list[Violation]:
+    """All violations of a PodGroup manifest; it is valid when none has severity `error`."""
+    return read(manifest)[1]
+
+
+def is_valid(violations: Sequence[Violation]) -> bool:
+    """Whether only warnings were found."""
+    return all(violation.severity == WARNING for violation in violations)
+
+
+def is_structural(violations: Sequence[Violation]) -> bool:
+    """Whether nothing can be computed from it."""
+    return any(violation.code in STRUCTURAL for violation in violations)
+
+
+def read(manifest: object) -> tuple[PodGroup, list[Violation]]:
+    """The PodGroup of a manifest, and all that is wrong with it."""
+    if not isinstance(manifest, Mapping):
+        return PodGroup(None, None, ()), [Violation("", "bad_value", "A PodGroup is a map with a `spec`.")]
+    kind = manifest.get("kind", "PodGroup")
+    if kind != "PodGroup":
+        return PodGroup(None, None, ()), [Violation("kind", "bad_value", "The manifest is no PodGroup.")]
+    spec = manifest.get("spec")
+    if not isinstance(spec, Mapping):
+        return PodGroup(None, None, ()), [Violation("spec", "bad_value", "A PodGroup needs a `spec`, which is a map.")]
+    group, faults = _read_spec(spec)
+    return group, faults or check(group)
+
+
+def check(group: PodGroup, names: Names = KUBERNETES) -> list[Violation]:
+    """The rules of a PodGroup whose fields have the right types."""
+    return list(_structure(group, names)) or list(_minimums(group, names))
+
+
+def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation]]:
+    names, faults = KUBERNETES, []
+
+    def minimum(holder: Mapping[str, Any], field: str, position: int) -> int | None:
+        value = holder.get(field)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST_PODS:
+            faults.append(Violation(names.at(position, field), "bad_value", f"`{field}` is a whole number."))
+            return None
+        return value
+
+    def text(holder: Mapping[str, Any], field: str, position: int, *, needed: bool) -> str:
+        value = holder.get(field)
+        if value is None and not needed:
+            return ""
+        if not isinstance(value, str) or (needed and not value):
+            faults.append(Violation(names.at(position, field), "bad_value", f"`{field}` is a name."))
+            return ""
+        return value
+
+    written = spec.get("subGroups")
+    if written is not None and not isinstance(written, list):
+        faults.append(Violation("spec.subGroups", "bad_value", "`subGroups` is a list."))
+        written = None
+    groups = []
+    own = (minimum(spec, "minMember", -1), minimum(spec, "minSubGroup", -1))
+    for position, item in enumerate(written or ()):
+        if not isinstance(item, Mapping):
+            faults.append(Violation(f"spec.subGroups[{position}]", "bad_value", "A SubGroup is a map with a `name`."))
+            continue
+        groups.append(
+            Group(
+                text(item, "name", position, needed=True),
+                text(item, "parent", position, needed=False) or None,
+                minimum(item, "minMember", position),
+                minimum(item, "minSubGroup", position),
+            )
+        )
+    return PodGroup(*own, tuple(groups)), faults
+
+
+def _structure(group: PodGroup, names: Names) -> Iterator[Violation]:
+    first: dict[str, int] = {}
+    for position, sub in enumerate(group.groups):
+        if sub.name in first:
+            message = f"SubGroup name '{sub.name}' is used twice; names are unique in a PodGroup."
+            yield Violation(names.at(position, "name"), "duplicate_name", message)
+        first.setdefault(sub.name, position)
+    for position, sub in enumerate(group.groups):
+        if sub.parent is not None and sub.parent not in first:
+            message = f"SubGroup '{sub.name}' names the parent '{sub.parent}', which does not exist."
+            yield Violation(names.at(position, "parent"), "unknown_parent", message)
+    parents = [first.get(sub.parent, -1) if sub.parent else -1 for sub in group.groups]
+    cycles = cycles_of(parents)
+    if not cycles and (deep := _too_deep(parents)) is not None:
+        message = f"SubGroups may stand at most {MOST_LEVELS} levels deep."
+        yield Violation(names.at(deep, "parent"), "bad_value", message)
+    for cycle in cycles:
+        way = " → ".join(group.groups[x].name for x in [*cycle, cycle[0]])
+        message = f"The parents run in a circle: {way}. Let one of them name another parent, or none."
+        yield Violation(names.at(cycle[0], "parent"), "cycle", message)
+
+
+def _too_deep(parents: Sequence[int]) -> int | None:
+    """The first node found below the deepest level allowed. The parents have no cycle."""
+    levels = [0] * len(parents)
+    for x in reversed(order_of(parents)[0]):
+        levels[x] = levels[parents[x]] + 1 if parents[x] >= 0 else 1
+        if levels[x] > MOST_LEVELS:
+            return x
+    return None
+
+
+def _minimums(group: PodGroup, names: Names) -> Iterator[Violation]:
+    children = {sub.name: 0 for sub in group.groups}
+    roots = 0
+    for sub in group.groups:
+        if sub.parent is None:
+            roots += 1
+        else:
+            children[sub.parent] += 1
+    yield from _PodGroupRules(group, names, roots).violations()
+    for position, sub in enumerate(group.groups):
+        yield from _SubGroupRules(sub, names, position, children[sub.name]).violations()
+
+
+class _Rules:
+    """The rules that the PodGroup and its SubGroups share; `who` is how sentences call it."""
+
+    def __init__(self, group: PodGroup | Group, names: Names, position: int, children: int, who: str) -> None:
+        self.member, self.sub_group = group.min_member, group.min_sub_group
+        self.names, self.position, self.children, self.who = names, position, children, who
+
+    def _at(self, field: str, code: str, sentence: str, severity: str = "error") -> Violation:
+        return Violation(self.names.at(self.position, field), code, f"{self.who} {sentence}", severity=severity)
+
+    def violations(self) -> Iterator[Violation]:
+        names, member, sub_group = self.names, self.member, self.sub_group
+        if sub_group is not None and (member or 0) > 0:
+            sentence = (
+                f"sets {names.min_member} ({member}) and {names.min_sub_group} ({sub_group}); only one may be set."
+            )
+            yield self._at(names.min_sub_group, "both_minimums", sentence)
+        if member is not None and (member < 0 or (member == 0 and not self.children)):
+            sentence = f"sets {names.min_member} to {member}; it must be at least 1."
+            yield self._at(names.min_member, "min_member_not_positive", sentence)
+        if sub_group is not None and sub_group <= 0:
+            sentence = f"sets {names.min_sub_group} to {sub_group}; it must be at least 1."
+            yield self._at(names.min_sub_group, "min_sub_group_not_positive", sentence)
+        if sub_group is not None and not self.children:
+            sentence = f"has no child SubGroups, so it may not set {names.min_sub_group}; use {names.min_member}."
+            yield self._at(names.min_sub_group, "leaf_with_min_sub_group", sentence)
+        if sub_group is not None and 0 < self.children < sub_group:
+            sentence = f"sets {names.min_sub_group} to {sub_group} but has only {self.children} direct child SubGroups."
+            yield self._at(names.min_sub_group, "min_sub_group_above_children", sentence)
+
+
+class _PodGroupRules(_Rules):
+    def __init__(self, group: PodGroup, names: Names, children: int) -> None:
+        super().__init__(group, names, -1, children, "The PodGroup")
+
+    def violations(self) -> Iterator[Violation]:
+        yield from super().violations()
+        if self.children and (self.member or 0) > 0:
+            sentence = f"has SubGroups, so its {self.names.min_member} ({self.member}) is ignored."
+            yield self._at(self.names.min_member, "inner_with_min_member", sentence, WARNING)
+
+
+class _SubGroupRules(_Rules):
+    def __init__(self, group: Group, names: Names, position: int, children: int) -> None:
+        super().__init__(group, names, position, children, f"SubGroup '{group.name}'")
+
+    def violations(self) -> Iterator[Violation]:
+        yield from super().violations()
+        names = self.names
+        if self.children and (self.member or 0) > 0:
+            sentence = f"has child SubGroups, so it may not set {names.min_member}; use {names.min_sub_group}."
+            yield self._at(names.min_member, "inner_with_min_member", sentence)
+        if not self.children and self.member is None:
+            sentence = f"has no child SubGroups and must set {names.min_member}."
+            yield self._at(names.min_member, "leaf_without_min_member", sentence)

@@ -1,0 +1,124 @@
+"""Statuses of workflows, groups and tasks, and how one follows from the other (OSMO contract, section 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class WorkflowStatus(StrEnum):
+    """Where a workflow stands. Live: PENDING, RUNNING (WAITING is accepted in filters and never produced)."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    FAILED_SUBMISSION = "FAILED_SUBMISSION"
+    FAILED_SERVER_ERROR = "FAILED_SERVER_ERROR"
+    FAILED_EXEC_TIMEOUT = "FAILED_EXEC_TIMEOUT"
+    FAILED_QUEUE_TIMEOUT = "FAILED_QUEUE_TIMEOUT"
+    FAILED_CANCELED = "FAILED_CANCELED"
+    FAILED_BACKEND_ERROR = "FAILED_BACKEND_ERROR"
+    FAILED_IMAGE_PULL = "FAILED_IMAGE_PULL"
+    FAILED_EVICTED = "FAILED_EVICTED"
+    FAILED_START_ERROR = "FAILED_START_ERROR"
+    FAILED_START_TIMEOUT = "FAILED_START_TIMEOUT"
+    FAILED_PREEMPTED = "FAILED_PREEMPTED"
+
+    @property
+    def is_live(self) -> bool:
+        """Still to end."""
+        return self in LIVE_WORKFLOW
+
+    @property
+    def is_failed(self) -> bool:
+        """Ended, and not well."""
+        return self.startswith("FAILED")
+
+
+LIVE_WORKFLOW = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.WAITING})
+
+
+class TaskStatus(StrEnum):
+    """Where a task or a group stands. A group WAITING waits for groups before it, one SCHEDULING for GPUs."""
+
+    SUBMITTING = "SUBMITTING"
+    WAITING = "WAITING"
+    PROCESSING = "PROCESSING"
+    SCHEDULING = "SCHEDULING"
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    RESCHEDULED = "RESCHEDULED"
+    FAILED = "FAILED"
+    FAILED_CANCELED = "FAILED_CANCELED"
+    FAILED_SERVER_ERROR = "FAILED_SERVER_ERROR"
+    FAILED_BACKEND_ERROR = "FAILED_BACKEND_ERROR"
+    FAILED_EXEC_TIMEOUT = "FAILED_EXEC_TIMEOUT"
+    FAILED_QUEUE_TIMEOUT = "FAILED_QUEUE_TIMEOUT"
+    FAILED_IMAGE_PULL = "FAILED_IMAGE_PULL"
+    FAILED_UPSTREAM = "FAILED_UPSTREAM"
+    FAILED_EVICTED = "FAILED_EVICTED"
+    FAILED_START_ERROR = "FAILED_START_ERROR"
+    FAILED_START_TIMEOUT = "FAILED_START_TIMEOUT"
+    FAILED_PREEMPTED = "FAILED_PREEMPTED"
+
+    @property
+    def is_finished(self) -> bool:
+        """Has ended, well or not."""
+        return self not in UNFINISHED_TASK
+
+    @property
+    def is_failed(self) -> bool:
+        """Ended, and not well."""
+        return self.startswith("FAILED")
+
+
+UNFINISHED_TASK = frozenset(
+    {
+        TaskStatus.SUBMITTING,
+        TaskStatus.WAITING,
+        TaskStatus.PROCESSING,
+        TaskStatus.SCHEDULING,
+        TaskStatus.INITIALIZING,
+        TaskStatus.RUNNING,
+    }
+)
+
+# An end of one of these kinds names the whole workflow's end, in this order; all other failures only if they agree.
+_NAMES_THE_END = (
+    TaskStatus.FAILED_CANCELED,
+    TaskStatus.FAILED_SERVER_ERROR,
+    TaskStatus.FAILED_EXEC_TIMEOUT,
+    TaskStatus.FAILED_QUEUE_TIMEOUT,
+)
+
+EXIT_CODES = {
+    TaskStatus.COMPLETED: 0,
+    TaskStatus.FAILED: 1,
+    TaskStatus.FAILED_UPSTREAM: 3000,
+    TaskStatus.FAILED_BACKEND_ERROR: 3001,
+    TaskStatus.FAILED_SERVER_ERROR: 3002,
+    TaskStatus.FAILED_START_ERROR: 3003,
+    TaskStatus.FAILED_EVICTED: 3004,
+    TaskStatus.FAILED_START_TIMEOUT: 3005,
+    TaskStatus.FAILED_PREEMPTED: 3006,
+}
+"""What a task that ended in this way reports when the backend names no code of its own."""
+
+
+def workflow_status(groups: Iterable[TaskStatus]) -> WorkflowStatus:
+    """A workflow's status from its groups': RUNNING while one runs, PENDING while one is unfinished, then the end that
+    outranks the others, else the single common failure (FAILED_UPSTREAM is only an echo), else FAILED."""
+    statuses = set(groups)
+    if any(not status.is_finished for status in statuses):
+        return WorkflowStatus.RUNNING if TaskStatus.RUNNING in statuses else WorkflowStatus.PENDING
+    failures = statuses - {TaskStatus.COMPLETED, TaskStatus.RESCHEDULED}
+    if not failures:
+        return WorkflowStatus.COMPLETED
+    for named in _NAMES_THE_END:
+        if named in failures:
+            return WorkflowStatus(named)
+    failures.discard(TaskStatus.FAILED_UPSTREAM)
+    return WorkflowStatus(failures.pop()) if len(failures) == 1 else WorkflowStatus.FAILED

@@ -1,0 +1,125 @@
+"""What a workflow file asks for, once it has been read: groups (gangs), tasks (pods) and their amounts.
+
+Values only. They are made by `scheduling.specs.parse`, which answers for their form: names are valid and unique, every
+amount is a whole number from 0 up, every group has one lead, groups make no circle. Source: OSMO contract, 7.3, 7.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from pools.domain.durations import duration
+from pools.domain.exit_codes import ExitCodes
+
+SIMULATED_RUNTIME_LABEL = "osmo/simulated-runtime"
+
+
+def simulated_runtime(labels: Mapping[str, str]) -> float | None:
+    """Seconds a group runs on the simulated backend; None if the label is absent or cannot be read.
+
+    A label that cannot be read is refused when the file is parsed. Here it means "not given", because the reader of a
+    stored workflow has nobody to complain to.
+    """
+    text = labels.get(SIMULATED_RUNTIME_LABEL)
+    found = None if text is None else duration(text)
+    return None if found is None else found.total_seconds()
+
+
+def exit_action(exit_code: int, actions: Mapping[str, ExitCodes]) -> str | None:
+    """What to do with a task that ended with `exit_code`: COMPLETE, FAIL, RESCHEDULE, or None for the usual course."""
+    for action, ranges in actions.items():
+        if any(first <= exit_code <= last for first, last in ranges):
+            return action
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Tasks with the same `key` and `group` want the same value of that key (one rack, one clique)."""
+
+    key: str
+    group: str = "default"
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One pod. Amounts are of this one task; an amount that the file does not name is 0."""
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    resource: str = "default"
+    gpu: int = 0
+    cpu: int = 0
+    memory_bytes: int = 0
+    storage_bytes: int = 0
+    platform: str | None = None
+    lead: bool = False
+    credentials: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    """Credential name -> directory to mount it at, or {environment variable: key of the credential}."""
+    exit_actions: Mapping[str, ExitCodes] = field(default_factory=dict)
+    """Action -> exit codes, the task's own before the pool's; no code stands under two actions."""
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    outputs: tuple[Mapping[str, Any], ...] = ()
+    files: tuple[Mapping[str, Any], ...] = ()
+    privileged: bool = False
+    host_network: bool = False
+    volume_mounts: tuple[str, ...] = ()
+    nodes_excluded: tuple[str, ...] = ()
+    topology: tuple[Topology, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that are only passed on to the pod: checkpoint, kpis, downloadType, cacheSize."""
+
+    @property
+    def upstream_tasks(self) -> tuple[str, ...]:
+        """Tasks of this workflow whose output this one reads (`workflow-1:task` means another workflow's)."""
+        names = (source.get("task") for source in self.inputs)
+        return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name and ":" not in name))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """A gang: its tasks start together or not at all. It may start when all groups in `inputs` have completed."""
+
+    name: str
+    tasks: tuple[TaskSpec, ...]
+    barrier: bool = True
+    ignore_nonlead_status: bool = True
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """GPUs the whole gang asks for."""
+        return sum(task.gpu for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSpec:
+    """A workflow. Groups stand in the order of the file, which need not be the order they run in."""
+
+    name: str
+    groups: tuple[GroupSpec, ...]
+    exec_timeout: timedelta | None = None
+    queue_timeout: timedelta | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def largest_gang_gpus(self) -> int:
+        """What admission asks for (design D5): groups may run one after another, so the largest counts, not the sum."""
+        return max((group.gpus for group in self.groups), default=0)
+
+    @property
+    def tasks(self) -> tuple[TaskSpec, ...]:
+        """All tasks, group by group."""
+        return tuple(task for group in self.groups for task in group.tasks)
+
+    @property
+    def simulated_runtime(self) -> float | None:
+        """Seconds from the label `osmo/simulated-runtime`, if there is one."""
+        return simulated_runtime(self.labels)

@@ -1,0 +1,92 @@
+"""Fair share as KAI divides it (kai.md 6.1), each rule with its own case."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pools.domain.amounts import UNLIMITED
+from scheduling.domain.engine.fair_share import Claim, divide
+from tests.unit.engine.clusters import GPU, gang, queue, settled
+
+
+def claim(name, quota=0, request=0, limit=UNLIMITED, *, weight=1, priority=100, created=0):
+    return Claim(name, quota, limit, request, weight, priority, created)
+
+
+@pytest.mark.parametrize(
+    ("total", "claims", "shares"),
+    [
+        (10, [claim("a", 4, 2), claim("b", 4, 4)], [2, 4]),
+        (10, [claim("a", 8, 8), claim("b", 8, 8)], [8, 8]),
+        (10, [claim("a", UNLIMITED, 30), claim("b", 4, 4)], [10, 4]),
+        (10, [claim("a", 2, 20, limit=3), claim("b", 2, 20)], [3, 7]),
+        (12, [claim("a", 0, 20, weight=2), claim("b", 0, 20, weight=1)], [8, 4]),
+        (10, [claim("a", 0, 20, weight=0), claim("b", 0, 4)], [0, 4]),
+        (10, [claim("a", 0, 3), claim("b", 0, 20), claim("c", 0, 20)], [3, 4, 3]),
+        (10, [claim("a", 0, 20, priority=200), claim("b", 0, 20)], [10, 0]),
+        (10, [claim("a", 0, 6, priority=200), claim("b", 0, 20)], [6, 4]),
+        (10, [claim("a", 0, 20, weight=3), claim("b", 0, 20, weight=4)], [4, 6]),
+        (5, [claim("a", 0, 9, created=2), claim("b", 0, 9, created=1)], [2, 3]),
+        (5, [claim("b", 0, 9), claim("a", 0, 9)], [2, 3]),
+        (Fraction(5, 2), [claim("a", 0, 9), claim("b", 0, 9)], [Fraction(3, 2), 1]),
+        (UNLIMITED, [claim("a", 0, 9), claim("b", 3, 2)], [9, 2]),
+        (None, [claim("a", 3, 9), claim("b", UNLIMITED, 2)], [3, 2]),
+        (0, [claim("a", 3, 9)], [3]),
+    ],
+    ids=[
+        "min of quota and request", "over-subscribed quotas are not cut", "unlimited is the total", "limit bounds",
+        "by weight", "weight 0 gets no surplus", "what one does not need goes round again, remainder to the first name",
+        "priority first", "lower priority gets the rest", "largest fraction first", "oldest on equal fractions",
+        "name on equal age", "at most what remains", "unlimited machines", "nothing known: quotas only", "no machines",
+    ],
+)  # fmt: skip
+def test_division(total, claims, shares):
+    assert divide(total, claims) == shares
+
+
+@given(
+    st.integers(0, 60),
+    st.lists(
+        st.builds(
+            Claim, st.sampled_from("abcdefgh"), st.integers(0, 10), st.integers(0, 20) | st.just(UNLIMITED),
+            st.integers(0, 30), st.integers(0, 3), st.sampled_from([100, 200]), st.integers(0, 3),
+        ),
+        max_size=6,
+        unique_by=lambda one: one.name,
+    ),
+)  # fmt: skip
+def test_shares_are_whole_and_never_above_what_is_asked_or_there(total, claims):
+    shares = divide(total, claims)
+    promised = sum(min(one.quota, one.requestable) for one in claims)
+    assert sum(shares) <= max(total, promised)
+    for one, share in zip(claims, shares, strict=True):
+        assert share >= min(one.quota, one.requestable)
+        assert share == int(share)
+        assert share <= one.requestable
+
+
+def test_a_level_divides_what_the_queue_above_got():
+    after = settled(
+        [queue("big", None, created=1), queue("x", 2, "big"), queue("y", 2, "big"), queue("small", 4, created=2)],
+        [gang("x1", "x", gpus=8), gang("s1", "small", gpus=8)],
+        {"n": 8},
+    )
+    fair = {name: q.fair[0] for name, q in after.world.queue_of.items()}
+    assert fair == {"big": 4, "small": 4, "x": 4, "y": 0}
+
+
+def test_usage_and_demand_count_as_requests():
+    after = settled([queue("a", 2), queue("b", 2)], [], {"n": 8}, usage={"a": {GPU: 5}}, demand={"b": {GPU: 9}})
+    assert [q.fair[0] for q in after.world.queues] == [4, 4]
+
+
+def test_each_resource_is_divided_on_its_own():
+    after = settled(
+        [queue("a", 1), queue("b", 1)], [gang("g", "a", gpus=4)], {"n": 4}, capacity={GPU: 2, "default/cpu": 6}
+    )
+    assert after.world.keys == [GPU, "default/cpu"]
+    assert after.world.queue_of["a"].fair == [2, 0]

@@ -1,0 +1,157 @@
+"""Hard gates (kai.md 6.2), the order of queues and gangs (6.3), and where tasks stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Hold, Node, Queue, Task
+from scheduling.domain.engine.outcome import reasons
+from scheduling.domain.engine.settle import settle
+from scheduling.domain.gang import GangTree
+from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue, running, settled
+
+
+@pytest.mark.parametrize(
+    ("queues", "work", "starts"),
+    [
+        ([queue("q", 0, limit=2)], gang("g", "q", LOW, gpus=2), True),
+        ([queue("q", 0, limit=1)], gang("g", "q", LOW, gpus=2), False),
+        ([queue("top", 9, limit=1), queue("q", 9, "top")], gang("g", "q", LOW, gpus=2), False),
+        ([queue("q", 2)], gang("g", "q", NORMAL, gpus=2), True),
+        ([queue("q", 1)], gang("g", "q", NORMAL, gpus=2), False),
+        ([queue("top", 1), queue("q", 9, "top")], gang("g", "q", NORMAL, gpus=2), False),
+        ([queue("top", 0), queue("q", 9, "top")], gang("g", "q", NORMAL, gpus=1), False),
+        ([queue("top", None), queue("q", 2, "top")], gang("g", "q", NORMAL, gpus=2), True),
+        ([Queue("q", quota={GPU: float("inf")})], gang("g", "q", NORMAL, gpus=2), True),
+        ([queue("q", 9), queue("child", 9, "q")], gang("g", "q", NORMAL), False),
+        ([queue("q", 9, hold=Hold("offline", "The pool is offline."))], gang("g", "q", NORMAL), False),
+        ([queue("q", 9)], gang("g", "elsewhere", NORMAL), False),
+        ([queue("q", 0)], gang("g", "q", NORMAL, gpus=0), True),
+    ],
+    ids=[
+        "limit reached", "over limit", "over the limit above", "quota reached", "over quota", "over the quota above",
+        "container of 0 blocks all of it", "quota above defaults to the sum", "unlimited quota",
+        "a queue with children runs nothing", "held", "no such queue", "nothing asked always passes",
+    ],
+)  # fmt: skip
+def test_gate(queues, work, starts):
+    assert running(settled(queues, [work], {"n": 8})) == ({"g"} if starts else set())
+
+
+def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_limit():
+    queues = [queue("q", 4, limit=4)]
+    assert running(
+        settled(queues, [gang("l", "q", LOW, gpus=2, on="n"), gang("g", "q", NORMAL, gpus=2)], {"n": 8})
+    ) == {"l", "g"}
+    after = settled(queues, [gang("g", "q", LOW, gpus=2)], {"n": 8}, usage={"q": {GPU: 3}})
+    assert reasons(after.world)["g"].code == "over_limit"
+
+
+def test_under_a_cohort_everybody_is_bound_by_what_the_tree_gives():
+    tree = {"cohorts": (cohort("org", 2),)}
+    low = gang("low", "a", LOW, gpus=6)
+    assert running(settled([queue("a", 4, "org")], [low], {"n": 8}, **tree)) == {"low"}
+    assert running(settled([queue("a", 3, "org")], [low], {"n": 8}, **tree)) == set()
+    assert running(settled([queue("a", 3)], [low], {"n": 8})) == {"low"}
+    bounded = [queue("a", 4, "org", borrowing_limit=1)]
+    after = settled(bounded, [low], {"n": 8}, **tree)
+    reason = reasons(after.world)["low"]
+    assert (reason.code, reason.queue, reason.limit) == ("never_fits", "a", "borrowing_limit")
+
+
+def test_queues_below_their_fair_share_come_first_then_higher_priority_then_the_smaller_share():
+    queues = [queue("a", 0, created=1), queue("b", 0, created=2), queue("c", 0, priority=200, created=3)]
+    work = [gang(f"{name}{i}", name, gpus=1, at=i) for name in "abc" for i in range(3)]
+    after = settled(queues, work, {"n": 6})
+    assert [gang for _action, gang in deeds(after)] == ["c0", "c1", "c2", "a0", "b0", "a1"]
+
+
+def test_what_stays_inside_the_quota_comes_before_what_borrows():
+    queues = [queue("a", 0, created=1), queue("b", 2, created=2)]
+    after = settled(queues, [gang("a0", "a", gpus=2), gang("b0", "b", gpus=2)], {"n": 2})
+    assert running(after) == {"b0"}
+
+
+def test_a_blocked_head_does_not_hold_back_the_rest():
+    after = settled([queue("q", 0)], [gang("big", "q", 60, gpus=9), gang("small", "q", 50, gpus=1)], {"n": 8})
+    assert running(after) == {"small"}
+
+
+def test_inside_a_leaf_priority_then_age_then_name():
+    work = [
+        gang("z", "q", LOW, at=1),
+        gang("b", "q", LOW, at=2),
+        gang("a", "q", LOW, at=2),
+        gang("h", "q", HIGH, at=9),
+    ]
+    assert [name for _action, name in deeds(settled([queue("q", 8)], work, {"n": 8}))] == ["h", "z", "a", "b"]
+
+
+def test_the_fullest_node_that_fits_is_used():
+    after = settled([queue("q", 0)], [gang("g", "q", gpus=2, count=2)], {"n1": 8, "n2": 3, "n3": 2})
+    assert [after.world.nodes.names[node] for node in after.world.gang_of["g"].node] == ["n3", "n2"]
+
+
+def test_unlike_tasks_are_packed_even_when_listed_in_an_unlucky_order():
+    sizes = [2, 3, 2, 3, 2]
+    tasks = tuple(Task(f"t{i}", {GPU: size}) for i, size in enumerate(sizes))
+    after = settle(facts([queue("q", 0)], [Gang("g", "q", tasks, LOW, True)], {"n1": 6, "n2": 6}))
+    assert running(after) == {"g"}
+
+
+def test_every_resource_must_fit_on_the_node():
+    nodes = (Node("gpus", {GPU: 8, CPU: 1}), Node("cpus", {CPU: 64}))
+    work = Gang("g", "q", (Task("g-0", {GPU: 1, CPU: 4}),), LOW, True)
+    cpu = Gang("c", "q", (Task("c-0", {CPU: 4}),), LOW, True)
+    after = settle(Facts((Queue("q"),), gangs=(work, cpu), nodes=nodes))
+    assert running(after) == {"c"}
+    assert reasons(after.world)["g"].code == "never_fits"
+
+
+def test_flavors_are_kept_apart():
+    nodes = (Node("spot", {"spot/gpu": 8}),)
+    after = settle(Facts((Queue("q"),), gangs=(gang("g", "q", LOW),), nodes=nodes))
+    assert running(after) == set()
+
+
+def test_without_nodes_only_quota_decides():
+    after = settled([queue("q", 2)], [gang("low", "q", LOW, gpus=99), gang("n", "q", NORMAL, gpus=3)], None)
+    assert running(after) == {"low"}
+
+
+def test_no_nodes_at_all_start_nothing():
+    assert running(settled([queue("q", 2)], [gang("low", "q", LOW)], {})) == set()
+
+
+def test_releasing_work_holds_its_place_to_the_end():
+    leaving = Gang("old", "q", (Task("old-0", {GPU: 8}, state="releasing", node="n"),), LOW, True)
+    after = settle(facts([queue("q", 8)], [leaving, gang("g", "q", NORMAL, gpus=8)], {"n": 8}))
+    assert after.steps == ()
+    assert reasons(after.world).keys() == {"g"}
+
+
+def test_a_gang_with_too_few_tasks_says_so():
+    after = settled([queue("q", 8)], [gang("g", "q", NORMAL, count=2, tree=GangTree(3))], {"n": 8})
+    assert reasons(after.world)["g"].code == "not_ready"
+
+
+def test_a_task_stands_only_where_it_may():
+    """Platforms and excluded nodes: starting, moving and the reason all keep to the allowed nodes."""
+    here = frozenset({"n2"})
+
+    def bound(name, at, *, on=None, gpus=2):
+        state = "running" if on else "pending"
+        return Gang(name, "q", (Task(f"{name}-0", {GPU: gpus}, state=state, node=on, allowed=here),), LOW, True, at)
+
+    after = settle(facts([queue("q", 0)], [bound("g", 1)], {"n1": 2, "n2": 8}))
+    assert after.world.nodes.names[after.world.gang_of["g"].node[0]] == "n2"
+    full = settle(facts([queue("q", 0)], [bound("g", 1), bound("h", 2)], {"n1": 8, "n2": 3}))
+    assert running(full) == {"g"}
+    reason = reasons(full.world)["h"]
+    assert (reason.code, dict(reason.missing), reason.blockers[0].where[0].node) == ("fragmented", {GPU: 1}, "n2")
+    never = settle(facts([queue("q", 0)], [bound("g", 1, gpus=4)], {"n1": 8, "n2": 3}))
+    assert reasons(never.world)["g"].code == "never_fits"
+    moved = settle(facts([queue("q", 0)], [gang("free", "q", LOW, gpus=2, on="n2"), bound("g", 9)], {"n1": 2, "n2": 3}))
+    assert deeds(moved) == [("move", "free"), ("start", "g")]
+    stuck = settle(facts([queue("q", 0)], [bound("b", 0, on="n2"), bound("g", 9)], {"n1": 2, "n2": 3}))
+    assert deeds(stuck) == []

@@ -1,0 +1,123 @@
+"""The three examples of the seed, by their names, and the rules it states in words."""
+
+from __future__ import annotations
+
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL
+from scheduling.domain.engine.outcome import places, result_of
+from tests.unit.engine.clusters import deeds, gang, queue, running, settled
+
+
+def test_priority_queueing_order():
+    """WF1 and WF2 (NORMAL) run; WF3 to WF6 stand by priority, then by submission time."""
+    after = settled(
+        [queue("pool", 2)],
+        [
+            gang("wf1", "pool", NORMAL, on="n", at=1),
+            gang("wf2", "pool", NORMAL, on="n", at=2),
+            gang("wf3", "pool", LOW, at=3),
+            gang("wf4", "pool", NORMAL, at=4),
+            gang("wf5", "pool", HIGH, at=5),
+            gang("wf6", "pool", NORMAL, at=6),
+        ],
+        {"n": 2},
+    )
+    assert after.steps == ()
+    order = sorted(places(after.world).items(), key=lambda entry: entry[1].overall)
+    assert [name for name, _place in order] == ["wf5", "wf4", "wf6", "wf3"]
+
+
+def preemption():
+    return settled(
+        [queue("pool", 2)],
+        [
+            gang("wf1", "pool", LOW, on="n", at=1),
+            gang("wf2", "pool", NORMAL, on="n", at=2),
+            gang("wf3", "pool", LOW, at=3),
+            gang("wf4", "pool", LOW, at=4),
+            gang("wf5", "pool", NORMAL, at=5),
+        ],
+        {"n": 2},
+    )
+
+
+def test_preemption():
+    """WF5 (NORMAL) takes the place of WF1 (LOW), which is re-queued in front of WF3 and WF4."""
+    after = preemption()
+    assert deeds(after) == [("preempt", "wf1"), ("start", "wf5")]
+    assert after.steps[0].beneficiary == "wf5"
+    assert result_of(after.world.gang_of["wf1"]) == "preempted"
+    order = sorted(places(after.world).items(), key=lambda entry: entry[1].overall)
+    assert [name for name, _place in order] == ["wf1", "wf3", "wf4"]
+
+
+POOLS = [queue("pool1", 2), queue("pool2", 2)]
+BEFORE = [
+    gang("wf1", "pool1", NORMAL, on="n", at=1),
+    gang("wf2", "pool1", LOW, on="n", at=2),
+    gang("wf4", "pool2", NORMAL, on="n", at=3),
+]
+
+
+def test_borrowing():
+    """pool2 uses 1 of its 2 GPUs, so WF3 (LOW) of pool1 borrows the other."""
+    after = settled(POOLS, [*BEFORE, gang("wf3", "pool1", LOW, at=4)], {"n": 4})
+    assert deeds(after) == [("start", "wf3")]
+
+
+def test_reclaiming():
+    """WF5 (NORMAL) of pool2 takes back the GPU that WF3 had borrowed; WF2, inside pool1's quota, is left alone."""
+    after = settled(
+        POOLS, [*BEFORE, gang("wf3", "pool1", LOW, on="n", at=4), gang("wf5", "pool2", NORMAL, at=5)], {"n": 4}
+    )
+    assert deeds(after) == [("reclaim", "wf3"), ("start", "wf5")]
+    assert running(after) == {"wf1", "wf2", "wf4", "wf5"}
+
+
+def test_normal_and_high_never_go_over_the_quota_and_low_may():
+    after = settled(
+        [queue("pool", 2)],
+        [gang("high", "pool", HIGH, gpus=3), gang("normal", "pool", NORMAL, gpus=3), gang("low", "pool", LOW, gpus=3)],
+        {"n": 8},
+    )
+    assert running(after) == {"low"}
+
+
+def test_low_does_not_count_against_the_quota():
+    after = settled(
+        [queue("pool", 2)], [gang("low", "pool", LOW, gpus=2, on="n"), gang("n1", "pool", NORMAL, gpus=2)], {"n": 4}
+    )
+    assert running(after) == {"low", "n1"}
+
+
+def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool():
+    """Also not when the pool above it is over what it may claim."""
+    pools = [
+        queue("house", 0),
+        queue("inside", 4, "house"),
+        queue("other", 4),
+    ]
+    work = [gang("low", "inside", LOW, gpus=4, on="n"), gang("normal", "other", NORMAL, gpus=4)]
+    assert deeds(settled(pools, work, {"n": 4})) == []
+    over = [gang("low", "inside", LOW, gpus=5, on="n"), gang("normal", "other", NORMAL, gpus=4)]
+    assert deeds(settled(pools, over, {"n": 8})) == [("reclaim", "low"), ("start", "normal")]
+
+
+def test_a_pool_that_has_reached_its_quota_preempts_nobody():
+    work = [
+        gang("low", "pool", LOW, on="n"),
+        gang("wf2", "pool", NORMAL, on="n"),
+        gang("wf5", "pool", NORMAL),
+    ]
+    assert deeds(settled([queue("pool", 1)], work, {"n": 2})) == []
+
+
+def test_shared_queue_and_subpools_of_one_pool_reclaim_from_each_other():
+    queues = [queue("team", None), queue("team-a", 2, "team"), queue("team-shared", 2, "team")]
+    work = [
+        gang("a", "team-a", LOW, gpus=1, count=1, on="n", at=1),
+        gang("b", "team-a", LOW, gpus=1, count=1, on="n", at=2),
+        gang("c", "team-a", LOW, gpus=2, count=1, on="n", at=3),
+        gang("mine", "team-shared", NORMAL, gpus=2),
+    ]
+    after = settled(queues, work, {"n": 4})
+    assert deeds(after) == [("reclaim", "c"), ("start", "mine")]

@@ -1,0 +1,195 @@
+"""Who may take from whom (kai.md 6.4): consolidation, reclaim, preemption, elastic gangs, stale gangs."""
+
+from __future__ import annotations
+
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Gang, Task
+from scheduling.domain.engine.outcome import reasons
+from scheduling.domain.engine.settle import settle
+from scheduling.domain.gang import GangTree, Group
+from tests.unit.engine.clusters import GPU, cohort, deeds, facts, gang, queue, running, settled
+
+
+def test_preemption_needs_a_strictly_lower_priority_in_the_same_leaf():
+    same = [gang("old", "q", LOW, on="n"), gang("new", "q", LOW)]
+    assert deeds(settled([queue("q", 0)], same, {"n": 1})) == []
+    lower = [gang("old", "q", 40, on="n"), gang("new", "q", LOW)]
+    assert deeds(settled([queue("q", 0)], lower, {"n": 1})) == [("preempt", "old"), ("start", "new")]
+
+
+def test_what_cannot_be_preempted_is_never_taken():
+    fixed = Gang("old", "q", (Task("old-0", {GPU: 1}, state="running", node="n"),), LOW, preemptible=False)
+    assert deeds(settle(facts([queue("q", 9)], [fixed, gang("new", "q", HIGH)], {"n": 1}))) == []
+
+
+def test_victims_go_lowest_priority_first_then_newest():
+    work = [gang(f"l{i}", "q", LOW, on="n", at=i) for i in range(3)]
+    after = settled(
+        [queue("q", 9)], [*work, gang("m", "q", 60, on="n", at=9), gang("new", "q", NORMAL, gpus=2)], {"n": 4}
+    )
+    assert [name for action, name in deeds(after) if action == "preempt"] == ["l2", "l1"]
+
+
+def test_no_more_victims_than_needed_and_one_rather_than_two():
+    work = [
+        gang("two", "q", LOW, gpus=2, on="n", at=1),
+        gang("one", "q", LOW, gpus=1, on="n", at=2),
+        gang("another", "q", LOW, gpus=1, on="n", at=3),
+    ]
+    after = settled([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=2)], {"n": 4})
+    assert deeds(after) == [("preempt", "two"), ("start", "new")]
+
+
+def test_fewer_victims_are_not_bought_with_a_higher_priority():
+    work = [
+        gang("two", "q", 60, gpus=2, on="n", at=1),
+        gang("one", "q", LOW, gpus=1, on="n", at=2),
+        gang("another", "q", LOW, gpus=1, on="n", at=3),
+    ]
+    after = settled([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=2)], {"n": 4})
+    assert sorted(name for action, name in deeds(after) if action == "preempt") == ["another", "one"]
+
+
+def test_a_victim_that_does_not_help_is_spared():
+    work = [gang("elsewhere", "q", LOW, gpus=1, on="n1", at=9), gang("here", "q", LOW, gpus=4, on="n2", at=1)]
+    after = settled([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=4)], {"n1": 2, "n2": 4})
+    assert deeds(after) == [("preempt", "here"), ("start", "new")]
+
+
+def test_a_victim_that_fits_elsewhere_moves():
+    work = [gang("l", "q", LOW, gpus=2, on="n2", at=1)]
+    after = settled([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=4)], {"n1": 3, "n2": 4})
+    assert deeds(after) == [("move", "l"), ("start", "new")]
+    assert running(after) == {"l", "new"}
+
+
+def test_consolidation_moves_preemptible_work_for_preemptible_work():
+    work = [gang("a", "q", LOW, gpus=4, on="n1", at=1), gang("b", "q", LOW, gpus=4, on="n2", at=2)]
+    after = settled([queue("q", 0)], [*work, gang("c", "q", LOW, gpus=8, at=3)], {"n1": 8, "n2": 8})
+    assert deeds(after) == [("move", "b"), ("start", "c")]
+    fixed = [gang("a", "q", NORMAL, gpus=4, on="n1", at=1), gang("b", "q", NORMAL, gpus=4, on="n2", at=2)]
+    after = settled([queue("q", 8)], [*fixed, gang("c", "q", LOW, gpus=8, at=3)], {"n1": 8, "n2": 8})
+    assert deeds(after) == []
+    assert reasons(after.world)["c"].code == "fragmented"
+
+
+def test_low_takes_back_only_up_to_its_fair_share():
+    queues = [queue("a", 4, created=1), queue("b", 4, created=2)]
+    held = [gang(f"b{i}", "b", LOW, on="n", at=i) for i in range(8)]
+    waits = [gang(f"a{i}", "a", LOW, at=20 + i) for i in range(8)]
+    after = settled(queues, [*held, *waits], {"n": 8})
+    assert sum(q.alloc[0] for q in after.world.queues) == 8
+    assert [q.alloc[0] for q in after.world.queues] == [4, 4]
+    assert {action for action, _name in deeds(after)} == {"reclaim", "start"}
+
+
+def test_a_gang_above_its_fair_share_reclaims_nothing():
+    queues = [queue("a", 2, created=1), queue("b", 2, created=2)]
+    work = [gang("b0", "b", LOW, gpus=4, on="n"), gang("a0", "a", LOW, gpus=3)]
+    assert deeds(settled(queues, work, {"n": 4})) == []
+
+
+def test_borrowers_are_judged_where_the_branches_part():
+    """x1 is over its quota, but its pool is not: the neighbour pool may not take from it, its sibling may."""
+    queues = [
+        queue("x", None), queue("x1", 2, "x"), queue("x2", 4, "x"),
+        queue("y", 2),
+    ]  # fmt: skip
+    held = [gang("low1", "x1", LOW, gpus=2, on="n", at=1), gang("low2", "x1", LOW, gpus=2, on="n", at=2)]
+    outside = settled(queues, [*held, gang("want", "y", NORMAL, gpus=2)], {"n": 4})
+    assert deeds(outside) == []
+    inside = settled(queues, [*held, gang("want", "x2", NORMAL, gpus=2)], {"n": 4})
+    assert deeds(inside) == [("reclaim", "low2"), ("start", "want")]
+
+
+def test_a_lender_gets_its_gpus_back_nearest_borrower_first():
+    org = (cohort("top"), cohort("org", 0, "top"))
+    queues = [
+        queue("lender", 4, "org", created=1), queue("near", 0, "org", created=2), queue("far", 0, "top", created=3),
+    ]  # fmt: skip
+    work = [
+        gang("near-low", "near", LOW, gpus=2, on="n", at=1),
+        gang("far-low", "far", LOW, gpus=2, on="n", at=9),
+        gang("mine", "lender", NORMAL, gpus=2),
+    ]
+    after = settled(queues, work, {"n": 8}, cohorts=org)
+    assert deeds(after) == [("reclaim", "near-low"), ("start", "mine")]
+
+
+def test_a_lender_that_is_bound_by_the_tree_reclaims_although_nodes_are_free():
+    org = (cohort("org"),)
+    queues = [queue("lender", 4, "org"), queue("borrower", 0, "org")]
+    work = [gang("low", "borrower", LOW, gpus=4, on="n"), gang("mine", "lender", NORMAL, gpus=1)]
+    after = settled(queues, work, {"n": 64}, cohorts=org)
+    assert deeds(after) == [("reclaim", "low"), ("start", "mine")]
+
+
+def test_elastic_pods_start_one_by_one_and_are_given_up_first():
+    elastic = gang("e", "q", LOW, count=4, tree=GangTree(2))
+    after = settled([queue("q", 9)], [elastic], {"n": 3})
+    assert [len(step.tasks) for step in after.steps] == [2, 1]
+    full = gang("e", "q", LOW, count=4, on="n", tree=GangTree(2))
+    after = settled([queue("q", 9)], [full, gang("new", "q", NORMAL, gpus=1)], {"n": 4})
+    assert [(step.action, step.gang, step.tasks) for step in after.steps] == [
+        ("preempt", "e", ("e-3",)),
+        ("start", "new", ("new-0",)),
+    ]
+    assert running(after) == {"e", "new"}
+
+
+def test_elastic_pods_take_nothing_from_others():
+    elastic = gang("e", "q", NORMAL, count=3, on=["n", "n", None], tree=GangTree(2))
+    assert deeds(settled([queue("q", 9)], [elastic, gang("l", "q", LOW, on="n")], {"n": 3})) == []
+
+
+def replicas(*sizes, need=2, on=None):
+    """A gang of replicas, one pod each, of these sizes."""
+    tree = GangTree(None, need, [Group(f"r{i}", None, 1) for i in range(len(sizes))])
+    tasks = tuple(
+        Task(f"r{i}-0", {GPU: size}, f"r{i}", "running" if on else "pending", on) for i, size in enumerate(sizes)
+    )
+    return Gang("replicas", "q", tasks, LOW, True, 0, tree)
+
+
+def test_an_optional_replica_that_cannot_be_placed_never_makes_the_gang_fail():
+    after = settle(facts([queue("q", 0)], [replicas(9, 2, 2)], {"n": 4}))
+    assert after.world.gang_of["replicas"].holds
+    assert [step.tasks for step in after.steps] == [("r1-0", "r2-0")]
+
+
+def test_all_or_nothing_below_the_minimum():
+    after = settle(facts([queue("q", 0)], [replicas(9, 9, 2)], {"n": 4}))
+    assert after.steps == ()
+
+
+def test_an_optional_replica_is_given_up_whole_before_the_core():
+    after = settled([queue("q", 9)], [replicas(2, 2, 2, on="n"), gang("new", "q", NORMAL, gpus=2)], {"n": 6})
+    assert [(step.action, step.tasks) for step in after.steps] == [("preempt", ("r2-0",)), ("start", ("new-0",))]
+
+
+def test_a_gang_below_its_minimum_gives_up_its_places_and_may_start_whole_again():
+    stale = gang("s", "q", LOW, count=3, on=["n", None, None], gpus=2)
+    other = gang("o", "q", LOW, gpus=1)
+    after = settled([queue("q", 0)], [stale, other], {"n": 4})
+    assert deeds(after) == [("start", "o"), ("give_up", "s")]
+    assert running(after) == {"o"}
+
+
+def test_what_a_stale_gang_lacks_is_started_first_when_there_is_room():
+    stale = gang("s", "q", LOW, count=2, on=["n", None])
+    assert deeds(settled([queue("q", 0)], [stale], {"n": 4})) == [("start", "s")]
+
+
+def test_two_queues_never_take_each_others_work_for_ever():
+    """Larger LOW work of a higher priority does not preempt its leaf beyond the leaf's share, only to be reclaimed."""
+    queues = [queue("a", 6, created=1), queue("b", 5, created=2)]
+    work = [
+        gang("a-base", "a", HIGH, gpus=4, on="n", at=1),
+        gang("a-small", "a", 50, gpus=3, on="n", at=2),
+        gang("a-large", "a", 60, gpus=4, at=3),
+        gang("b-base", "b", NORMAL, gpus=4, on="n", at=4),
+    ]
+    after = settled(queues, work, {"n": 12}, demand={"b": {GPU: 9}})
+    assert after.settled
+    assert deeds(after) == []
+    free = settled(queues, work, {"n": 12})
+    assert deeds(free) == [("preempt", "a-small"), ("start", "a-large")]

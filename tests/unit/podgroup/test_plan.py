@@ -1,0 +1,202 @@
+"""Readiness, next pods and the order of giving up, with the two examples of the seed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pools.domain.errors import BadInput
+from scheduling.domain.gang import GangTree, Group, Growth
+from scheduling.domain.podgroup_plan import plan
+
+from .test_validate import REPLICAS, TRAINING, leaf, manifest
+
+INFERENCE = manifest(*REPLICAS, minSubGroup=3)
+TRAINING_JOB = manifest(*TRAINING, minSubGroup=2)
+
+
+def pods(group, *states):
+    return [{"name": f"{group}-p{i}", "sub_group": group, "state": state} for i, state in enumerate(states)]
+
+
+def replica(number, state, count=8):
+    return pods(f"prefill-{number}", *[state] * count)
+
+
+def group_of(answer, name):
+    return next(group for group in answer["sub_groups"] if group["name"] == name)
+
+
+def test_training_job_has_ten_non_preemptible_pods():
+    assert plan({"podgroup": TRAINING_JOB})["non_preemptible_pods"] == 10
+
+
+def test_inference_service_fresh_asks_for_three_of_four_replicas():
+    answer = plan({"podgroup": INFERENCE, "pods": [p for i in range(4) for p in replica(i, "Pending")]})
+    assert (answer["ready"], answer["satisfied"], answer["threshold"], answer["count"]) == (True, False, 3, 0)
+    assert [group["required"] for group in answer["sub_groups"]] == [True, True, True, False]
+    assert answer["next"] == [p["name"] for i in range(3) for p in replica(i, "Pending")]
+    assert answer["give_up_order"] == []
+    assert answer["non_preemptible_pods"] == 24
+
+
+def test_a_replica_short_of_pods_is_passed_over():
+    body = [*replica(0, "Pending", 6), *[p for i in (1, 2, 3) for p in replica(i, "Pending")]]
+    answer = plan({"podgroup": INFERENCE, "pods": body})
+    assert answer["ready"]
+    assert answer["next"] == [p["name"] for i in (1, 2, 3) for p in replica(i, "Pending")]
+    assert [(g["name"], g["required"]) for g in answer["sub_groups"]] == [
+        ("prefill-0", False), ("prefill-1", True), ("prefill-2", True), ("prefill-3", True),
+    ]  # fmt: skip
+
+
+def test_two_running_replicas_need_one_more_not_both():
+    body = [*replica(0, "Running"), *replica(1, "Bound"), *replica(2, "Pending"), *replica(3, "Pending")]
+    answer = plan({"podgroup": INFERENCE, "pods": body})
+    assert [group["name"] for group in answer["sub_groups"]] == ["prefill-2", "prefill-3", "prefill-0", "prefill-1"]
+    assert answer["next"] == [p["name"] for p in replica(2, "Pending")]
+
+
+def test_the_optional_replica_comes_whole_and_is_given_up_whole():
+    body = [p for i in range(3) for p in replica(i, "Running")] + replica(3, "Pending")
+    assert plan({"podgroup": INFERENCE, "pods": body})["next"] == [p["name"] for p in replica(3, "Pending")]
+    body = [p for i in range(4) for p in replica(i, "Running")]
+    steps = plan({"podgroup": INFERENCE, "pods": body})["give_up_order"]
+    assert [len(step) for step in steps] == [8, 24]
+    assert steps[0] == [f"prefill-3-p{i}" for i in range(7, -1, -1)]
+    assert steps[1][0] == "prefill-2-p7"
+    assert steps[1][-1] == "prefill-0-p0"
+
+
+def test_surplus_pods_go_first_from_the_fullest_leaf():
+    body = [*pods("a", *["Running"] * 3), *pods("b", *["Running"] * 6)]
+    answer = plan({"podgroup": manifest(leaf("a", 2), leaf("b", 4)), "pods": body})
+    assert answer["satisfied"]
+    assert answer["give_up_order"] == [
+        ["b-p5"],
+        ["a-p2"],
+        ["b-p4"],
+        ["b-p3", "b-p2", "b-p1", "b-p0", "a-p1", "a-p0"],
+    ]
+
+
+def test_a_gang_below_its_minimum_goes_all_at_once_and_an_unsatisfied_option_before_a_whole_one():
+    below = plan({"podgroup": TRAINING_JOB, "pods": pods("decode-workers", "Running", "Running")})
+    assert below["give_up_order"] == [["decode-workers-p1", "decode-workers-p0"]]
+    body = [p for i in range(3) for p in replica(i, "Running")] + replica(3, "Running", 2)
+    steps = plan({"podgroup": INFERENCE, "pods": body})["give_up_order"]
+    assert steps[0] == ["prefill-3-p1", "prefill-3-p0"]
+
+
+@pytest.mark.parametrize(
+    ("states", "ready", "satisfied", "following"),
+    [
+        ("Pending Pending Pending", True, False, 2),
+        ("Pending Gated", False, False, 0),
+        ("Running Pending", True, False, 1),
+        ("Running Running Pending Pending", True, True, 1),
+        ("Releasing Succeeded Failed Running", False, False, 0),
+        ("Running Bound", True, True, 0),
+    ],
+)
+def test_a_plain_gang_of_two(states, ready, satisfied, following):
+    listed = [{"name": f"p{i}", "state": state} for i, state in enumerate(states.split())]
+    answer = plan({"podgroup": manifest(minMember=2), "pods": listed})
+    assert (answer["ready"], answer["satisfied"], len(answer["next"])) == (ready, satisfied, following)
+    assert [group["name"] for group in answer["sub_groups"]] == ["default"]
+
+
+def test_elastic_pods_come_one_by_one_least_filled_first():
+    body = [*pods("a", *["Running"] * 3, "Pending"), *pods("b", *["Running"] * 4, "Pending")]
+    answer = plan({"podgroup": manifest(leaf("a", 2), leaf("b", 4)), "pods": body})
+    assert answer["next"] == ["b-p4"]
+
+
+def test_other_violations_are_only_listed_and_a_minimum_of_zero_asks_for_nothing():
+    answer = plan({"podgroup": manifest(leaf("a", 0)), "pods": pods("a", "Pending")})
+    assert [v["code"] for v in answer["violations"]] == ["min_member_not_positive"]
+    assert answer["satisfied"]
+    assert answer["next"] == ["a-p0"]
+    never = plan({"podgroup": manifest(leaf("a", 1), minSubGroup=2), "pods": pods("a", "Pending")})
+    assert (never["ready"], never["next"]) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "code"),
+    [
+        ({"podgroup": manifest(leaf("a"), leaf("a"))}, "spec.subGroups[1].name", "duplicate_name"),
+        ({"podgroup": manifest(), "pods": [{"name": "p", "sub_group": "no"}]}, "pods[0].sub_group", "unknown_name"),
+        ({"podgroup": TRAINING_JOB, "pods": pods("decode", "Pending")}, "pods[0].sub_group", "unknown_name"),
+        ({"podgroup": manifest(), "pods": [{"name": "p", "state": "Lost"}]}, "pods[0].state", "bad_value"),
+        ({"podgroup": manifest(), "pods": [{"name": "p"}, {"name": "p"}]}, "pods[1].name", "duplicate_name"),
+        ({"podgroup": manifest(), "pods": [{"name": "p", "group": "a"}]}, "pods[0].group", "unknown_key"),
+        ({"podgroup": manifest(), "pods": 3}, "pods", "bad_value"),
+        ({"podgroup": manifest(), "pod": []}, "pod", "unknown_key"),
+        ([], "", "bad_value"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(body, path, code):
+    with pytest.raises(BadInput) as refused:
+        plan(body)
+    assert [(v.path, v.code) for v in refused.value.details] == [(path, code)]
+
+
+@st.composite
+def gangs(draw):
+    size = draw(st.integers(1, 7))
+    groups = [
+        Group(
+            f"g{i}",
+            draw(st.sampled_from([None, *(f"g{j}" for j in range(i))])),
+            draw(st.integers(0, 3)),
+            draw(st.none() | st.integers(0, 3)),
+        )
+        for i in range(size)
+    ]
+    tree = GangTree(None, draw(st.none() | st.integers(0, 3)), groups)
+    counted = st.integers(0, 4)
+    active = [draw(counted) if tree.is_leaf(x) else 0 for x in range(size + 1)]
+    waiting = [draw(counted) if tree.is_leaf(x) else 0 for x in range(size + 1)]
+    return tree, active, waiting
+
+
+@given(gangs(), st.sets(st.integers(0, 8)))
+def test_growth_reaches_the_minimum_or_places_nothing(drawn, blocked):
+    tree, active, waiting = drawn
+    placed = []
+
+    def place(x, count):
+        if x in blocked and count:
+            return False
+        placed.append((x, count))
+        return True
+
+    def undo(mark):
+        del placed[mark:]
+
+    growth = Growth(tree, active, waiting, place, mark=lambda: len(placed), undo=undo)
+    started = growth.attempt()
+    after, left = list(active), list(waiting)
+    for x, count in placed:
+        after[x] += count
+        left[x] -= count
+    assert min(left) >= 0
+    if started:
+        assert tree.satisfied(after)
+    else:
+        assert placed == []
+        assert blocked or growth.satisfied or not growth.possible
+
+
+@given(gangs())
+def test_giving_up_keeps_the_gang_whole_until_its_last_step(drawn):
+    tree, active, _waiting = drawn
+    whole = tree.satisfied(active)
+    while step := tree.give_up(active):
+        for x, count in step:
+            active[x] -= count
+            assert active[x] >= 0
+        if whole and any(active):
+            assert tree.satisfied(active)
+    assert not any(active)

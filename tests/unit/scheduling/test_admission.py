@@ -1,0 +1,97 @@
+"""Two verdicts in tables: may it be submitted (D6), may it start."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.lifecycle import SubpoolState
+from scheduling.domain.admission import Gate, LeafFacts, WaitCode, start_verdict, submission_verdict
+from scheduling.domain.priorities import Priority
+
+HIGH, NORMAL, LOW = Priority.HIGH, Priority.NORMAL, Priority.LOW
+
+
+@pytest.mark.parametrize(
+    ("quota", "maximum", "priority", "gang", "code"),
+    [
+        (10, -1, HIGH, 10, None),
+        (10, -1, HIGH, 11, "above_quota"),
+        (10, -1, NORMAL, 11, "above_quota"),
+        (10, -1, LOW, 11, None),
+        (10, 20, LOW, 20, None),
+        (10, 20, LOW, 21, "above_maximum"),
+        (10, 5, HIGH, 6, "above_maximum"),
+        (0, -1, HIGH, 0, None),
+        (0, -1, HIGH, 1, "above_quota"),
+        (0, 0, LOW, 0, None),
+        (0, 0, LOW, 1, "above_maximum"),
+        (-1, -1, HIGH, 10**6, None),
+        (-1, 8, HIGH, 9, "above_maximum"),
+    ],
+)
+def test_quota_and_maximum(quota: int, maximum: int, priority: Priority, gang: int, code: str | None) -> None:
+    refusal = submission_verdict(
+        LeafFacts("team", quota, maximum), priority=priority, largest_gang=gang, ignores_maintenance=False
+    )
+
+    assert (refusal.violation.code if refusal else None) == code
+    if refusal:
+        numbers = dict(refusal.violation.numbers)
+        assert refusal.by_quota
+        assert numbers["requested"] == gang > numbers["limit"]
+        assert str(gang) in refusal.violation.message
+
+
+@pytest.mark.parametrize(
+    ("facts", "admin", "words"),
+    [
+        (LeafFacts("team--a", 10, -1, state=SubpoolState.ACTIVE), False, None),
+        (LeafFacts("team--a", 0, -1, state=SubpoolState.DELETING), True, "DELETING"),
+        (LeafFacts("team--a", 0, -1, state=SubpoolState.ARCHIVED), True, "ARCHIVED"),
+        (LeafFacts("team", 10, -1, archived=True), True, "archived"),
+        (LeafFacts("team", 10, -1, maintenance=True), False, "MAINTENANCE"),
+        (LeafFacts("team", 10, -1, maintenance=True), True, None),
+        (LeafFacts("team--a", 10, -1, state=SubpoolState.ACTIVE, maintenance=True), False, "MAINTENANCE"),
+    ],
+)
+def test_a_closed_door_is_closed_to_every_priority(facts: LeafFacts, admin: bool, words: str | None) -> None:
+    for priority in Priority:
+        refusal = submission_verdict(facts, priority=priority, largest_gang=1, ignores_maintenance=admin)
+        if words is None:
+            assert refusal is None
+        else:
+            assert refusal is not None
+            assert not refusal.by_quota
+            assert words in refusal.violation.message
+
+
+LEAF, POOL = Gate("team--_shared", 10, 8, -1, 8), Gate("team", 100, 50, 60, 55)
+
+
+@pytest.mark.parametrize(
+    ("path", "priority", "gpus", "code", "free"),
+    [
+        ((LEAF, POOL), HIGH, 2, None, 0),
+        ((LEAF, POOL), HIGH, 3, WaitCode.LEAF_QUOTA, 2),
+        ((LEAF, POOL), LOW, 5, None, 0),
+        ((LEAF, POOL), LOW, 6, WaitCode.POOL_MAXIMUM, 5),
+        ((Gate("a", 60, 0, -1, 0), Gate("team", 100, 50, -1, 50)), HIGH, 50, None, 0),
+        ((Gate("a", 60, 0, -1, 0), Gate("team", 100, 50, -1, 50)), HIGH, 51, WaitCode.POOL_QUOTA, 50),
+        ((Gate("a", 10, 50, -1, 50), Gate("team", 100, 50, -1, 50)), HIGH, 1, WaitCode.LEAF_QUOTA, 0),
+        ((Gate("a", 10, 50, -1, 50), Gate("team", 100, 50, -1, 50)), HIGH, 0, None, 0),
+        ((Gate("a", -1, 50, -1, 50), Gate("team", -1, 50, -1, 50)), HIGH, 10**6, None, 0),
+        ((Gate("a", 10, 0, -1, 40), Gate("team", 10, 0, -1, 40)), HIGH, 10, None, 0),
+    ],
+)
+def test_start(path: tuple[Gate, ...], priority: Priority, gpus: int, code: WaitCode | None, free: int) -> None:
+    """LOW use never stands in the way of firm work's quota; what is overdrawn has nothing free, not less."""
+    wait = start_verdict(path, priority=priority, gpus=gpus)
+
+    assert (wait.code if wait else None) == code
+    if wait:
+        assert (wait.requested, wait.free) == (gpus, free)
+
+
+def test_priorities_are_kai_s() -> None:
+    assert {priority: priority.value_in_kai for priority in Priority} == {HIGH: 125, NORMAL: 100, LOW: 50}
+    assert [priority for priority in Priority if priority.is_preemptible] == [LOW]
