@@ -1,0 +1,41 @@
+"""Addresses of the scheduling API."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from scheduling.api import (
+    podgroups,
+    pool_lists,
+    resources,
+    simulated,
+    submissions,
+    tasks,
+    workflow_config,
+    workflow_texts,
+    workflows,
+)
+
+urlpatterns: list[URLPattern] = [
+    path("pool_quota", pool_lists.PoolQuota.as_view()),
+    path("resources", resources.ResourceList.as_view()),
+    path("resources/<str:name>", resources.ResourceDetail.as_view()),
+    path("configs/workflow", workflow_config.WorkflowConfigView.as_view()),
+    path("pool/<str:pool>/workflow", submissions.Submit.as_view()),
+    path("pool/<str:pool>/workflows", submissions.SubmitMany.as_view()),
+    path("pool/<str:pool>/workflow/<str:workflow>/restart", submissions.Restart.as_view()),
+    path("workflow", workflows.WorkflowList.as_view()),
+    path("workflow/<str:name>", workflows.WorkflowDetail.as_view()),
+    path("workflow/<str:name>/spec", workflow_texts.Spec.as_view()),
+    path("workflow/<str:name>/logs", workflow_texts.Logs.as_view()),
+    path("workflow/<str:name>/error_logs", workflow_texts.ErrorLogs.as_view()),
+    path("workflow/<str:name>/events", workflow_texts.Events.as_view()),
+    path("workflow/<str:name>/cancel", workflows.Cancel.as_view()),
+    path("workflow/<str:name>/end", workflows.End.as_view()),
+    path("workflow/<str:name>/tag", workflows.Tag.as_view()),
+    path("tag", workflows.TagList.as_view()),
+    path("task", tasks.TaskList.as_view()),
+    path("podgroup/validate", podgroups.PodGroupValidation.as_view()),
+    path("podgroup/plan", podgroups.PodGroupPlan.as_view()),
+    path("backend/<str:backend>/settle", simulated.Settle.as_view()),
+]

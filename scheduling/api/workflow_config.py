@@ -1,0 +1,69 @@
+"""How the house runs workflows: `/api/configs/workflow`. Everybody signed in may read, `osmo-admin` writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.documented import DRY_RUN, WHOLE, documented, fields
+from pools.api.http import boolean, etag, expected_version, only, unwrapped
+from pools.api.views import View
+from pools.domain.errors import BadInput, Violation
+from pools.permissions import require_house
+from pools.services.dry_run import effect_of
+from scheduling.models import WorkflowConfig
+from scheduling.services.workflow_config import (
+    DRAIN_INTERVAL,
+    LEAST_MINUTES,
+    MOST_MINUTES,
+    config_body,
+    current,
+    update_workflow_config,
+)
+
+INTERVAL = {"type": "integer", "minimum": LEAST_MINUTES, "maximum": MOST_MINUTES}
+CONFIG = fields({DRAIN_INTERVAL: INTERVAL, "version": WHOLE})
+CHANGE = fields({DRAIN_INTERVAL: INTERVAL})
+
+
+class WorkflowConfigView(View):
+    """The workflow configuration."""
+
+    @documented("Show the workflow configuration.", answer=CONFIG)
+    def get(self, request: Request) -> Response:
+        return self._shown(current())
+
+    @documented("Change the workflow configuration.", query=[DRY_RUN], body=CHANGE, answer=CONFIG)
+    def patch(self, request: Request) -> Response:
+        return self._change(request)
+
+    @documented("Replace the workflow configuration.", query=[DRY_RUN], body=CHANGE, answer=CONFIG)
+    def put(self, request: Request) -> Response:
+        return self._change(request, "version")
+
+    def _change(self, request: Request, *ignored: str) -> Response:
+        require_house(self.actor)
+        body, description, _ = unwrapped(request)
+        only(body, DRAIN_INTERVAL, *ignored)
+        if body.get(DRAIN_INTERVAL) is None:
+            raise BadInput.of([Violation(DRAIN_INTERVAL, "missing", f"{DRAIN_INTERVAL} is missing.")])
+        version = expected_version(request)
+
+        def deed() -> WorkflowConfig:
+            return update_workflow_config(
+                actor=self.actor,
+                drain_interval_minutes=body[DRAIN_INTERVAL],
+                description=description,
+                expected_version=version,
+            )
+
+        if boolean(request, "dry_run"):
+            return Response(effect_of(deed, read=lambda: config_body(current())))
+        return self._shown(deed())
+
+    @staticmethod
+    def _shown(row: WorkflowConfig) -> Response:
+        answer: dict[str, Any] = config_body(row)
+        return Response(answer, headers=etag(row.version))

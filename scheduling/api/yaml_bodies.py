@@ -1,0 +1,104 @@
+"""Bodies that are YAML or JSON: manifests as people keep them in files, read with the bounds of scenario files.
+
+What comes out is safe to walk, to quote in a sentence, and to send back: the bounds hold for what aliases spell out,
+not only for the bytes that came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from rest_framework import parsers
+
+from pools.api.http import storable
+from pools.domain.errors import BadInput, Violation
+from scheduling.scenario.batch import value_of
+from scheduling.scenario.reader import MOST_LEVELS, Document, Map, Unreadable, documents
+
+MOST_VALUES = 100_000
+"""Some 25 000 pods of a plan. Every value may break a rule, and each broken rule is a sentence in the answer."""
+
+MOST_SPELLED = 16 * 2**20
+"""Characters of all texts and of the paths to all values: what sentences about them can quote at worst."""
+
+_INDEX = len("[99999]")
+
+
+class YAMLParser(parsers.BaseParser):
+    """The body as one YAML document, which JSON is too, whatever the content type says; an empty body is no body.
+
+    Repeated keys are kept in `Map.repeated` for the reader of the document. Raises `BadInput` for everything that is
+    no value of ours, such as NaN, and for what is too deep or too large.
+    """
+
+    media_type = "*/*"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        # Reading through `body` keeps it: the idempotency door asks for the same bytes again.
+        content: bytes = stream.body if isinstance(stream, HttpRequest) else stream.read()
+        if not content.strip():
+            return {}
+        value = value_of(_only_document(content))
+        if faults := _faults_of(value):
+            raise BadInput.of(faults)
+        return value
+
+
+def _only_document(content: bytes) -> Document:
+    try:
+        found = documents(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        # Also from inside the reader: a tag can spell bytes as %ED%A0%80.
+        raise _bad("The body is no text in UTF-8.") from None
+    if len(found) > 1 and not any(document.faults for document in found):
+        raise _bad("The body holds several documents; send one at a time.")
+    # A fault ends the reading, so it stands in the last one.
+    return found[-1]
+
+
+def _faults_of(value: Any) -> list[Violation]:
+    """All scalars that cannot be used. Raises `BadInput` as soon as a bound is crossed, before it costs anything."""
+    faults: list[Violation] = []
+    values, spelled = 1, 0
+    stack: list[tuple[str, int, Any]] = [("", 1, value)]
+    while stack:
+        path, level, inner = stack.pop()
+        if isinstance(inner, Unreadable):
+            faults.append(Violation(path, "bad_value", f"'{inner.text}' {inner.why}."))
+        elif isinstance(inner, str):
+            spelled += len(inner)
+            if not storable(inner):
+                faults.append(_no_text(path))
+        elif isinstance(inner, dict | list):
+            if level > MOST_LEVELS:
+                raise _bad(f"Values may stand at most {MOST_LEVELS} levels deep.")
+            repeated = inner.repeated if isinstance(inner, Map) else ()
+            size = len(inner) + len(repeated)
+            values += size
+            spelled += size * (len(path) + _INDEX) + (sum(map(len, inner)) if isinstance(inner, dict) else 0)
+            _refuse_too_much(values, spelled)
+            if isinstance(inner, list):
+                stack += [(f"{path}[{position}]", level + 1, below) for position, below in enumerate(inner)]
+            elif all(map(storable, inner)):
+                stack += [(f"{path}.{key}".lstrip("."), level + 1, below) for key, below in inner.items()]
+            else:
+                # No path may lead through such a key, for it could not be sent.
+                faults.append(_no_text(path))
+        _refuse_too_much(values, spelled)
+    return sorted(faults, key=lambda fault: fault.path)
+
+
+def _refuse_too_much(values: int, spelled: int) -> None:
+    if values > MOST_VALUES:
+        raise _bad(f"The body holds more than {MOST_VALUES} values, aliases counted as often as they stand.")
+    if spelled > MOST_SPELLED:
+        raise _bad(f"The body spells out more than {MOST_SPELLED} characters, aliases counted as often as they stand.")
+
+
+def _no_text(path: str) -> Violation:
+    return Violation(path, "bad_value", "A text here holds a NUL character or half of a surrogate pair.")
+
+
+def _bad(message: str) -> BadInput:
+    return BadInput(message, [Violation("", "bad_value", message)])

@@ -1,0 +1,12 @@
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+
+
+class SchedulingConfig(AppConfig):
+    name = "scheduling"
+    verbose_name = "Scheduling"
+
+    def ready(self) -> None:
+        from scheduling import receivers
+
+        post_migrate.connect(receivers.keep_schedule, sender=self)

@@ -1,0 +1,33 @@
+"""How the house runs workflows: what an admin may turn while it runs."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from pools.triggers import Audited, created_updated_deleted
+
+
+class WorkflowConfig(models.Model):
+    """The workflow configuration: one row. `subpool_drain_interval_minutes` is how often the net under the drain is
+    cast; archiving itself follows the last workflow that ends."""
+
+    subpool_drain_interval_minutes = models.PositiveIntegerField(default=15)
+    version = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        verbose_name = "workflow configuration"
+        verbose_name_plural = "workflow configuration"
+        constraints = [
+            models.CheckConstraint(condition=models.Q(pk=1), name="workflow_config_is_one_row"),
+            models.CheckConstraint(
+                condition=models.Q(subpool_drain_interval_minutes__range=(1, 10_080)),
+                name="drain_interval_range",
+                violation_error_message="The drain interval is 1 to 10080 minutes.",
+            ),
+        ]
+        triggers = [
+            Audited(subject="'config/workflow'", action=created_updated_deleted("workflow_config"), ignore=["version"])
+        ]
+
+    def __str__(self) -> str:
+        return "workflow configuration"

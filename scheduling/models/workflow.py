@@ -1,0 +1,174 @@
+"""Workflows, their groups and their tasks."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from pools.domain.roles import Action, Actor
+from pools.models import Pool
+from pools.triggers import Audited, NoTruncate
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus, WorkflowStatus
+
+
+class WorkflowName(models.Model):
+    """The highest number given out for a workflow name. The row is the queue at which equal names line up, so their
+    numbers are dense and nobody meets an error."""
+
+    name = models.TextField(primary_key=True)
+    last_number = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.last_number}"
+
+
+class WorkflowQuerySet(models.QuerySet["Workflow"]):
+    """Reads of workflows."""
+
+    def visible_to(self, actor: Actor) -> WorkflowQuerySet:
+        """One's own, and all on pools where one has a role; all for those who read the house (D10)."""
+        if actor.reads_all:
+            return self
+        roots = Pool.objects.roots().filter(name__in=actor.pools_for(Action.POOL_READ)).values("id")
+        return self.filter(Q(submitted_by=actor.user_id) | Q(root_pool__in=roots))
+
+    def live(self) -> WorkflowQuerySet:
+        """Those still to end."""
+        return self.filter(status__in=LIVE_WORKFLOW)
+
+
+class Workflow(models.Model):
+    """One submission: groups that run one after another where they depend on each other, on one leaf of a pool.
+
+    `name` is the workflow id users see (`hello-1`); `pool` the leaf's row and `root_pool` its tree. A refused file
+    leaves no row behind.
+    """
+
+    uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.TextField(unique=True)
+    spec_name = models.TextField()
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="workflows")
+    root_pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="+")
+    submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workflows")
+    priority = models.TextField(choices=[(p, p) for p in Priority], default=Priority.NORMAL)
+    status = models.TextField(choices=[(s, s) for s in WorkflowStatus], default=WorkflowStatus.PENDING)
+    failure_message = models.TextField(blank=True)
+    submit_time = models.DateTimeField()
+    start_time = models.DateTimeField(null=True)
+    end_time = models.DateTimeField(null=True)
+    exec_timeout = models.DurationField(null=True)
+    queue_timeout = models.DurationField(null=True)
+    simulated_runtime = models.DurationField(null=True)
+    labels = models.JSONField(default=dict)
+    env_vars = models.JSONField(default=dict)
+    tags = models.JSONField(default=list)
+    spec = models.TextField()
+    template_spec = models.TextField(blank=True)
+    warnings = models.JSONField(default=list)
+    parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="restarts")
+    cancelled_by = models.TextField(blank=True)
+    app_uuid = models.TextField(blank=True)
+    app_version = models.TextField(blank=True)
+
+    objects = WorkflowQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-submit_time", "-name"]
+        indexes = [
+            models.Index(fields=["-submit_time", "-name"], name="workflow_newest"),
+            models.Index(fields=["submitted_by", "-submit_time"], name="workflow_by_user"),
+            models.Index(fields=["root_pool", "-submit_time"], name="workflow_by_root"),
+            models.Index(fields=["pool", "-submit_time"], name="workflow_by_pool"),
+            models.Index(fields=["pool"], name="workflow_live", condition=Q(status__in=sorted(LIVE_WORKFLOW))),
+        ]
+        triggers = [
+            Audited(
+                subject="'workflow/' || COALESCE(NEW.name, OLD.name)",
+                action="CASE WHEN TG_OP = 'INSERT' THEN 'workflow.submitted' WHEN TG_OP = 'DELETE' THEN "
+                "'workflow.deleted' WHEN NEW.status = OLD.status THEN 'workflow.updated' WHEN NEW.status = "
+                "'FAILED_CANCELED' THEN 'workflow.canceled' WHEN NEW.status = 'RUNNING' THEN 'workflow.started' "
+                "WHEN NEW.status = 'PENDING' THEN 'workflow.waiting' ELSE 'workflow.ended' END",
+                pool_id="COALESCE(NEW.root_pool_id, OLD.root_pool_id)",
+                owner="(SELECT username FROM pools_user WHERE id = COALESCE(NEW.submitted_by_id, OLD.submitted_by_id))",
+                hide=["spec", "template_spec"],
+                also={"pool": "(SELECT name FROM pools_pool WHERE id = COALESCE(NEW.pool_id, OLD.pool_id))"},
+            ),
+            NoTruncate("The table of workflows"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Group(models.Model):
+    """A gang: its tasks start together or not at all. `upstream` are the names of the groups it waits for.
+
+    `ready_at` is since when it waits for GPUs, `ends_at` when its simulated work is done, and `due_at` the first moment
+    at which it ends by itself (work done, or a timeout; :mod:`scheduling.domain.deadlines`), so that finding what is
+    due costs what is due and not what is live.
+    """
+
+    uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="groups")
+    name = models.TextField()
+    position = models.PositiveIntegerField()
+    upstream = models.JSONField(default=list)
+    status = models.TextField(choices=[(s, s) for s in TaskStatus], default=TaskStatus.SCHEDULING)
+    gpus = models.PositiveIntegerField(default=0)
+    failure_message = models.TextField(blank=True)
+    ready_at = models.DateTimeField(null=True)
+    start_time = models.DateTimeField(null=True)
+    end_time = models.DateTimeField(null=True)
+    ends_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["workflow", "position"]
+        constraints = [models.UniqueConstraint(fields=["workflow", "name"], name="group_name_once_per_workflow")]
+        indexes = [
+            models.Index(fields=["gpus"], name="group_waiting", condition=Q(status=TaskStatus.SCHEDULING)),
+            models.Index(fields=["due_at"], name="group_due", condition=Q(due_at__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Task(models.Model):
+    """One try of one task: a pod. A new try is a new row with the next `retry_id`; the old one stays to be seen."""
+
+    uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="tasks")
+    name = models.TextField()
+    retry_id = models.PositiveIntegerField(default=0)
+    position = models.PositiveIntegerField()
+    lead = models.BooleanField(default=False)
+    status = models.TextField(choices=[(s, s) for s in TaskStatus], default=TaskStatus.SCHEDULING)
+    gpu_count = models.PositiveIntegerField(default=0)
+    cpu_count = models.PositiveIntegerField(default=0)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    storage_bytes = models.PositiveBigIntegerField(default=0)
+    platform = models.TextField(default="default")
+    nodes_excluded = models.JSONField(default=list)
+    node_name = models.TextField(blank=True)
+    start_time = models.DateTimeField(null=True)
+    end_time = models.DateTimeField(null=True)
+    exit_code = models.IntegerField(null=True)
+    failure_message = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["group", "position", "retry_id"]
+        constraints = [
+            models.UniqueConstraint(fields=["group", "name", "retry_id"], name="task_try_once"),
+        ]
+        indexes = [
+            models.Index(fields=["node_name"], name="task_on_node", condition=Q(status=TaskStatus.RUNNING)),
+            models.Index(fields=["-start_time"], name="task_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} try {self.retry_id}"

@@ -1,0 +1,48 @@
+"""What scheduling does when the ledger says that something moved."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from django.db import connections
+from django.dispatch import receiver
+from django_celery_beat.models import PeriodicTask
+
+from pools.domain.roles import Actor
+from pools.models import Backend, Pool
+from pools.signals import cancel_pending_work, ledger_changed, work_on_nodes
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Task, WorkflowConfig
+from scheduling.services.hints import ask_to_settle
+from scheduling.services.lifecycle import cancel_pending
+from scheduling.services.schedule import ensure_schedule
+
+
+@receiver(ledger_changed)
+def settle_soon(backend_ids: Iterable[int], **_: Any) -> None:
+    """Promises or capacity moved: somebody may start."""
+    for backend_id in backend_ids:
+        ask_to_settle(backend_id)
+
+
+@receiver(cancel_pending_work)
+def cancel_what_waits(actor: Actor, pool: Pool, **_: Any) -> None:
+    """A slice is deleted and its pending work shall go with it, in the same transaction."""
+    cancel_pending(actor=actor, leaf=pool)
+
+
+@receiver(work_on_nodes)
+def running_there(backend: Backend, nodes: Collection[str], **_: Any) -> list[str]:
+    """Names of the workflows that run on these machines."""
+    running = Task.objects.filter(
+        status=TaskStatus.RUNNING, node_name__in=nodes, group__workflow__root_pool__backend=backend
+    )
+    return list(running.order_by().values_list("group__workflow__name", flat=True).distinct())
+
+
+def keep_schedule(using: str, **_: Any) -> None:
+    """After `migrate`: the periodic tasks have their rows. Going backwards, the tables may be gone already."""
+    tables = set(connections[using].introspection.table_names())
+    if {WorkflowConfig._meta.db_table, PeriodicTask._meta.db_table} <= tables:
+        ensure_schedule()

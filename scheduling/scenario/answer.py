@@ -1,0 +1,144 @@
+"""The answer to a scenario, exactly as design section 6 writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pools.domain.amounts import Amount, as_json
+from pools.domain.quota import QuotaTree
+from pools.domain.quota_numbers import NodeNumbers, numbers, share
+from scheduling.domain.engine.explain import Reason
+from scheduling.domain.engine.outcome import GangResult, Place, places, reasons, result_of, task_of
+from scheduling.domain.engine.settle import Settled, settle
+from scheduling.domain.engine.state import GangState
+from scheduling.domain.engine.steps import Step
+from scheduling.domain.engine.world import World
+
+from .parse import Scenario
+from .rules import broken
+
+_NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable", "debt")
+
+
+def answer_to(scenario: Scenario) -> dict[str, Any]:
+    """Run the scenario and say what came of it."""
+    return render(scenario, settle(scenario.facts))
+
+
+def render(scenario: Scenario, settled: Settled) -> dict[str, Any]:
+    """The answer for a scenario that has been run."""
+    world = settled.world
+    why, where = reasons(world), places(world)
+    tree = _Tree(world)
+    debts = {name: tree.debt(name) for name in scenario.paths if name in world.tree.index}
+    return {
+        "queues": {queue.name: tree.queue(queue.name) for queue in scenario.facts.queues},
+        "cohorts": {cohort.name: tree.node(cohort.name) for cohort in scenario.facts.cohorts},
+        "workloads": {
+            gang.name: _workload(world, world.gang_of[gang.name], where, why) for gang in scenario.facts.gangs
+        },
+        "steps": [_step(step) for step in settled.steps],
+        "settled": settled.settled,
+        "violations": [
+            {"path": v.path, "code": v.code, "message": v.message} for v in broken(scenario, world, why, debts)
+        ],
+    }
+
+
+class _Tree:
+    """The numbers of queues and cohorts after the run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._tree: QuotaTree = _with_usage(world)
+        self._by_key = {key: numbers(self._tree, key) for key in world.keys if key in self._tree.columns}
+
+    def debt(self, name: str) -> dict[str, Amount]:
+        """What a node holds beyond what its limits allow. Without a cohort above only its `limit` binds a queue."""
+        queue = self._world.queue_of.get(name)
+        if queue is not None and not queue.governed:
+            over = zip(self._world.keys, queue.alloc, queue.limit, strict=True)
+            return {key: held - limit for key, held, limit in over if held > limit}
+        return {key: table[name].debt for key, table in self._by_key.items() if table[name].debt > 0}
+
+    def node(self, name: str) -> dict[str, Any]:
+        """One cohort or queue."""
+        tables = {key: table[name] for key, table in self._by_key.items()}
+        share_of = share(self._tree, name)
+        body: dict[str, Any] = {"parent": self._tree.nodes[name].parent}
+        for number in _NUMBERS:
+            body[number] = _amounts(self.debt(name)) if number == "debt" else _column(tables, number)
+        body["weighted_share"] = share_of.reported
+        body["dominant_resource"] = share_of.dominant_resource
+        return body
+
+    def queue(self, name: str) -> dict[str, Any]:
+        """One queue, with its fair share."""
+        world = self._world
+        queue = world.queue_of[name]
+        known = world.facts.nodes is not None or world.facts.capacity is not None
+        return {
+            **self.node(name),
+            "fair_share": _amounts(dict(zip(world.keys, queue.fair, strict=True))) if known else None,
+        }
+
+
+def _with_usage(world: World) -> QuotaTree:
+    """The tree with what every queue holds after the run, queues without a cohort included."""
+    own: dict[str, dict[str, Any]] = {}
+    for queue in world.queues:
+        below = [sum(child.alloc[r] for child in queue.children) for r in range(len(world.keys))]
+        held = {key: queue.alloc[r] - below[r] for r, key in enumerate(world.keys)}
+        own[queue.fact.name] = {key: amount for key, amount in held.items() if amount}
+    return QuotaTree(world.tree.nodes.values(), own)
+
+
+def _column(tables: Mapping[str, NodeNumbers], number: str) -> dict[str, Any]:
+    return _amounts({key: getattr(table, number) for key, table in tables.items()})
+
+
+def _amounts(amounts: Mapping[str, Amount]) -> dict[str, Any]:
+    return {key: as_json(amount) for key, amount in sorted(amounts.items())}
+
+
+def _workload(world: World, gang: GangState, where: Mapping[str, Place], why: Mapping[str, Reason]) -> dict[str, Any]:
+    tasks = {}
+    for i, task in enumerate(gang.fact.tasks):
+        state, node = task_of(world, gang, i)
+        tasks[task.name] = {"state": state.value, "node": node}
+    name = gang.fact.name
+    result = result_of(gang)
+    waits = result in {GangResult.PENDING, GangResult.PREEMPTED}
+    place, reason = where.get(name) if waits else None, why.get(name) if waits else None
+    return {
+        "state": result.value,
+        "tasks": tasks,
+        "position": place.overall if place else None,
+        "position_in_queue": place.in_queue if place else None,
+        "reason": _reason(reason) if reason else None,
+        "unblock": list(reason.unblock) if reason else [],
+    }
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    return {
+        "code": reason.code,
+        "message": reason.message,
+        "queue": reason.queue,
+        "limit": reason.limit,
+        "requested": _amounts(reason.requested or {}),
+        "free": _amounts(reason.free or {}),
+        "missing": _amounts(reason.missing or {}),
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "pass": step.pass_number,
+        "action": step.action.value,
+        "workload": step.gang,
+        "tasks": list(step.tasks),
+        "for": step.beneficiary,
+        "message": step.message,
+    }

@@ -1,0 +1,128 @@
+"""Many scenarios at once: files, directories, documents; one answer each, errors in their place (design section 6)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pools.domain.errors import BadInput, DomainError, Violation
+
+from .reader import Document, documents
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One document: where it came from, and what was answered. `readable` is False for an error object."""
+
+    source: str
+    body: dict[str, Any]
+    readable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The answers in order. `single`: one file with one document, whose answer is printed alone."""
+
+    entries: tuple[Entry, ...]
+    single: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything was answered, 2 if something could not be read."""
+        return 0 if all(entry.readable for entry in self.entries) else 2
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """The objects to print, each with its `source` unless it stands alone."""
+        for entry in self.entries:
+            yield entry.body if self.single else {"source": entry.source, **entry.body}
+
+
+Answer = Callable[[Any], dict[str, Any]]
+
+
+def run(sources: Iterable[str], answer: Answer, *, error_code: str, stdin: str | None = None) -> Batch:
+    """Answer every document of the sources: files, directories, or `-`. `answer` raises `DomainError` to refuse."""
+    given = list(sources)
+    entries: list[Entry] = []
+    for source in given:
+        for name, text in _texts(source, stdin):
+            if isinstance(text, Violation):
+                entries.append(Entry(name, refusal(text.message, [text], error_code), readable=False))
+                continue
+            found = documents(text)
+            for number, document in enumerate(found):
+                label = name if len(found) == 1 else f"{name}#{number + 1}"
+                try:
+                    entries.append(Entry(label, answer(value_of(document)), readable=True))
+                except DomainError as error:
+                    details = with_lines(text, number, error.details)
+                    entries.append(Entry(label, refusal(error.message, details, error_code), readable=False))
+    alone = len(given) == 1 and len(entries) == 1 and not (given[0] != STDIN and Path(given[0]).is_dir())
+    return Batch(tuple(entries), alone)
+
+
+def value_of(document: Document) -> Any:
+    """What was read. Raises `BadInput` if it could not be."""
+    if document.faults:
+        raise BadInput.of(document.faults)
+    return document.value
+
+
+def with_lines(text: str, number: int, faults: Sequence[Violation]) -> list[Violation]:
+    """The faults of one document of the text with their lines; it is read a second time, for errors only."""
+    read = documents(text, lines=True)
+    lines = read[number].lines if number < len(read) else {}
+    return [fault if fault.line else replace(fault, line=_line_of(fault.path, lines)) for fault in faults]
+
+
+def _line_of(path: str, lines: dict[str, int]) -> int | None:
+    """The line of the path, or of what is around it: a key that is missing has no line of its own."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path)
+
+
+def refusal(message: str, details: Iterable[Violation], error_code: str) -> dict[str, Any]:
+    """The house's error object."""
+    return {
+        "message": message,
+        "error_code": error_code,
+        "workflow_id": None,
+        "details": [violation.as_dict() for violation in details],
+    }
+
+
+def _texts(source: str, stdin: str | None) -> Iterator[tuple[str, str | Violation]]:
+    if source == STDIN:
+        yield STDIN, _text(sys.stdin.buffer.read(), "Standard input") if stdin is None else stdin
+        return
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(child for child in path.iterdir() if child.suffix in SUFFIXES and child.is_file())
+        if not files:
+            message = f"The directory '{source}' has no {', '.join(f'*{suffix}' for suffix in SUFFIXES)}."
+            yield source, Violation("", "bad_value", message)
+        for child in files:
+            yield f"{source.rstrip('/')}/{child.name}", _read(child)
+    else:
+        yield source, _read(path)
+
+
+def _read(path: Path) -> str | Violation:
+    try:
+        return _text(path.read_bytes(), f"'{path}'")
+    except OSError as error:
+        return Violation("", "bad_value", f"'{path}' cannot be read: {error.strerror}.")
+
+
+def _text(content: bytes, what: str) -> str | Violation:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return Violation("", "bad_value", f"{what} is no text in UTF-8.")

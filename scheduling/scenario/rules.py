@@ -1,0 +1,85 @@
+"""The house's own rules about a scenario that can be run all the same: said in `violations`, never in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pools.domain.amounts import UNLIMITED, Amount, sentence_of
+from pools.domain.errors import Violation
+from scheduling.domain.engine.explain import Reason
+from scheduling.domain.engine.facts import Cohort, Queue
+from scheduling.domain.engine.world import World
+
+from .parse import Scenario
+
+
+def broken(
+    scenario: Scenario, world: World, reasons: Mapping[str, Reason], debts: Mapping[str, Mapping[str, Amount]]
+) -> list[Violation]:
+    """Every broken rule: the tree as it is set, gangs that can never start, what is over its bounds after the run."""
+    return [
+        *scenario.notes,
+        *_tree(scenario, world),
+        *_overfull(world),
+        *_never(scenario, reasons),
+        *_debts(scenario, debts),
+    ]
+
+
+def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
+    paths = scenario.paths
+    everything: list[Cohort | Queue] = [*scenario.facts.cohorts, *scenario.facts.queues]
+    for node in everything:
+        if node.parent is None:
+            for key in ("borrowing_limit", "lending_limit"):
+                if any(amount != UNLIMITED for amount in getattr(node, key).values()):
+                    message = f"'{node.name}' stands at the top, where a {key.replace('_', ' ')} means nothing."
+                    yield Violation(f"{paths[node.name]}.{key}", "limit_without_parent", message)
+    for queue in world.queues:
+        fact = queue.fact
+        if queue.children and fact.quota is not None:
+            over = {}
+            for r, key in enumerate(world.keys):
+                below = sum(child.quota[r] for child in queue.children)
+                if below > queue.quota[r]:
+                    over[key] = below
+            if over:
+                quota = sentence_of({key: (fact.quota or {}).get(key, 0) for key in over})
+                message = f"The queues below '{fact.name}' have a quota of {sentence_of(over)}, it has {quota}."
+                yield Violation(f"{paths[fact.name]}.quota", "children_above_parent", message)
+        if not queue.children:
+            above = {
+                key: amount
+                for key, amount in fact.lending_limit.items()
+                if amount != UNLIMITED and amount > (fact.quota or {}).get(key, 0)
+            }
+            if above and fact.parent is not None:
+                message = f"'{fact.name}' would lend {sentence_of(above)}, more than its quota."
+                yield Violation(f"{paths[fact.name]}.lending_limit", "lending_above_quota", message)
+    for holder in ("usage", "demand"):
+        for name in getattr(scenario.facts, holder):
+            if world.queue_of[name].children:
+                message = f"'{name}' has queues below it, so it runs nothing itself."
+                yield Violation(f"{holder}.{name}", "queue_has_children", message)
+
+
+def _overfull(world: World) -> Iterator[Violation]:
+    for node, free in enumerate(world.nodes.free if world.nodes is not None else ()):
+        over = {key: -have for key, have in zip(world.keys, free, strict=True) if have < 0}
+        if over and world.nodes is not None:
+            message = f"More stands on node '{world.nodes.names[node]}' than it has: {sentence_of(over)} too much."
+            yield Violation("nodes", "node_overfull", message)
+
+
+def _never(scenario: Scenario, reasons: Mapping[str, Reason]) -> Iterator[Violation]:
+    for name, path in scenario.gang_paths.items():
+        reason = reasons.get(name)
+        if reason is not None and (reason.never or reason.code in {"not_ready", "queue_has_children", "no_such_queue"}):
+            yield Violation(path, reason.code, f"'{name}' can never start. {reason.message}")
+
+
+def _debts(scenario: Scenario, debts: Mapping[str, Mapping[str, Amount]]) -> Iterator[Violation]:
+    for name, amounts in debts.items():
+        if amounts:
+            message = f"'{name}' is in debt: {sentence_of(amounts)} more than its limits allow."
+            yield Violation(scenario.paths[name], "debt", message)

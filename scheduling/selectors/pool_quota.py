@@ -1,0 +1,107 @@
+"""Quota and use of every pool that one sees (OSMO contract, section 5.2), as JSON text.
+
+The four quota sums are the pool's own and add up over pools, slices included: a divided pool's limit is what no slice
+has. Capacity and free GPUs belong to the nodes: pools that share nodes show the same numbers, and sums take them once.
+
+Each slice repeats all of its parent's configuration, which is most of a large answer. So the text is composed: what is
+inherited is encoded once for each pool. Names and states need no escaping; the database lets no other letters in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pools.domain.quotas import UNLIMITED
+from pools.domain.roles import Actor
+from pools.pool_lists import Tree, gpu_shares, inherited, listed_trees, own_body, sets_of
+from scheduling.selectors.machines import gpus_by_place
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the rows add up to, in GPUs."""
+
+    used: int = 0
+    limit: int = 0
+    usage: int = 0
+
+    def add(self, limit: int, used: int, usage: int) -> None:
+        self.limit += limit
+        self.used += used
+        self.usage += usage
+
+
+def pool_quota(actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False) -> str:
+    """The answer of `/api/pool_quota`: three queries, however many pools there are."""
+    trees = listed_trees(actor, names=names, include_archived=include_archived)
+    gpus = gpus_by_place()
+    sums, capacity_sum, free_sum, sets = _Sums(), 0, 0, []
+    for shared, members in sets_of(trees, gpus.keys()):
+        capacity = sum(gpus[place][0] for place in shared.places)
+        free = capacity - sum(gpus[place][1] for place in shared.places)
+        rows = [row for tree in members for row in _rows(tree, capacity, free, sums)]
+        sets.append(f'{{"pools":[{",".join(rows)}]}}')
+        capacity_sum += capacity
+        free_sum += free
+    total = _encode(_usage(sums.limit, sums.used, sums.usage, capacity_sum, free_sum))
+    return f'{{"node_sets":[{",".join(sets)}],"resource_sum":{total}}}'
+
+
+def _rows(tree: Tree, capacity: int, free: int, sums: _Sums) -> Iterator[str]:
+    """The rows of one tree that the list shows, counted into `sums`: the pool first, then its slices."""
+    root, common = tree.root, _encode(inherited(tree.root))[1:-1]
+    if tree.shows(root.name):
+        limit, label = _pool_quota(tree, capacity)
+        used, usage = root.usage__used, root.usage__total_usage
+        sums.add(limit, used, usage)
+        own = own_body(root) | {
+            "resource_usage": _usage(limit, used, usage, capacity, free),
+            "gpu_quota": label,
+            "used": used,
+            "available": limit - used,
+        }
+        yield f"{_encode(own)[:-1]},{common}}}"
+    if not tree.slices:
+        return
+    shares = gpu_shares(root) or {}
+    rest = f'"maximum":{shares.get("maximum", UNLIMITED)},"weight":{shares.get("weight", 1)}'
+    nodes = f'"total_capacity":"{capacity}","total_free":"{free}"'
+    for row in tree.slices:
+        if not tree.shows(row.name):
+            continue
+        limit, used, usage = row.quota, row.usage__used, row.usage__total_usage
+        sums.add(limit, used, usage)
+        left = limit - used
+        yield (
+            f'{{"name":"{row.name}","resources":{{"gpu":{{"guarantee":{limit},{rest}}}}},"parent_pool":"{root.name}",'
+            f'"subpool_name":"{row.subpool_name}","subpool_state":"{row.subpool_state}",'
+            f'"resource_usage":{{"quota_used":"{used}","quota_free":"{left}","quota_limit":"{limit}",'
+            f'"total_usage":"{usage}",{nodes}}},"gpu_quota":"{limit}","used":{used},"available":{left},{common}}}'
+        )
+
+
+def _pool_quota(tree: Tree, capacity: int) -> tuple[int, str]:
+    """What the pool itself may use, and how that is written. Without a guarantee the limit is all its nodes have."""
+    if tree.guarantee == UNLIMITED:
+        return capacity, str(capacity)
+    unallocated = tree.guarantee - tree.allocated
+    return unallocated, f"{unallocated} (Total: {tree.guarantee})" if tree.is_divided else str(unallocated)
+
+
+def _usage(limit: int, used: int, usage: int, capacity: int, free: int) -> dict[str, str]:
+    """`resource_usage`: six numbers, as strings."""
+    return {
+        "quota_used": str(used),
+        "quota_free": str(limit - used),
+        "quota_limit": str(limit),
+        "total_usage": str(usage),
+        "total_capacity": str(capacity),
+        "total_free": str(free),
+    }
+
+
+def _encode(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,107 @@
+"""Nodes as `osmo resource` shows them (OSMO contract, 6): numbers as texts, use rounded up, what there is down."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pools.domain.node_sets import Place
+from pools.domain.platforms import platforms_of
+from pools.domain.roles import Actor
+from pools.domain.sizes import size_text
+from pools.models import Backend
+from pools.pool_lists import Tree, listed_trees
+from scheduling.selectors.machines import NodeUse, node_uses
+
+RESERVED, SHARED, UNUSED = "RESERVED", "SHARED", "UNUSED"
+Entry = dict[str, Any]
+
+
+def resources(
+    actor: Actor,
+    *,
+    pools: Collection[str] | None = None,
+    platforms: Collection[str] | None = None,
+    node: str | None = None,
+) -> list[Entry]:
+    """The nodes of the pools that `actor` sees (of `pools` only, of `platforms` only, of one name only).
+
+    Nodes of no pool are for those who read the house. A slice's nodes are its pool's; it is named with them only when
+    it was asked for.
+    """
+    trees = listed_trees(actor, names=pools)
+    members: dict[Place, list[Tree]] = defaultdict(list)
+    for tree in trees:
+        for platform in platforms_of(tree.root.config):
+            members[tree.root.backend_id, platform].append(tree)
+    backends = dict(Backend.objects.values_list("pk", "name"))
+    found = []
+    for use in node_uses(node):
+        mine = members.get((use.backend_id, use.platform), [])
+        if platforms is not None and use.platform not in platforms:
+            continue
+        if mine or (pools is None and actor.reads_all):
+            found.append(_entry(use, mine, pools, backends.get(use.backend_id, "")))
+    return found
+
+
+def _entry(use: NodeUse, trees: Collection[Tree], asked: Collection[str] | None, backend: str) -> Entry:
+    names = _pool_names(trees, asked)
+    config = {name: {use.platform: _config(tree, use.platform)} for name, tree in names.items()}
+    allocatable = _fields(use.cpu, use.gpus, use.memory_bytes, use.storage_bytes, round_up=False)
+    available = _fields(
+        use.cpu - use.used_cpu,
+        use.gpus - use.used_gpus,
+        max(0, use.memory_bytes - use.used_memory),
+        max(0, use.storage_bytes - use.used_storage),
+        round_up=False,
+    )
+    return {
+        "hostname": use.name,
+        "exposed_fields": {
+            "node": use.name,
+            "pool/platform": [f"{name}/{use.platform}" for name in names],
+            **allocatable,
+        },
+        "taints": [],
+        "usage_fields": _fields(use.used_cpu, use.used_gpus, use.used_memory, use.used_storage, round_up=True),
+        "non_workflow_usage_fields": {},
+        "allocatable_fields": allocatable,
+        "platform_allocatable_fields": {name: {use.platform: allocatable} for name in names},
+        "platform_available_fields": {name: {use.platform: available} for name in names},
+        "platform_workflow_allocatable_fields": {name: {use.platform: allocatable} for name in names},
+        "config_fields": config,
+        "label_fields": {},
+        "conditions": None,
+        "pool_platform_labels": {name: [use.platform] for name in names},
+        "backend": backend,
+        "resource_type": UNUSED if not trees else RESERVED if len(trees) == 1 else SHARED,
+    }
+
+
+def _pool_names(trees: Collection[Tree], asked: Collection[str] | None) -> dict[str, Tree]:
+    """The names under which the pools of a node are shown, in order."""
+    if asked is None:
+        return {tree.root.name: tree for tree in trees}
+    shown = {name: tree for tree in trees for name in (tree.root.name, *(row.name for row in tree.slices))}
+    return {name: shown[name] for name in sorted(asked) if name in shown}
+
+
+def _config(tree: Tree, platform: str) -> Entry:
+    body: Mapping[str, Any] = platforms_of(tree.root.config)[platform]
+    return {
+        "host_network": body.get("host_network_allowed", False),
+        "privileged": body.get("privileged_allowed", False),
+        "default_mounts": [],
+        "allowed_mounts": body.get("allowed_mounts", []),
+    }
+
+
+def _fields(cpu: int, gpus: int, memory: int, storage: int, *, round_up: bool) -> dict[str, str]:
+    return {
+        "storage": size_text(storage, round_up=round_up),
+        "cpu": str(cpu),
+        "memory": size_text(memory, round_up=round_up),
+        "gpu": str(gpus),
+    }

@@ -1,0 +1,233 @@
+"""A realistic house to look at: 12 pools on two clusters, 40 slices in all states, 300 workflows of 25 people over 30
+days.
+
+Everything is made through the services, by the people it belongs to; only the moments of the past are written
+afterwards. The same numbers every time; a house that has it already stays as it is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pgtrigger
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM, Actor
+from pools.locking import lock_tree
+from pools.models import Pool, Reservation
+from pools.services.backends import put_backend
+from pools.services.members import create_user
+from pools.services.pools import put_pool
+from pools.services.subpools import create_subpool, delete_subpool
+from pools.transactions import change
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Group, Task, Workflow
+from scheduling.services.progress import WorkInHand
+from scheduling.services.settle import settle
+from scheduling.services.submission import Submission, submit_many
+
+DAYS = 30
+WORKFLOWS = 300
+LIVE = 84
+
+
+# pool | cluster | GPUs | slices (* drains, - is archived) | about
+_HOUSE = """
+vision | dgx | 64 | detect 24, segment 16, track 8, pose 6, *ocr 4 | Perception models
+language | dgx | 96 | pretrain 48, tune 24, eval 8, *safety 8 | Foundation and instruction models
+speech | dgx | 48 | asr 20, tts 12, diarize 4, -legacy 6 | Recognition and synthesis
+robotics | dgx | 32 | grasp 12, *walk 12, sim2real 4 | Manipulation and locomotion
+recsys | dgx | 32 | rank 16, retrieve 8, -abtest 4 | Ranking and retrieval
+research | dgx | 40 | diffusion 12, graphs 8, -theory 4, *interns 8 | Open-ended work
+biology | hopper | 16 | fold 8, cells 2, -screen 4 | Protein and cell models
+simulation | hopper | 24 | fluids 8, *scenes 8, weather 4 | Physics and synthetic data
+evaluation | hopper | 16 | nightly 8, release 4, -adhoc 2 | Nightly regression and benchmarks
+security | hopper | 8 | attack 4, -defend 1, probe 1 | Red team
+platform | hopper | 8 | canary 2, perf 2, -spare 2 | The platform team's own
+sandbox | hopper | 16 | new 4, course 4 | Try things out
+"""
+CLUSTERS = {"dgx": 42, "hopper": 12}
+JOBS = ("train", "finetune", "sweep", "eval", "export", "preprocess", "distill", "render")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoPool:
+    """A pool of the demo: its cluster, its guarantee, its slices (name → quota), and which of them end how."""
+
+    name: str
+    backend: str
+    about: str
+    guarantee: int
+    slices: dict[str, int]
+    draining: tuple[str, ...] = ()
+    archived: tuple[str, ...] = ()
+
+
+def _house() -> list[DemoPool]:
+    pools = []
+    for line in _HOUSE.strip().splitlines():
+        name, backend, guarantee, slices, about = (part.strip() for part in line.split("|"))
+        words = [part.split() for part in slices.split(",")]
+        pools.append(
+            DemoPool(
+                name=name,
+                backend=backend,
+                about=about,
+                guarantee=int(guarantee),
+                slices={word.strip("*-"): int(quota) for word, quota in words},
+                draining=tuple(word[1:] for word, _ in words if word.startswith("*")),
+                archived=tuple(word[1:] for word, _ in words if word.startswith("-")),
+            )
+        )
+    return pools
+
+
+HOUSE = _house()
+
+
+def seed_demo() -> None:
+    """Fill the house. Does nothing where the demo's first pool exists."""
+    if Pool.objects.filter(name=HOUSE[0].name).exists():
+        return
+    dice = random.Random(4711)  # noqa: S311  (the same house every time, no secret)
+    for name, nodes in CLUSTERS.items():
+        machines = [{"name": f"{name}-{number:02}", "gpus": 8} for number in range(1, nodes + 1)]
+        put_backend(
+            actor=SYSTEM, name=name, body={"type": "simulated", "namespace": name, "nodes": machines},
+            description=f"{nodes} machines of 8 GPUs",
+        )  # fmt: skip
+    leaders, members = _people()
+    for pool in HOUSE:
+        for short, quota in pool.slices.items():
+            create_subpool(actor=leaders[pool.name], parent=pool.name, subpool_name=short, quota=quota)
+    _past(dice, members)
+    for pool in HOUSE:
+        for short in pool.archived:
+            delete_subpool(
+                actor=leaders[pool.name], parent=pool.name, subpool_name=short, description="the project has ended"
+            )
+    _present(dice, members)
+    for pool in HOUSE:
+        for short in pool.draining:
+            delete_subpool(
+                actor=leaders[pool.name], parent=pool.name, subpool_name=short, description="moving to the shared part"
+            )
+
+
+def _people() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
+    """Pools with their roles, a lead for each, a researcher for each, and one who may look at everything: 25."""
+    leaders, members = {}, {}
+    for pool in HOUSE:
+        body = {
+            "backend": pool.backend,
+            "description": pool.about,
+            "resources": {"gpu": {"guarantee": pool.guarantee, "maximum": -1, "weight": 1}},
+        }
+        put_pool(actor=SYSTEM, name=pool.name, body=body)
+        lead = create_user(actor=SYSTEM, username=f"{pool.name}-lead", roles=[f"osmo-{pool.name}-admin"])
+        user = create_user(actor=SYSTEM, username=f"{pool.name}-researcher", roles=[f"osmo-{pool.name}-user"])
+        leaders[pool.name] = lead.as_actor()
+        members[pool.name] = [user.as_actor(), user.as_actor(), lead.as_actor()]
+    create_user(actor=SYSTEM, username="auditor", roles=["osmo-viewer"])
+    return leaders, members
+
+
+def _past(dice: random.Random, members: dict[str, list[Actor]]) -> None:
+    """Work that has ended, spread over the last month."""
+    now = timezone.now()
+    _submit(dice, members, WORKFLOWS - LIVE, archived_too=True)
+    endings = (
+        [TaskStatus.COMPLETED] * 16
+        + [TaskStatus.FAILED] * 2
+        + [TaskStatus.FAILED_CANCELED, TaskStatus.FAILED_EXEC_TIMEOUT]
+    )
+    for root_id in Pool.objects.roots().values_list("pk", flat=True):
+        _end_all(root_id, dice, endings, now)
+    with pgtrigger.ignore("scheduling.Workflow:audit"):  # moments of a past that never was are no news
+        for workflow in Workflow.objects.prefetch_related("groups__tasks").order_by("name"):
+            submitted = now - timedelta(minutes=dice.randint(60, DAYS * 24 * 60))
+            started = submitted + timedelta(seconds=dice.randint(1, 4000))
+            ended = min(started + timedelta(minutes=dice.randint(2, 900)), now - timedelta(minutes=1))
+            _write_times(workflow, submitted, started, ended, f"dgx-{dice.randint(1, 40):02}")
+
+
+def _end_all(root_id: int, dice: random.Random, endings: Sequence[TaskStatus], now: datetime) -> None:
+    with change(actor=SYSTEM, description="demo"):
+        root = lock_tree(root_id)
+        live = Workflow.objects.live().filter(root_pool=root).order_by("name").values_list("pk", flat=True)
+        work = WorkInHand(root, live, now=now)
+        for workflow in work.workflows.values():
+            work.end_open(workflow, dice.choice(endings), "", waiting_too=True)
+        work.save()
+
+
+def _write_times(workflow: Workflow, submitted: datetime, started: datetime, ended: datetime | None, node: str) -> None:
+    Workflow.objects.filter(pk=workflow.pk).update(submit_time=submitted, start_time=started, end_time=ended)
+    Reservation.objects.filter(workflow=workflow.pk).update(created_at=submitted, held_since=started)
+    groups = Group.objects.filter(workflow=workflow)
+    groups.update(ready_at=submitted, start_time=started, end_time=ended)
+    tasks = Task.objects.filter(group__in=groups)
+    tasks.update(start_time=started, end_time=ended)
+    if ended is not None:
+        tasks.update(node_name=node)
+
+
+def _present(dice: random.Random, members: dict[str, list[Actor]]) -> None:
+    """Work that runs or waits now."""
+    ended = set(Workflow.objects.values_list("pk", flat=True))
+    _submit(dice, members, LIVE, archived_too=False)
+    for backend_id in set(Pool.objects.roots().values_list("backend_id", flat=True)):
+        if backend_id is not None:
+            settle(backend_id)
+    now = timezone.now()
+    with pgtrigger.ignore("scheduling.Workflow:audit"):
+        for workflow in Workflow.objects.exclude(pk__in=ended).order_by("name"):
+            submitted = now - timedelta(minutes=dice.randint(5, 600))
+            if workflow.start_time is None:
+                Workflow.objects.filter(pk=workflow.pk).update(submit_time=submitted)
+                Reservation.objects.filter(workflow=workflow.pk).update(created_at=submitted)
+            else:
+                _write_times(workflow, submitted, submitted + timedelta(seconds=dice.randint(1, 200)), None, "")
+
+
+def _submit(dice: random.Random, members: dict[str, list[Actor]], count: int, *, archived_too: bool) -> None:
+    leaves = [
+        (pool, short) for pool in HOUSE for short in (None, *pool.slices) if archived_too or short not in pool.archived
+    ]
+    chosen = leaves + dice.choices(leaves, k=count - len(leaves))
+    work: dict[tuple[str, str, Actor], list[Submission]] = defaultdict(list)
+    for pool, short in chosen:
+        actor = dice.choice(members[pool.name])
+        largest = pool.slices[short] if short else max(1, pool.guarantee - sum(pool.slices.values()))
+        leaf = f"{pool.name}--{short}" if short else pool.name
+        work[pool.name, leaf, actor].append(_job(dice, pool.name, largest))
+    for (_, leaf, actor), submissions in work.items():
+        submit_many(actor=actor, pool=leaf, submissions=submissions)
+
+
+def _job(dice: random.Random, pool: str, largest: int) -> Submission:
+    priority = dice.choices([Priority.HIGH, Priority.NORMAL, Priority.LOW], weights=[1, 6, 3])[0]
+    gpus = min(largest, 8, dice.choice([1, 1, 2, 2, 4, 8]))
+    workers = dice.choice([1, 1, 1, 2]) if gpus * 2 <= largest else 1
+    minutes = dice.randint(20, 480)
+    tasks = "\n".join(
+        f"    - {{name: worker-{number}, image: 'registry/{pool}:latest', command: [python, train.py], resource: gpu,"
+        f" lead: {'true' if number == 0 else 'false'}}}"
+        for number in range(workers)
+    )
+    text = f"""workflow:
+  name: {pool}-{dice.choice(JOBS)}
+  labels: {{osmo/simulated-runtime: {minutes}m}}
+  resources:
+    gpu: {{gpu: {gpus}, cpu: {gpus * 8}, memory: {gpus * 64}Gi, storage: 100Gi}}
+  groups:
+  - name: main
+    tasks:
+{tasks}
+"""
+    return Submission(file=text, priority=priority)

@@ -1,0 +1,66 @@
+"""Hints that a backend should be settled soon. They only make it quick; the beat finds what a lost hint left."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import redis
+from celery import current_app
+from django.conf import settings
+from kombu.exceptions import OperationalError
+
+logger = logging.getLogger(__name__)
+
+SETTLE_ONE = "scheduling.settle"
+_QUEUED_FOR = 5  # seconds after which a hint that nobody took may be given again
+_PAUSE = 5.0  # seconds without hints after a broker that did not answer: requests must not wait for it again and again
+
+
+@dataclass
+class _Silence:
+    """Until when (monotonic seconds) this process does not ask the broker."""
+
+    until: float = 0.0
+
+
+_silence = _Silence()
+
+
+def ask_to_settle(backend_id: int) -> None:
+    """Queue a settling unless one is queued already. A broker that is away costs speed, never work."""
+    if time.monotonic() < _silence.until:
+        return
+    try:
+        if _broker().set(_key(backend_id), 1, nx=True, ex=_QUEUED_FOR):
+            current_app.send_task(SETTLE_ONE, [backend_id], retry=False)
+    except (redis.RedisError, OperationalError) as error:
+        _silence.until = time.monotonic() + _PAUSE
+        logger.warning("broker is away, the beat will settle backend %s: %s", backend_id, error)
+
+
+def taken(backend_id: int) -> None:
+    """A settling begins: later changes need another hint."""
+    try:
+        _broker().delete(_key(backend_id))
+    except redis.RedisError as error:
+        logger.warning("could not take the hint of backend %s: %s", backend_id, error)
+
+
+def is_asked(backend_id: int) -> bool:
+    """A hint was given since the last one was taken."""
+    try:
+        return bool(_broker().exists(_key(backend_id)))
+    except redis.RedisError:
+        return False
+
+
+@cache
+def _broker() -> redis.Redis:
+    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
+
+
+def _key(backend_id: int) -> str:
+    return f"osmo:settle-hint:{backend_id}"

@@ -1,0 +1,56 @@
+"""The rows of a workflow's gangs and tasks as they stand at the moment of submission."""
+
+from __future__ import annotations
+
+import uuid
+
+from scheduling.domain.deadlines import deadlines
+from scheduling.domain.statuses import TaskStatus
+from scheduling.domain.workflow_spec import GroupSpec
+from scheduling.models import Group, Task, Workflow
+
+
+def new_gang(workflow: Workflow, position: int, spec: GroupSpec) -> Group:
+    """A gang that waits for GPUs, or for the gangs before it; its queue timeout runs from now."""
+    waits = bool(spec.inputs)
+    status = TaskStatus.WAITING if waits else TaskStatus.SCHEDULING
+    ready_at = None if waits else workflow.submit_time
+    ends = deadlines(
+        status,
+        ready_at=ready_at,
+        ends_at=None,
+        workflow_started=None,
+        exec_timeout=workflow.exec_timeout,
+        queue_timeout=workflow.queue_timeout,
+    )
+    return Group(
+        uuid=uuid.uuid4(),
+        workflow=workflow,
+        name=spec.name,
+        position=position,
+        upstream=list(spec.inputs),
+        status=status,
+        gpus=spec.gpus,
+        ready_at=ready_at,
+        due_at=ends.first,
+    )
+
+
+def new_tasks(group: Group, spec: GroupSpec) -> list[Task]:
+    """The first try of every task of a gang."""
+    return [
+        Task(
+            group=group,
+            name=task.name,
+            position=place,
+            lead=task.lead,
+            status=group.status,
+            gpu_count=task.gpu,
+            cpu_count=task.cpu,
+            memory_bytes=task.memory_bytes,
+            storage_bytes=task.storage_bytes,
+            platform=task.platform or "default",
+            nodes_excluded=list(task.nodes_excluded),
+        )
+        for place, task in enumerate(spec.tasks)
+    ]

@@ -1,0 +1,42 @@
+"""What a pool's configuration demands of a workflow file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+
+from pools.domain.durations import duration
+from pools.models import Pool
+from scheduling.specs import PlatformRules, SpecRules
+
+
+def spec_rules(root: Pool) -> SpecRules:
+    """What a pool's configuration demands of a file."""
+    config, platforms = root.config, root.platforms
+    return SpecRules(
+        max_tasks=settings.OSMO.max_tasks,
+        platforms={name: _platform_rules(body) for name, body in platforms.items()},
+        default_platform=config.get("default_platform") or (next(iter(platforms)) if len(platforms) == 1 else None),
+        default_exec_timeout=_time(config.get("default_exec_timeout")),
+        default_queue_timeout=_time(config.get("default_queue_timeout")),
+        max_exec_timeout=_time(config.get("max_exec_timeout")),
+        max_queue_timeout=_time(config.get("max_queue_timeout")),
+        default_variables=config.get("common_default_variables") or {},
+        exit_actions=config.get("default_exit_actions") or {},
+    )
+
+
+def _time(text: object) -> timedelta | None:
+    """A timeout of the pool's configuration, which was checked when it was written."""
+    return duration(str(text)) if text else None
+
+
+def _platform_rules(body: Mapping[str, Any]) -> PlatformRules:
+    return PlatformRules(
+        privileged_allowed=bool(body.get("privileged_allowed")),
+        host_network_allowed=bool(body.get("host_network_allowed")),
+        allowed_mounts=tuple(body.get("allowed_mounts") or ()),
+    )

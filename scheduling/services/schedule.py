@@ -1,0 +1,67 @@
+"""What runs again and again, as rows that the beat reads: changed here, followed there within seconds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.utils import timezone
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from scheduling import tasks
+from scheduling.models import WorkflowConfig
+
+SETTLE = "Settle simulated backends"
+DRAIN_MONITOR = "Archive drained subpools"
+FORGET_KEYS = "Forget old idempotency keys"
+_SHORTEST_LIFE = 10  # seconds; a message must survive the time in which a worker restarts
+
+
+def ensure_schedule() -> None:
+    """Make the rows of our periodic tasks, and give them the intervals that are configured. May be run any time."""
+    config = WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig()
+    _ensure(SETTLE, tasks.SETTLE_EVERYTHING, timedelta(seconds=settings.OSMO.settle_interval))
+    _ensure(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
+    _ensure(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
+
+
+def set_drain_interval(minutes: int) -> None:
+    """Look for drained subpools this often from now on."""
+    _ensure(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=minutes))
+
+
+def _ensure(name: str, task: str, every: timedelta) -> None:
+    """Saving the row is what tells the beat; so it is saved only if something differs. Whether it is enabled is the
+    operator's business."""
+    interval = _interval(every)
+    # Without a last run the beat counts from its own start, and one that restarts often would never come to a long
+    # interval's end.
+    row, made = PeriodicTask.objects.get_or_create(
+        name=name, defaults={"task": task, "interval": interval, "last_run_at": timezone.now()}
+    )
+    # A tick that nobody took until the next one is due says nothing more.
+    life = max(int(every.total_seconds()), _SHORTEST_LIFE)
+    if not made and (row.task, row.interval_id, row.expire_seconds) == (task, interval.pk, life):
+        return
+    row.task, row.interval, row.expire_seconds = task, interval, life
+    row.crontab = row.solar = row.clocked = None
+    row.save()
+
+
+def _interval(every: timedelta) -> IntervalSchedule:
+    seconds = every.total_seconds()
+    for size, period in _PERIODS:
+        if seconds % size == 0:
+            wanted = {"every": int(seconds // size), "period": period}
+            break
+    else:
+        wanted = {"every": round(seconds * 1_000_000), "period": IntervalSchedule.MICROSECONDS}
+    return IntervalSchedule.objects.filter(**wanted).first() or IntervalSchedule.objects.create(**wanted)
+
+
+_PERIODS = (
+    (86_400, IntervalSchedule.DAYS),
+    (3_600, IntervalSchedule.HOURS),
+    (60, IntervalSchedule.MINUTES),
+    (1, IntervalSchedule.SECONDS),
+)

@@ -1,0 +1,21 @@
+"""What every new house has: a simulated backend with four machines, so that the first submission runs."""
+
+from __future__ import annotations
+
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry
+from pools.services.backends import put_backend
+
+BACKEND = "simulated"
+NAMESPACE = "default"
+NODES = 4
+GPUS = 8
+
+
+def seed_defaults() -> None:
+    """Make the default backend in a house that never had it. One that somebody changed or removed stays as it is."""
+    if AuditEntry.objects.filter(object=f"backend/{BACKEND}").exists():
+        return
+    nodes = [{"name": f"n{number}", "gpus": GPUS} for number in range(1, NODES + 1)]
+    body = {"type": "simulated", "namespace": NAMESPACE, "nodes": nodes}
+    put_backend(actor=SYSTEM, name=BACKEND, body=body, description="the default backend")

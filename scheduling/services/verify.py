@@ -1,0 +1,92 @@
+"""Is the work right? The ledger's own checks, and that workflows, groups, tasks and reservations tell one story."""
+
+from __future__ import annotations
+
+from pools.services.verify import LEDGER_CHECKS, Check, Difference, one_snapshot, run
+from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK
+
+_LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE_WORKFLOW))
+_OPEN = ", ".join(f"'{status}'" for status in sorted(UNFINISHED_TASK))
+
+WORK_CHECKS = (
+    Check(
+        "reservation",
+        f"""
+        SELECT COALESCE(workflow.name, reservation.workflow_name), COALESCE(reservation.held_gpus::text, 'nothing'),
+            COALESCE(work.held::text, 'nothing'), COALESCE(reservation.needed_gpus::text, 'nothing'),
+            COALESCE(work.needed::text, 'nothing')
+        FROM (
+            SELECT workflow.uuid, workflow.name, workflow.pool_id, workflow.priority,
+                COALESCE(sum(part.gpus) FILTER (WHERE part.status = 'RUNNING'), 0) AS held,
+                COALESCE(max(part.gpus) FILTER (WHERE part.status IN ({_OPEN})), 0) AS needed
+            FROM scheduling_workflow workflow JOIN scheduling_group part ON part.workflow_id = workflow.uuid
+            WHERE workflow.status IN ({_LIVE}) GROUP BY workflow.uuid
+        ) work
+        FULL JOIN pools_reservation reservation ON reservation.workflow = work.uuid
+        LEFT JOIN scheduling_workflow workflow ON workflow.uuid = COALESCE(work.uuid, reservation.workflow)
+        WHERE (work.held, work.needed, work.pool_id, work.priority)
+            IS DISTINCT FROM (reservation.held_gpus::bigint, reservation.needed_gpus, reservation.pool_id,
+                reservation.priority)
+        ORDER BY 1
+        """,
+        "{}: the reservation holds {} GPUs, its running gangs {}; it needs {}, its open gangs {}.",
+    ),
+    Check(
+        "status",
+        f"""
+        SELECT workflow.name, workflow.status, string_agg(part.status, ', ' ORDER BY part.position)
+        FROM scheduling_workflow workflow JOIN scheduling_group part ON part.workflow_id = workflow.uuid
+        GROUP BY workflow.uuid
+        HAVING workflow.status <> CASE
+                WHEN bool_or(part.status = 'RUNNING') THEN 'RUNNING' ELSE 'PENDING' END
+            AND bool_or(part.status IN ({_OPEN}))
+            OR workflow.status IN ({_LIVE}) AND NOT bool_or(part.status IN ({_OPEN}))
+        ORDER BY workflow.name
+        """,
+        "{} is {}, its groups are {}.",
+    ),
+    Check(
+        "gang",
+        """
+        SELECT workflow.name, part.name, part.status, count(*) FILTER (WHERE task.status = 'RUNNING'), count(*)
+        FROM scheduling_group part
+        JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
+        JOIN scheduling_task task ON task.group_id = part.uuid AND NOT EXISTS (
+            SELECT FROM scheduling_task later
+            WHERE later.group_id = task.group_id AND later.name = task.name AND later.retry_id > task.retry_id
+        )
+        GROUP BY workflow.uuid, part.uuid
+        HAVING count(*) FILTER (WHERE task.status = 'RUNNING')
+            <> CASE part.status WHEN 'RUNNING' THEN count(*) ELSE 0 END
+        ORDER BY 1, 2
+        """,
+        "{}, group {} is {} with {} of {} tasks running: a gang starts whole or not at all.",
+    ),
+    Check(
+        "size",
+        """
+        SELECT workflow.name, part.name, part.gpus, sum(task.gpu_count)
+        FROM scheduling_group part
+        JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
+        JOIN scheduling_task task ON task.group_id = part.uuid AND task.retry_id = 0
+        GROUP BY workflow.uuid, part.uuid HAVING sum(task.gpu_count) <> part.gpus ORDER BY 1, 2
+        """,
+        "{}, group {} counts {} GPUs, its tasks ask for {}.",
+    ),
+    Check(
+        "numbers",
+        """
+        SELECT known.name, known.last_number, count(workflow.uuid)
+        FROM scheduling_workflowname known
+        LEFT JOIN scheduling_workflow workflow ON workflow.spec_name = known.name
+        GROUP BY known.name HAVING count(workflow.uuid) <> known.last_number ORDER BY known.name
+        """,
+        "Workflows named {} were numbered up to {}, {} are on record.",
+    ),
+)
+
+
+def verify() -> list[Difference]:
+    """All differences of the ledger and of the work on it; none means that everything is right."""
+    with one_snapshot():
+        return list(run((*LEDGER_CHECKS, *WORK_CHECKS)))

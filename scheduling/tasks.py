@@ -1,0 +1,41 @@
+"""Background work: load an id, call the service."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from pools.domain.errors import Busy
+from pools.models import Backend
+from pools.services.idempotency import forget_old
+from pools.services.subpools import archive_drained
+from scheduling.services.hints import SETTLE_ONE
+from scheduling.services.settle import settle_while_asked
+
+SETTLE_EVERYTHING = "scheduling.settle_all"
+DRAIN_MONITOR = "scheduling.archive_drained"
+FORGET_KEYS = "scheduling.forget_idempotency_keys"
+
+
+@shared_task(name=SETTLE_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
+def settle_backend(backend_id: int) -> None:
+    """Settle one simulated backend."""
+    settle_while_asked(backend_id)
+
+
+@shared_task(name=SETTLE_EVERYTHING)
+def settle_all() -> None:
+    """The beat's tick: ends what is due, and finds what a lost hint left waiting."""
+    for backend_id in Backend.objects.filter(kind=Backend.Kind.SIMULATED).values_list("pk", flat=True):
+        settle_backend.delay(backend_id)
+
+
+@shared_task(name=DRAIN_MONITOR)
+def monitor_drain() -> None:
+    """The net under the drain (D3)."""
+    archive_drained()
+
+
+@shared_task(name=FORGET_KEYS)
+def forget_idempotency_keys() -> None:
+    """Drop stored answers older than a day."""
+    forget_old()
