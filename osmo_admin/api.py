@@ -1,0 +1,87 @@
+"""The one place where a refusal becomes HTTP (api.md, top); views never build an error answer themselves."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from pools.domain.errors import BadInput, Busy, DomainError, Forbidden, Kind, NotFound, Throttled, Unauthenticated
+from pools.transactions import broken_rule
+
+logger = logging.getLogger(__name__)
+
+STATUS = {
+    Kind.BAD_INPUT: 400,
+    Kind.UNAUTHENTICATED: 401,
+    Kind.FORBIDDEN: 403,
+    Kind.NOT_FOUND: 404,
+    Kind.CONFLICT: 409,
+    Kind.STALE: 412,
+    Kind.THROTTLED: 429,
+    Kind.BUSY: 503,
+}
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """Every refusal as `{"message", "error_code", "workflow_id", "details"}` with the status of its kind."""
+    refusal = refusal_of(error)
+    if refusal is None:
+        return None
+    set_rollback()
+    if isinstance(error, exceptions.MethodNotAllowed):
+        return Response(error_body(refusal), status=error.status_code)
+    headers = retry_after(refusal)
+    if refusal.kind is Kind.UNAUTHENTICATED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(error_body(refusal), status=STATUS[refusal.kind], headers=headers)
+
+
+def retry_after(refusal: DomainError) -> dict[str, str]:
+    """The header that says when to ask again, if anybody knows."""
+    return {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
+
+
+def error_body(refusal: DomainError) -> dict[str, Any]:
+    """The JSON of a refusal."""
+    return {
+        "message": refusal.message,
+        "error_code": str(refusal.error_code),
+        "workflow_id": refusal.workflow_id,
+        "details": [violation.as_dict() for violation in refusal.details],
+    }
+
+
+def refusal_of(error: Exception) -> DomainError | None:
+    """The house's word for an error that is nobody's programming mistake; None for one that is."""
+    if isinstance(error, DomainError):
+        return error
+    if isinstance(error, IntegrityError):
+        return broken_rule(error)
+    if isinstance(error, OperationalError | InterfaceError):
+        logger.warning("database unavailable: %s", error)
+        return Busy("The database did not answer; try again.", retry_after=1)
+    if isinstance(error, Http404 | exceptions.NotFound):
+        return NotFound("There is nothing at this address.")
+    if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
+        return Unauthenticated(str(error.detail))
+    if isinstance(error, exceptions.Throttled):
+        return Throttled("Too many attempts; wait a while.", retry_after=math.ceil(getattr(error, "wait", None) or 60))
+    if isinstance(error, PermissionDenied | exceptions.PermissionDenied):
+        return Forbidden(str(getattr(error, "detail", error)) or "This is not allowed.")
+    if isinstance(error, DataError):
+        logger.warning("unstorable value: %s", error)
+        return BadInput("A value is larger than this house can keep, or of another kind.")
+    if isinstance(error, RequestDataTooBig):
+        return BadInput(f"The body is too large; send at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes.")
+    if isinstance(error, exceptions.APIException):
+        return BadInput(str(error.detail))
+    return None

@@ -1,0 +1,38 @@
+"""The beat: django-celery-beat's database schedule, made to outlive a restart of the database or broker."""
+
+from __future__ import annotations
+
+import structlog
+from django.db import InterfaceError, OperationalError, ProgrammingError, close_old_connections
+from django_celery_beat.schedulers import DatabaseScheduler
+from kombu.exceptions import OperationalError as BrokerError
+
+from osmo_admin import heartbeat
+from scheduling.services.schedule import ensure_schedule
+
+RETRY_SECONDS = 2.0
+log = structlog.get_logger(__name__)
+
+
+class Scheduler(DatabaseScheduler):  # type: ignore[misc]
+    """Waits and tries again where the stock scheduler would end its process.
+
+    Its rows are those of :mod:`scheduling.services.schedule`, which are brought in line with the environment at the
+    first tick; later changes of rows are noticed with every tick.
+    """
+
+    _ensured = False
+
+    def tick(self, *args: object, **kwargs: object) -> float:
+        """Send what is due. Returns the seconds until the next look."""
+        try:
+            if not self._ensured:
+                ensure_schedule()
+                self._ensured = True
+            delay: float = super().tick(*args, **kwargs)
+        except (OperationalError, InterfaceError, ProgrammingError, BrokerError) as problem:
+            log.warning("beat_waits", problem=str(problem))
+            close_old_connections()
+            return RETRY_SECONDS
+        heartbeat.renew(heartbeat.BEAT)
+        return min(delay, heartbeat.LIFETIME_SECONDS / 3)

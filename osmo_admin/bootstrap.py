@@ -1,0 +1,56 @@
+"""Prepare the database for serving: migrations, defaults, the first user, and a demo on request.
+
+`python -m osmo_admin.bootstrap [--demo]`, with the first user's password in `OSMO_ADMIN_PASSWORD`. May be run any
+number of times; prints one JSON object, `{"admin_created": bool, "demo": bool}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from osmo_admin.explain import explained
+
+ADMIN = "admin"
+
+
+def prepare(*, demo: bool, password: str | None) -> dict[str, bool]:
+    """Only a house without any user gets one: an admin who was renamed or removed does not come back."""
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0, interactive=False)
+
+    from pools.domain.roles import HOUSE_ADMIN, SYSTEM
+    from pools.models import User
+    from pools.services.members import create_user
+    from scheduling.services.seed import seed_defaults
+
+    seed_defaults()
+    first = bool(password) and not User.objects.exists()
+    if first:
+        create_user(actor=SYSTEM, username=ADMIN, password=password, roles=(HOUSE_ADMIN,), any_password=True)
+    if first and demo:
+        from scheduling.services.demo import seed_demo
+
+        seed_demo()
+    return {"admin_created": first, "demo": first and demo}
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m osmo_admin.bootstrap", description=__doc__)
+    parser.add_argument("--demo", action="store_true", help="fill a house that has no user yet with a demo")
+    arguments = parser.parse_args()
+    with explained():
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+        import django
+
+        django.setup()
+        print(json.dumps(prepare(demo=arguments.demo, password=os.environ.get("OSMO_ADMIN_PASSWORD"))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""The Celery application. Periodic work is declared by each room in its `tasks.py` and kept in the database."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+from django_structlog.celery.steps import DjangoStructLogInitStep
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+
+app = Celery("osmo_admin")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+app.steps["worker"].add(DjangoStructLogInitStep)  # request ids travel with the task

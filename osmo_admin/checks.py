@@ -1,0 +1,145 @@
+"""What a wrong configuration says before it hurts: Django system checks with our own numbers.
+
+Errors that make serving unsafe also stop the web server (`refuse_unsafe`), because servers do not run checks.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import Warning as Caution
+from django.core.exceptions import ImproperlyConfigured
+
+from osmo_admin.env import RUNTIME_FILE, Env
+
+INSECURE_KEY_PREFIX = "insecure-"
+LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
+# A client's own patience ends about here; a longer wait for a lock would answer nobody.
+LONGEST_LOCK_WAIT_MS = 30_000
+
+
+@register(Tags.security, deploy=True)
+def secret_key(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+    """Sessions and tokens are signed with it."""
+    if settings.SECRET_KEY.startswith(INSECURE_KEY_PREFIX):
+        return [
+            Error(
+                "OSMO_SECRET_KEY is not set.",
+                hint="Set it to 50 or more random characters, the same for web, worker and beat; "
+                "`osmo-admin up` makes one by itself.",
+                id="osmo.E001",
+            )
+        ]
+    return []
+
+
+@register(Tags.security)
+def dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+    """Dev login believes whatever name a header says."""
+    env: Env = settings.OSMO
+    if not env.dev_login:
+        return []
+    if env.secure:
+        return [
+            Error(
+                "OSMO_DEV_LOGIN and OSMO_SECURE are both on: anybody could enter under any name.",
+                hint="Turn OSMO_DEV_LOGIN off.",
+                id="osmo.E002",
+            )
+        ]
+    foreign = sorted(set(settings.ALLOWED_HOSTS) - LOOPBACK)
+    if foreign:
+        return [
+            Caution(
+                f"OSMO_DEV_LOGIN is on and OSMO_ALLOWED_HOSTS names {', '.join(foreign)}: "
+                "everybody who reaches this address may enter under any name.",
+                hint="Keep dev login on this machine.",
+                id="osmo.W002",
+            )
+        ]
+    return []
+
+
+@register()
+def addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+    """Addresses of a wrong kind fail late and far from their cause."""
+    env: Env = settings.OSMO
+    found: list[CheckMessage] = []
+    if env.public_url:
+        scheme = urlsplit(env.public_url).scheme
+        if scheme not in {"http", "https"} or not urlsplit(env.public_url).netloc:
+            found.append(
+                Error(
+                    f"OSMO_PUBLIC_URL must be an http:// or https:// address (got {env.public_url!r}).",
+                    id="osmo.E003",
+                )
+            )
+        elif env.secure and scheme == "http":
+            found.append(
+                Error(
+                    "OSMO_SECURE is on and OSMO_PUBLIC_URL begins with http://: browsers would never send the login.",
+                    hint="Name the https:// address people use.",
+                    id="osmo.E004",
+                )
+            )
+    scheme = urlsplit(settings.REDIS_URL).scheme
+    if scheme not in {"redis", "rediss", "unix"}:
+        found.append(
+            Error(
+                f"REDIS_URL must begin with redis://, rediss:// or unix:// (got {scheme or 'nothing'!r}).",
+                id="osmo.E005",
+            )
+        )
+    if env.secure and "*" in settings.ALLOWED_HOSTS:
+        found.append(
+            Caution(
+                "OSMO_ALLOWED_HOSTS is *: links in answers can be made to point at a stranger's host.",
+                hint="Name the hosts people use.",
+                id="osmo.W005",
+            )
+        )
+    return found
+
+
+@register()
+def durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+    """Numbers that are allowed and make no sense."""
+    env: Env = settings.OSMO
+    if env.lock_timeout_ms > LONGEST_LOCK_WAIT_MS:
+        return [
+            Caution(
+                f"OSMO_LOCK_TIMEOUT_MS is {env.lock_timeout_ms}: callers give up before the lock does.",
+                hint=f"Stay at or below {LONGEST_LOCK_WAIT_MS}.",
+                id="osmo.W006",
+            )
+        ]
+    return []
+
+
+@register(Tags.security)
+def private_files(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+    """`runtime.json` holds the secret key."""
+    env: Env = settings.OSMO
+    path = env.data_dir / RUNTIME_FILE if env.data_dir else None
+    if path is not None and path.exists() and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return [
+            Error(
+                f"{path} can be read by others and holds the secret key.",
+                hint=f"chmod 600 {path}, then change OSMO_SECRET_KEY.",
+                id="osmo.E007",
+            )
+        ]
+    return []
+
+
+def refuse_unsafe() -> None:
+    """Called by the web server's entry. Raises ImproperlyConfigured with every error that makes serving unsafe."""
+    found = [*secret_key(None), *dev_login(None), *addresses(None), *private_files(None)]
+    errors = [message for message in found if message.is_serious()]
+    if errors:
+        raise ImproperlyConfigured(" ".join(f"{message.msg} {message.hint or ''}".strip() for message in errors))

@@ -1,0 +1,1 @@
+"""The two commands: `osmo` for everybody (no Django inside), `osmo-admin` for the operator."""

@@ -1,0 +1,132 @@
+"""`osmo`: the client for everybody who uses a pool. It speaks HTTP to the server and knows nothing of Django."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from osmo_admin import __version__
+from osmo_admin.cli import offline
+from osmo_admin.cli.client_errors import INTERRUPTED, SERVER_FAILED, ClientError
+from osmo_admin.cli.commands import (
+    audit,
+    backend,
+    config,
+    login,
+    pool,
+    profile,
+    resource,
+    task,
+    user,
+    workflow,
+)
+from osmo_admin.cli.commands import (
+    token as access_token,
+)
+from osmo_admin.cli.output import show_error
+from osmo_admin.cli.session import Session, warn
+
+
+class Client(TyperGroup):
+    """The root command: where every failure becomes a sentence and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. The connection is given back however it ends."""
+        try:
+            return super().invoke(ctx)
+        except ClientError as error:
+            show_error(error, ctx.obj.output)
+            raise typer.Exit(error.exit_code) from error
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            warn(f"Error: The server's answer has an unexpected shape ({error!r}). See it with -o json.")
+            raise typer.Exit(SERVER_FAILED) from error
+        except (KeyboardInterrupt, typer.Abort) as error:
+            raise typer.Exit(INTERRUPTED) from error
+        finally:
+            if ctx.obj is not None:
+                ctx.obj.close()
+
+
+app = typer.Typer(
+    name="osmo",
+    cls=Client,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": "OSMO", "help_option_names": ["--help", "-h"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"osmo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    *,
+    url: Annotated[
+        str | None, typer.Option(envvar="OSMO_URL", help="Server, instead of the one you logged in to.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="OSMO_TOKEN", help="Access token, instead of a stored login; better in the environment."),
+    ] = None,
+    username: Annotated[
+        str | None,
+        typer.Option(envvar="OSMO_USERNAME", help="User at a server in development mode, instead of a stored login."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(envvar="OSMO_TIMEOUT", min=0.1, help="Seconds to wait for an answer.")
+    ] = 60.0,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            allow_from_autoenv=False,  # OSMO_VERSION means something else to other programs
+            show_envvar=False,
+            help="Show the client's version and leave.",
+        ),
+    ] = False,
+) -> None:
+    """Share GPUs: pools, their slices, and the work in them.
+
+    Exit codes: 0 done; 1 a submission was refused; 2 refused, or used wrongly; 3 interrupted; 10 the server failed or
+    did not answer; 75 too many requests, try again.
+    """
+    ctx.obj = Session(url=url, token=token, username=username, timeout=timeout)
+
+
+login.add_to(app)
+for family, name in (
+    (profile, "profile"),
+    (pool, "pool"),
+    (workflow, "workflow"),
+    (task, "task"),
+    (resource, "resource"),
+    (config, "config"),
+    (access_token, "token"),
+    (user, "user"),
+    (backend, "backend"),
+):
+    app.add_typer(family.app, name=name)
+audit.add_to(app)
+offline.add_to(app)
+
+
+def main() -> None:
+    """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # a terminal that cannot show a character gets an escape, not a stack trace
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        app(prog_name="osmo")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

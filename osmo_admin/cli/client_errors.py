@@ -1,0 +1,138 @@
+"""What the client says when something went wrong, and the exit code that a script branches on.
+
+Exit codes are those of the stock client: 1 a refused submission, 2 any other refusal or a usage error,
+3 interrupted, 10 the server failed or did not answer, 75 slow down and try again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+REFUSED_SUBMISSION = 1
+REFUSED = 2
+INTERRUPTED = 3
+SERVER_FAILED = 10
+TRY_AGAIN = 75
+
+SUBMISSION_CODES = frozenset({"USAGE", "RESOURCE"})
+BODY_SHOWN = 500
+
+
+class ClientError(Exception):
+    """One failure. `status` is the HTTP status if there was one; `details` are the server's, all faults at once."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: int = REFUSED,
+        status: int | None = None,
+        details: Sequence[Mapping[str, Any]] = (),
+        error_code: str | None = None,
+        workflow_id: str | None = None,
+        hint: str | None = None,
+        title: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+        self.status = status
+        self.details = [dict(detail) for detail in details]
+        self.error_code = error_code
+        self.workflow_id = workflow_id
+        self.hint = hint
+        self.title = title
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: `{"message", "code"}` as the stock client prints, and what more the server said."""
+        body: dict[str, Any] = {"message": self.message, "code": self.status or 1}
+        more = {"error_code": self.error_code, "workflow_id": self.workflow_id, "details": self.details}
+        return body | {key: value for key, value in more.items() if value}
+
+    def lines(self) -> list[str]:
+        """For people: a title if there is one, the sentence, one line for each fault with its place, and a hint."""
+        shown = [self.title] if self.title else []
+        shown += [self._headline() if self.title else f"Error: {self._headline()}"]
+        shown += [f"  - {place_of(detail)}{detail.get('message', '')}" for detail in self._faults()]
+        return shown + ([self.hint] if self.hint else [])
+
+    def _headline(self) -> str:
+        faults = self._faults()
+        if len(faults) > 1 and self.message == " ".join(str(fault.get("message", "")) for fault in faults):
+            return f"{len(faults)} faults:"
+        return self.message or "The request was refused."
+
+    def _faults(self) -> list[dict[str, Any]]:
+        """The details, unless the only one has no place and says what the message already said."""
+        if len(self.details) == 1:
+            [only] = self.details
+            if only.get("message") == self.message and not place_of(only):
+                return []
+        return self.details
+
+
+def place_of(detail: Mapping[str, Any]) -> str:
+    """`line 12, workflow.tasks[0].image: `, or nothing when the fault has no place."""
+    line, path = detail.get("line"), detail.get("path")
+    place = ", ".join([f"line {line}"] * bool(line) + [str(path)] * bool(path))
+    return f"{place}: " if place else ""
+
+
+def from_answer(
+    status: int, headers: Mapping[str, str], text: str, *, submitting: bool = False, hint: str | None = None
+) -> ClientError:
+    """The error that an HTTP answer of 300 or more stands for.
+
+    `submitting` marks a workflow submission, where the stock client also counts a credential error as refused.
+    """
+    body = _object(text)
+    message = _message(body, text)
+    details = [entry for entry in body.get("details") or [] if isinstance(entry, dict)]
+    error_code = body.get("error_code")
+    if status >= 500:
+        request = headers.get("x-request-id")
+        told = f" (request {request})" if request else ""
+        exit_code, message = SERVER_FAILED, f"The server could not do it ({status}){told}: {message}"
+    elif status == 429:
+        exit_code = TRY_AGAIN
+        hint = _wait(headers) or hint
+    elif error_code in SUBMISSION_CODES or (submitting and error_code == "CREDENTIAL"):
+        exit_code = REFUSED_SUBMISSION
+    elif status < 400:
+        exit_code = REFUSED
+        message = f"The server has moved to {headers.get('location', 'another address')}; log in there."
+    else:
+        exit_code = REFUSED
+    return ClientError(
+        message,
+        exit_code=exit_code,
+        status=status,
+        details=details,
+        error_code=error_code,
+        workflow_id=body.get("workflow_id"),
+        hint=hint,
+    )
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _message(body: Mapping[str, Any], text: str) -> str:
+    """The server's sentence; a body that is not the house's error object is shown as it came, cut to be readable."""
+    said = body.get("message") or body.get("detail")
+    if isinstance(said, str):
+        return said
+    text = text.strip()
+    return text if len(text) <= BODY_SHOWN else text[:BODY_SHOWN] + "…"
+
+
+def _wait(headers: Mapping[str, str]) -> str | None:
+    seconds = headers.get("retry-after")
+    return f"Try again in {seconds} seconds." if seconds and seconds.isdigit() else None

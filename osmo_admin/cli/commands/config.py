@@ -1,0 +1,222 @@
+"""`osmo config`: the configuration of pools and of the service, its changes and who made them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.config_diff import UNCHANGED, difference
+from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.http import path
+from osmo_admin.cli.options import DescriptionOption, LimitOption, OffsetOption, Order, OrderOption, TagsOption
+from osmo_admin.cli.output import confirm, dump, emit
+from osmo_admin.cli.session import Output, Session
+from osmo_admin.cli.tables import table
+from osmo_admin.cli.times import asked, shown
+from osmo_admin.cli.verb import group, verb
+
+app = group("Configuration of pools and of the service.")
+POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"
+
+TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="POOL, WORKFLOW or BACKEND.")]
+NameArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the object.")]
+
+
+@verb(app, "show")
+def show(
+    session: Session,
+    *,
+    config: Annotated[
+        str, typer.Argument(metavar="TYPE[:REVISION]", help="POOL, WORKFLOW, BACKEND, or POOL:3 for a revision.")
+    ],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="A way into it: the pool, then its keys.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With what follows from it.")] = False,
+) -> None:
+    """Print a configuration as JSON (or -o yaml), whole or a part of it."""
+    kind, _, revision = config.partition(":")
+    if revision:
+        data = _revision(session, kind.upper(), revision)
+    else:
+        data = session.http().get(path("api", "configs", kind.lower()), {"verbose": True} if verbose else {})
+    for name in names or []:
+        data = _part(_by_name(data), name)
+    emit(session, data, lambda: dump(data, Output.JSON))
+
+
+def _revision(session: Session, kind: str, revision: str) -> Any:
+    if not revision.isdigit():
+        raise ClientError(f"A revision is a number: {kind}:3.")
+    query = {"config_types": [kind], "omit_data": False, "revision": int(revision)}
+    entries = session.http().get("api/configs/history", query)["configs"]
+    if not entries:
+        raise ClientError(f"There is no revision {revision} of {kind}. osmo config history {kind} lists them.")
+    return entries[0]["data"]
+
+
+def _by_name(data: Any) -> Any:
+    """The objects by their names, whatever the answer wraps them in."""
+    for wrapper in ("pools", "backends"):
+        if isinstance(data, dict) and isinstance(data.get(wrapper), dict | list):
+            data = data[wrapper]
+    if isinstance(data, list) and data and all(isinstance(each, dict) and "name" in each for each in data):
+        return {each["name"]: each for each in data}
+    return data
+
+
+def _part(data: Any, name: str) -> Any:
+    if isinstance(data, dict) and name in data:
+        return data[name]
+    if isinstance(data, list) and name.isdigit() and int(name) < len(data):
+        return data[int(name)]
+    there = f" There are: {', '.join(map(str, data))}." if isinstance(data, dict) and data else ""
+    raise ClientError(f"There is no {name!r} here.{there}")
+
+
+@verb(app, "update", writes=True, short_t=False)
+def update(
+    session: Session,
+    *,
+    config: TypeArgument,
+    name: NameArgument = None,
+    file: Annotated[
+        str, typer.Option("--file", "-f", help="JSON or YAML with what to change, - for standard input.")
+    ] = "-",
+    description: DescriptionOption = None,
+    tags: TagsOption = None,
+) -> None:
+    """Change a configuration to what a file says. What the file leaves out stays.
+
+    `osmo config update POOL -f FILE` with `{"pools": {NAME: …}}` also creates pools.
+    """
+    kind = config.upper()
+    wanted = _document(file)
+    http = session.http()
+    address = path("api", "configs", kind.lower(), *([name] if name else []))
+    method, key, payload = _request(kind, name, wanted)
+    if method == "PATCH":
+        current = http.get(path("api", "configs", kind.lower()))
+        payload = difference(_part(_by_name(current), name) if name else current, wanted)
+        if payload is UNCHANGED:
+            emit(session, None, lambda: "No changes were made to the config.")
+            return
+    body = {key: payload} if key else payload
+    answer = http.change(method, address, query=session.dry_query, body=_explained(body, description, tags))
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: f"Successfully updated {kind} config{f' {name}' if name else ''}.")
+
+
+def _request(kind: str, name: str | None, wanted: dict[str, Any]) -> tuple[str, str | None, Any]:
+    """Method, the body's key and the content for this kind of object."""
+    if kind == POOL and name is None:
+        pools = wanted.get("pools")
+        if not isinstance(pools, dict) or not pools:
+            raise ClientError('Without a NAME the file must hold {"pools": {NAME: {…}}}.')
+        return "PUT", "configs", pools
+    if kind == BACKEND:
+        if name is None:
+            raise ClientError("Name the backend: osmo config update BACKEND NAME -f FILE.")
+        return "PUT", None, wanted
+    return "PATCH", "configs_dict", wanted
+
+
+def _explained(body: dict[str, Any], description: str | None, tags: list[str] | None) -> dict[str, Any]:
+    return body | ({"description": description} if description else {}) | ({"tags": tags} if tags else {})
+
+
+def _document(file: str) -> dict[str, Any]:
+    """The file's map; JSON is YAML too."""
+    import yaml
+
+    try:
+        text = typer.get_text_stream("stdin").read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        document = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"{file} cannot be read: {error}.") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise ClientError(f"{file} is neither JSON nor YAML: {error}.") from error
+    if not isinstance(document, dict):
+        raise ClientError(f"{file} must hold a map of keys and values.")
+    return document
+
+
+@verb(app, "delete", writes=True, asks=True, short_t=False)
+def delete(
+    session: Session,
+    *,
+    config: TypeArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the object.")],
+    description: DescriptionOption = None,
+    tags: TagsOption = None,
+) -> None:
+    """Delete a pool (one with a history is archived instead)."""
+    kind = config.upper()
+    confirm(session, f"Delete {kind} {name}?")
+    body = _explained({}, description, tags)
+    address = path("api", "configs", kind.lower(), name)
+    answer = session.http().change("DELETE", address, query=session.dry_query, body=body or None)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: f'Successfully deleted {kind} config "{name}".')
+
+
+@verb(app, "history")
+def history(
+    session: Session,
+    *,
+    config: Annotated[
+        str | None, typer.Argument(metavar="[TYPE]", help="POOL, WORKFLOW or BACKEND; all if not given.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Only changes of this object.")] = None,
+    revision: Annotated[int | None, typer.Option("--revision", "-r", min=1, help="Only this revision.")] = None,
+    tags: Annotated[list[str] | None, typer.Option("--tags", metavar="TAG...", help="Only with these tags.")] = None,
+    created_after: Annotated[str | None, typer.Option(metavar="TIME", help="From this time on.")] = None,
+    created_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at-timestamp", metavar="TIME", help="What was in force at this time.")
+    ] = None,
+    limit: LimitOption = 20,
+    offset: OffsetOption = 0,
+    order: OrderOption = Order.ASC,
+) -> None:
+    """List the changes of a configuration."""
+    if at and (created_after or created_before):
+        raise ClientError("Give either --at-timestamp or --created-after and --created-before.")
+    query = {
+        "omit_data": True,
+        "offset": offset,
+        "limit": limit,
+        "order": order.value.upper(),
+        "config_types": [config.upper()] if config else None,
+        "name": name,
+        "revision": revision,
+        "tags": tags,
+        "created_after": asked(created_after) if created_after else None,
+        "created_before": asked(created_before) if created_before else None,
+        "at_timestamp": asked(at) if at else None,
+    }
+    answer = session.http().get("api/configs/history", query)
+    emit(session, answer, lambda: _history(answer["configs"]))
+
+
+def _history(entries: list[dict[str, Any]]) -> str:
+    if not entries:
+        return "There are no changes to view."
+    rows = [
+        [
+            *(entry.get(key) for key in ("config_type", "name", "revision", "username")),
+            shown(entry.get("created_at")),
+            entry.get("description"),
+            entry.get("tags"),
+        ]
+        for entry in entries
+    ]
+    return table(("Config Type", "Name", "Revision", "User", "Created At", "Description", "Tags"), rows)

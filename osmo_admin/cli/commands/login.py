@@ -1,0 +1,105 @@
+"""`osmo login`, `osmo logout`, `osmo version`."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osmo_admin import __version__
+from osmo_admin.cli import login_file
+from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
+from osmo_admin.cli.login_file import Login
+from osmo_admin.cli.output import emit
+from osmo_admin.cli.session import Session, token_login
+from osmo_admin.cli.verb import verb
+
+STANDARD_INPUT = "-"
+
+
+class Method(StrEnum):
+    """How to prove who one is."""
+
+    TOKEN = "token"  # noqa: S105 -- the name of a method
+    DEV = "dev"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this file at the top level."""
+    verb(app, "login")(login)
+    verb(app, "logout")(logout)
+    verb(app, "version")(version)
+
+
+def login(
+    session: Session,
+    *,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server, as http://127.0.0.1:8000.")],
+    method: Annotated[
+        Method | None,
+        typer.Option(
+            case_sensitive=False, help="token, or dev for a server in development mode; taken from what is given."
+        ),
+    ] = None,
+    username: Annotated[str | None, typer.Option(envvar="OSMO_USERNAME", help="User name for the method dev.")] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="OSMO_TOKEN", help="Access token; other users can read it in the process list.")
+    ] = None,
+    token_file: Annotated[
+        str | None, typer.Option(help="File that holds the access token, - for standard input.")
+    ] = None,
+) -> None:
+    """Log in and remember it, in the stock client's format."""
+    if not url.startswith(("http://", "https://")):
+        raise ClientError(f"{url!r} is not an address. Write http://HOST:PORT or https://HOST.")
+    if method is None:
+        method = Method.DEV if username and not (token or token_file) else Method.TOKEN
+    if method is Method.DEV:
+        if not username:
+            raise ClientError("Name the user: osmo login URL --method dev --username NAME.")
+        found = Login(url=url.rstrip("/"), dev_username=username)
+    else:
+        found = token_login(url, _token(token, token_file), timeout=session.timeout)
+    login_file.write(found)
+    answer = {"url": found.url, "name": found.name, "method": method.value}
+    emit(session, answer, lambda: f"Successfully logged in. Welcome {found.name}.".replace(" .", "."))
+
+
+def _token(token: str | None, token_file: str | None) -> str:
+    """The token itself; a file wins over the environment."""
+    if token_file is not None:
+        try:
+            text = sys.stdin.read() if token_file == STANDARD_INPUT else Path(token_file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClientError(f"The token file {token_file} cannot be read: {error}.") from error
+        token = text.strip()
+    if not token:
+        raise ClientError("Give an access token: --token-file FILE (or --token, or OSMO_TOKEN).")
+    return token
+
+
+def logout(session: Session) -> None:
+    """Forget the stored login."""
+    removed = login_file.remove()
+    emit(session, {"logged_out": removed}, lambda: "Successfully logged out." if removed else "You were not logged in.")
+
+
+def version(session: Session) -> None:
+    """Show the versions of this client and, when one is logged in, of the server."""
+    major, minor, revision = __version__.split(".")[:3]
+    answer = {"client": {"major": major, "minor": minor, "revision": revision}}
+    lines = [f"OSMO client version:  {__version__}"]
+    try:
+        service = session.http().get("api/version", version_header=False)
+    except ClientError as error:
+        # the client's own version is an answer too: no login or no server is no failure here
+        if error.status is None and error.exit_code != SERVER_FAILED and login_file.path().exists():
+            raise
+    else:
+        answer["service"] = service
+        numbers = ".".join(str(service.get(part, "?")) for part in ("major", "minor", "revision"))
+        lines.append(f"OSMO service version: {numbers}" + (f".{service['hash']}" if service.get("hash") else ""))
+    emit(session, answer, lambda: "\n".join(lines))

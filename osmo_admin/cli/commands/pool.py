@@ -1,0 +1,103 @@
+"""`osmo pool`: the pools one can see, their quota and use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.commands import subpool
+from osmo_admin.cli.completion import complete_pools
+from osmo_admin.cli.http import path
+from osmo_admin.cli.options import Mode, PoolsFilter
+from osmo_admin.cli.output import emit
+from osmo_admin.cli.pool_table import pool_table
+from osmo_admin.cli.session import Session
+from osmo_admin.cli.tables import facts, table
+from osmo_admin.cli.verb import group, verb
+
+app = group("Pools, their slices, quota and use.")
+app.add_typer(subpool.app, name="subpool")
+
+
+@verb(app, "list")
+def list_(
+    session: Session,
+    *,
+    pools: PoolsFilter = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option("--mode", "-m", case_sensitive=False, help="Add the GPUs of the nodes, used or free, and sums."),
+    ] = None,
+    quota: Annotated[
+        bool, typer.Option("--quota/--no-quota", help="With quota and use, or only with descriptions.")
+    ] = True,
+    include_archived: Annotated[bool, typer.Option("--include-archived", help="Archived ones too.")] = False,
+) -> None:
+    """List pools with their slices below them.
+
+    Quota counts what HIGH and NORMAL work may hold. Available may be negative: so much has to drain.
+    A pool that is divided shows what it did not give to its slices, and its total behind it.
+    """
+    query: dict[str, Any] = {"pools": pools, "all_pools": not pools}
+    if include_archived:
+        query["include_archived"] = True
+    if not quota:
+        answer = session.http().get("api/pool", query)
+        emit(session, answer, lambda: _names(answer) if answer["pools"] else _none(pools))
+        return
+    answer = session.http().get("api/pool_quota", query)
+    emit(
+        session,
+        answer,
+        lambda: pool_table(answer, mode=mode, archived=include_archived) if answer["node_sets"] else _none(pools),
+    )
+
+
+def _names(answer: dict[str, Any]) -> str:
+    rows = ((row["name"], row.get("status"), row.get("description")) for row in answer["pools"].values())
+    return table(("Pool", "Status", "Description"), rows)
+
+
+def _none(pools: list[str] | None) -> str:
+    return f"Pools {', '.join(pools)} not found" if pools else "No pools available"
+
+
+@verb(app, "show")
+def show(
+    session: Session,
+    *,
+    name: Annotated[str, typer.Argument(metavar="POOL", help="Pool or subpool.", autocompletion=complete_pools)],
+) -> None:
+    """Show one pool or subpool: quota, use, priorities, limits, platforms."""
+    answer = session.http().get("api/pool_quota", {"pools": [name], "all_pools": False})
+    rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
+    if not rows:
+        raise ClientError(f"There is no pool {name!r} that you can see. osmo pool list shows them.")
+    emit(session, answer, lambda: _shown(session, rows[0]))
+
+
+def _shown(session: Session, row: dict[str, Any]) -> str:
+    usage, gpu = row.get("resource_usage") or {}, (row.get("resources") or {}).get("gpu") or {}
+    lines = [
+        ("Pool", row["name"]),
+        ("Description", row.get("description")),
+        ("Status", row.get("status")),
+        ("Parent", row.get("parent_pool")),
+        ("Subpool state", row.get("subpool_state")),
+        ("Backend", row.get("backend")),
+        ("GPU quota", row.get("gpu_quota", usage.get("quota_limit"))),
+        ("Used (HIGH, NORMAL)", row.get("used", usage.get("quota_used"))),
+        ("Available", row.get("available", usage.get("quota_free"))),
+        ("Used (all)", usage.get("total_usage")),
+        ("Nodes' GPUs, free", f"{usage.get('total_capacity', '-')}, {usage.get('total_free', '-')}"),
+        ("Maximum", "unlimited" if gpu.get("maximum") == -1 else gpu.get("maximum")),
+        ("Weight", gpu.get("weight")),
+        ("Platforms", sorted(row.get("platforms") or {})),
+    ]
+    text = facts(lines)
+    if row.get("parent_pool") or "(Total:" not in str(row.get("gpu_quota")):
+        return text
+    slices = session.http().get(path("api", "configs", "pool", row["name"], "subpool"))
+    return f"{text}\n\n{subpool.slices_table(slices)}"

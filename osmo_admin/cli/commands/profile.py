@@ -1,0 +1,91 @@
+"""`osmo profile`: who I am, what I may use, my default pool."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.completion import complete_pools
+from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.output import emit
+from osmo_admin.cli.session import Session
+from osmo_admin.cli.tables import facts
+from osmo_admin.cli.verb import group, verb
+
+SETTINGS = "api/profile/settings"
+app = group("Your own profile.")
+
+
+class Setting(StrEnum):
+    """What can be set."""
+
+    POOL = "pool"
+    NOTIFICATIONS = "notifications"
+
+
+@verb(app, "list")
+def list_(session: Session) -> None:
+    """Show your name, roles, pools and settings."""
+    answer = session.http().get(SETTINGS)
+    emit(session, answer, lambda: _text(answer))
+
+
+def _text(answer: dict[str, Any]) -> str:
+    profile, token = answer.get("profile") or {}, answer.get("token") or {}
+    lines = [
+        ("User", profile.get("username")),
+        ("Roles", answer.get("roles")),
+        ("Pools", answer.get("pools")),
+        ("Default pool", profile.get("pool")),
+        ("Email notifications", profile.get("email_notification")),
+        ("Slack notifications", profile.get("slack_notification")),
+    ]
+    if token:
+        lines.append(("Token", f"{token.get('name')}, until {token.get('expires_at')}"))
+    return facts(lines)
+
+
+@verb(app, "set", writes=True)
+def set_(
+    session: Session,
+    *,
+    setting: Annotated[Setting, typer.Argument(metavar="SETTING", help="pool or notifications.")],
+    value: Annotated[
+        str,
+        typer.Argument(metavar="VALUE", help="Name of the pool; email or slack.", autocompletion=complete_pools),
+    ],
+    enabled: Annotated[
+        bool, typer.Argument(metavar="[true|false]", help="For notifications: whether to send them.")
+    ] = True,
+) -> None:
+    """Set your default pool, or switch a notification on or off."""
+    if setting is Setting.POOL:
+        body: dict[str, Any] = {"pool": value}
+    elif value in ("email", "slack"):
+        body = {f"{value}_notification": enabled}
+    else:
+        raise ClientError(f"There is no notification {value!r}: email or slack.")
+    answer = session.http().change("POST", SETTINGS, query=session.dry_query, body=body)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: "Profile set.")
+
+
+def default_pool(session: Session) -> str:
+    """The pool of a submission that names none: the profile's, or the only one there is to choose.
+
+    Raises :class:`ClientError` that names the pools when there is more than one.
+    """
+    answer = session.http().get(SETTINGS)
+    pool = (answer.get("profile") or {}).get("pool")
+    if pool:
+        return str(pool)
+    pools = answer.get("pools") or []
+    if len(pools) == 1:
+        return str(pools[0])
+    choice = f"You may use: {', '.join(pools)}." if pools else "You have no pool to submit to yet."
+    raise ClientError(f"Which pool? Name it with --pool, or once for all: osmo profile set pool NAME. {choice}")

@@ -1,0 +1,129 @@
+"""`osmo user`: users and their roles, for administrators."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.commands.token import role_text
+from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.http import path
+from osmo_admin.cli.output import confirm, emit
+from osmo_admin.cli.session import Session
+from osmo_admin.cli.tables import table
+from osmo_admin.cli.times import shown
+from osmo_admin.cli.verb import group, verb
+
+app = group("Users and their roles.")
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
+
+
+@verb(app, "list")
+def list_(
+    session: Session,
+    *,
+    id_prefix: Annotated[str | None, typer.Option("--id-prefix", "-p", help="Only names that begin with this.")] = None,
+    roles: Annotated[
+        list[str] | None, typer.Option("--roles", "-r", metavar="ROLE...", help="Only with one of these roles.")
+    ] = None,
+    count: Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="How many at most.")] = 100,
+    start: Annotated[int, typer.Option("--start-index", min=1, help="From this one on, the first is 1.")] = 1,
+) -> None:
+    """List users."""
+    query = {"count": count, "start_index": start, "id_prefix": id_prefix, "roles": roles}
+    answer = session.http().get("api/auth/user", query)
+    emit(session, answer, lambda: _users(answer))
+
+
+def _users(answer: dict[str, Any]) -> str:
+    users = answer["users"]
+    if not users:
+        return "No users found."
+    rows = ([user["id"], shown(user.get("created_at")), user.get("created_by")] for user in users)
+    text = table(("User", "Created At", "Created By"), rows)
+    total = answer.get("total_results", len(users))
+    return f"{text}\n\n{len(users)} of {total} users." if total != len(users) else text
+
+
+@verb(app, "get")
+def get(session: Session, user: UserArgument) -> None:
+    """Show a user and the roles."""
+    answer = session.http().get(path("api", "auth", "user", user))
+    emit(session, answer, lambda: _user(answer))
+
+
+def _user(answer: dict[str, Any]) -> str:
+    head = [
+        ("User", answer["id"]),
+        ("Created At", shown(answer.get("created_at"))),
+        ("Created By", answer.get("created_by")),
+    ]
+    return role_text(answer, head)
+
+
+@verb(app, "create", writes=True)
+def create(
+    session: Session,
+    *,
+    user: UserArgument,
+    roles: Annotated[
+        list[str] | None, typer.Option("--roles", "-r", metavar="ROLE...", help="Roles to begin with.")
+    ] = None,
+) -> None:
+    """Create a user."""
+    body = {"id": user} | ({"roles": roles} if roles else {})
+    answer = session.http().change("POST", "api/auth/user", query=session.dry_query, body=body)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: f"User {answer['id']} created.")
+
+
+@verb(app, "update", writes=True)
+def update(
+    session: Session,
+    *,
+    user: UserArgument,
+    add: Annotated[
+        list[str] | None, typer.Option("--add-roles", "-a", metavar="ROLE...", help="Roles to give.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove-roles", "-r", metavar="ROLE...", help="Roles to take away.")
+    ] = None,
+) -> None:
+    """Give roles to a user, or take them away."""
+    if not add and not remove:
+        raise ClientError("Say what to change: --add-roles or --remove-roles.")
+    http = session.http()
+    address = path("api", "auth", "user", user)
+    effects = [
+        http.change("POST", f"{address}/roles", query=session.dry_query, body={"role_name": role}) for role in add or []
+    ]
+    effects += [
+        http.change("DELETE", f"{address}/{path('roles', role)}", query=session.dry_query) for role in remove or []
+    ]
+    if session.dry_run:
+        for effect in effects:
+            show_effect(session, effect)
+        return
+    answer = http.get(address)
+    emit(session, answer, lambda: _user(answer))
+
+
+@verb(app, "delete", writes=True, asks=True)
+def delete(
+    session: Session,
+    *,
+    user: UserArgument,
+    force: Annotated[bool, typer.Option("--force", "-f", help="The stock client's word for --yes.")] = False,
+) -> None:
+    """Delete a user with the tokens and roles. The work and the audit trail stay."""
+    if not force:
+        confirm(session, f"Delete user {user} with all tokens and roles?")
+    answer = session.http().change("DELETE", path("api", "auth", "user", user), query=session.dry_query)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: f"User {user} deleted.")

@@ -1,0 +1,226 @@
+"""`osmo workflow`: look at workflows, cancel them, end simulated ones. Submitting is in `workflow_submit`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.commands import workflow_submit
+from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.http import path
+from osmo_admin.cli.options import (
+    AllUsersOption,
+    DescriptionOption,
+    EndStatus,
+    LimitOption,
+    OffsetOption,
+    Order,
+    OrderOption,
+    PoolsFilter,
+    PriorityFilter,
+    UsersFilter,
+    WorkflowArgument,
+)
+from osmo_admin.cli.output import confirm, emit, show_error
+from osmo_admin.cli.session import Output, Session
+from osmo_admin.cli.tables import cell, facts, table
+from osmo_admin.cli.times import asked, duration, shown
+from osmo_admin.cli.verb import group, verb
+
+app = group("Submit workflows and follow them.")
+workflow_submit.add_to(app)
+HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
+
+
+@verb(app, "list")
+def list_(
+    session: Session,
+    *,
+    users: UsersFilter = None,
+    all_users: AllUsersOption = False,
+    statuses: Annotated[
+        list[str] | None,
+        typer.Option("--status", "-s", metavar="STATUS...", help="Only these statuses: RUNNING, PENDING, …"),
+    ] = None,
+    pools: PoolsFilter = None,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Only IDs that contain this.")] = None,
+    priorities: PriorityFilter = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="KEY=VALUE...", help="Only with this label; VALUE may hold *."),
+    ] = None,
+    no_labels: Annotated[
+        list[str] | None, typer.Option("--no-label", metavar="KEY...", help="Only without this label.")
+    ] = None,
+    tags: Annotated[list[str] | None, typer.Option("--tags", metavar="TAG...", help="Only with these tags.")] = None,
+    submitted_after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d ago.")
+    ] = None,
+    submitted_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
+    limit: LimitOption = 20,
+    offset: OffsetOption = 0,
+    order: OrderOption = Order.ASC,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for -o json.")] = False,
+) -> None:
+    """List workflows, yours unless you say otherwise, the newest at the bottom."""
+    if users and all_users:
+        raise ClientError("Give either --user or --all-users.")
+    if as_json:
+        session.output = Output.JSON
+    query = {
+        "limit": limit,
+        "offset": offset,
+        "order": "DESC",  # the newest ones; turned round for reading
+        "users": users,
+        "all_users": True if all_users else None,
+        "statuses": [status.upper() for status in statuses or []],
+        "name": name,
+        "pools": pools,
+        "all_pools": None if pools else True,
+        "priority": [priority.value for priority in priorities or []],
+        "label": labels,
+        "no_label": no_labels,
+        "tags": tags,
+        "submitted_after": asked(submitted_after) if submitted_after else None,
+        "submitted_before": asked(submitted_before) if submitted_before else None,
+    }
+    answer = session.http().get("api/workflow", query)
+    emit(session, answer, lambda: _list_text(answer, order))
+
+
+def _list_text(answer: dict[str, Any], order: Order) -> str:
+    entries = answer["workflows"]
+    if not entries:
+        return "There are no workflows to view."
+    rows = [_row(entry) for entry in (reversed(entries) if order is Order.ASC else entries)]
+    text = table(HEADER, rows)
+    return f"{text}\n\nThere are more: --offset, --limit." if answer.get("more_entries") else text
+
+
+def _row(entry: dict[str, Any]) -> list[Any]:
+    return [
+        *(entry.get(key) for key in ("name", "user", "pool", "priority", "status")),
+        shown(entry["submit_time"]),
+        duration(entry.get("queued_time")),
+        duration(entry.get("duration")),
+        entry.get("labels"),
+    ]
+
+
+@verb(app, "query")
+def query(
+    session: Session,
+    *,
+    workflow: WorkflowArgument,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Earlier tries of the tasks too.")] = False,
+) -> None:
+    """Show one workflow with its groups and tasks."""
+    answer = session.http().get(path("api", "workflow", workflow), {"verbose": verbose})
+    emit(session, answer, lambda: _detail(answer))
+
+
+def _detail(answer: dict[str, Any]) -> str:
+    head = facts(
+        [
+            ("Workflow ID", answer["name"]),
+            ("Status", answer["status"]),
+            ("User", answer["submitted_by"]),
+            ("Pool", answer.get("pool")),
+            ("Priority", answer.get("priority")),
+            ("Submit Time", shown(answer["submit_time"])),
+            ("Start Time", shown(answer.get("start_time"))),
+            ("End Time", shown(answer.get("end_time"))),
+            ("Cancelled By", answer.get("cancelled_by")),
+            ("Labels", answer.get("labels")),
+            ("Overview", answer["overview"]),
+        ]
+    )
+    header = ("Group", "Task", "Try", "Status", "Node", "Start Time", "Exit Code", "Message")
+    return (
+        f"{head}\n\n{table(header, [_task_row(group, task) for group in answer['groups'] for task in group['tasks']])}"
+    )
+
+
+def _task_row(group: dict[str, Any], task: dict[str, Any]) -> list[Any]:
+    return [
+        group.get("name"),
+        task["name"],
+        task.get("retry_id"),
+        task["status"],
+        task.get("node_name"),
+        shown(task.get("start_time")),
+        task.get("exit_code"),
+        task.get("failure_message") or group.get("failure_message"),
+    ]
+
+
+@verb(app, "cancel", writes=True, asks=True)
+def cancel(
+    session: Session,
+    *,
+    workflows: Annotated[list[str], typer.Argument(metavar="WORKFLOW...", help="Workflow IDs or UUIDs.")],
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Also when it has ended; remove its pods at once.")
+    ] = False,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Why.")] = None,
+) -> None:
+    """Cancel workflows. One that cannot be cancelled does not stop the others; the exit code is its error's."""
+    confirm(session, f"Cancel {', '.join(workflows)}?")
+    http = session.http()
+    asked_for = {"force": force, "message": message} | session.dry_query
+    failures: list[ClientError] = []
+    for workflow in workflows:
+        try:
+            answer = http.change("POST", path("api", "workflow", workflow, "cancel"), query=asked_for)
+        except ClientError as error:
+            failures.append(error)
+            show_error(error, session.output)
+            continue
+        if session.dry_run:
+            show_effect(session, answer)
+        else:
+            emit(session, answer, lambda name=answer["name"]: f"Workflow {name} is cancelled.")  # type: ignore[misc]
+    if failures:
+        raise typer.Exit(failures[0].exit_code)
+
+
+@verb(app, "spec")
+def spec(
+    session: Session,
+    *,
+    workflow: WorkflowArgument,
+    template: Annotated[bool, typer.Option("--template", help="As it was written, before rendering.")] = False,
+) -> None:
+    """Print the workflow's file."""
+    text = session.http().text(path("api", "workflow", workflow, "spec"), {"use_template": template})
+    if session.for_programs:
+        emit(session, {"spec": text}, str)
+    else:
+        typer.echo(text, nl=not text.endswith("\n"))  # a file, not a message: no colours, nothing replaced
+
+
+@verb(app, "end", writes=True, asks=True)
+def end(
+    session: Session,
+    *,
+    workflow: WorkflowArgument,
+    status: Annotated[
+        EndStatus, typer.Option("--status", "-s", case_sensitive=False, help="How it ended.")
+    ] = EndStatus.COMPLETED,
+    group_name: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
+    description: DescriptionOption = None,
+) -> None:
+    """Report the end of simulated work: what runs ends, what waited for it goes on."""
+    confirm(session, f"End {workflow} as {status.value}?")
+    body = {"status": status.value}
+    if group_name:
+        body["group"] = group_name
+    if description:
+        body["description"] = description
+    answer = session.http().change("POST", path("api", "workflow", workflow, "end"), query=session.dry_query, body=body)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: f"Workflow {cell(answer['name'])} is {answer['status']}.")

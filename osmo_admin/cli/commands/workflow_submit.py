@@ -1,0 +1,201 @@
+"""`osmo workflow submit`, `validate`, `restart`: everything that sends a workflow to a pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli import workflow_file
+from osmo_admin.cli.client_errors import REFUSED_SUBMISSION, SERVER_FAILED, ClientError
+from osmo_admin.cli.commands.profile import default_pool
+from osmo_admin.cli.http import Http, path, pause
+from osmo_admin.cli.options import PoolOption, Priority, WorkflowArgument
+from osmo_admin.cli.output import emit
+from osmo_admin.cli.session import Session, warn
+from osmo_admin.cli.verb import verb
+
+PREEMPTIBLE = "WARNING: LOW priority can be preempted during the run."
+ENDED_PREFIXES = ("COMPLETED", "FAILED")
+FIRST_LOOK, LONGEST_LOOK = 1.0, 10.0  # seconds between two looks while waiting
+
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="Workflow file, - for standard input, or the ID of a workflow to submit again."
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE...", help="Value for a template; numbers become numbers."),
+]
+SetStringOption = Annotated[
+    list[str] | None, typer.Option("--set-string", metavar="KEY=VALUE...", help="Value for a template, always text.")
+]
+LabelOption = Annotated[
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE...", help="Label; wins over the file's.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands of this file in the family `workflow`."""
+    verb(app, "submit", writes=True)(submit)
+    verb(app, "validate")(validate)
+    verb(app, "restart", writes=True)(restart)
+
+
+def submit(
+    session: Session,
+    *,
+    file: FileArgument,
+    pool: PoolOption = None,
+    priority: Annotated[
+        Priority | None, typer.Option(case_sensitive=False, help="HIGH, NORMAL or LOW; NORMAL if not given.")
+    ] = None,
+    set_values: SetOption = None,
+    set_strings: SetStringOption = None,
+    set_env: Annotated[
+        list[str] | None, typer.Option("--set-env", metavar="KEY=VALUE...", help="Environment variable of every task.")
+    ] = None,
+    labels: LabelOption = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit code 1 if it failed.")] = False,
+) -> None:
+    """Submit a workflow. With --dry-run print the file as the server rendered it."""
+    check_pairs({"--set": set_values, "--set-string": set_strings, "--set-env": set_env, "--label": labels})
+    again = workflow_file.names_a_workflow(file)
+    if again and (session.dry_run or set_values or set_strings):
+        raise ClientError("Submitting a workflow again by its ID takes no --dry-run, --set or --set-string.")
+    body = None if again else _body(file, set_values, set_strings)
+    pool = pool or default_pool(session)
+    query: dict[str, Any] = {"priority": priority.value if priority else None, "label": labels, "env_vars": set_env}
+    if again:
+        query["workflow_id"] = file
+    http = session.http()
+    address = path("api", "pool", pool, "workflow")
+    if body is not None:
+        body = with_local_files(http, address, query, body, file)
+    answer = _post(http, address, query | session.dry_query, body)
+    if session.dry_run:
+        emit(session, answer, lambda: str(answer.get("spec") or "").rstrip("\n"))
+        return
+    if priority is Priority.LOW and not session.for_programs:
+        warn(PREEMPTIBLE)
+    if wait and session.for_programs:
+        answer = ended(http, answer["name"])  # one document for a program: the workflow as it ended
+        emit(session, answer, str)
+    else:
+        emit(session, answer, lambda: _submitted(answer, "Workflow submit successful."))
+        if not wait:
+            return
+        answer = ended(http, answer["name"])
+        typer.echo(f"Workflow {answer['name']} is {answer['status']}.")
+    if answer["status"] != "COMPLETED":
+        raise typer.Exit(REFUSED_SUBMISSION)
+
+
+def validate(
+    session: Session,
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Workflow file, - for standard input.")],
+    pool: PoolOption = None,
+    set_values: SetOption = None,
+    set_strings: SetStringOption = None,
+    labels: LabelOption = None,
+) -> None:
+    """Have a workflow file checked as if it were submitted; every fault is named with its line."""
+    check_pairs({"--set": set_values, "--set-string": set_strings, "--label": labels})
+    body = _body(file, set_values, set_strings)
+    pool = pool or default_pool(session)
+    http = session.http()
+    address = path("api", "pool", pool, "workflow")
+    query: dict[str, Any] = {"label": labels}
+    body = with_local_files(http, address, query, body, file)
+    answer = _post(http, address, query | {"validation_only": True}, body)
+    emit(session, answer, lambda: str(answer.get("logs") or "").rstrip("\n"))
+
+
+def restart(session: Session, workflow: WorkflowArgument, pool: PoolOption = None) -> None:
+    """Submit a failed workflow again as a new one, in its own pool unless another is named."""
+    http = session.http()
+    if pool is None:
+        pool = http.get(path("api", "workflow", workflow)).get("pool") or default_pool(session)
+    address = path("api", "pool", pool, "workflow", workflow, "restart")
+    answer = _post(http, address, session.dry_query, None)
+    if session.dry_run:
+        emit(session, answer, lambda: str(answer.get("spec") or "").rstrip("\n"))
+    else:
+        emit(session, answer, lambda: _submitted(answer, f"Workflow {workflow} restarted."))
+
+
+def check_pairs(given: dict[str, list[str] | None]) -> None:
+    """Refuse what is not KEY=VALUE before anything is sent, all of it at once."""
+    wrong = [
+        f"{option} takes KEY=VALUE, not {value!r}."
+        for option, values in given.items()
+        for value in values or []
+        if not value.partition("=")[1] or value.startswith("=")
+    ]
+    if wrong:
+        raise ClientError(" ".join(wrong))
+
+
+def _body(file: str, set_values: list[str] | None, set_strings: list[str] | None) -> dict[str, Any]:
+    return {
+        "file": workflow_file.read(file),
+        "set_variables": set_values or [],
+        "set_string_variables": set_strings or [],
+        "uploaded_templated_spec": None,
+    }
+
+
+def with_local_files(
+    http: Http, address: str, query: dict[str, Any], body: dict[str, Any], file: str
+) -> dict[str, Any]:
+    """The body with this machine's files inside. A template is rendered by the server first: a path may be templated.
+
+    Without `localpath` in the file the body stays as it is, and with it the user's own lines.
+    """
+    if not workflow_file.wants_local_files(body["file"]):
+        return body
+    folder = Path() if file == workflow_file.STANDARD_INPUT else Path(file).resolve().parent
+    text = body["file"]
+    if workflow_file.is_templated(text):
+        rendered = _post(http, address, query | {"dry_run": True}, body)
+        inlined = workflow_file.with_local_files(str(rendered.get("spec") or ""), folder)
+        return body | {"file": inlined, "uploaded_templated_spec": text}
+    return body | {"file": workflow_file.with_local_files(text, folder)}
+
+
+def _post(http: Http, address: str, query: dict[str, Any], body: dict[str, Any] | None) -> Any:
+    try:
+        return http.change("POST", address, query=query, body=body, submitting=True)
+    except ClientError as error:
+        if error.exit_code == REFUSED_SUBMISSION:
+            name = f"{error.workflow_id} " if error.workflow_id else ""
+            error.title = f"Workflow {name}submit failed:"
+        raise
+
+
+def _submitted(answer: dict[str, Any], headline: str) -> str:
+    lines = [
+        headline,
+        f"Workflow ID        - {answer['name']}",
+        f"Workflow Overview  - {answer.get('overview') or '-'}",
+    ]
+    if answer.get("dashboard_url"):
+        lines.append(f"Workflow Dashboard - {answer['dashboard_url']}")
+    return "\n".join(lines)
+
+
+def ended(http: Http, workflow: str) -> dict[str, Any]:
+    """The workflow once it has ended. Interrupting the wait leaves the workflow alone."""
+    wait = FIRST_LOOK
+    while True:
+        answer = http.get(path("api", "workflow", workflow))
+        if not isinstance(answer, dict) or "status" not in answer:
+            raise ClientError(f"The server gave no status of {workflow}.", exit_code=SERVER_FAILED)
+        if str(answer["status"]).startswith(ENDED_PREFIXES):
+            return answer
+        pause(wait)
+        wait = min(wait * 1.5, LONGEST_LOOK)

@@ -1,0 +1,39 @@
+"""Names for the shell's completion, asked from the server with little patience: no answer, no suggestions."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.session import Session
+
+PATIENCE = 1.0  # seconds; a person is waiting with a finger on Tab
+
+
+def complete_pools(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Pools and subpools that begin with what was typed."""
+    return [row["name"] for row in _rows(ctx) if row["name"].startswith(incomplete)]
+
+
+def complete_parent_pools(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Pools, not subpools, that begin with what was typed."""
+    return [row["name"] for row in _rows(ctx) if not row.get("parent_pool") and row["name"].startswith(incomplete)]
+
+
+def _rows(ctx: typer.Context) -> list[dict[str, str]]:
+    options = ctx.find_root().params
+    session = Session(
+        url=options.get("url") or os.environ.get("OSMO_URL"),
+        token=options.get("token") or os.environ.get("OSMO_TOKEN"),
+        username=options.get("username") or os.environ.get("OSMO_USERNAME"),
+        timeout=PATIENCE,
+        retries=0,
+    )
+    try:
+        answer = session.http().get("api/pool", {"all_pools": True})
+        rows = answer["pools"].values()
+        return sorted((row for row in rows if isinstance(row["name"], str)), key=lambda row: row["name"])
+    except (ClientError, KeyError, TypeError, AttributeError):
+        return []

@@ -1,0 +1,92 @@
+"""The answer of a dry run for people: before → after, who would drain, what forbids it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+from osmo_admin.cli.client_errors import REFUSED, ClientError, place_of
+from osmo_admin.cli.output import emit, write
+from osmo_admin.cli.pool_table import branch
+from osmo_admin.cli.session import Session, warn
+from osmo_admin.cli.tables import cell, table
+
+ARROW = " → "
+NOT_CONFIRMED = "WARNING: the server did not say that this was a dry run. See what happened: osmo audit --limit 5."
+
+
+def show_effect(session: Session, answer: Any) -> None:
+    """Print the effect. A forbidden change leaves with exit code 2, as the change itself would."""
+    confirmed = isinstance(answer, dict) and answer.get("dry_run") is True
+    emit(session, answer, lambda: effect(answer) if confirmed else cell(answer))
+    if not confirmed:
+        warn(NOT_CONFIRMED)
+    elif answer.get("violations"):
+        raise typer.Exit(REFUSED)
+
+
+def preview(answer: Any) -> None:
+    """Print the effect before the question whether to do it. Raises :class:`ClientError` if it is forbidden."""
+    if not isinstance(answer, dict) or answer.get("dry_run") is not True:
+        raise ClientError("The server did not answer with a dry run, so its effect cannot be shown; see osmo audit.")
+    if violations := answer.get("violations"):
+        raise ClientError(" ".join(str(each.get("message")) for each in violations), details=violations)
+    write(effect(answer).partition("\n")[2] or "It has no effect on anything else.")
+
+
+def effect(answer: Mapping[str, Any]) -> str:
+    """All of it as text."""
+    before, after = answer.get("before"), answer.get("after")
+    violations = answer.get("violations") or []
+    parts = ["Dry run: it would be refused." if violations else "Dry run: nothing was changed."]
+    if is_tree(before) or is_tree(after):
+        parts.append(tree_change(before, after))
+    elif changed := changes(before, after):
+        parts.append("\n".join(changed))
+    for title, key in (("Would drain", "draining"), ("May be reclaimed", "may_be_reclaimed")):
+        if answer.get(key):
+            parts.append(f"{title}: {cell(answer[key])}")
+    parts += [f"Refused: {place_of(each)}{each.get('message')}" for each in violations]
+    return "\n".join(parts)
+
+
+def is_tree(value: Any) -> bool:
+    """True for the list shape of a pool and its subpools."""
+    return isinstance(value, dict) and "subpools" in value
+
+
+def tree_change(before: Any, after: Any) -> str:
+    """The pool and its slices, each quota and state as it was and as it would be."""
+    old, new = before or {}, after or before or {}
+    was = {row["name"]: row for row in old.get("subpools", [])}
+    becomes = {row["name"]: row for row in new.get("subpools", [])}
+    names = sorted({*was, *becomes})
+    unallocated = moved(old.get("unallocated"), new.get("unallocated"))
+    total = moved(old.get("quota"), new.get("quota"))
+    rows: list[list[Any]] = [[new.get("pool") or old.get("pool"), "-", f"{unallocated} (Total: {total})"]]
+    for at, name in enumerate(names):
+        # a slice that is only on one side is shown as coming from, or going to, nothing
+        left, right = was.get(name), becomes.get(name)
+        state = moved(*(row.get("subpool_state") if row else None for row in (left, right)))
+        quota = moved(*(row.get("quota") if row else None for row in (left, right)))
+        rows.append([branch(at, len(names)) + name, state, quota])
+    return table(("Pool", "Subpool State", "GPU Quota"), rows)
+
+
+def moved(old: Any, new: Any) -> str:
+    """`40 → 50`, or one value when both are the same."""
+    return cell(new) if old == new else f"{cell(old)}{ARROW}{cell(new)}"
+
+
+def changes(before: Any, after: Any, path: str = "") -> list[str]:
+    """`resources.gpu.guarantee: 100 → 80`, one line for each value that differs."""
+    if before == after:
+        return []
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys: Sequence[str] = [*before, *(key for key in after if key not in before)]
+        return [
+            line for key in keys for line in changes(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+        ]
+    return [f"{path or 'value'}: {moved(before, after)}"]

@@ -1,0 +1,55 @@
+"""Lists on the command line as the stock client writes them: `-p a b` beside `-p a -p b`.
+
+The stock client's list options take every word that follows. Ours take a word only when it cannot be a positional
+argument, so that `submit --set lr=1 job.yaml` still finds its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What a command knows of its own words.
+
+    `lists`: options that may be repeated; `pairs`: those of them whose values are KEY=VALUE; `single`: other options
+    that take one value; `positional`: how many positional arguments there can be, None for any number.
+    """
+
+    lists: frozenset[str]
+    pairs: frozenset[str]
+    single: frozenset[str]
+    positional: int | None
+
+
+def spread(words: Sequence[str], grammar: Grammar) -> list[str]:
+    """The same words with the option repeated before each of its values. What follows `--` is left alone."""
+    out: list[str] = []
+    rest = list(words)
+    seen = 0
+    while rest:
+        word = rest.pop(0)
+        out.append(word)
+        if word == "--":
+            return out + rest
+        if word in grammar.lists:
+            out += rest[:1]
+            rest = rest[1:]
+            while rest and _belongs(rest[0], word, seen, grammar):
+                out += [word, rest.pop(0)]
+        elif word in grammar.single:
+            out += rest[:1]
+            rest = rest[1:]
+        elif not word.startswith("-") or word == "-":
+            seen += 1
+    return out
+
+
+def _belongs(word: str, option: str, seen: int, grammar: Grammar) -> bool:
+    if word.startswith("-"):
+        return False
+    if option in grammar.pairs:
+        return "=" in word
+    return grammar.positional is not None and seen >= grammar.positional

@@ -1,0 +1,223 @@
+"""Requests to the server: headers, retries, and an answer or a :class:`ClientError`.
+
+httpx is imported on first use: help, completion scripts and usage errors do not pay for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from osmo_admin import __version__
+from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError, from_answer
+
+if TYPE_CHECKING:
+    import httpx
+
+PROTOCOL_VERSION = "6.4.0"  # the OSMO client whose wire contract we follow; a server may refuse older ones
+USER_AGENT = f"osmo-admin-cli/{__version__}"
+RETRIES = 4
+FIRST_PAUSE = 0.1  # seconds; doubled each time
+LONGEST_PAUSE = 30.0  # a server that asks for more than this gets an error message instead of a silent wait
+# Repeating one of these after a lost answer cannot do it twice: POSTs carry an Idempotency-Key.
+REPEATABLE = frozenset({"GET", "PUT", "POST"})
+LOST_ANSWER = "The connection broke before the answer came; the change may have been made. Look before you try again."
+
+
+def pause(seconds: float) -> None:
+    """Wait between two tries."""
+    time.sleep(seconds)
+
+
+def path(*segments: str) -> str:
+    """A request path of escaped segments. Raises :class:`ClientError` on one that would change the path's shape."""
+    for segment in segments:
+        if segment in ("", ".", ".."):
+            raise ClientError(f"{segment!r} is not a name.")
+    return "/".join(quote(segment, safe="") for segment in segments)
+
+
+def query_pairs(query: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """As OSMO's client writes a query: lists as repeated keys, booleans as True and False, None and [] not at all."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in query.items():
+        values: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
+        pairs += [(key, str(each)) for each in values if each is not None]
+    return pairs
+
+
+@dataclass(slots=True)
+class Http:
+    """A connection to one server. `authorize` gives the headers of the login, fresh for every request."""
+
+    url: str
+    authorize: Callable[[], dict[str, str]]
+    warn: Callable[[str], None]
+    timeout: float = 60.0
+    retries: int = RETRIES
+    _client: httpx.Client | None = field(default=None, init=False)
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None, *, version_header: bool = True) -> Any:
+        """The JSON of a GET."""
+        return self._json(self._send("GET", path, query or {}, None, {}, version_header=version_header))
+
+    def text(self, path: str, query: Mapping[str, Any] | None = None) -> str:
+        """The body of a GET that answers plain text."""
+        return self._send("GET", path, query or {}, None, {}).text
+
+    def change(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        if_match: str | None = None,
+        submitting: bool = False,
+        keyed: bool = True,
+    ) -> Any:
+        """The JSON of a POST, PUT, PATCH or DELETE. A POST is safe to repeat: it carries an Idempotency-Key.
+
+        `keyed=False` is for the exchange of a token, which changes nothing and whose answer must not be kept.
+        """
+        headers = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" and keyed else {}
+        if if_match is not None:
+            headers["If-Match"] = if_match if if_match == "*" else f'"{if_match.strip(chr(34))}"'
+        return self._json(self._send(method, path, query or {}, body, headers, submitting=submitting))
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._client is not None:
+            self._client.close()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: Any,
+        headers: dict[str, str],
+        *,
+        submitting: bool = False,
+        version_header: bool = True,
+    ) -> httpx.Response:
+        headers = {**headers, **self.authorize(), "Content-Type": "application/json", "User-Agent": USER_AGENT}
+        if version_header:
+            headers["x-osmo-client-version"] = PROTOCOL_VERSION
+        content = None if body is None else json.dumps(body)
+        address = f"{self.url}/{path}"
+        for attempt in range(self.retries + 1):
+            wait = FIRST_PAUSE * 2**attempt
+            last = attempt == self.retries
+            response = self._try(method, address, query, content, headers, last=last)
+            if response is not None:
+                self._show_warning(response)
+                if response.status_code < 300:
+                    return response
+                asked = self._asks_to_wait(response, headers)
+                if asked is None or last:
+                    raise from_answer(response.status_code, response.headers, response.text, submitting=submitting)
+                wait = asked
+            pause(wait)
+        raise AssertionError("the last attempt either answers or raises")
+
+    def _try(
+        self,
+        method: str,
+        address: str,
+        query: Mapping[str, Any],
+        content: str | None,
+        headers: dict[str, str],
+        *,
+        last: bool,
+    ) -> httpx.Response | None:
+        """One attempt: the response, or None when it may be tried again."""
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.Client(timeout=self.timeout)
+        try:
+            # A redirect turns a POST into a GET; only reads may follow one.
+            return self._client.request(
+                method,
+                address,
+                params=httpx.QueryParams(query_pairs(query)),
+                content=content,
+                headers=headers,
+                follow_redirects=method == "GET",
+            )
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+            raise ClientError(f"{self.url} is not an address of a server: {error}") from error
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            if last:
+                raise self._unreachable(error) from error
+        except httpx.TimeoutException as error:
+            raise ClientError(
+                f"{self.url} did not answer within {self.timeout:g} seconds.",
+                exit_code=SERVER_FAILED,
+                hint=None if method == "GET" else LOST_ANSWER,
+            ) from error
+        except httpx.TransportError as error:
+            if method not in REPEATABLE:
+                raise ClientError(LOST_ANSWER, exit_code=SERVER_FAILED) from error
+            if last:
+                raise self._unreachable(error) from error
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        return None
+
+    def _unreachable(self, error: Exception) -> ClientError:
+        return ClientError(f"Cannot reach the server at {self.url}: {error}", exit_code=SERVER_FAILED)
+
+    @staticmethod
+    def _asks_to_wait(response: httpx.Response, headers: Mapping[str, str]) -> float | None:
+        """Seconds after which the same request is worth repeating, None if it is not.
+
+        503 says that nothing was changed (a lock or a dependency was busy), so every method may be repeated; 409 with
+        Retry-After says that our own first try, under the same Idempotency-Key, is still at work.
+        """
+        busy = response.status_code == 503
+        own_first_try = response.status_code == 409 and "Idempotency-Key" in headers
+        if not (busy or own_first_try):
+            return None
+        seconds = retry_after(response.headers.get("retry-after"), now=time.time())
+        return seconds if seconds is not None and seconds <= LONGEST_PAUSE else None
+
+    def _show_warning(self, response: httpx.Response) -> None:
+        if header := response.headers.get("x-osmo-warning"):
+            try:
+                self.warn(base64.b64decode(header, validate=True).decode())
+            except (binascii.Error, UnicodeDecodeError):
+                self.warn(header)
+
+    def _json(self, response: httpx.Response) -> Any:
+        if not response.content:
+            return None
+        try:
+            return response.json()
+        except ValueError as error:
+            raise ClientError(
+                f"{self.url} answered something that is not JSON; is it an OSMO server?", exit_code=SERVER_FAILED
+            ) from error
+
+
+def retry_after(value: str | None, *, now: float) -> float | None:
+    """Seconds named by a Retry-After header, given as a number or as a date; None if there is none."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except ValueError:
+        return None

@@ -1,0 +1,109 @@
+"""`osmo simulate` and `osmo podgroup validate|plan`: answers from files, without any server.
+
+Several files, a directory, several documents or `-` are a batch: one JSON object a line, errors in their place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from osmo_admin.cli.offline_text import plan_text, simulation_text, validation_text
+
+if TYPE_CHECKING:
+    from scheduling.scenario.batch import Batch
+
+
+class Form(StrEnum):
+    """The form of one answer; a batch is always one JSON object a line."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE…", help="YAML or JSON files, directories of them, or - for standard input."),
+]
+FormOption = Annotated[
+    Form,
+    typer.Option(
+        "--output", "-o", "--format-type", "-t", envvar="OSMO_OUTPUT", case_sensitive=False,
+        help="Form of the answer: text for people, json or yaml for programs. A batch is JSON lines.",
+    ),
+]  # fmt: skip
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register `simulate` and the group `podgroup` with their commands."""
+    app.command("simulate")(simulate)
+    group = typer.Typer(help="Check PodGroup manifests and plan their gangs, without a server.", no_args_is_help=True)
+    group.command("validate")(validate)
+    group.command("plan")(plan)
+    app.add_typer(group, name="podgroup")
+
+
+def simulate(files: FilesArgument, output: FormOption = Form.TEXT) -> None:
+    """Run scenario files through the scheduler: who starts, who waits and why, what each queue may claim.
+
+    Exit code 0: everything was answered; 2: something could not be read.
+    """
+    from scheduling.scenario import simulate as simulate_files
+
+    batch = simulate_files(files)
+    _show(batch, output, simulation_text)
+    raise typer.Exit(batch.exit_code)
+
+
+def validate(files: FilesArgument, output: FormOption = Form.TEXT) -> None:
+    """Check PodGroup manifests against every rule of minMember and minSubGroup.
+
+    Exit code 0: all are valid; 1: some are not; 2: something could not be read.
+    """
+    from scheduling.scenario.podgroup_files import validate_files, validation_exit_code
+
+    batch = validate_files(files)
+    _show(batch, output, validation_text)
+    raise typer.Exit(validation_exit_code(batch))
+
+
+def plan(files: FilesArgument, output: FormOption = Form.TEXT) -> None:
+    """Tell what PodGroups do next with the pods they have: {podgroup: manifest, pods: [{name, sub_group, state}]}.
+
+    Exit code 0: everything was answered; 2: something could not be read.
+    """
+    from scheduling.scenario.podgroup_files import plan_files
+
+    batch = plan_files(files)
+    _show(batch, output, plan_text)
+    raise typer.Exit(batch.exit_code)
+
+
+def _show(batch: Batch, output: Form, text: Callable[[dict[str, Any]], str]) -> None:
+    if not batch.single:
+        for line in batch.lines():
+            typer.echo(json.dumps(line, ensure_ascii=False))
+        return
+    entry = batch.entries[0]
+    if output is Form.JSON:
+        typer.echo(json.dumps(entry.body, indent=2, ensure_ascii=False))
+    elif output is Form.YAML:
+        import yaml
+
+        typer.echo(yaml.safe_dump(entry.body, sort_keys=False, allow_unicode=True).rstrip("\n"))
+    elif entry.readable:
+        typer.echo(text(entry.body))
+    else:
+        _complain(entry.source, entry.body)
+
+
+def _complain(source: str, body: dict[str, Any]) -> None:
+    for detail in body["details"] or [{"path": "", "message": body["message"]}]:
+        line = f":{detail['line']}" if detail.get("line") else ""
+        where = f" {detail['path']}:" if detail["path"] else ""
+        typer.echo(f"{source}{line}:{where} {detail['message']}", err=True)

@@ -1,0 +1,128 @@
+"""Options and arguments that several commands share, each with its environment variable.
+
+An option without a variable of its own here has one made from its command: `osmo pool list --mode` reads
+`OSMO_POOL_LIST_MODE`. Help shows the name.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from osmo_admin.cli.completion import complete_parent_pools, complete_pools
+from osmo_admin.cli.session import Output
+
+
+class Priority(StrEnum):
+    """OSMO's workflow priorities; LOW may use what others leave free and may be preempted."""
+
+    HIGH = "HIGH"
+    NORMAL = "NORMAL"
+    LOW = "LOW"
+
+
+class Mode(StrEnum):
+    """Which side of the nodes' GPUs to add to a pool table."""
+
+    USED = "used"
+    FREE = "free"
+
+
+class Order(StrEnum):
+    """In which order a list is printed: `asc` has the newest at the bottom."""
+
+    ASC = "asc"
+    DESC = "desc"
+
+
+class EndStatus(StrEnum):
+    """How simulated work may be told to end."""
+
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+OutputOption = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        "-o",
+        "--format-type",
+        "-t",
+        envvar="OSMO_OUTPUT",
+        case_sensitive=False,
+        help="Form of the answer; json and yaml are the server's answer untouched, text is table.",
+    ),
+]
+OutputOptionWithoutT = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        "-o",
+        "--format-type",
+        envvar="OSMO_OUTPUT",
+        case_sensitive=False,
+        help="Form of the answer; json and yaml are the server's answer untouched, text is table.",
+    ),
+]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", envvar="OSMO_DRY_RUN", help="Show what would happen; change nothing."),
+]
+YesOption = Annotated[
+    bool,
+    typer.Option("--yes", "-y", envvar="OSMO_YES", help="Do not ask for confirmation."),
+]
+
+ParentArgument = Annotated[
+    str, typer.Argument(metavar="PARENT", help="Pool that is divided.", autocompletion=complete_parent_pools)
+]
+SubpoolArgument = Annotated[str, typer.Argument(metavar="SUBPOOL", help="Short name of the slice, `a` of `team--a`.")]
+WorkflowArgument = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Workflow ID or UUID.")]
+QuotaOption = Annotated[
+    str,
+    typer.Option(
+        "--quota",
+        "-q",
+        metavar="GPUS",
+        help="Whole GPUs, a fraction, or a share of the parent (25%); fractions are rounded down.",
+    ),
+]
+DescriptionOption = Annotated[
+    str | None, typer.Option("--description", "-d", help="Why; it is kept in the audit trail.")
+]
+IfMatchOption = Annotated[
+    str | None,
+    typer.Option("--if-match", metavar="VERSION", help="Change it only if it still has this version."),
+]
+PoolOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pool",
+        "-p",
+        envvar="OSMO_POOL",
+        help="Pool or subpool; without it the default pool of your profile.",
+        autocompletion=complete_pools,
+    ),
+]
+PoolsFilter = Annotated[
+    list[str] | None,
+    typer.Option("--pool", "-p", metavar="NAME...", help="Only these pools.", autocompletion=complete_pools),
+]
+UsersFilter = Annotated[list[str] | None, typer.Option("--user", "-u", metavar="NAME...", help="Only these users.")]
+AllUsersOption = Annotated[bool, typer.Option("--all-users", "-a", help="Everybody's, not only yours.")]
+PriorityFilter = Annotated[
+    list[Priority] | None,
+    typer.Option("--priority", metavar="PRIORITY...", case_sensitive=False, help="Only HIGH, NORMAL or LOW."),
+]
+LimitOption = Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="How many at most.")]
+OffsetOption = Annotated[int, typer.Option("--offset", "-f", min=0, help="Leave out this many first.")]
+OrderOption = Annotated[
+    Order, typer.Option("--order", case_sensitive=False, help="asc prints the newest at the bottom, desc at the top.")
+]
+TagsOption = Annotated[list[str] | None, typer.Option("--tags", "-t", metavar="TAG...", help="Tags of the change.")]
+UserOption = Annotated[
+    str | None, typer.Option("--user", "-u", help="For this user instead of yourself (administrators).")
+]

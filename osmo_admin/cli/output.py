@@ -1,0 +1,88 @@
+"""Showing an answer: JSON or YAML untouched for programs, text for people, colours only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from osmo_admin.cli.client_errors import INTERRUPTED, ClientError
+from osmo_admin.cli.session import Output, Session, warn
+from osmo_admin.cli.tables import printable
+
+COLOURS = {
+    r"\b(ACTIVE|ONLINE|RUNNING|COMPLETED)\b": "green",
+    r"\b(DELETING|PENDING|WAITING|MAINTENANCE|DRAINING)\b": "yellow",
+    r"\b(ARCHIVED|OFFLINE|FAILED\w*|CANCELED)\b": "red",
+    r"(?<![\w-])-\d+\b": "bold red",
+}
+
+
+def dump(value: Any, output: Output) -> str:
+    """A value as JSON or YAML, keys in the server's order."""
+    if output is Output.YAML:
+        import yaml
+
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=float("inf"))
+        return str(text).removesuffix("...\n").rstrip("\n")
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def emit(session: Session, answer: Any, text: Callable[[], str]) -> None:
+    """Show the answer: as it is for programs, through `text` for people."""
+    if session.for_programs:
+        typer.echo(dump(answer, session.output))
+    else:
+        write(text())
+    warnings(answer)
+
+
+def warnings(answer: Any) -> None:
+    """The `warnings` of an answer, one line each, on standard error."""
+    if isinstance(answer, dict):
+        for warning in answer.get("warnings") or []:
+            warn(f"WARNING: {printable(str(warning))}")
+
+
+def write(text: str) -> None:
+    """Print text for people. Never wrapped or cut: a wide table belongs to the pager or the terminal."""
+    text = printable(text)
+    if not _colours():
+        typer.echo(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    rich_text = Text(text)
+    for pattern, style in COLOURS.items():
+        rich_text.highlight_regex(pattern, style)
+    Console(highlight=False).print(rich_text, soft_wrap=True)
+
+
+def _colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def show_error(error: ClientError, output: Output) -> None:
+    """Sentences for people on standard error; for programs also the error object where they expect the answer."""
+    if output in (Output.JSON, Output.YAML):
+        typer.echo(dump(error.as_dict(), output))
+    for line in error.lines():
+        warn(printable(line))
+
+
+def confirm(session: Session, question: str, *, first: Callable[[], None] | None = None) -> None:
+    """Ask before something is lost, if there is somebody to ask; `first` shows the effect to decide on.
+
+    Raises :class:`ClientError` with exit code 3 on a no.
+    """
+    if session.yes or session.dry_run or not sys.stdin.isatty():
+        return
+    if first is not None:
+        first()
+    if not typer.confirm(question, err=True):
+        raise ClientError("Stopped; nothing was changed.", exit_code=INTERRUPTED)

@@ -1,0 +1,69 @@
+"""`osmo-admin`: the operator's command. Django is loaded by the commands that need it, not by `--help`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from osmo_admin import __version__
+from osmo_admin.cli.server_commands import django, house, ledger, people, serve
+from osmo_admin.explain import explained
+
+
+class Operator(TyperGroup):
+    """The root command: where every failure becomes a sentence and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with explained():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    name="osmo-admin",
+    cls=Operator,
+    help="Run and look after OSMO Admin.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command()(house.up)
+app.command()(serve.serve)
+app.command()(house.status)
+app.command()(house.down)
+app.command()(house.reset)
+app.add_typer(people.users, name="user")
+app.add_typer(people.tokens, name="token")
+app.command()(ledger.verify)
+app.command()(ledger.demo)
+app.command()(django.check)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
+    django.manage
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"osmo-admin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Run and look after OSMO Admin: start it, make users and tokens, verify the ledger."""
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

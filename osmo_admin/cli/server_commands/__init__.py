@@ -1,0 +1,1 @@
+"""The commands of `osmo-admin`, one file for each subject."""

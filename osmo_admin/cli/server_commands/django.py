@@ -1,0 +1,28 @@
+"""`manage` and `check`: Django's own commands, pointed at the house."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from osmo_admin.cli.server_commands.options import DataDirOption, use_django
+
+
+def manage(context: typer.Context, data_dir: DataDirOption = None) -> None:
+    """Pass a command through to Django, for example: osmo-admin manage migrate"""
+    use_django(data_dir, database=False)
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(["osmo-admin manage", *context.args])
+
+
+def check(
+    deploy: Annotated[bool, typer.Option("--deploy", help="Also what matters only on a server others reach.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Look for mistakes in the configuration. Exit code 1 if there is one."""
+    use_django(data_dir, database=False)
+    from django.core.management import call_command
+
+    call_command("check", deploy=deploy, fail_level="WARNING")

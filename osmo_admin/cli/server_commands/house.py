@@ -1,0 +1,81 @@
+"""`up`, `status`, `down`, `reset`: the life of one house on one data directory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Annotated
+
+import typer
+
+from osmo_admin.cli.server_commands.options import DataDirOption
+from osmo_admin.ops.datadir import DataDir, holder, read_json
+from osmo_admin.ops.errors import OperationError
+
+DOWN_SECONDS = 15.0
+
+
+def up(
+    data_dir: DataDirOption = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all of this machine.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port to listen on. Default: 8000, or the next free one.")
+    ] = None,
+    demo: Annotated[bool, typer.Option(help="Fill a new house with pools, people and work to look at.")] = True,
+    check: Annotated[bool, typer.Option("--check", help="Start, do one round trip through everything, stop.")] = False,
+    dev: Annotated[bool, typer.Option("--dev", help="Believe the x-osmo-user header: login without a secret.")] = False,
+) -> None:
+    """Start everything: database, broker, web, worker, beat. Ctrl-C stops it."""
+    from osmo_admin.ops.supervisor import Options, Supervisor, speak
+
+    options = Options(data_dir=data_dir, host=host, port=port, demo=demo, check=check, dev=dev)
+    raise typer.Exit(Supervisor(options, speak).run())
+
+
+def status(data_dir: DataDirOption = None) -> None:
+    """Is the house up, where, and does it work? Exit code 0: ready; 1: not."""
+    from osmo_admin.ops import readiness
+
+    data = DataDir.open(data_dir)
+    pid = holder(data)
+    if pid is None:
+        raise OperationError(f"Not running on {data.root}. Start it with: osmo-admin up --data-dir {data.root}")
+    url = read_json(data.runtime).get("OSMO_LOCAL_URL", "")
+    answer = readiness.ask(url) if url else readiness.Readiness(False, "still starting")
+    print(f"Running on {data.root} (process {pid}){' at ' + url if url else ''}.")
+    if not answer.ready:
+        raise OperationError(f"Not ready: {answer.why}. Logs: {data.logs}")
+    print("Ready: database, migrations, broker, worker and beat answer.")
+
+
+def down(data_dir: DataDirOption = None) -> None:
+    """Stop the house that runs on this data directory."""
+    data = DataDir.open(data_dir)
+    pid = holder(data)
+    if pid is None:
+        print(f"Not running on {data.root}.")
+        return
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + DOWN_SECONDS
+    while holder(data) is not None:
+        if time.monotonic() > deadline:
+            raise OperationError(f"Process {pid} has not stopped after {DOWN_SECONDS:.0f} s. Logs: {data.logs}")
+        time.sleep(0.1)
+    print("Stopped.")
+
+
+def reset(
+    data_dir: DataDirOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a house that is not running: database, queue, logs and secrets. Nothing brings them back."""
+    data = DataDir.open(data_dir)
+    if holder(data) is not None:
+        raise OperationError(f"The house on {data.root} is running. Stop it first: osmo-admin down")
+    if not data.mark.exists():
+        raise OperationError(f"{data.root} holds no house of osmo-admin; nothing was deleted.")
+    if not yes and not typer.confirm(f"Delete everything the house keeps in {data.root}?"):
+        raise OperationError("Nothing was deleted.")
+    data.remove()
+    print(f"Deleted what was in {data.root}.")

@@ -1,0 +1,40 @@
+"""What several commands share: the data directory, and Django pointed at the house that runs there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osmo_admin.ops.datadir import DataDir
+from osmo_admin.ops.errors import OperationError
+
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="Where the house keeps its data. Default: $OSMO_ADMIN_HOME, else /var/lib/osmo-admin for root and your "
+        "own state directory otherwise.",
+        file_okay=False,
+    ),
+]
+
+
+def use_django(data_dir: Path | None, *, database: bool = True) -> None:
+    """Set Django up for the house on this data directory; `DATABASE_URL` and the like in the environment win.
+
+    Raises OperationError when the command needs a database and no house runs there.
+    """
+    data = DataDir.open(data_dir)
+    if database and not os.environ.get("DATABASE_URL") and not data.runtime.exists():
+        raise OperationError(
+            f"No house is running on {data.root}. Start it with `osmo-admin up`, name its folder with --data-dir, "
+            "or set DATABASE_URL."
+        )
+    os.environ["OSMO_ADMIN_HOME"] = str(data.root)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+    import django
+
+    django.setup()

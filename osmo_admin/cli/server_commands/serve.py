@@ -1,0 +1,39 @@
+"""`serve`: one process of the house in the foreground, for containers and service managers that supervise it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from osmo_admin.ops import commands
+
+
+class Process(StrEnum):
+    """What can be served."""
+
+    WEB = commands.WEB
+    WORKER = commands.WORKER
+    BEAT = commands.BEAT
+    PREPARE = "prepare"
+
+
+def serve(
+    process: Annotated[Process, typer.Argument(help="prepare: migrate and make what every house has, then end.")],
+    host: Annotated[str, typer.Option(help="Address that web listens on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port that web listens on.")] = 8000,
+) -> None:
+    """Run one process against DATABASE_URL and REDIS_URL. Exactly one beat in a house; as many others as you like."""
+    command = {
+        Process.WEB: commands.web(host, port),
+        Process.WORKER: commands.worker(),
+        Process.BEAT: commands.beat(),
+        Process.PREPARE: commands.bootstrap(),
+    }[process]
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+    if process is Process.WEB and commands.METRICS_DIR not in os.environ:
+        os.environ[commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
+    os.execv(command[0], command)  # noqa: S606  (signals must reach the process itself)

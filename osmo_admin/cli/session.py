@@ -1,0 +1,135 @@
+"""One run of the client: which server, as whom, and how to show the answer."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from osmo_admin.cli import login_file
+from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
+from osmo_admin.cli.http import Http, path
+from osmo_admin.cli.login_file import Login, TokenLogin
+
+NOT_LOGGED_IN = "You are not logged in. Log in first: osmo login URL --method token --token-file FILE."
+
+
+class Output(StrEnum):
+    """How an answer is shown: for people (`text` is the stock client's word for `table`) or for programs."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    TEXT = "text"
+
+
+@dataclass(slots=True)
+class Session:
+    """What the options and the environment decided, and the connection made from it on first use."""
+
+    url: str | None = None
+    token: str | None = None
+    username: str | None = None
+    timeout: float = 60.0
+    retries: int | None = None
+    output: Output = Output.TABLE
+    dry_run: bool = False
+    yes: bool = False
+    _http: Http | None = field(default=None, init=False)
+
+    @property
+    def for_programs(self) -> bool:
+        """True when the answer goes to a program and must stay as the server gave it."""
+        return self.output in (Output.JSON, Output.YAML)
+
+    @property
+    def dry_query(self) -> dict[str, Any]:
+        """The query that asks for the effect instead of the change."""
+        return {"dry_run": True} if self.dry_run else {}
+
+    def http(self) -> Http:
+        """The connection of this run. Raises :class:`ClientError` when there is no login to use."""
+        if self._http is None:
+            login, stored = self._login()
+            self._http = self._connect(login, stored=stored)
+        return self._http
+
+    def close(self) -> None:
+        """Give the connection back, if one was made."""
+        if self._http is not None:
+            self._http.close()
+
+    def _login(self) -> tuple[Login, bool]:
+        """The login to use and whether it came from the file (and so goes back there when refreshed)."""
+        stored = login_file.read() if self.url is None or not (self.token or self.username) else None
+        url = self.url.rstrip("/") if self.url else (stored.url if stored else None)
+        if url is None:
+            raise ClientError(NOT_LOGGED_IN)
+        if self.token:
+            return token_login(url, self.token, timeout=self.timeout), False
+        if self.username:
+            return Login(url=url, dev_username=self.username), False
+        if stored is None:
+            raise ClientError(NOT_LOGGED_IN)
+        if stored.url != url:
+            # a credential is for the server that gave it; it is never sent to another one
+            raise ClientError(f"You are logged in to {stored.url}, not to {url}. Log in there: osmo login {url}.")
+        return stored, True
+
+    def _connect(self, login: Login, *, stored: bool) -> Http:
+        def authorize() -> dict[str, str]:
+            if login.token is None:
+                return {"x-osmo-user": login.dev_username or ""}
+            if login_file.expired(login.token.id_token):
+                refresh(login, timeout=self.timeout)
+                if stored:
+                    login_file.write(login)
+            return {"Authorization": f"Bearer {login.token.id_token}"}
+
+        http = Http(url=login.url, authorize=authorize, warn=warn, timeout=self.timeout)
+        if self.retries is not None:
+            http.retries = self.retries
+        return http
+
+
+def warn(message: str) -> None:
+    """A remark for people, beside the answer and never inside it."""
+    print(message, file=sys.stderr)
+
+
+def token_login(url: str, token: str, *, timeout: float = 60.0) -> Login:
+    """Exchange an access token for a session. Raises :class:`ClientError` (exit code 10) when it is refused."""
+    url = url.rstrip("/")
+    login = Login(
+        url=url,
+        token=TokenLogin(
+            id_token="", refresh_token=token, refresh_url=f"{url}/{path('api', 'auth', 'jwt', 'access_token')}"
+        ),
+        osmo_token=True,
+    )
+    refresh(login, timeout=timeout)
+    return login
+
+
+def refresh(login: Login, *, timeout: float = 60.0) -> None:
+    """Put a new JWT into `login`. Raises :class:`ClientError` when there is nothing to ask with, or it is refused."""
+    token = login.token
+    if token is None or not login.osmo_token or not token.refresh_token or not token.refresh_url:
+        raise ClientError(f"Your session at {login.url} has ended. Log in again: osmo login {login.url}.")
+    server, _, endpoint = token.refresh_url.rpartition("/api/")
+    http = Http(url=server, authorize=dict, warn=warn, timeout=timeout)
+    try:
+        answer = http.change("POST", f"api/{endpoint}", body={"token": token.refresh_token}, keyed=False)
+    except ClientError as error:
+        # The stock client calls every failed exchange a server failure, whoever is to blame.
+        error.exit_code = SERVER_FAILED
+        if error.status is not None and error.status < 500:
+            error.hint = error.hint or f"Log in again: osmo login {login.url}."
+        raise
+    finally:
+        http.close()
+    if not isinstance(answer, dict) or not isinstance(answer.get("token"), str):
+        raise ClientError(f"{login.url} did not answer with a session.", exit_code=SERVER_FAILED)
+    login_file.claims(answer["token"])
+    token.id_token = answer["token"]

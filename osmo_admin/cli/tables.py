@@ -1,0 +1,68 @@
+"""Plain tables: columns as wide as their widest cell, two spaces between them, nothing cut off."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+GUTTER = "  "
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor or change colours: a name or description may come from anybody."""
+    return "".join(
+        character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs") else "�"
+        for character in text
+    )
+
+
+def cell(value: Any) -> str:
+    """One value on one line; `-` for nothing."""
+    if value is None or value in ("", []):
+        return "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(cell(each) for each in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={cell(each)}" for key, each in sorted(value.items())) or "-"
+    return " ".join(printable(str(value)).split())
+
+
+def width(text: str) -> int:
+    """Terminal columns: East Asian wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    minimum: Sequence[int] = (),
+    total: Sequence[Any] | None = None,
+) -> str:
+    """Header, a line of dashes, the rows, and below a second line of dashes a row of sums if there is one.
+
+    `minimum` gives the least width of the first columns. Cells stand left; a line has no spaces at its end.
+    """
+    body = [[cell(value) for value in row] for row in rows]
+    sums = [] if total is None else [["" if value == "" else cell(value) for value in total]]
+    floor = [*minimum, *[0] * (len(header) - len(minimum))]
+    widths = [max(least, *(width(line[at]) for line in [header, *body, *sums])) for at, least in enumerate(floor)]
+    dashes = ["-" * size for size in widths]
+    lines = [header, dashes, *body, *([dashes, *sums] if sums else [])]
+    return "\n".join(_line(line, widths) for line in lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (text + " " * (size - width(text)) for text, size in zip(cells, widths, strict=True))
+    return GUTTER.join(padded).rstrip()
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> str:
+    """`Name : value` lines, the colons below each other."""
+    listed = [(name, cell(value)) for name, value in pairs]
+    longest = max((len(name) for name, _ in listed), default=0)
+    return "\n".join(f"{name:<{longest}} : {value}" for name, value in listed)

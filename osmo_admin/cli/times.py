@@ -1,0 +1,51 @@
+"""Times: the server speaks naive UTC, people speak their own clock."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from osmo_admin.cli.client_errors import ClientError
+
+AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+def shown(moment: str | None) -> str | None:
+    """The server's naive UTC time as the reader's local time, with its zone; anything else as it came."""
+    if not moment:
+        return None
+    try:
+        parsed = datetime.fromisoformat(moment)
+    except ValueError:
+        return moment
+    local = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def asked(text: str, *, now: datetime | None = None) -> str:
+    """What somebody typed as the server's naive UTC time.
+
+    A date or time without an offset is local; `90m`, `12h`, `7d` and `2w` are that long ago.
+    Raises :class:`ClientError` on anything else.
+    """
+    if match := re.fullmatch(r"(\d{1,5})([mhdw])", text):
+        moment = (now or datetime.now(UTC)) - int(match[1]) * AGO[match[2]]
+    else:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ClientError(
+                f"{text!r} is not a time. Write 2026-11-20, 2026-11-20T15:04, or 90m, 12h, 7d, 2w for so long ago."
+            ) from None
+    return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
+
+
+def duration(seconds: float | None) -> str | None:
+    """Seconds as `1h 02m`, `3m 07s` or `12s`."""
+    if seconds is None:
+        return None
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"

@@ -1,0 +1,31 @@
+"""The first page: the sums of what one may see, and the pools as a tree."""
+
+from __future__ import annotations
+
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+
+from pools import pages
+from pools.admin.forms import TreeFilter
+from pools.admin.policy import actor_of
+from pools.domain.roles import Action, allows
+from scheduling.pages import live_counts
+
+
+def dashboard(site: AdminSite, request: HttpRequest) -> TemplateResponse:
+    """Sums of the house and one page of its pools; the number of queries does not depend on how many there are."""
+    actor = actor_of(request)
+    filters = TreeFilter(request.GET)
+    request.current_app = site.name
+    context = {
+        **site.each_context(request),
+        "title": "Pools at a glance",
+        "crumbs": (),
+        "sums": pages.house_sums(actor),
+        "work": live_counts(actor),
+        "found": pages.pool_trees(actor, search=filters.search, show=filters.chosen, page=request.GET.get("page", "1")),
+        "filters": filters,
+        "may_configure": allows(actor, Action.POOL_CONFIGURE),
+    }
+    return TemplateResponse(request, "osmo/dashboard.html", context)

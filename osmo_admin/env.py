@@ -1,0 +1,82 @@
+"""The operator's settings, read once, with names, types and defaults in one place.
+
+A value comes from the environment; what a running `osmo-admin up` generated (addresses, secret key) comes
+from `runtime.json` in the data directory, so that commands beside the server meet the same server. A wrong
+value stops the start with one sentence that names the variable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from environs import Env as Reader
+from environs import EnvError, validate
+
+RUNTIME_FILE = "runtime.json"
+
+__all__ = ["RUNTIME_FILE", "Env", "EnvError", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What the operator decided. Durations are seconds unless the name says otherwise."""
+
+    database_url: str
+    redis_url: str
+    secret_key: str
+    data_dir: Path | None
+    debug: bool
+    dev_login: bool
+    allowed_hosts: list[str]
+    csrf_trusted_origins: list[str]
+    public_url: str
+    secure: bool
+    proxy_count: int
+    db_pool_size: int
+    lock_timeout_ms: int
+    log_format: str
+    settle_interval: float
+    simulated_runtime: float
+    max_tasks: int
+    event_streams: int
+    metrics_public: bool
+
+
+def _runtime_defaults(data_dir: Path | None) -> None:
+    """Take what `osmo-admin up` wrote beside its data as defaults; the real environment wins."""
+    if data_dir is None or not (path := data_dir / RUNTIME_FILE).is_file():
+        return
+    for name, value in json.loads(path.read_text()).items():
+        os.environ.setdefault(name, str(value))
+
+
+def load() -> Env:
+    """Read the environment. Raises :class:`EnvError` with the variable's name."""
+    read = Reader()
+    data_dir = read.path("OSMO_ADMIN_HOME", None)
+    _runtime_defaults(data_dir)
+    at_least = validate.Range
+    return Env(
+        database_url=read.str("DATABASE_URL", ""),
+        redis_url=read.str("REDIS_URL", ""),
+        secret_key=read.str("OSMO_SECRET_KEY", ""),
+        data_dir=data_dir,
+        debug=read.bool("OSMO_DEBUG", False),
+        dev_login=read.bool("OSMO_DEV_LOGIN", False),
+        allowed_hosts=read.list("OSMO_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"]),
+        csrf_trusted_origins=read.list("OSMO_CSRF_TRUSTED_ORIGINS", []),
+        public_url=read.str("OSMO_PUBLIC_URL", "").rstrip("/"),
+        secure=read.bool("OSMO_SECURE", False),
+        proxy_count=read.int("OSMO_PROXY_COUNT", 0, validate=at_least(min=0)),
+        db_pool_size=read.int("OSMO_DB_POOL_SIZE", 0, validate=at_least(min=0)),
+        lock_timeout_ms=read.int("OSMO_LOCK_TIMEOUT_MS", 3000, validate=at_least(min=1)),
+        log_format=read.str("OSMO_LOG_FORMAT", "console", validate=validate.OneOf(["console", "json"])),
+        settle_interval=read.float("OSMO_SETTLE_INTERVAL", 5.0, validate=at_least(min=0.1)),
+        simulated_runtime=read.float("OSMO_SIMULATED_RUNTIME", 60.0, validate=at_least(min=0)),
+        max_tasks=read.int("OSMO_MAX_TASKS", 20, validate=at_least(min=1)),
+        event_streams=read.int("OSMO_EVENT_STREAMS", 1, validate=at_least(min=1)),
+        metrics_public=read.bool("OSMO_METRICS_PUBLIC", False),
+    )

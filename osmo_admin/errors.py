@@ -1,0 +1,59 @@
+"""What is said when no view of ours answers: JSON for programs, Django's own page for people."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import loader
+from django.views import defaults
+
+from osmo_admin.api import error_body, refusal_of, retry_after
+from pools.context import request_id
+from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound
+
+
+def unknown_address(request: HttpRequest, exception: Any = None) -> HttpResponse:
+    """404."""
+    if _for_programs(request):
+        return _json(NotFound("There is nothing at this address."), 404)
+    return defaults.page_not_found(request, exception)
+
+
+def bad_request(request: HttpRequest, exception: Any = None) -> HttpResponse:
+    """400: refused before any view was asked."""
+    if _for_programs(request):
+        return _json(BadInput("The request cannot be read."), 400)
+    return defaults.bad_request(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """500: our fault, and the request id leads to the log; 503: a dependency is away, also where no view is ours."""
+    error = sys.exc_info()[1]
+    refusal = refusal_of(error) if isinstance(error, Exception) else None
+    if isinstance(refusal, Busy):
+        return _not_now(request, refusal)
+    if _for_programs(request):
+        mark = request_id.get() or "unknown"
+        said = f"Something went wrong in the service; nothing of it is your fault. Request id: {mark}."
+        return _json(BadInput(said, error_code=ErrorCode.SERVER), 500)
+    return defaults.server_error(request)
+
+
+def _not_now(request: HttpRequest, refusal: Busy) -> HttpResponse:
+    if _for_programs(request):
+        response: HttpResponse = _json(refusal, 503)
+    else:
+        response = HttpResponse(loader.render_to_string("503.html", {"message": refusal.message}), status=503)
+    for name, value in retry_after(refusal).items():
+        response.headers[name] = value
+    return response
+
+
+def _for_programs(request: HttpRequest) -> bool:
+    return request.path_info.startswith("/api/")
+
+
+def _json(refusal: DomainError, status: int) -> JsonResponse:
+    return JsonResponse(error_body(refusal), status=status)

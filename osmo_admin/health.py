@@ -1,0 +1,101 @@
+"""Is the process alive, and can the house do its work: two questions, asked by machines without a login.
+
+`GET /health` → 200 `{"status": "OK"}` as long as the web process answers (restart it when not).
+`GET /ready` → 200 or 503 `{"status": "OK"|"UNAVAILABLE", "checks": {name: {"ok": bool, "message": str}}}`: database,
+migrations, Redis, worker (all needed), and beat (told, not needed: without it only the periodic safety net rests).
+Answers carry no addresses or error texts; those are in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import redis
+import structlog
+from django.db import Error as DatabaseError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from osmo_admin import heartbeat
+
+NEEDED = ("database", "migrations", "redis", "worker")
+log = structlog.get_logger(__name__)
+
+
+@never_cache
+@require_safe
+def health(request: HttpRequest) -> JsonResponse:
+    """Liveness: touches nothing but this process."""
+    return JsonResponse({"status": "OK"})
+
+
+@never_cache
+@require_safe
+def ready(request: HttpRequest) -> JsonResponse:
+    """Readiness: every dependency asked once."""
+    checks = {name: _answer(name, ask) for name, ask in _CHECKS.items()}
+    ok = all(checks[name]["ok"] for name in NEEDED)
+    return JsonResponse({"status": "OK" if ok else "UNAVAILABLE", "checks": checks}, status=200 if ok else 503)
+
+
+class _NotReady(Exception):
+    """A dependency answers, and its answer is no; the text may be shown to anybody."""
+
+
+def _answer(name: str, ask: Callable[[], str]) -> dict[str, object]:
+    try:
+        return {"ok": True, "message": ask()}
+    except _NotReady as no:
+        return {"ok": False, "message": str(no)}
+    except (DatabaseError, redis.RedisError) as problem:
+        log.warning("not_ready", check=name, problem=str(problem))
+        return {"ok": False, "message": "does not answer"}
+
+
+def _database() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return "answers"
+
+
+def _migrations() -> str:
+    missing = _unapplied()
+    if missing:
+        _unapplied.cache_clear()
+        raise _NotReady(f"{missing} not applied; run: osmo-admin manage migrate")
+    return "all applied"
+
+
+@cache
+def _unapplied() -> int:
+    """How many migrations are missing. Kept once it is none: what is applied stays applied."""
+    executor = MigrationExecutor(connection)
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
+def _redis() -> str:
+    heartbeat.ping()
+    return "answers"
+
+
+def _alive(process: str) -> Callable[[], str]:
+    def ask() -> str:
+        seconds = heartbeat.age(process)
+        if seconds is None:
+            raise _NotReady(f"no sign of life for {heartbeat.LIFETIME_SECONDS} s")
+        return f"seen {seconds:.0f} s ago"
+
+    return ask
+
+
+_CHECKS: dict[str, Callable[[], str]] = {
+    "database": _database,
+    "migrations": _migrations,
+    "redis": _redis,
+    "worker": _alive(heartbeat.WORKER),
+    "beat": _alive(heartbeat.BEAT),
+}

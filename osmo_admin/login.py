@@ -1,0 +1,43 @@
+"""The login form, and the answer after too many failed logins.
+
+Settings name both, so this file is loaded before any page is: it knows no page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.forms import AuthenticationForm
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template.response import TemplateResponse
+from unfold.widgets import BASE_INPUT_CLASSES
+
+from osmo_admin.api import error_body
+from pools.domain.errors import Throttled
+
+
+class LoginForm(AuthenticationForm):
+    """Name and password. Django's own form for the admin would ask for the staff flag."""
+
+    error_messages = {
+        "invalid_login": "This name and password do not fit together. Both are case-sensitive. An account without a "
+        "password signs in by access token, on the command line.",
+        "inactive": "This account has been closed. Ask an osmo-admin.",
+    }
+
+    def __init__(self, request: HttpRequest | None = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(request, *args, **kwargs)
+        for name in ("username", "password"):
+            self.fields[name].widget.attrs["class"] = " ".join(BASE_INPUT_CLASSES)
+
+
+def locked_out(request: HttpRequest, original: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:
+    """The answer after too many failed logins (django-axes): a page for people, the house's error for programs."""
+    sentence = "Too many failed logins for this name from this address. Wait 15 minutes, then try again."
+    if request.path.startswith("/api/"):
+        body = error_body(Throttled(sentence, retry_after=900))
+        return JsonResponse(body, status=429, headers={"Retry-After": "900"})
+    context = {"title": "Too many attempts", "sentence": sentence}
+    response = TemplateResponse(request, "osmo/plain.html", context, status=429)
+    response.headers["Retry-After"] = "900"
+    return response.render()

@@ -1,0 +1,126 @@
+"""`/metrics` for Prometheus: requests and their times as every web process counted them, and the ledger's balance as it
+is at the moment of the question.
+
+Needs a login that reads the house (`osmo-admin`, `osmo-viewer`), or `OSMO_METRICS_PUBLIC`. A scraper shows its access
+token as it is (`Authorization: Bearer TOKEN`; make one for a user with `osmo-viewer`). With several web processes
+`PROMETHEUS_MULTIPROC_DIR` must name a folder that they share and that is emptied before they start, else each answers
+for itself; `osmo-admin up` takes care of that.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+
+import prometheus_client
+from django.conf import settings
+from django.http import HttpResponse
+from prometheus_client import CollectorRegistry, multiprocess
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from rest_framework.request import Request
+
+from pools.api.authentication import AccessTokenAuthentication, SessionAuthentication
+from pools.api.documented import TEXT, documented
+from pools.api.views import View
+from pools.domain import names
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.quotas import UNLIMITED, PoolBalance, Usage
+from pools.domain.roles import Action
+from pools.models import Pool
+from pools.permissions import require_house
+from pools.selectors import balances
+
+MOST_POOLS = 1000  # a page that grows with the house without a limit would in the end take the scraper down
+
+
+class Metrics(View):
+    """Counters and gauges in Prometheus' text form."""
+
+    authentication_classes = (AccessTokenAuthentication, SessionAuthentication)
+
+    @documented(
+        "Prometheus metrics, with quota and use of every leaf. Needs osmo-admin or osmo-viewer, unless made public.",
+        answer=TEXT,
+        media="text/plain",
+    )
+    def get(self, request: Request) -> HttpResponse:
+        if not settings.OSMO.metrics_public:
+            require_house(self.actor, Action.HOUSE_READ)
+        ledger = CollectorRegistry()
+        ledger.register(LedgerCollector())
+        page = prometheus_client.generate_latest(_processes()) + prometheus_client.generate_latest(ledger)
+        return HttpResponse(page, content_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    def perform_authentication(self, request: Request) -> None:
+        if not settings.OSMO.metrics_public:
+            super().perform_authentication(request)
+
+    def check_permissions(self, request: Request) -> None:
+        if not settings.OSMO.metrics_public:
+            super().check_permissions(request)
+
+
+def _processes() -> CollectorRegistry:
+    """What this process counted, or all web processes together."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return prometheus_client.REGISTRY
+    together = CollectorRegistry()
+    multiprocess.MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+    return together
+
+
+class LedgerCollector(Collector):
+    """The balance of the first thousand pools by name; four queries, only when asked."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        roots = Pool.objects.roots().filter(archived=False)
+        shown = list(roots.order_by("name")[:MOST_POOLS])
+        left_out = GaugeMetricFamily("osmo_pools_left_out", "Pools that this page does not show.")
+        left_out.add_metric([], roots.count() - len(shown))
+        labels = ["pool", "leaf"]
+        gauges = {name: GaugeMetricFamily(f"osmo_leaf_{name}", about, labels=labels) for name, about in _LEAF.items()}
+        guarantee = GaugeMetricFamily("osmo_pool_guarantee_gpus", "GPUs a pool was promised.", labels=["pool"])
+        facts = balances(shown)
+        for root in shown:
+            balance = facts[root.pk]
+            guarantee.add_metric([root.name], _gpus(balance.guarantee))
+            for leaf, values in _leaves(balance):
+                for name, value in values.items():
+                    gauges[name].add_metric([root.name, leaf], value)
+        yield left_out
+        yield guarantee
+        yield from gauges.values()
+
+
+_LEAF = {
+    "quota_gpus": "GPUs guaranteed to a leaf (a slice, or _shared: what no slice owns); 0 while it drains.",
+    "used_gpus": "GPUs held by running HIGH and NORMAL work.",
+    "usage_gpus": "GPUs held by all running work.",
+    "available_gpus": "Quota minus used; below zero is what still has to drain.",
+    "live_workflows": "Workflows that have not ended.",
+    "draining": "1 while a deleted slice waits for its work to end.",
+}
+
+
+def _leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:
+    yield names.SHARED, _values(balance.unallocated, balance.shared_usage, draining=False)
+    for part in balance.slices:
+        if part.state is not SubpoolState.ARCHIVED:
+            yield part.name, _values(part.quota, part.usage, draining=part.state is SubpoolState.DELETING)
+
+
+def _values(quota: int, usage: Usage, *, draining: bool) -> dict[str, float]:
+    return {
+        "quota_gpus": _gpus(quota),
+        "used_gpus": usage.used,
+        "usage_gpus": usage.total_usage,
+        "available_gpus": _gpus(quota) - usage.used,
+        "live_workflows": usage.live_workflows,
+        "draining": int(draining),
+    }
+
+
+def _gpus(amount: int) -> float:
+    return math.inf if amount == UNLIMITED else amount

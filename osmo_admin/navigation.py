@@ -1,0 +1,59 @@
+"""The menu: what the person who is signed in may open, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from pools.admin.policy import actor_of
+from pools.domain.roles import Action, allows
+
+
+def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
+    """Unfold's navigation for this request."""
+    actor = actor_of(request)
+    reads_house = allows(actor, Action.HOUSE_READ)
+    groups = [
+        (
+            "Work",
+            [
+                ("Pools", "monitoring", "admin:index", True),
+                ("Workflows", "account_tree", "admin:scheduling_workflow_changelist", True),
+                ("Submit", "upload_file", "admin:scheduling_workflow_submit", _may_submit(actor)),
+                ("Audit", "history", "admin:pools_auditentry_changelist", True),
+            ],
+        ),
+        (
+            "You",
+            [("Access tokens", "key", "admin:pools_accesstoken_changelist", True)],
+        ),
+        (
+            "House",
+            [
+                ("Users and roles", "group", "admin:pools_user_changelist", reads_house),
+                ("Backends and nodes", "dns", "admin:pools_backend_changelist", reads_house),
+                ("Workflow configuration", "tune", "admin:scheduling_workflowconfig_changelist", reads_house),
+                ("Schedules", "schedule", "admin:django_celery_beat_periodictask_changelist", reads_house),
+            ],
+        ),
+    ]
+    return [
+        {"title": title, "items": [_item(*entry[:3], path=request.path) for entry in entries if entry[3]]}
+        for title, entries in groups
+        if any(entry[3] for entry in entries)
+    ]
+
+
+def _item(title: str, icon: str, address: str, *, path: str) -> dict[str, Any]:
+    link = reverse(address)
+    home = link == reverse("admin:index")
+    here = path == link or path.startswith("/pools/pool/") if home else path.startswith(link)
+    if address == "admin:scheduling_workflow_changelist" and path == reverse("admin:scheduling_workflow_submit"):
+        here = False
+    return {"title": title, "icon": icon, "link": link, "active": here}
+
+
+def _may_submit(actor: Any) -> bool:
+    return actor.is_admin or bool(actor.pools_for(Action.POOL_SUBMIT))

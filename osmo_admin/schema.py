@@ -1,0 +1,191 @@
+"""OpenAPI: what views say of themselves (:mod:`pools.api.documented`), and what all of them have in common."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema as SpectacularSchema
+
+from pools.api.documented import BOOLEAN, DRY_RUN, DRY_RUN_ANSWER, TEXT, Documentation, Query, array, fields
+from pools.api.version import VERSION
+
+ERROR = fields(
+    {
+        "message": TEXT,
+        "error_code": {"type": "string", "enum": ["USER", "USAGE", "RESOURCE", "NOTFOUND", "SERVER"]},
+        "workflow_id": {"type": "string", "nullable": True},
+        "details": array(fields({"path": TEXT, "code": TEXT, "message": TEXT}, more=True)),
+    }
+)
+REFUSALS = {
+    400: "What was asked breaks a rule of form, name or quota; `details` has all of them.",
+    401: "Nobody is logged in, or the login has ended.",
+    403: "You may see it, but not do this to it.",
+    404: "It does not exist, or you may not see it.",
+    409: "Its state, or somebody else's change, forbids it now; or the Idempotency-Key was used for something else.",
+    412: "It changed since you read it (`If-Match`).",
+    429: "Too many attempts; wait as long as `Retry-After` says.",
+    503: "A lock or a dependency did not answer in time. Nothing was changed; try again after `Retry-After`.",
+}
+CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
+COMPONENTS = {
+    "schemas": {"Error": ERROR, "DryRun": DRY_RUN_ANSWER},
+    "responses": {
+        str(status): {
+            "description": sentence,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+        }
+        for status, sentence in REFUSALS.items()
+    },
+    "securitySchemes": {
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "JWT",
+            "description": "From `POST /api/auth/jwt/access_token`; lasts five minutes.",
+        },
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "sessionid",
+            "description": "The browser's login. Changes also need the header `X-CSRFToken`.",
+        },
+    },
+}
+DESCRIPTION = """\
+Guaranteed GPU slices, admission, drain, and proof of who changed what. OSMO's endpoints keep OSMO's wire contract.
+
+Success is 200 with JSON (`null` where there is nothing to say). Times are UTC without a zone. Booleans of a query may
+be written `True` and `False`. A key that a body does not know is refused; `description` and `tags` are allowed on every
+change and say why it was made. `dry_run=True` answers the effect of a change and writes nothing. A POST with an
+`Idempotency-Key` is done once however often it is sent; `If-Match` with the quoted `version` protects from changing
+what somebody else has changed.
+"""
+
+
+class AutoSchema(SpectacularSchema):
+    """An operation from its handler's documentation, with the house's parameters and refusals."""
+
+    def get_operation(self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any) -> Any:
+        if self.is_excluded():
+            return None
+        handler = getattr(self.view, method.lower())
+        said: Documentation = getattr(handler, "documentation", None) or _undocumented(handler)
+        operation: dict[str, Any] = {
+            "operationId": _operation_id(method, path),
+            "summary": said.summary,
+            "tags": [_tag(path)],
+            "security": [] if said.anonymous else [{"bearer": []}, {"session": []}],
+            "responses": _responses(said, method, path),
+        }
+        if parameters := _parameters(said, method, path, path_regex):
+            operation["parameters"] = parameters
+        if said.body is not None:
+            operation["requestBody"] = {
+                "required": bool(said.body.get("required")),
+                "content": {"application/json": {"schema": dict(said.body)}},
+            }
+        return operation
+
+
+def _undocumented(handler: Any) -> Documentation:
+    """A handler that says nothing takes and gives any JSON."""
+    return Documentation((handler.__doc__ or handler.__qualname__).strip().partition("\n")[0])
+
+
+def _operation_id(method: str, path: str) -> str:
+    words = re.sub(r"[^A-Za-z0-9]+", "_", path.removeprefix("/api")).strip("_")
+    return f"{method.lower()}_{words}"
+
+
+def _tag(path: str) -> str:
+    """The subject: the first words of the path, without what is common to all configuration."""
+    return next((part for part in path.split("/") if part not in {"", "api", "configs"}), "house")
+
+
+def _parameters(said: Documentation, method: str, path: str, route: str) -> list[dict[str, Any]]:
+    numbers = set(re.findall(r"<int:(\w+)>", route))
+    found: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 0} if name in numbers else {"type": "string", "minLength": 1},
+        }
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+    found += [_query(query) for query in said.query]
+    if method == "POST" and not said.anonymous:
+        found.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "description": "The first success under this key is answered again for 24 hours.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+            }
+        )
+    elif method in CHANGES and not said.anonymous:
+        found.append(
+            {
+                "name": "If-Match",
+                "in": "header",
+                "required": False,
+                "description": "The version it must still have, quoted as in `ETag`; `*` for any.",
+                "schema": {"type": "string"},
+            }
+        )
+    return found
+
+
+def _query(query: Query) -> dict[str, Any]:
+    schema = dict(query.schema)
+    if schema == BOOLEAN:
+        schema = {"type": "string", "enum": ["True", "False", "true", "false"]}
+    return {
+        "name": query.name,
+        "in": "query",
+        "required": query.required,
+        "description": query.about,
+        "schema": {"type": "array", "items": schema} if query.many else schema,
+    }
+
+
+def _responses(said: Documentation, method: str, path: str) -> dict[str, Any]:
+    statuses = {400, 503, *said.more}
+    if not said.anonymous:
+        statuses |= {401, 403}
+    if "{" in path:
+        statuses.add(404)
+    if method in CHANGES and not said.anonymous:
+        statuses |= {404, 409} if method == "POST" else {404, 409, 412}
+    answer: Any = dict(said.answer) if said.answer is not None else {}
+    if DRY_RUN in said.query:
+        answer = {"anyOf": [answer, {"$ref": "#/components/schemas/DryRun"}]}
+    good = {"description": HTTPStatus.OK.phrase, "content": {said.media: {"schema": answer}}}
+    refusals = {str(status): {"$ref": f"#/components/responses/{status}"} for status in statuses - set(said.unlike)}
+    return {"200": good, **dict(sorted(refusals.items()))}
+
+
+def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """A hook of the generator: what all operations share, and the addresses that are no API views because machines ask
+    them without any ceremony."""
+    result["info"]["description"] = DESCRIPTION
+    result["components"] = COMPONENTS
+    check = fields({"ok": BOOLEAN, "message": TEXT})
+    ready = fields({"status": TEXT, "checks": {"type": "object", "additionalProperties": check}})
+    plain = {
+        "/health": ("health", "Is the process alive?", {"200": _json(fields({"status": TEXT}))}),
+        "/ready": ("ready", "Can the house do its work?", {"200": _json(ready), "503": _json(ready)}),
+        "/client/version": ("client_version", "The client release to install.", {"200": _json(VERSION)}),
+    }
+    for path, (name, summary, responses) in plain.items():
+        operation = {"operationId": name, "summary": summary, "tags": ["operations"], "responses": responses}
+        result["paths"][path] = {"get": {**operation, "security": []}}
+    return result
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"description": "OK", "content": {"application/json": {"schema": dict(schema)}}}

@@ -1,0 +1,275 @@
+"""Django settings. What an operator may turn stands in :mod:`osmo_admin.env`; the rest is decided here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from django.templatetags.static import static
+
+from osmo_admin import __version__
+from osmo_admin import env as environment
+
+ENV = environment.load()
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def database(url: str) -> dict[str, object]:
+    """`postgresql://user:password@host:port/name?host=/socket/dir` as Django's dictionary."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgres", "postgresql"}:
+        raise ImproperlyConfigured(
+            f"DATABASE_URL must be a postgresql:// address (got {parts.scheme or 'nothing'!r}): "
+            "the ledger's guarantees live in PostgreSQL triggers and row locks."
+        )
+    query = dict(parse_qsl(parts.query))
+    # A read that meets somebody's ALTER TABLE gives up in time too; changes set the same limit themselves.
+    limits = f"-c lock_timeout={ENV.lock_timeout_ms} {query.pop('options', '')}".strip()
+    options: dict[str, object] = {"application_name": "osmo-admin", "connect_timeout": 5, "options": limits}
+    if ENV.db_pool_size:
+        options["pool"] = {"min_size": 1, "max_size": ENV.db_pool_size, "timeout": 10}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")) or "postgres",
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": query.pop("host", None) or parts.hostname or "",
+        "PORT": query.pop("port", None) or parts.port or "",
+        "OPTIONS": options | query,
+        "CONN_MAX_AGE": 0 if ENV.db_pool_size else 60,
+        "CONN_HEALTH_CHECKS": True,
+    }
+
+
+# --- identity and secrets ---------------------------------------------------------------------------------------
+# Without a key every process makes its own: commands that need no secret (migrate, check, schema) still run, and a
+# system check refuses to serve like that.
+SECRET_KEY = ENV.secret_key or "insecure-no-key-configured"
+DEBUG = ENV.debug
+ALLOWED_HOSTS = ENV.allowed_hosts
+CSRF_TRUSTED_ORIGINS = ENV.csrf_trusted_origins
+
+# --- rooms -------------------------------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "osmo_admin.apps.OsmoAdminConfig",
+    "unfold.apps.BasicAppConfig",  # the plain name would put a site of its own in the place of ours
+    "unfold.contrib.filters",
+    "osmo_admin.apps.OsmoAdminSiteConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "axes",
+    "csp",
+    "django_celery_beat",
+    "django_prometheus",
+    "django_structlog",
+    "pgtrigger",
+    "pools",
+    "scheduling",
+]
+AUTH_USER_MODEL = "pools.User"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024 * 1024  # 500 workflow files in one request
+
+MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "osmo_admin.middleware.OneSlashMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "osmo_admin.content_policy.PagePolicyMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
+    "osmo_admin.middleware.AuditContextMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
+]
+APPEND_SLASH = False  # the contract's paths are exact; a redirect would turn a POST into a GET
+ROOT_URLCONF = "osmo_admin.urls"
+WSGI_APPLICATION = "osmo_admin.wsgi.application"
+
+# Templates and static files travel inside the wheel (see pyproject); a checkout finds them at its top.
+_PACKAGED = Path(__file__).resolve().parent / "_bundle"
+_ASSETS = _PACKAGED if _PACKAGED.is_dir() else BASE_DIR
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [_ASSETS / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+# --- data --------------------------------------------------------------------------------------------------------
+DATABASES = {"default": database(ENV.database_url or "postgresql:///osmo")}
+REDIS_URL = ENV.redis_url or "redis://127.0.0.1:6379/0"
+CACHES = {
+    "default": {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": REDIS_URL,
+        # A lost cache costs speed, never an answer.
+        "OPTIONS": {"IGNORE_EXCEPTIONS": True, "SOCKET_CONNECT_TIMEOUT": 1, "SOCKET_TIMEOUT": 1},
+        "KEY_PREFIX": "osmo",
+    }
+}
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
+LANGUAGE_CODE = "en"
+USE_I18N = True
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+# --- static files ------------------------------------------------------------------------------------------------
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [_ASSETS / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = True  # served from where they lie: nothing to collect, nothing that can be stale
+
+# --- who may enter ------------------------------------------------------------------------------------------------
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "admin:login"
+DEV_LOGIN = ENV.dev_login  # the `x-osmo-user` header is believed only in this mode
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = 0.25  # hours
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_HTTP_RESPONSE_CODE = 429
+AXES_LOCKOUT_CALLABLE = "osmo_admin.login.locked_out"
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # an old password in a script must not lock out for good
+AXES_CLIENT_IP_CALLABLE = "osmo_admin.client_address.client_address"
+AXES_VERBOSE = False
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.secure
+SECURE_SSL_REDIRECT = False  # TLS ends at the ingress; /health must answer plain probes
+SILENCED_SYSTEM_CHECKS = ["security.W008"]  # the line above is meant
+SECURE_HSTS_SECONDS = 31_536_000 if ENV.secure else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = ENV.secure
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.proxy_count else None
+SECURE_CONTENT_TYPE_NOSNIFF = True
+X_FRAME_OPTIONS = "DENY"
+# What an answer to a program may do in a browser; pages have theirs in osmo_admin.content_policy.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {name: ["'none'"] for name in ("default-src", "frame-ancestors", "base-uri", "form-action")}
+}
+
+# --- API ----------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "pools.api.authentication.BearerAuthentication",
+        "pools.api.authentication.DevHeaderAuthentication",
+        "pools.api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["pools.api.rendering.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["pools.api.http.JSONParser"],
+    "EXCEPTION_HANDLER": "osmo_admin.api.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "osmo_admin.schema.AutoSchema",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+    "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%f",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "OSMO Admin",
+    "VERSION": __version__,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},  # its default asks a stranger for a badge
+    "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": ["osmo_admin.schema.complete"],
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+}
+
+# --- background work ------------------------------------------------------------------------------------------------
+# Celery words a Unix socket in its own way; the database number is a query parameter in both.
+CELERY_BROKER_URL = (
+    REDIS_URL.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=", 1)
+    if REDIS_URL.startswith("unix://")
+    else REDIS_URL
+)
+CELERY_RESULT_BACKEND = None  # nobody reads results: the database is the result
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the default of 100 ends the worker when the broker is away for an hour
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600, "socket_connect_timeout": 2, "socket_timeout": 5}
+CELERY_BEAT_SCHEDULER = "osmo_admin.beat:Scheduler"
+CELERY_TIMEZONE = "UTC"
+DJANGO_CELERY_BEAT_TZ_AWARE = True
+DJANGO_STRUCTLOG_CELERY_ENABLED = True
+
+# --- the house's own ------------------------------------------------------------------------------------------------
+OSMO = ENV
+UNFOLD = {
+    "SITE_TITLE": "OSMO Admin",
+    "SITE_HEADER": "OSMO Admin",
+    "SITE_SUBHEADER": "GPUs that teams share",
+    "SITE_URL": None,
+    "SITE_ICON": lambda _request: static("osmo/icon.svg"),
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("osmo/icon.svg")}],
+    "STYLES": [lambda _request: static("osmo/osmo.css")],
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": False,
+    "SHOW_BACK_BUTTON": False,
+    "BORDER_RADIUS": "6px",
+    "COLORS": {
+        "primary": {
+            "50": "oklch(97% .014 254.604)",
+            "100": "oklch(93.2% .032 255.585)",
+            "200": "oklch(88.2% .059 254.128)",
+            "300": "oklch(80.9% .105 251.813)",
+            "400": "oklch(70.7% .165 254.624)",
+            "500": "oklch(66% .18 257)",
+            "600": "oklch(52% .2 262)",
+            "700": "oklch(46% .19 263)",
+            "800": "oklch(42.4% .17 264)",
+            "900": "oklch(37.9% .146 265.522)",
+            "950": "oklch(28.2% .091 267.935)",
+        }
+    },
+    "LOGIN": {"form": "osmo_admin.login.LoginForm"},
+    "SIDEBAR": {"navigation": "osmo_admin.navigation.sidebar"},
+}
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"structured": {"()": "osmo_admin.logs.formatter", "style": ENV.log_format}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {
+        "django_structlog": {"level": "INFO"},
+        "osmo_admin": {"level": "INFO"},
+        "pools": {"level": "INFO"},
+        "scheduling": {"level": "INFO"},
+    },
+}

@@ -1,0 +1,103 @@
+"""The web dashboard: Django admin on unfold, open to everybody with a login.
+
+What a person sees and may do is asked of the policy, page by page; Django's staff flag and permissions are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+from django.contrib.admin import ModelAdmin
+from django.db.models import Model
+from django.db.models.base import ModelBase
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, URLResolver, reverse
+from unfold.sites import UnfoldAdminSite
+
+from osmo_admin.api import STATUS, refusal_of, retry_after
+from pools.domain.errors import DomainError, Forbidden, Kind
+
+View = Callable[..., HttpResponse]
+
+_TITLES = {
+    Kind.FORBIDDEN: "Not allowed",
+    Kind.NOT_FOUND: "Not found",
+    Kind.BUSY: "Busy, try again",
+}
+
+
+class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
+    """The house's one site."""
+
+    final_catch_all_view = False  # an unknown address is a 404 for everybody, not a login form
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_active and request.user.is_authenticated)
+
+    def register(
+        self,
+        model_or_iterable: type[Model] | Iterable[type[Model]],
+        admin_class: type[ModelAdmin[Any]] | None = None,
+        **options: Any,
+    ) -> None:
+        """Take in pages that ask our policy. Those that installed apps bring along ask Django's permissions and edit
+        rows by hand, so they stay outside."""
+        from pools.admin.policy import PolicyAdmin  # noqa: PLC0415  # registers pages, which needs this class
+
+        if admin_class is None or not issubclass(admin_class, PolicyAdmin):
+            return
+        models = [model_or_iterable] if isinstance(model_or_iterable, ModelBase) else model_or_iterable
+        super().register(models, admin_class, **options)
+
+    def admin_view(self, view: View, cacheable: bool = False) -> View:
+        """As Django's, and a refusal that a view did not handle becomes a page that says so."""
+
+        @wraps(view)
+        def answering(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            try:
+                return view(request, *args, **kwargs)
+            except Exception as error:
+                refusal = refusal_of(error)
+                if refusal is None:
+                    raise
+                return self.refusal_page(request, refusal)
+
+        guarded: View = super().admin_view(answering, cacheable)
+        return guarded
+
+    def refusal_page(self, request: HttpRequest, refusal: DomainError) -> HttpResponse:
+        """A refusal inside the frame of the site, as far as the frame can be drawn."""
+        context = {"title": _TITLES.get(refusal.kind, "Refused"), "sentence": refusal.message}
+        status = STATUS[refusal.kind]
+        if refusal.kind is Kind.BUSY:  # the frame asks the database, which may be what does not answer
+            answer = TemplateResponse(request, "osmo/plain.html", context, status=status)
+            for name, value in retry_after(refusal).items():
+                answer.headers[name] = value
+            return answer
+        return TemplateResponse(request, "osmo/refusal.html", {**self.each_context(request), **context}, status=status)
+
+    def closed_page(self, request: HttpRequest) -> HttpResponse:
+        """A page of the house that this person has no role for."""
+        who = request.user.get_username()
+        sentence = f"This page needs the role osmo-admin or osmo-viewer; {who} has neither. Ask an osmo-admin."
+        return self.refusal_page(request, Forbidden(sentence))
+
+    def get_urls(self) -> list[URLPattern | URLResolver]:
+        from osmo_admin import account  # noqa: PLC0415  # shows forms, which are loaded with the pages
+
+        return [*account.urls(self), *super().get_urls()]
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The first page: the house at a glance."""
+        from osmo_admin.dashboard import dashboard  # noqa: PLC0415  # as above
+
+        return dashboard(self, request)
+
+    def app_index(
+        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The menu lists everything; a page per Django app would say nothing more."""
+        return HttpResponseRedirect(reverse("admin:index"))

@@ -1,0 +1,30 @@
+"""Every address of the house."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path, re_path
+from django.views.decorators.csrf import csrf_exempt
+
+from osmo_admin import errors, health
+from osmo_admin.metrics import Metrics
+from osmo_admin.schema_views import Docs, schema
+from pools.api.not_offered import NotOffered
+from pools.api.version import client_version
+
+urlpatterns = [
+    path("health", health.health),
+    path("ready", health.ready),
+    path("metrics", Metrics.as_view()),
+    path("client/version", client_version),
+    path("api/schema", schema, name="openapi"),
+    path("api/docs", Docs.as_view()),
+    path("api/", include("pools.api.urls")),
+    path("api/", include("scheduling.api.urls")),
+    path("api/configs/<path:kind>", NotOffered.as_view()),
+    re_path("^api/", csrf_exempt(errors.unknown_address)),
+    path("", admin.site.urls),
+]
+handler400 = errors.bad_request
+handler404 = errors.unknown_address
+handler500 = errors.server_error
