@@ -1,0 +1,153 @@
+"""A team's pool in a running house, and the people who use it through `osmo` and HTTP as they would."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.services import ROOT
+from tests.support.stack import Stack
+
+JOB = """workflow:
+  name: job
+  resources: {{default: {{gpu: {gpus}}}}}
+  tasks:
+  - {{name: train, image: ubuntu, command: [sleep, infinity]}}
+"""
+
+
+class Team:
+    """One pool with its slices on a simulated backend of namespace `ns`, an admin of the house and a user of the pool.
+
+    Work ends only when the test says so.
+    """
+
+    def __init__(self, stack: Stack, folder: Path, name: str, quota: int, slices: dict[str, int], maximum: int) -> None:
+        self.stack, self.folder, self.name = stack, folder, name
+        self.house_admin = stack.admin
+        self.backend = stack.name("sim")
+        self.put(
+            f"backend/{self.backend}", {"type": "simulated", "namespace": "ns", "nodes": [{"name": "n1", "gpus": 500}]}
+        )
+        gpu = {"guarantee": quota, "maximum": maximum, "weight": 1}
+        self.put(f"pool/{name}", {"configs": {"backend": self.backend, "resources": {"gpu": gpu}}})
+        self.user_name = stack.name("user")
+        self.user = stack.client(self.user_name, f"osmo-{name}-user")
+        self.admin_name = stack.name("admin")
+        self.admin = stack.client(self.admin_name, f"osmo-{name}-admin")
+        for short, gpus in slices.items():
+            self.osmo("pool", "subpool", "create", name, short, "--quota", str(gpus))
+
+    def put(self, what: str, body: dict[str, Any]) -> None:
+        """Configure something as the admin of the house."""
+        answer = self.house_admin.put(f"/api/configs/{what}", json=body)
+        assert answer.status_code == 200, answer.text
+
+    def osmo(self, *words: str, by: str = "admin", fails: bool = False) -> str:
+        """Run our client as the pool's admin (or `by="user"`); what it printed, both streams together if it fails."""
+        person = self.admin_name if by == "admin" else self.user_name
+        home = self.folder / person
+        env = {key: value for key, value in os.environ.items() if not key.startswith("OSMO_")}
+        env |= {"OSMO_CONFIG_FILE_DIR": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "200", "LANG": "C.UTF-8"}
+        command = [sys.executable, "-c", "from osmo_admin.cli.client import main; main()"]
+        if not home.exists():
+            home.mkdir()
+            role = f"osmo-{self.name}-{by}"
+            login = ["login", self.stack.base_url, "--method", "token", "--token", self.stack.token(person, role)]
+            subprocess.run([*command, *login], env=env, check=True, capture_output=True, timeout=60)
+        ran = subprocess.run([*command, *words], env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert (ran.returncode != 0) is fails, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr if fails else ran.stdout
+
+    def job(self, gpus: int) -> str:
+        """A workflow file that asks for so many GPUs; its path."""
+        path = self.folder / f"job-{gpus}.yaml"
+        path.write_text(JOB.format(gpus=gpus))
+        return str(path)
+
+    def submit(self, gpus: int, priority: str, *, to: str | None = None) -> dict[str, Any]:
+        """Submit through the client as the pool's user; the server's answer."""
+        words = ("workflow", "submit", "--pool", to or self.name, "--priority", priority, self.job(gpus), "-o", "json")
+        answer: dict[str, Any] = json.loads(self.osmo(*words, by="user"))
+        return answer
+
+    def refused(self, gpus: int, priority: str, *, to: str | None = None) -> httpx.Response:
+        """Submit over HTTP what must be refused."""
+        answer = self.user.post(
+            f"/api/pool/{to or self.name}/workflow",
+            params={"priority": priority},
+            json={"file": JOB.format(gpus=gpus), "set_variables": [], "set_string_variables": []},
+        )
+        assert answer.status_code == 400, answer.text
+        return answer
+
+    def workflow(self, name: str) -> dict[str, Any]:
+        """One workflow as its owner sees it."""
+        found: dict[str, Any] = self.user.get(f"/api/workflow/{name}").json()
+        return found
+
+    def runs(self, name: str) -> dict[str, Any]:
+        """The workflow once the worker has started it."""
+        self.stack.until(lambda: self.workflow(name)["status"] == "RUNNING", what=f"{name} runs")
+        return self.workflow(name)
+
+    def start(self, gpus: int, priority: str, *, to: str | None = None) -> str:
+        """Submit and wait until it runs; its id."""
+        name = str(self.submit(gpus, priority, to=to)["name"])
+        self.runs(name)
+        return name
+
+    def waits(self, name: str) -> None:
+        """Scheduling was run, and the workflow stayed PENDING."""
+        answer = self.house_admin.post(f"/api/backend/{self.backend}/settle")
+        assert answer.status_code == 200, answer.text
+        assert self.workflow(name)["status"] == "PENDING"
+
+    def end(self, name: str) -> None:
+        """Report that a workflow is done."""
+        answer = self.admin.post(f"/api/workflow/{name}/end", json={"status": "COMPLETED"})
+        assert answer.status_code == 200, answer.text
+
+    def tree(self, *, archived: bool = False) -> dict[str, Any]:
+        """The pool, its shared leaf and its slices; the invariant is checked in passing."""
+        query = {"include_archived": "True"} if archived else {}
+        found: dict[str, Any] = self.admin.get(f"/api/configs/pool/{self.name}/subpool", params=query).json()
+        promised = sum(part["quota"] for part in found["subpools"])
+        assert found["shared"]["quota"] + promised == found["quota"]
+        return found
+
+    def queues(self) -> dict[str, int]:
+        """Leaf queue → quota, as the scheduler is told (without the container)."""
+        tree = self.tree()
+        leaves = [tree["shared"], *tree["subpools"]]
+        return {leaf["queue"]: leaf["scheduling_quota"] for leaf in leaves}
+
+    def queue(self, leaf: str = "_shared") -> str:
+        """The name of a leaf queue, as the design writes it."""
+        return f"osmo-pool-ns-{self.name}--{leaf}"
+
+    def listed(self, name: str | None = None) -> list[str]:
+        """The cells of one row of `osmo pool list`."""
+        for line in self.osmo("pool", "list", by="user").splitlines():
+            cells = line.replace("├─", "").replace("└─", "").split()
+            if cells and cells[0] == (name or self.name):
+                return cells
+        raise AssertionError(f"{name or self.name} is not in the list")
+
+
+@pytest.fixture
+def team(stack: Stack, tmp_path: Path) -> Callable[..., Team]:
+    """Makes a pool, `team(100, a=30, b=40)`; its name is fresh unless `named`."""
+
+    def make(quota: int, *, named: str | None = None, maximum: int = -1, **slices: int) -> Team:
+        return Team(stack, tmp_path, named or stack.name("team"), quota, slices, maximum)
+
+    return make

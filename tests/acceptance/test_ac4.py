@@ -1,0 +1,48 @@
+"""AC4: child guarantees are protected from submissions to the parent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.acceptance
+SLICES = {"a": 30, "b": 40, "c": 20}
+
+
+def test_ac4_firm_work_above_the_unallocated_rest_is_refused(team: Any) -> None:
+    pool = team(100, **SLICES)
+    assert pool.tree()["shared"]["quota"] == 10
+
+    answer = pool.refused(15, "HIGH").json()
+
+    assert answer["error_code"] == "RESOURCE"
+    (fault,) = answer["details"]
+    assert (fault["requested"], fault["limit"]) == (15, 10)
+    said = pool.osmo(
+        "workflow", "submit", "--pool", pool.name, "--priority", "HIGH", pool.job(15), by="user", fails=True
+    )
+    assert "submit failed" in said
+    assert "15" in said
+    assert "10" in said
+    assert pool.user.get("/api/workflow").json()["workflows"] == []
+    for short, gpus in SLICES.items():  # the guarantees are whole
+        pool.start(gpus, "HIGH", to=f"{pool.name}--{short}")
+
+
+def test_ac4_low_work_goes_over_quota(team: Any) -> None:
+    pool = team(100, **SLICES)
+
+    answer = pool.submit(15, "LOW")
+
+    assert answer["queue"] == pool.queue("_shared")
+    pool.runs(answer["name"])
+    shared = pool.tree()["shared"]
+    assert (shared["quota"], shared["used"], shared["total_usage"]) == (10, 0, 15)
+
+
+def test_ac4_low_work_over_quota_takes_no_guarantee_from_a_slice(team: Any) -> None:
+    pool = team(100, **SLICES)
+    pool.start(15, "LOW")
+
+    pool.start(30, "HIGH", to=f"{pool.name}--a")

@@ -1,0 +1,24 @@
+"""AC5: a submission to a subpool is routed to its queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.acceptance
+
+
+def test_ac5_work_for_a_slice_uses_the_slice_s_queue_and_quota(team: Any) -> None:
+    pool = team(100, a=30)
+    leaf = f"{pool.name}--a"
+
+    answer = pool.submit(30, "NORMAL", to=leaf)
+
+    assert (answer["queue"], answer["pool"]) == (pool.queue("a"), leaf)
+    found = pool.runs(answer["name"])
+    assert found["queue"] == found["groups"][0]["queue"] == pool.queue("a")
+    tree = pool.tree()
+    assert tree["subpools"][0]["used"] == 30
+    assert tree["shared"]["used"] == 0
+    assert pool.refused(31, "NORMAL", to=leaf).json()["details"][0]["limit"] == 30

@@ -1,0 +1,40 @@
+"""AC7: non-preemptible jobs cannot exceed quota."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.acceptance
+
+
+def test_ac7_firm_work_waits_for_its_quota(team: Any) -> None:
+    pool = team(10)
+    first = pool.start(8, "HIGH")
+
+    second = pool.submit(5, "HIGH")
+
+    assert second["status"] == "PENDING"
+    pool.waits(second["name"])
+    pool.end(first)
+    pool.runs(second["name"])
+
+
+def test_ac7_low_work_uses_the_rest_and_goes_over_it(team: Any) -> None:
+    pool = team(10)
+    pool.start(8, "HIGH")
+
+    pool.start(5, "LOW")
+
+    shared = pool.tree()["shared"]
+    assert (shared["used"], shared["total_usage"], shared["available"]) == (8, 13, 2)
+
+
+def test_ac7_low_work_does_not_lift_firm_work_over_quota(team: Any) -> None:
+    pool = team(10)
+    pool.start(8, "HIGH")
+    pool.start(5, "LOW")
+
+    pool.waits(pool.submit(3, "HIGH")["name"])
+    pool.start(2, "HIGH")

@@ -1,0 +1,20 @@
+"""AC8: a quota update synchronises the shared queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.acceptance
+
+
+def test_ac8_a_larger_slice_makes_the_shared_queue_smaller(team: Any) -> None:
+    pool = team(100, a=30, b=40)
+    assert pool.queues() == {pool.queue("_shared"): 30, pool.queue("a"): 30, pool.queue("b"): 40}
+
+    pool.osmo("pool", "subpool", "update", pool.name, "b", "--quota", "50")
+
+    assert pool.queues() == {pool.queue("_shared"): 20, pool.queue("a"): 30, pool.queue("b"): 50}
+    assert pool.refused(21, "HIGH").json()["details"][0]["limit"] == 20
+    pool.start(20, "HIGH")

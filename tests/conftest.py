@@ -1,0 +1,193 @@
+"""Fixtures for every test. Servers start when the first test asks for them; a run of pure tests starts none.
+
+`db`              a transaction that is rolled back (pytest-django)
+`transactional_db`, `live_server`   committed data, cleaned past the ledger's protecting triggers
+`ledger`          committed data with the defaults seeded (backend `simulated`)
+`stack`           a running house: web, worker, beat on a database of their own
+`tab`             a Chromium page on that house
+`up`              starts `osmo-admin up` on a fresh data directory, any number of times
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+from tests.support import missing, services
+from tests.support.services import Services
+from tests.support.stack import SECRET_KEY, Stack
+from tests.support.up import Up
+
+hypothesis.settings.register_profile(
+    "default", max_examples=50, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("nightly", parent=hypothesis.settings.get_profile("default"), max_examples=1000)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nightly", action="store_true", help="run the tests marked nightly, with larger samples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    services.open_session()
+    hypothesis.settings.load_profile("nightly" if config.getoption("--nightly") else "default")
+    _point_django_at(_services(config))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    services.close_session()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    missing.mark(items, nightly=bool(config.getoption("--nightly")))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    missing.refuse(item)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    missing.report(terminalreporter)
+
+
+def _services(config: pytest.Config) -> Services:
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    return services.current(worker)
+
+
+def _point_django_at(here: Services) -> None:
+    """Addresses are known before the servers run, so settings need no second look."""
+    from django.conf import settings
+
+    from osmo_admin.celery import app
+    from osmo_admin.settings import database
+
+    settings.SECRET_KEY = SECRET_KEY
+    settings.DATABASES["default"].update(database(here.database_url(here.database_name("test"))))
+    settings.DATABASES["default"]["CONN_MAX_AGE"] = 0
+    settings.REDIS_URL = settings.CACHES["default"]["LOCATION"] = here.redis_url()
+    broker = here.redis_url().replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
+    settings.CELERY_BROKER_URL = broker
+    app.conf.broker_url = broker
+
+
+@pytest.fixture(scope="session")
+def running_services(request: pytest.FixtureRequest) -> Services:
+    """PostgreSQL and Valkey of this session, running."""
+    here = _services(request.config)
+    here.ensure()
+    return here
+
+
+@pytest.fixture(scope="session")
+def template(running_services: Services, django_test_environment: None, django_db_blocker: Any) -> Services:
+    """The migrated template database exists."""
+    from tests.support import database
+
+    with django_db_blocker.unblock():
+        database.ensure_template(running_services)
+    return running_services
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None]:
+    """In place of pytest-django's: a copy of the template, and a clean-up that the ledger's triggers allow."""
+    from django.db import connection
+    from django.test import TransactionTestCase
+
+    from tests.support import database
+
+    name = template.database_name("test")
+    with django_db_blocker.unblock():
+        database.copy(template, name)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: database.reset())
+    yield
+    patch.undo()
+    with django_db_blocker.unblock():
+        connection.close()
+        database.drop(template, name)
+
+
+@pytest.fixture
+def ledger(transactional_db: None) -> None:
+    """Committed data, seen by other threads and connections, with the house's defaults in place."""
+    from scheduling.services.seed import seed_defaults
+
+    seed_defaults()
+
+
+@pytest.fixture(scope="session")
+def stack(template: Services, tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Stack]:
+    """A running house shared by the tests of this pytest worker."""
+    house = Stack(template, tmp_path_factory.mktemp("stack"), django_db_blocker, {})
+    try:
+        house.start()
+        yield house
+    finally:
+        house.stop()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser process for this pytest worker."""
+    from tests.support.browser import launched
+
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture
+def new_tab(chromium: Any, stack: Stack, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes separate browser contexts, one for each person of a test; options are Playwright's."""
+    from tests.support.browser import Tab
+
+    tabs: list[Tab] = []
+
+    def make(**options: Any) -> Tab:
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        tabs.append(Tab(context, stack.base_url, request.node.name))
+        return tabs[-1]
+
+    yield make
+    faults = [fault for tab in tabs for fault in tab.faults]
+    for tab in tabs:
+        tab.context.close()
+    assert not faults, faults
+
+
+@pytest.fixture
+def tab(new_tab: Callable[..., Any]) -> Any:
+    """One browser tab; the test fails on a console error and on a request that leaves the host."""
+    return new_tab()
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A data directory's path; short, and where root's database user can get to."""
+    parent = Path(tempfile.mkdtemp(prefix="osmo-up-", dir="/tmp"))
+    parent.chmod(0o755)
+    yield parent / "data"
+    shutil.rmtree(parent, ignore_errors=True)
+
+
+@pytest.fixture
+def up(data_dir: Path) -> Iterator[Callable[..., Up]]:
+    """Starts `osmo-admin up` on this test's data directory; options as on the command line."""
+    started: list[Up] = []
+
+    def start(*options: str, env: dict[str, str] | None = None) -> Up:
+        started.append(Up(data_dir, *options, env=env))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.wait(10)

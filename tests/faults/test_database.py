@@ -1,0 +1,155 @@
+"""PostgreSQL is restarted, crashes, or does not answer, under clients that repeat what was not acknowledged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from osmo_admin.ops import commands
+from tests.faults.house import LOCK_TIMEOUT, FaultyHouse
+from tests.faults.load import Load, load
+from tests.support import houses
+
+pytestmark = pytest.mark.fault
+
+OUTAGE = 1.0
+
+
+def fast(house: FaultyHouse) -> None:
+    house.servers.stop_database(signal.SIGINT)
+    time.sleep(OUTAGE)
+    house.servers.start_database()
+
+
+def immediate(house: FaultyHouse) -> None:
+    house.servers.stop_database(signal.SIGQUIT)
+    time.sleep(OUTAGE)
+    house.servers.start_database()
+
+
+def crash(house: FaultyHouse) -> None:
+    """One of its processes is killed: PostgreSQL throws everybody out and recovers by itself."""
+    victim = house.sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'osmo-admin' LIMIT 1")[0]["pid"]
+    os.kill(victim, signal.SIGKILL)
+
+
+def polite(answer: httpx.Response) -> None:
+    """A refusal for now, in the house's own words."""
+    assert answer.status_code == 503, answer.text
+    assert int(answer.headers["Retry-After"]) >= 1
+    body = answer.json()
+    assert body["error_code"] == "SERVER"
+    assert body["message"].endswith(".")
+    assert body.keys() >= {"message", "error_code", "workflow_id", "details"}
+
+
+def every_key_once(house: FaultyHouse, found: Load) -> None:
+    """What was acknowledged is there once, and nothing else is."""
+    assert sorted(house.statuses(found.name)) == sorted(found.acknowledged.values())
+    assert house.told("workflow.submitted", found.name) == sorted(found.acknowledged.values())
+    house.all_run(found.name)
+    house.is_right()
+
+
+@pytest.mark.parametrize("how", [fast, immediate, crash])
+def test_restarted_under_load(house: FaultyHouse, how: Callable[[FaultyHouse], None]) -> None:
+    pids, pools = house.pids(), house.pools(2)
+    with load(house, pools) as found:
+        found.grows(house)
+        how(house)
+        began = time.monotonic()
+        found.grows(house)
+        print(f"served again after {time.monotonic() - began:.1f} s, {len(found.troubles)} refusals")
+    for answer in found.troubles:
+        if answer.status_code == 409:  # the first request with this key was still being thrown out
+            assert answer.headers["Retry-After"]
+        else:
+            polite(answer)
+    assert found.lost_connections == 0
+    if how is not crash:
+        assert found.troubles
+    every_key_once(house, found)
+    house.serves_again(pools[0])
+    house.wait_ready()
+    assert house.pids() == pids
+    assert "Internal Server Error" not in house.children[commands.WEB].log.read_text()
+
+
+def test_every_door_says_that_the_database_is_away(house: FaultyHouse) -> None:
+    client, browser = house.requester, house.anonymous()
+    browser.cookies.set("sessionid", "somebodys")
+    house.servers.stop_database(signal.SIGINT)
+    for method, path in [
+        ("GET", "/api/workflow"),
+        ("GET", "/api/audit"),
+        ("GET", "/api/configs/pool/team/subpool"),
+        ("POST", "/api/configs/pool/team/subpool"),
+        ("POST", "/api/pool/team/workflow"),
+    ]:
+        polite(client.request(method, path, json={} if method == "POST" else None))
+        polite(browser.request(method, path, json={} if method == "POST" else None))
+    polite(browser.post("/api/auth/jwt/access_token", json={"token": "whatever"}))
+    for path in ["/", "/login/", "/pools/pool/"]:
+        page = browser.get(path)
+        assert page.status_code == 503, (path, page.text[:300])
+        assert int(page.headers["Retry-After"]) >= 1
+        assert "database" in page.text
+        assert "<html" in page.text
+    assert client.get("/health").status_code == 200
+    assert client.get("/ready").status_code == 503
+    house.servers.start_database()
+    assert client.get("/api/workflow").status_code == 200
+    assert browser.get("/login/").status_code in {200, 302}
+
+
+def test_a_tree_that_somebody_holds_is_refused_in_time(house: FaultyHouse) -> None:
+    held, free = house.pools(2)
+    name = house.name("held")
+    with house.holding("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", held):
+        began = time.monotonic()
+        answer = house.submit(held, name)
+        assert LOCK_TIMEOUT <= time.monotonic() - began < LOCK_TIMEOUT + 2
+        polite(answer)
+        assert "nothing was changed" in answer.json()["message"]
+        assert house.submit(free, house.name("beside")).status_code == 200
+    assert house.statuses(name) == {}
+    assert house.submit(held, name).status_code == 200
+    house.all_run(name)
+    house.is_right()
+
+
+def test_a_table_that_somebody_holds_is_refused_in_time(house: FaultyHouse) -> None:
+    pool = house.pools(1)[0]
+    client = house.requester
+    with house.holding_tables("scheduling_workflow", "pools_user"):
+        for ask in [lambda: client.get("/api/workflow"), lambda: house.submit(pool, "held")]:
+            began = time.monotonic()
+            polite(ask())
+            assert time.monotonic() - began < 2 * LOCK_TIMEOUT + 2
+    house.serves_again(pool)
+    assert house.requester.get("/api/workflow").status_code == 200
+
+
+def test_a_key_whose_request_still_waits(house: FaultyHouse) -> None:
+    """The same key again, while its first request waits for a lock: neither twice nor for ever."""
+    pool, name = house.pools(1)[0], house.name("keyed")
+    ask = {"json": {"file": houses.spec(name)}, "headers": {"Idempotency-Key": name}}
+    with house.holding("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):
+        with pytest.raises(httpx.ReadTimeout):
+            house.requester.post(f"/api/pool/{pool}/workflow", timeout=0.3, **ask)  # type: ignore[arg-type]
+        again = house.requester.post(f"/api/pool/{pool}/workflow", **ask)  # type: ignore[arg-type]
+        assert again.status_code in {409, 503}
+        assert again.headers["Retry-After"]
+    last = house.until(lambda: _accepted(house, pool, ask), what="the key is free again")
+    assert house.statuses(name).keys() == {last}
+    house.is_right()
+
+
+def _accepted(house: FaultyHouse, pool: str, ask: dict[str, object]) -> str | None:
+    answer = house.requester.post(f"/api/pool/{pool}/workflow", **ask)  # type: ignore[arg-type]
+    return answer.json()["name"] if answer.status_code == 200 else None

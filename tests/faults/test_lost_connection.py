@@ -1,0 +1,92 @@
+"""The connection to the database is lost in the middle of one service's work."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+
+from pools.domain.errors import Busy
+from pools.domain.roles import SYSTEM
+from pools.locking import lock_tree
+from pools.models import Pool
+from pools.transactions import change
+from scheduling.models import Workflow
+from scheduling.services import settle
+from scheduling.services.verify import verify
+from tests.support import houses
+
+pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("ledger")]
+
+
+def cut() -> None:
+    """As if the server had gone: what this connection held and had not committed is no more."""
+    connection.connection.close()
+
+
+def lose_before_the_commit(pool: Pool) -> None:
+    with change(actor=SYSTEM):
+        cut()
+        lock_tree(pool.pk)
+
+
+def lose_the_commit(pool: Pool) -> None:
+    with change(actor=SYSTEM):
+        lock_tree(pool.pk)
+        cut()
+
+
+def test_before_the_commit_nothing_was_changed() -> None:
+    pool = houses.pool()
+    with pytest.raises(Busy, match="nothing was changed"):
+        lose_before_the_commit(pool)
+
+
+def test_a_lost_commit_does_not_claim_that_nothing_was_changed() -> None:
+    pool = houses.pool()
+    with pytest.raises(Busy, match="not known whether") as caught:
+        lose_the_commit(pool)
+    assert "nothing was changed" not in caught.value.message
+    assert "Idempotency-Key" in caught.value.message
+
+
+def test_a_settling_that_has_lost_its_lock_moves_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock that keeps two settlings apart goes with the connection; the next tree would be settled without it."""
+    backend = houses.backend()
+    actor = houses.admin()
+    for name in ("first", "second"):
+        houses.pool(name, on=backend)
+        houses.submitted(actor, name)
+    locked = []
+
+    def lock_and_lose(root_id: int) -> Pool:
+        if not locked:
+            cut()
+        locked.append(root_id)
+        return lock_tree(root_id)
+
+    monkeypatch.setattr(settle, "lock_tree", lock_and_lose)
+    with pytest.raises(Busy):
+        settle.settle(backend.pk)
+    assert set(Workflow.objects.values_list("status", flat=True)) == {"PENDING"}
+    assert settle.settle(backend.pk)["settled"]
+    assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
+    assert verify() == []
+
+
+def test_a_tree_that_is_only_busy_does_not_keep_the_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = houses.backend()
+    actor = houses.admin()
+    busy = houses.pool("first", on=backend)
+    houses.pool("second", on=backend)
+    for name in ("first", "second"):
+        houses.submitted(actor, name, name=name)
+
+    def lock_unless_busy(root_id: int) -> Pool:
+        if root_id == busy.pk:
+            raise Busy("held")
+        return lock_tree(root_id)
+
+    monkeypatch.setattr(settle, "lock_tree", lock_unless_busy)
+    with pytest.raises(Busy, match="held"):
+        settle.settle(backend.pk)
+    assert dict(Workflow.objects.values_list("spec_name", "status")) == {"first": "PENDING", "second": "RUNNING"}

@@ -1,0 +1,91 @@
+"""People with a browser session, and two pools `team` (100 GPUs, slices a 30, b 20) and `other` (50, slice x 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.domain.roles import SYSTEM, Actor
+from pools.models import Backend, User
+from pools.services.backends import put_backend
+from pools.services.members import create_user
+from pools.services.pools import put_pool
+from pools.services.subpools import create_subpool
+from scheduling.domain.priorities import Priority
+from scheduling.models import Workflow
+from scheduling.services.settle import settle
+from scheduling.services.submission import Submission, submit
+
+PEOPLE = {
+    "root": ("osmo-admin",),
+    "viewer": ("osmo-viewer",),
+    "chief": ("osmo-team-admin",),
+    "worker": ("osmo-team-user",),
+    "stranger": ("osmo-other-admin",),
+    "prefix": ("osmo-team-admin-admin", "osmo-team-admin-user"),  # the roles of a pool that is called team-admin
+    "nobody": (),
+}
+WORKFLOW = """\
+workflow:
+  name: {name}
+  resources:
+    default: {{gpu: {gpus}, cpu: 1, memory: 1Gi, storage: 1Gi}}
+  tasks:
+  - {{name: main, image: ubuntu, command: [sleep, "60"]}}
+"""
+
+
+def actor(username: str) -> Actor:
+    """A person as the services know them."""
+    return User.objects.get(username=username).as_actor()
+
+
+def work(leaf: str, *, gpus: int = 8, by: str = "worker", name: str = "work", priority: str = "NORMAL") -> Workflow:
+    """Submit a workflow of one task; nothing starts until `run`."""
+    wanted = Submission(file=WORKFLOW.format(name=name, gpus=gpus), priority=Priority(priority))
+    receipt = submit(actor=actor(by), pool=leaf, submission=wanted)
+    assert receipt.workflow is not None
+    return receipt.workflow
+
+
+def run() -> None:
+    """Start what may start."""
+    settle(Backend.objects.get(name="sim").pk)
+
+
+@pytest.fixture
+def house(db: None) -> None:
+    """The two pools and their people."""
+    nodes = [{"name": f"n{number}", "gpus": 8} for number in range(20)]
+    put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
+    for name, gpus in (("team", 100), ("other", 50), ("team-admin", 10)):
+        resources = {"gpu": {"guarantee": gpus, "maximum": -1, "weight": 1}}
+        put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": resources})
+    for name, roles in PEOPLE.items():
+        create_user(actor=SYSTEM, username=name, roles=roles)
+    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=20)
+    create_subpool(actor=SYSTEM, parent="other", subpool_name="x", quota=10)
+
+
+@pytest.fixture
+def as_person(house: None) -> Callable[[str], Client]:
+    """A browser in which this person is signed in."""
+
+    def enter(username: str) -> Client:
+        client = Client()
+        client.force_login(User.objects.get(username=username), backend="django.contrib.auth.backends.ModelBackend")
+        return client
+
+    return enter
+
+
+def confirmed(client: Client, address: str, **typed: Any) -> Any:
+    """Walk form, preview, confirmation; the last answer. Raises AssertionError if there was no preview."""
+    preview = client.post(address, {**typed, "step": "preview"})
+    assert preview.status_code == 200, preview.content.decode()
+    assert "hidden" in preview.context, preview.content.decode()
+    return client.post(address, {**preview.context["hidden"], "step": "confirm"})

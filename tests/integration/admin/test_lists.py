@@ -1,0 +1,174 @@
+"""Lists: what they show, what their filters do, and that they cost the same however long they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from pools import pages
+from pools.domain.roles import SYSTEM
+from pools.domain.usage_bar import added
+from pools.models import Pool
+from pools.services.pools import put_pool
+from pools.services.subpools import create_subpool, delete_subpool, update_quota
+from tests.integration.admin.conftest import actor, run, work
+
+
+def _queries(client: Client, address: str) -> int:
+    with CaptureQueriesContext(
+        connection,
+    ) as seen:
+        assert client.get(address).status_code == 200
+    return len(seen)
+
+
+def _grow() -> None:
+    for number in range(6):
+        name = f"more{number}"
+        put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": {"gpu": {"guarantee": 20}}})
+        for part in "abc":
+            create_subpool(actor=SYSTEM, parent=name, subpool_name=part, quota=5)
+        work(f"{name}--a", gpus=1, by="root", name=f"w{number}")
+    run()
+
+
+@pytest.mark.parametrize(
+    ("address", "most"),
+    [
+        ("/", 14),
+        ("/pools/pool/team/change/", 18),
+        ("/scheduling/workflow/", 9),
+        ("/pools/auditentry/", 9),
+        ("/pools/user/", 10),
+        ("/pools/backend/", 9),
+        ("/pools/accesstoken/", 10),
+    ],
+)
+def test_a_list_costs_the_same_however_long(as_person: Callable[[str], Client], address: str, most: int) -> None:
+    root = as_person("root")
+    root.get(address)
+    before = _queries(root, address)
+    _grow()
+    assert _queries(root, address) == before <= most
+
+
+def test_the_sums_are_those_of_the_bars(as_person: Callable[[str], Client]) -> None:
+    """Two ways to one number: added up in the database, and from the trees that are drawn."""
+    work("team--a", gpus=8)
+    work("team--b", gpus=8, priority="LOW", name="low1")
+    work("team--b", gpus=8, priority="LOW", name="low2")
+    work("team--b", gpus=8, priority="LOW", name="low3")
+    work("other--x", gpus=8, by="root", name="leaving")
+    work("team", gpus=8, name="direct")
+    run()
+    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
+    delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
+    put_pool(actor=SYSTEM, name="free", body={"backend": "sim", "resources": {"gpu": {"guarantee": -1}}})
+    work("free", gpus=3, by="root", name="unbound")
+    run()
+
+    sums = pages.house_sums(actor("root"))
+    trees = pages.pool_trees(actor("root")).trees
+    assert sums.parts == added(tree.head.parts for tree in trees)
+    assert sums.used == sum(tree.head.total_usage for tree in trees) == 51
+    assert (sums.promised, sums.unlimited, sums.slices) == (160, 1, 3)
+    assert (sums.parts.over, sums.parts.draining) == (4, 6 + 8)
+
+
+def test_what_the_tree_can_be_filtered_by(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+
+    def shown(query: str) -> list[str]:
+        return [tree.pool.name for tree in root.get(f"/?{query}").context["found"].trees]
+
+    assert shown("") == ["other", "team", "team-admin"]
+    assert shown("q=team") == ["team", "team-admin"]
+    assert shown("q=--x") == ["other"]
+    assert shown("show=draining") == []
+    assert shown("show=nonsense") == ["other", "team", "team-admin"]
+    work("team--a", gpus=8)
+    run()
+    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
+    assert shown("show=draining") == ["team"]
+    for number in range(2):
+        work("other", gpus=8, by="root", priority="LOW", name=f"low{number}")
+    run()
+    assert shown("show=over") == []
+    update_quota(actor=SYSTEM, parent="other", subpool_name="x", quota=40)
+    assert shown("show=over") == ["other"]
+    put_pool(
+        actor=SYSTEM,
+        name="team-admin",
+        body={"backend": "sim", "enable_maintenance": True, "resources": {"gpu": {"guarantee": 10}}},
+    )
+    assert shown("show=maintenance") == ["team-admin"]
+    root.post("/pools/pool/team-admin/archive/", {"version": Pool.objects.get(name="team-admin").version})
+    assert shown("show=archived") == []
+    assert "No pool matches" in root.get("/?show=archived").content.decode()
+
+
+def test_more_pools_than_a_page(as_person: Callable[[str], Client]) -> None:
+    for number in range(pages.POOLS_ON_A_PAGE):
+        put_pool(actor=SYSTEM, name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}})
+    root = as_person("root")
+    first, last = root.get("/"), root.get("/?page=2&show=")
+    assert len(first.context["found"].trees) == pages.POOLS_ON_A_PAGE
+    assert len(last.context["found"].trees) == 3
+    assert "?page=2" in first.content.decode()
+    assert root.get("/?page=nonsense").status_code == 200
+    assert root.get("/?page=99999999999").status_code == 200
+
+
+def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
+    one = work("team--a", name="alpha")
+    two = work("team", name="beta", priority="LOW")
+    three = work("other--x", name="gamma", by="stranger")
+    run()
+    work("team--a", gpus=30, name="delta")
+    root = as_person("root")
+
+    def shown(query: str) -> set[str]:
+        return {row.name for row in root.get(f"/scheduling/workflow/?{query}").context["window"].rows}
+
+    assert shown("") == {one.name, two.name, three.name, "delta-1"}
+    assert shown("q=lph") == {one.name}
+    assert shown("status=PENDING") == {"delta-1"}
+    assert shown("status=live") == shown("")
+    assert shown("status=ended") == set()
+    assert shown("pool=team") == {one.name, two.name, "delta-1"}
+    assert shown("pool=team--a") == {one.name, "delta-1"}
+    assert shown("pool=team--_shared") == {two.name}
+    assert shown("user=stranger") == {three.name}
+    assert shown("priority=LOW") == {two.name}
+    assert shown("since=2000-01-01T00:00") == shown("")
+    assert shown("until=2000-01-01T00:00:00") == set()
+    assert shown("since=yesterday&page=x&status=nonsense&priority=%00") == shown("")
+    assert "No workflow matches" in root.get("/scheduling/workflow/?q=zzz").content.decode()
+
+
+def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
+    create_subpool(actor=actor("chief"), parent="team", subpool_name="c", quota=7, description="for a test")
+    work("team--c", gpus=1)
+    root = as_person("root")
+
+    def shown(query: str) -> list[tuple[str, str]]:
+        return [(row.action, row.object) for row in root.get(f"/pools/auditentry/?{query}").context["window"].rows]
+
+    created = ("subpool.created", "pool/team--c")
+    assert shown("q=pool/team--c") == [created]
+    assert created in shown("q=team--")
+    assert shown("actor=chief") == [created]
+    assert shown("actor=worker") == [("workflow.submitted", "workflow/work-1")]
+    assert {action for action, _ in shown("action=created&kind=pool")} == {"subpool.created", "pool.created"}
+    assert created in shown("pool=team")
+    assert created not in shown("pool=other")
+    assert shown("until=2000-01-01T00:00") == []
+    page = root.get("/pools/auditentry/?q=pool/team--c").content.decode()
+    assert "chief created slice team--c with 7 GPUs: for a test" in page
+    own = as_person("chief").get("/pools/auditentry/").content.decode()
+    assert "team--c" in own
+    assert "pool/other" not in own

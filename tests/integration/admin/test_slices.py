@@ -1,0 +1,129 @@
+"""The walk of a change of slices, without a browser: preview, confirmation, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.test import Client
+
+from pools.models import AuditEntry, Pool
+from pools.services.subpools import delete_subpool, update_quota
+from tests.integration.admin.conftest import actor, confirmed, run, work
+
+CREATE = "/pools/pool/team/slices/create/"
+RESIZE = "/pools/pool/team/slices/a/resize/"
+DELETE = "/pools/pool/team/slices/a/delete/"
+RECREATE = "/pools/pool/team/slices/a/recreate/"
+
+
+def test_a_preview_writes_nothing_and_a_confirmation_what_it_showed(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    before = AuditEntry.objects.count()
+    preview = chief.post(CREATE, {"subpool_name": "c", "quota": "20", "description": "why not", "step": "preview"})
+    assert AuditEntry.objects.count() == before
+    shown = {node.label: (node.quota_before, node.quota_after) for node in preview.context["nodes"]}
+    assert shown == {"team": (100, 100), "unallocated": (50, 30), "a": (30, 30), "b": (20, 20), "c": (None, 20)}
+    answer = chief.post(CREATE, {**preview.context["hidden"], "step": "confirm"})
+    assert answer.status_code == 302
+    entry = AuditEntry.objects.get(object="pool/team--c")
+    assert (entry.actor, entry.description, entry.action) == ("chief", "why not", "subpool.created")
+    assert entry.request_id
+
+
+def test_a_confirmation_without_a_preview_becomes_one(as_person: Callable[[str], Client]) -> None:
+    answer = as_person("chief").post(RESIZE, {"quota": "40", "step": "confirm"})
+    assert "nodes" in answer.context
+    assert Pool.objects.get(name="team--a").last_quota == 30
+
+
+def test_a_change_in_between_is_shown_before_anything_is_done(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    preview = chief.post(RESIZE, {"quota": "40", "step": "preview"})
+    update_quota(actor=actor("root"), parent="team", subpool_name="b", quota=5)
+    again = chief.post(RESIZE, {**preview.context["hidden"], "step": "confirm"})
+    assert "changed meanwhile" in again.content.decode()
+    assert Pool.objects.get(name="team--a").last_quota == 30
+    done = chief.post(RESIZE, {**again.context["hidden"], "step": "confirm"})
+    assert done.status_code == 302
+    assert Pool.objects.get(name="team--a").last_quota == 40
+
+
+def test_the_version_of_the_slice_is_checked_under_the_lock(as_person: Callable[[str], Client]) -> None:
+    """The tree's fingerprint is compared before the lock; the version that the service gets is what counts."""
+    chief = as_person("chief")
+    preview = chief.post(RESIZE, {"quota": "40", "step": "preview"})
+    answer = chief.post(RESIZE, {**preview.context["hidden"], "version": 999, "step": "confirm"})
+    assert "changed meanwhile" in answer.content.decode()
+    assert Pool.objects.get(name="team--a").last_quota == 30
+
+
+def test_refusals_stand_at_their_fields_and_keep_the_input(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief")
+    for quota, sentence in {
+        "": "no quota",
+        "lots": "no quota",
+        "-1": "negative",
+        "51": "50 are free to give",
+        "9" * 60: "no quota",
+        "NaN": "no quota",
+    }.items():
+        answer = chief.post(CREATE, {"subpool_name": "c", "quota": quota, "step": "preview"})
+        assert answer.status_code == 400, quota
+        assert sentence in answer.context["form"].errors["quota"][0], quota
+        assert answer.context["form"]["quota"].value() == quota
+    answer = chief.post(CREATE, {"subpool_name": "_shared", "quota": "x", "step": "preview"})
+    assert set(answer.context["form"].errors) == {"subpool_name"} | {"quota"}
+    answer = chief.post(CREATE, {"subpool_name": "a", "quota": "1", "step": "preview"})
+    assert "exists and is ACTIVE" in answer.context["form"].errors["subpool_name"][0]
+
+
+def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> None:
+    held, waits = work("team--a", gpus=8), work("team--a", gpus=30, name="big")
+    run()
+    chief = as_person("chief")
+    preview = chief.post(DELETE, {"step": "preview"})
+    assert {row.workflow_name for row in preview.context["staying"]} == {held.name, waits.name}
+    assert "2 workflows on team--a go on undisturbed." in preview.content.decode()
+    preview = chief.post(DELETE, {"cancel_pending": "on", "step": "preview"})
+    assert [row.workflow_name for row in preview.context["staying"]] == [held.name]
+    told = preview.content.decode()
+    assert "1 workflow that has not started is cancelled." in told
+    assert "1 workflow on team--a goes on undisturbed." in told
+    chief.post(DELETE, {**preview.context["hidden"], "step": "confirm"})
+    assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
+    waits.refresh_from_db()
+    assert waits.status == "FAILED_CANCELED"
+    page = chief.get("/pools/pool/team/change/").content.decode()
+    assert "team--a drains" in page
+    assert "1 workflow still holds 8 GPUs" in page
+    assert held.name in page
+    empty = confirmed(chief, "/pools/pool/team/slices/b/delete/")
+    assert empty.status_code == 302
+    assert Pool.objects.get(name="team--b").subpool_state == "ARCHIVED"
+
+
+def test_a_wrong_state_is_said_at_once_and_refused(as_person: Callable[[str], Client]) -> None:
+    delete_subpool(actor=actor("root"), parent="team", subpool_name="a")
+    chief = as_person("chief")
+    assert "only while it is ACTIVE" in chief.get(RESIZE).content.decode()
+    assert chief.post(RESIZE, {"quota": "1", "step": "preview"}).status_code == 400
+    assert chief.post(DELETE, {"step": "preview"}).status_code == 400
+    assert "1 archived slice" in chief.get("/pools/pool/team/change/").content.decode()
+    assert confirmed(chief, RECREATE, quota="15").status_code == 302
+    row = Pool.objects.get(name="team--a")
+    assert (row.subpool_state, row.last_quota) == ("ACTIVE", 15)
+    assert "only while it is ARCHIVED" in chief.get(RECREATE).content.decode()
+
+
+def test_unknown_slices_and_odd_addresses_are_404(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    for address in (
+        "/pools/pool/team/slices/ghost/resize/",
+        "/pools/pool/ghost/slices/a/resize/",
+        "/pools/pool/team--a/slices/a/resize/",
+        "/pools/pool/team--ghost/change/",
+        "/pools/pool/%00/change/",
+        "/pools/pool/'; drop/change/",
+    ):
+        assert root.get(address).status_code in {400, 404}, address
+    assert root.get("/pools/pool/team--a/change/").headers["Location"] == "/pools/pool/team/change/#a"

@@ -1,0 +1,69 @@
+"""People at the API's door, each with a session of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, User
+from pools.services.members import create_user
+from pools.services.tokens import create_token
+from pools.tokens import issue_jwt
+
+
+@dataclass
+class Answer:
+    """A response: its status, its JSON, its headers."""
+
+    status: int
+    body: Any
+    headers: Any
+
+
+@dataclass
+class Caller:
+    """Somebody who calls the API. `token` is what the calls are made with; None: nobody in particular."""
+
+    token: AccessToken | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """One call; keyword arguments are headers (`if_match="*"`)."""
+        sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        if self.token is not None:
+            sent = {"Authorization": f"Bearer {issue_jwt(self.token)[0]}", **sent}
+        data = "" if body is None else json.dumps(body)
+        response = Client().generic(method, path, data, content_type="application/json", headers=sent)
+        return Answer(response.status_code, response.json() if response.content else None, response.headers)
+
+
+@pytest.fixture
+def anonymous(db: None) -> Caller:
+    """Nobody."""
+    return Caller()
+
+
+@pytest.fixture
+def caller(db: None) -> Callable[..., Caller]:
+    """Makes a user with these roles (or takes the one there is) and calls as that user."""
+
+    def make(username: str, *roles: str, token_roles: tuple[str, ...] | None = None) -> Caller:
+        user = User.objects.filter(username=username).first()
+        if user is None:
+            create_user(actor=SYSTEM, username=username, roles=roles)
+        name = f"t{AccessToken.objects.count()}"
+        return Caller(create_token(actor=SYSTEM, owner=username, name=name, roles=token_roles)[0])
+
+    return make
+
+
+@pytest.fixture
+def admin(caller: Callable[..., Caller]) -> Caller:
+    """An osmo-admin called root."""
+    return caller("root", "osmo-admin")

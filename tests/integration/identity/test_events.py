@@ -1,0 +1,312 @@
+"""Live changes: in order of commit, nothing passed over, nobody else's, and never for ever."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection, connections, transaction
+from django.test import Client
+
+from pools.api import events
+from pools.audit_trail import Position, position_of
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, AuditEntry, User
+from pools.services.members import create_user, delete_user, grant_role
+from pools.services.tokens import create_token
+from pools.tokens import issue_jwt
+from tests.support import houses
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Stream:
+    """An open stream, read event by event."""
+
+    def __init__(self, username: str, last: str | None = None) -> None:
+        token = create_token(actor=SYSTEM, owner=username, name=f"t{AccessToken.objects.count()}")[0]
+        headers = {"Authorization": f"Bearer {issue_jwt(token)[0]}"} | ({"Last-Event-ID": last} if last else {})
+        self.response = Client().get("/api/events", headers=headers)
+        assert self.response.status_code == 200
+        self.chunks: Iterator[bytes] = iter(self.response.streaming_content)
+        self.opening = next(self.chunks).decode()
+        self.last = _field(self.opening, "id")
+
+    def events(self, until: str | None = None) -> list[dict[str, Any]]:
+        """What comes up to the event about that object; None: until the stream ends."""
+        found: list[dict[str, Any]] = []
+        for chunk in self.chunks:
+            text = chunk.decode()
+            self.last = _field(text, "id") or self.last
+            if data := _field(text, "data"):
+                found.append({"at": int(self.last), **json.loads(data)})
+                if found[-1]["object"] == until:
+                    self.close()
+                    return found
+        assert until is None, f"{until} did not come, but {[event['object'] for event in found]}"
+        return found
+
+    def close(self) -> None:
+        """As a client that goes away."""
+        self.response.close()
+
+
+def _field(text: str, name: str) -> str:
+    return next((line.partition(": ")[2] for line in text.split("\n") if line.startswith(f"{name}: ")), "")
+
+
+@pytest.fixture(autouse=True)
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transaction ids are the whole server's: another test's open transaction holds streams back here, too. So tests
+    wait for what must come, and only where nothing may come they make the stream short."""
+    monkeypatch.setattr(events, "LASTS_SECONDS", 60.0)
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.02)
+
+
+@pytest.fixture
+def admin(ledger: None) -> str:
+    """An osmo-admin's name."""
+    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+    return "root"
+
+
+def _users(found: list[dict[str, Any]]) -> list[str]:
+    return [event["object"] for event in found if event["action"] == "user.created"]
+
+
+class TestStream:
+    def test_it_ends_by_itself(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(events, "LASTS_SECONDS", 0.2)
+        assert Stream(admin).events() == []
+
+    def test_it_begins_now(self, admin: str) -> None:
+        stream = Stream(admin)
+        create_user(actor=SYSTEM, username="bob")
+        found = stream.events("user/bob")
+        assert _users(found) == ["user/bob"]
+        assert found[0]["sentence"] == "system created user bob"
+        assert "Z" not in found[0]["time"]
+        assert _field(stream.opening, "retry").isdigit()
+        assert stream.response.headers["Content-Type"] == "text/event-stream"
+
+    def test_ids_grow(self, admin: str) -> None:
+        stream = Stream(admin)
+        for name in ("b", "c", "d"):
+            create_user(actor=SYSTEM, username=name, roles=["osmo-viewer"])
+        places = [event["at"] for event in stream.events("user/d")]
+        assert places == sorted(set(places))
+        assert len(places) == 5
+
+    def test_it_resumes_behind_the_last_event(self, admin: str) -> None:
+        first = Stream(admin)
+        create_user(actor=SYSTEM, username="bob")
+        first.events("user/bob")
+        create_user(actor=SYSTEM, username="carol")
+        again = Stream(admin, first.last)
+        create_user(actor=SYSTEM, username="dora")
+        assert _users(again.events("user/dora")) == ["user/carol", "user/dora"]
+
+    def test_it_resumes_behind_an_entry_of_the_audit_list(self, admin: str) -> None:
+        create_user(actor=SYSTEM, username="bob")
+        entry = AuditEntry.objects.get(action="user.created", object="user/bob")
+        create_user(actor=SYSTEM, username="carol")
+        assert _users(Stream(admin, str(entry.pk)).events("user/carol")) == ["user/carol"]
+
+    def test_zero_is_from_the_beginning(self, admin: str) -> None:
+        assert _users(Stream(admin, "0").events("user/root")) == ["user/root"]
+
+    @pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 40, "١"])
+    def test_a_place_that_is_none_is_now(self, admin: str, last: str) -> None:
+        stream = Stream(admin, last.encode("utf-8").decode("latin-1"))
+        create_user(actor=SYSTEM, username="bob")
+        assert _users(stream.events("user/bob")) == ["user/bob"]
+
+    def test_more_than_a_batch(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(events, "BATCH", 2)
+        stream = Stream(admin)
+        names = [f"u{number}" for number in range(7)]
+        for name in names:
+            create_user(actor=SYSTEM, username=name)
+        assert _users(stream.events("user/u6")) == [f"user/{name}" for name in names]
+
+    def test_a_quiet_stream_says_where_it_is(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.1)
+        monkeypatch.setattr(events, "LASTS_SECONDS", 0.5)
+        beats = [chunk for chunk in Stream(admin).chunks if chunk.startswith(b": ")]
+        assert len(beats) >= 2
+        assert all(b"\nid: " in beat for beat in beats)
+
+
+class TestLateCommit:
+    """An entry's id is given out long before its transaction commits."""
+
+    def test_nothing_is_passed_over(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        wrote, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+        def slow() -> None:
+            with transaction.atomic():
+                create_user(actor=SYSTEM, username="slow")
+                wrote.set()
+                assert go_on.wait(20)
+            connections.close_all()
+            done.set()
+
+        first = Stream(admin)
+        first.close()
+        thread = threading.Thread(target=slow)
+        thread.start()
+        try:
+            assert wrote.wait(20)
+            create_user(actor=SYSTEM, username="quick")
+            slow_id = _id_in_progress()
+            monkeypatch.setattr(events, "LASTS_SECONDS", 0.3)
+            short = Stream(admin, first.last)
+            early = short.events()
+            monkeypatch.setattr(events, "LASTS_SECONDS", 60.0)
+            assert _users(early) == []  # quick waits for slow, which may still come to stand before it
+            go_on.set()
+            assert done.wait(20)
+            later = Stream(admin, short.last).events("user/quick")
+        finally:
+            go_on.set()
+            thread.join(20)
+        assert _users(later) == ["user/slow", "user/quick"]
+        assert slow_id < AuditEntry.objects.get(action="user.created", object="user/quick").pk
+
+    def test_following_ids_alone_would_have_missed_it(self, admin: str) -> None:
+        """The mistake this stream avoids, shown."""
+        wrote, go_on = threading.Event(), threading.Event()
+
+        def slow() -> None:
+            with transaction.atomic():
+                create_user(actor=SYSTEM, username="slow")
+                wrote.set()
+                assert go_on.wait(20)
+            connections.close_all()
+
+        thread = threading.Thread(target=slow)
+        thread.start()
+        try:
+            assert wrote.wait(20)
+            create_user(actor=SYSTEM, username="quick")
+            highest = AuditEntry.objects.order_by("-pk").values_list("pk", flat=True)[0]
+        finally:
+            go_on.set()
+            thread.join(20)
+        assert not AuditEntry.objects.filter(pk__gt=highest, object="user/slow").exists()
+        assert AuditEntry.objects.filter(object="user/slow").exists()
+
+
+def _id_in_progress() -> int:
+    """The last id given out before the quick one, whose row nobody else can see yet."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT min(id) - 1 FROM pools_auditentry WHERE object = 'user/quick'")
+        return int(cursor.fetchone()[0])
+
+
+class TestWhoSeesWhat:
+    def test_only_what_the_audit_list_would_show(self, admin: str) -> None:
+        houses.pool("team", 100)
+        houses.pool("team2", 100)
+        ann = houses.person("ann", "osmo-team-admin")
+        stream = Stream(ann.username)
+        houses.person("bob", "osmo-team2-user")
+        from pools.services.subpools import create_subpool
+
+        create_subpool(actor=SYSTEM, parent="team2", subpool_name="a", quota=1)
+        create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=1)
+        assert [event["object"] for event in stream.events("pool/team--a")] == ["pool/team--a"]
+
+    def test_a_role_that_is_given_meanwhile_counts_from_then(self, admin: str) -> None:
+        create_user(actor=SYSTEM, username="bob")
+        stream = Stream("bob")
+        grant_role(actor=SYSTEM, username="bob", role="osmo-viewer")
+        create_user(actor=SYSTEM, username="carol")
+        assert _users(stream.events("user/carol")) == ["user/carol"]
+
+    def test_it_ends_with_the_login(self, admin: str) -> None:
+        create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
+        stream = Stream("bob")
+        delete_user(actor=SYSTEM, username="bob")
+        create_user(actor=SYSTEM, username="carol")
+        assert stream.events() == []
+
+    def test_a_browser_session_will_do(self, admin: str) -> None:
+        client = Client()
+        client.force_login(User.objects.get(username=admin), backend="django.contrib.auth.backends.ModelBackend")
+        response = client.get("/api/events")
+        chunks = iter(response.streaming_content)
+        next(chunks)
+        create_user(actor=SYSTEM, username="bob")
+        assert any(b"user/bob" in chunk for chunk in chunks)
+        response.close()
+
+    def test_not_without_a_login(self, admin: str) -> None:
+        assert Client().get("/api/events").status_code == 401
+
+
+class TestCrowd:
+    def test_beyond_the_allowed_streams_one_gets_what_there_is_and_comes_back(
+        self, admin: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(events, "_slots", threading.BoundedSemaphore(1))
+        lasting = Stream(admin)
+        create_user(actor=SYSTEM, username="bob")
+        deadline = time.monotonic() + 30
+        seen: list[str] = []
+        while "user/root" not in seen and time.monotonic() < deadline:
+            crowded = Stream(admin, "0")
+            seen = _users(crowded.events())
+        assert "user/root" in seen
+        assert _field(crowded.opening, "retry") == str(events.RETRY_WHEN_CROWDED_MS)
+        lasting.close()
+        free = Stream(admin)
+        assert _field(free.opening, "retry") == str(events.RETRY_MS)
+        free.close()
+
+    def test_a_long_backlog_is_given_in_parts(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(events, "_slots", threading.BoundedSemaphore(1))
+        monkeypatch.setattr(events, "BATCH", 3)
+        names = [f"u{number}" for number in range(8)]
+        for name in names:
+            create_user(actor=SYSTEM, username=name)
+        lasting = Stream(admin)
+        seen: list[str] = []
+        last = "0"
+        deadline = time.monotonic() + 30
+        while f"user/{names[-1]}" not in seen and time.monotonic() < deadline:
+            part = Stream(admin, last)
+            found = part.events()
+            assert len(found) <= events.BATCH
+            seen += _users(found)
+            last = part.last
+        lasting.close()
+        assert [name for name in seen if name.startswith("user/u")] == [f"user/{name}" for name in names]
+
+
+@pytest.mark.parametrize("place", [Position(1), Position(745, 12), Position(2**63, 10**12 - 1)])
+def test_a_place_survives_being_written(place: Position) -> None:
+    assert position_of(str(place)) == place
+
+
+def test_places_order_by_transaction_first() -> None:
+    assert int(str(Position(9, 999))) < int(str(Position(10, 1))) < int(str(Position(10, 2)))
+
+
+@pytest.mark.usefixtures("ledger")
+def test_the_index_serves_the_stream() -> None:
+    """On a table too small for the planner to care, so the other ways are closed to it."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for other_way in ("seqscan", "bitmapscan", "sort", "incremental_sort"):
+            cursor.execute(f"SET LOCAL enable_{other_way} = off")
+        cursor.execute(
+            "EXPLAIN SELECT * FROM pools_auditentry WHERE transaction >= '5' AND transaction < '9'"
+            " ORDER BY transaction, id LIMIT 10"
+        )
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "audit_stream" in plan
+    assert "Sort" not in plan

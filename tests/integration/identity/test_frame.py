@@ -1,0 +1,191 @@
+"""What every address has in common: JSON whatever is asked for, errors of one shape, nothing unreadable gets in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.test import Client, RequestFactory
+
+from osmo_admin.client_address import client_address
+from pools.api import audit
+from pools.models import IdempotencyRecord
+
+from .conftest import Caller
+
+Callers = Callable[..., Caller]
+SHAPE = {"message", "error_code", "workflow_id", "details"}
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("accept", ["text/html", "application/xml", "text/plain", "*/*", "", "nonsense"])
+    def test_json_whatever_the_client_accepts(self, caller: Callers, accept: str) -> None:
+        answer = caller("bob")("GET", "/api/profile/settings", accept=accept)
+        assert answer.status == 200
+        assert answer.headers["Content-Type"] == "application/json"
+
+    def test_format_is_an_unknown_query_key_like_any_other(self, caller: Callers) -> None:
+        assert caller("bob")("GET", "/api/profile/settings?format=xml&more=1").status == 200
+
+    def test_no_cache_may_keep_them(self, caller: Callers) -> None:
+        assert caller("bob")("GET", "/api/profile/settings").headers["Cache-Control"] == "no-store"
+
+    def test_two_slashes_are_one(self, caller: Callers) -> None:
+        headers = {"Authorization": _bearer(caller("bob"))}
+        assert Client().get("/", headers=headers, PATH_INFO="//api/profile/settings").status_code == 200
+
+    def test_a_slash_at_the_end_is_another_address(self, caller: Callers) -> None:
+        assert caller("bob")("GET", "/api/profile/settings/").status == 404
+
+
+class TestRefusals:
+    def test_unknown_addresses(self, caller: Callers, anonymous: Caller) -> None:
+        for who in (caller("bob"), anonymous):
+            answer = who("GET", "/api/nothing/here")
+            assert (answer.status, set(answer.body), answer.body["error_code"]) == (404, SHAPE, "NOTFOUND")
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+    def test_unknown_addresses_ask_for_no_csrf_token(self, method: str) -> None:
+        response = Client(enforce_csrf_checks=True).generic(method, "/api/nothing", "{}")
+        assert (response.status_code, set(response.json())) == (404, SHAPE)
+
+    @pytest.mark.parametrize("method", ["PUT", "PATCH", "TRACE", "QUERY"])
+    def test_methods_that_are_not_offered(self, caller: Callers, method: str) -> None:
+        answer = caller("bob")(method, "/api/profile/settings")
+        assert (answer.status, set(answer.body)) == (405, SHAPE)
+        assert "GET, POST" in answer.headers["Allow"]
+
+    @pytest.mark.parametrize(
+        "address",
+        ["/api/audit?object=%00", "/api/audit?%00=1", "/api/auth/user/a%00b", "/api/auth/user?roles=a&roles=%00"],
+    )
+    def test_characters_no_column_can_hold(self, admin: Caller, address: str) -> None:
+        answer = admin("GET", address)
+        assert (answer.status, set(answer.body)) == (400, SHAPE)
+
+    @pytest.mark.parametrize(
+        "body",
+        [b"{", b'{"id": "a\\u0000"}', b'{"id": "\\ud800"}', b'{"\\u0000": 1}', b'{"id": 1e999}', b'{"id": NaN}',
+         b"\xff", b'{"id": "a", "id": "b"}', b"[" * 100_000, b'"text"', b"7", b"null", b'{"id": ' + b"9" * 5000 + b"}"],
+    )  # fmt: skip
+    def test_bodies_that_are_none(self, admin: Caller, body: bytes) -> None:
+        headers = {"Authorization": _bearer(admin)}
+        response = Client().generic("POST", "/api/auth/user", body, content_type="application/json", headers=headers)
+        assert response.status_code == 400, response.content
+        assert set(response.json()) == SHAPE
+
+    def test_surrogates_that_belong_together_are_text(self, admin: Caller) -> None:
+        headers = {"Authorization": _bearer(admin)}
+        body = b'{"id": "bob", "description": "\\ud83d\\ude00"}'
+        response = Client().generic("POST", "/api/auth/user", body, content_type="application/json", headers=headers)
+        assert response.status_code == 200
+
+    def test_a_body_beyond_all_measure(self, admin: Caller) -> None:
+        answer = admin("POST", "/api/auth/user", {"id": "x" * 3_000_000})
+        assert (answer.status, set(answer.body)) == (400, SHAPE)
+
+    @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "x/y"])
+    def test_the_content_type_does_not_matter(self, admin: Caller, kind: str) -> None:
+        headers = {"Authorization": _bearer(admin)}
+        body = '{"id": "bob"}'
+        assert Client().generic("POST", "/api/auth/user", body, content_type=kind, headers=headers).status_code == 200
+
+    def test_a_database_that_is_away_is_503(self, caller: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
+        bob = caller("bob")
+
+        def lost(*_: Any, **__: Any) -> None:
+            raise OperationalError("server closed the connection")
+
+        monkeypatch.setattr(audit, "entries", lost)
+        answer = bob("GET", "/api/audit")
+        assert (answer.status, answer.body["error_code"]) == (503, "SERVER")
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert "closed" not in answer.body["message"]
+
+    def test_a_mistake_of_ours_is_500_without_its_inside(
+        self, caller: Callers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bob = caller("bob")
+
+        def broken(*_: Any, **__: Any) -> None:
+            raise RuntimeError("a secret of the house")
+
+        monkeypatch.setattr(audit, "entries", broken)
+        client = Client(raise_request_exception=False)
+        response = client.get("/api/audit", headers={"Authorization": _bearer(bob)})
+        assert response.status_code == 500
+        assert set(response.json()) == SHAPE
+        assert response.json()["error_code"] == "SERVER"
+        assert response.headers["X-Request-ID"] in response.json()["message"]
+        assert "secret" not in response.content.decode()
+
+
+class TestSession:
+    def test_a_change_from_a_browser_needs_its_csrf_token(self, admin: Caller) -> None:
+        from pools.models import User
+
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
+        assert client.get("/api/profile/settings").status_code == 200
+        refused = client.post("/api/auth/user", {"id": "bob"}, content_type="application/json")
+        assert (refused.status_code, set(refused.json())) == (403, SHAPE)
+
+
+class TestIdempotency:
+    @pytest.mark.parametrize("key", ["", "k" * 256])
+    def test_keys_that_are_none(self, admin: Caller, key: str) -> None:
+        answer = admin("POST", "/api/auth/user", {"id": "bob"}, idempotency_key=key)
+        assert answer.body["details"][0]["path"] == "Idempotency-Key"
+        assert answer.status == 400
+
+    def test_an_error_is_not_stored(self, admin: Caller) -> None:
+        assert admin("POST", "/api/auth/user", {"id": "a b"}, idempotency_key="k").status == 400
+        assert not IdempotencyRecord.objects.exists()
+        assert admin("POST", "/api/auth/user", {"id": "ab"}, idempotency_key="k").status == 200
+
+    def test_two_peoples_keys_are_two(self, caller: Callers) -> None:
+        bob, carol = caller("bob"), caller("carol")
+        bob("POST", "/api/auth/access_token/ci", idempotency_key="k")
+        answer = carol("POST", "/api/auth/access_token/ci", idempotency_key="k")
+        assert answer.status == 200
+        assert "Idempotent-Replayed" not in answer.headers
+
+    def test_a_null_is_a_success_too(self, caller: Callers) -> None:
+        bob = caller("bob")
+        bob("POST", "/api/profile/settings", {"email_notification": True}, idempotency_key="k")
+        again = bob("POST", "/api/profile/settings", {"email_notification": True}, idempotency_key="k")
+        assert (again.status, again.body, again.headers["Idempotent-Replayed"]) == (200, None, "true")
+
+
+class TestClientAddress:
+    @pytest.mark.parametrize(
+        ("proxies", "forwarded", "expected"),
+        [
+            (0, "1.1.1.1", "9.9.9.9"),
+            (1, "1.1.1.1", "1.1.1.1"),
+            (1, "6.6.6.6, 1.1.1.1", "1.1.1.1"),
+            (2, "6.6.6.6, 1.1.1.1, 2.2.2.2", "1.1.1.1"),
+            (2, "1.1.1.1", "9.9.9.9"),
+            (1, "", "9.9.9.9"),
+            (1, " , ", "9.9.9.9"),
+        ],
+    )
+    def test_what_our_outermost_proxy_saw(
+        self, proxies: int, forwarded: str, expected: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from dataclasses import replace
+
+        from django.conf import settings
+
+        monkeypatch.setattr(settings, "OSMO", replace(settings.OSMO, proxy_count=proxies))
+        request = RequestFactory().get("/", headers={"X-Forwarded-For": forwarded}, REMOTE_ADDR="9.9.9.9")
+        assert client_address(request) == expected
+
+
+def _bearer(who: Caller) -> str:
+    from pools.tokens import issue_jwt
+
+    assert who.token is not None
+    return f"Bearer {issue_jwt(who.token)[0]}"

@@ -1,0 +1,243 @@
+"""Logging in: what anybody may ask, tokens for sessions, too many failures, the dev header."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import jwt
+import pytest
+from django.test import Client, override_settings
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, User
+from pools.services.members import create_user, delete_user
+from pools.services.tokens import create_token, delete_token
+from pools.tokens import issue_jwt
+
+from .conftest import Answer, Caller
+
+EXCHANGE = "/api/auth/jwt/access_token"
+WHO = "/api/profile/settings"
+
+
+def _secret(owner: str = "bob", name: str = "ci", **more: object) -> str:
+    if not User.objects.filter(username=owner).exists():
+        create_user(actor=SYSTEM, username=owner)
+    return create_token(actor=SYSTEM, owner=owner, name=name, **more)[1]  # type: ignore[arg-type]
+
+
+def _session(secret: str, anonymous: Caller) -> Caller:
+    answer = anonymous("POST", EXCHANGE, {"token": secret})
+    assert answer.status == 200, answer.body
+    return Caller(headers={"Authorization": f"Bearer {answer.body['token']}"})
+
+
+def _warning(answer: Answer) -> str:
+    return base64.b64decode(answer.headers.get("x-osmo-warning", "")).decode()
+
+
+class TestWithoutALogin:
+    def test_version(self, anonymous: Caller) -> None:
+        assert anonymous("GET", "/api/version").body == {"major": "6", "minor": "4", "revision": "0", "hash": ""}
+
+    def test_version_also_with_a_login_that_has_ended(self, anonymous: Caller) -> None:
+        assert anonymous("GET", "/api/version", authorization="Bearer a.b.c").status == 200
+
+    def test_where_to_log_in(self, anonymous: Caller) -> None:
+        answer = anonymous("GET", "/api/auth/login")
+        assert answer.status == 200
+        assert set(answer.body.values()) == {None}
+        assert set(answer.body) >= {"device_endpoint", "browser_client_id", "token_endpoint", "logout_endpoint"}
+
+    def test_everything_else_asks_for_one(self, anonymous: Caller) -> None:
+        answer = anonymous("GET", WHO)
+        assert answer.status == 401
+        assert answer.body["error_code"] == "USER"
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+    def test_client_version_for_scripts(self, client: Client) -> None:
+        assert client.get("/client/version", headers={"Accept": "text/plain"}).content == b"6.4.0"
+        assert client.get("/client/version").json()["major"] == "6"
+
+
+class TestExchange:
+    def test_a_token_becomes_a_session(self, anonymous: Caller) -> None:
+        secret = _secret(roles=None)
+        answer = anonymous("POST", EXCHANGE, {"token": secret})
+        claims = jwt.decode(answer.body["token"], options={"verify_signature": False})
+        assert answer.body["token"].count(".") == 2
+        assert claims["exp"] == answer.body["expires_at"]
+        assert claims["unique_name"] == claims["name"] == "bob"
+        assert claims["osmo_token_name"] == "ci"
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert _session(secret, anonymous)("GET", WHO).body["profile"]["username"] == "bob"
+
+    @pytest.mark.parametrize(
+        "body", [{}, {"token": ""}, {"token": 7}, {"token": None}, [], {"token": "x", "user": "y"}]
+    )
+    def test_what_is_no_token_at_all_is_bad_input(self, anonymous: Caller, body: object) -> None:
+        assert anonymous("POST", EXCHANGE, body).status == 400
+
+    def test_a_wrong_token_is_refused(self, anonymous: Caller) -> None:
+        answer = anonymous("POST", EXCHANGE, {"token": "x" * 43})
+        assert (answer.status, answer.body["error_code"]) == (401, "USER")
+        assert "not valid" in answer.body["message"]
+
+    def test_an_expired_token_is_refused(self, anonymous: Caller) -> None:
+        secret = _secret()
+        AccessToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        assert anonymous("POST", EXCHANGE, {"token": secret}).status == 401
+
+    def test_the_token_of_a_removed_user_is_refused(self, anonymous: Caller) -> None:
+        secret = _secret()
+        User.objects.filter(username="bob").update(is_active=False)
+        assert anonymous("POST", EXCHANGE, {"token": secret}).status == 401
+
+    def test_the_secret_is_kept_nowhere(self, anonymous: Caller) -> None:
+        secret = _secret()
+        assert not AccessToken.objects.filter(digest__contains=secret).exists()
+        assert len(AccessToken.objects.get().digest) == 64
+
+
+class TestSession:
+    def test_it_ends_with_its_token(self, anonymous: Caller) -> None:
+        session = _session(_secret(), anonymous)
+        assert session("GET", WHO).status == 200
+        delete_token(actor=SYSTEM, owner="bob", name="ci")
+        assert session("GET", WHO).status == 401
+
+    def test_it_ends_with_its_user(self, anonymous: Caller) -> None:
+        session = _session(_secret(), anonymous)
+        delete_user(actor=SYSTEM, username="bob")
+        assert session("GET", WHO).status == 401
+
+    def test_it_lasts_no_longer_than_the_token(self, anonymous: Caller) -> None:
+        soon = timezone.now() + timedelta(seconds=60)
+        answer = anonymous("POST", EXCHANGE, {"token": _secret(expires_at=soon)})
+        assert answer.body["expires_at"] <= soon.timestamp()
+
+    def test_roles_are_those_of_now(self, anonymous: Caller) -> None:
+        session = _session(_secret(), anonymous)
+        assert session("GET", "/api/auth/user").status == 403
+        from pools.services.members import grant_role
+
+        grant_role(actor=SYSTEM, username="bob", role="osmo-viewer")
+        assert session("GET", "/api/auth/user").status == 200
+
+    def test_somebody_elses_signature_is_worth_nothing(self, caller: Callable[..., Caller]) -> None:
+        bob = caller("bob")
+        assert bob.token is not None
+        claims = jwt.decode(issue_jwt(bob.token)[0], options={"verify_signature": False})
+        forged = jwt.encode(claims, "another-key-of-at-least-32-characters", algorithm="HS256")
+        unsigned = jwt.encode(claims, None, algorithm="none")
+        for encoded in (forged, unsigned, "", "a.b.c", "x"):
+            assert Caller()("GET", WHO, authorization=f"Bearer {encoded}").status == 401
+
+    def test_another_scheme_is_no_login(self, anonymous: Caller) -> None:
+        assert anonymous("GET", WHO, authorization="Basic Ym9iOng=").status == 401
+
+
+class TestTooManyFailures:
+    def _fail(self, times: int, address: str = "10.0.0.1") -> list[int]:
+        return [
+            Client(REMOTE_ADDR=address)
+            .post(EXCHANGE, {"token": f"{n:043}"}, content_type="application/json")
+            .status_code
+            for n in range(times)
+        ]
+
+    def test_an_address_has_to_wait(self, db: None) -> None:
+        assert self._fail(11) == [401] * 10 + [429]
+        answer = Client(REMOTE_ADDR="10.0.0.1").post(EXCHANGE, {"token": "y" * 43}, content_type="application/json")
+        assert answer.status_code == 429
+        assert answer.headers["Retry-After"] == "900"
+        assert answer.json()["error_code"] == "USER"
+        assert "15 minutes" in answer.json()["message"]
+
+    def test_a_right_token_is_let_in_from_there(self, db: None) -> None:
+        secret = _secret()
+        self._fail(12)
+        here = Client(REMOTE_ADDR="10.0.0.1")
+        assert here.post(EXCHANGE, {"token": secret}, content_type="application/json").status_code == 200
+
+    def test_another_address_does_not_wait(self, db: None) -> None:
+        self._fail(12)
+        assert self._fail(1, "10.0.0.2") == [401]
+
+    def test_it_ends_by_itself(self, db: None) -> None:
+        from axes.models import AccessAttempt
+
+        self._fail(11)
+        AccessAttempt.objects.update(attempt_time=timezone.now() - timedelta(minutes=16))
+        assert self._fail(1) == [401]
+
+    def test_a_browser_login_locks_that_name_and_nobody_else_at_the_address(self, db: None) -> None:
+        for name in ("bob", "carol"):
+            create_user(actor=SYSTEM, username=name, password="only-for-tests-4711")
+
+        def enter(name: str, password: str) -> Any:
+            return Client(REMOTE_ADDR="10.0.0.1").post("/login/", {"username": name, "password": password})
+
+        assert [enter("bob", "wrong").status_code for _ in range(10)][-1] == 429
+        locked = enter("bob", "only-for-tests-4711")
+        assert (locked.status_code, locked.headers["Retry-After"]) == (429, "900")
+        assert "Wait 15 minutes" in locked.content.decode()
+        assert enter("carol", "only-for-tests-4711").status_code == 302
+
+
+class TestDevHeader:
+    def test_it_is_ignored_by_a_house_that_is_not_in_dev_mode(self, caller: Callable[..., Caller]) -> None:
+        caller("bob", "osmo-admin")
+        assert Caller()("GET", WHO, x_osmo_user="bob").status == 401
+
+    def test_it_does_not_change_who_a_session_is(self, caller: Callable[..., Caller]) -> None:
+        caller("root", "osmo-admin")
+        bob = caller("bob")
+        assert bob("GET", WHO, x_osmo_user="root", x_osmo_roles="osmo-admin").body["profile"]["username"] == "bob"
+        with override_settings(DEV_LOGIN=True):
+            assert bob("GET", WHO, x_osmo_user="root").body["profile"]["username"] == "bob"
+
+    def test_it_is_believed_in_dev_mode(self, caller: Callable[..., Caller], settings: Any) -> None:
+        caller("bob", "osmo-viewer")
+        settings.DEV_LOGIN = True
+        answer = Caller()("GET", WHO, x_osmo_user="bob")
+        assert answer.body["profile"]["username"] == "bob"
+        assert answer.body["roles"] == ["osmo-viewer"]
+
+    def test_a_name_nobody_has_is_refused(self, anonymous: Caller, settings: Any) -> None:
+        settings.DEV_LOGIN = True
+        answer = anonymous("GET", WHO, x_osmo_user="nobody")
+        assert answer.status == 401
+        assert "nobody" in answer.body["message"]
+
+
+class TestWarnings:
+    def test_a_token_that_ends_soon(self, anonymous: Caller) -> None:
+        secret = _secret(expires_at=timezone.now() + timedelta(days=6))
+        assert "ci ends on" in _warning(anonymous("POST", EXCHANGE, {"token": secret}))
+        assert "ci ends on" in _warning(_session(secret, anonymous)("GET", WHO))
+
+    def test_a_token_that_ends_later(self, anonymous: Caller) -> None:
+        session = _session(_secret(expires_at=timezone.now() + timedelta(days=8)), anonymous)
+        assert _warning(session("GET", WHO)) == ""
+
+    def test_refusals_carry_it_too(self, anonymous: Caller) -> None:
+        session = _session(_secret(expires_at=timezone.now() + timedelta(days=1)), anonymous)
+        answer = session("GET", "/api/auth/user")
+        assert answer.status == 403
+        assert "ci ends on" in _warning(answer)
+
+    @pytest.mark.parametrize("version", ["6.3.9", "5.0.0.abc", "0.0.1"])
+    def test_an_older_client_is_served_and_told(self, caller: Callable[..., Caller], version: str) -> None:
+        answer = caller("bob")("GET", WHO, x_osmo_client_version=version)
+        assert answer.status == 200
+        assert f"version {version}; this service speaks 6.4.0" in _warning(answer)
+
+    @pytest.mark.parametrize("version", ["6.4.0", "6.4.0.abc", "7.0.0", "nonsense", "", "6.4", "9" * 400])
+    def test_others_are_not(self, caller: Callable[..., Caller], version: str) -> None:
+        answer = caller("bob")("GET", WHO, x_osmo_client_version=version)
+        assert (answer.status, _warning(answer)) == (200, "")

@@ -1,0 +1,142 @@
+"""/metrics: for those who read the house, or for everybody when the operator says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from osmo_admin import metrics
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, Pool
+from pools.services.members import create_user
+from pools.services.subpools import delete_subpool
+from pools.services.tokens import create_token
+from pools.tokens import issue_jwt
+from scheduling.domain.priorities import Priority
+from scheduling.services.settle import settle
+from tests.support import houses
+
+from .conftest import Caller
+
+Callers = Callable[..., Caller]
+
+
+def _scrape(token: AccessToken | None = None) -> tuple[int, dict[str, float]]:
+    headers = {"Authorization": f"Bearer {issue_jwt(token)[0]}"} if token else {}
+    response = Client().get("/metrics", headers=headers)
+    lines = response.content.decode().splitlines() if response.status_code == 200 else []
+    return response.status_code, {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line and not line.startswith("#")
+    }
+
+
+@pytest.mark.parametrize(("roles", "status"), [(("osmo-admin",), 200), (("osmo-viewer",), 200), ((), 403)])
+def test_who_may(caller: Callers, roles: tuple[str, ...], status: int) -> None:
+    assert _scrape(caller("bob", *roles).token)[0] == status
+
+
+def test_a_pool_admin_may_not(caller: Callers) -> None:
+    houses.pool("team")
+    assert _scrape(caller("bob", "osmo-team-admin").token)[0] == 403
+
+
+def test_nobody_may_not(db: None) -> None:
+    assert _scrape()[0] == 401
+
+
+def test_a_scraper_shows_its_access_token_as_it_is(db: None) -> None:
+    create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
+    secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
+
+    def scrape(shown: str) -> int:
+        return Client().get("/metrics", headers={"Authorization": f"Bearer {shown}"}).status_code
+
+    assert (scrape(secret), scrape(secret[:-1] + "x"), scrape("")) == (200, 401, 401)
+
+
+def test_nowhere_else(db: None) -> None:
+    create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
+    secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
+    assert Client().get("/api/audit", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
+
+
+def test_unless_the_operator_made_it_public(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "OSMO", replace(settings.OSMO, metrics_public=True))
+    assert _scrape()[0] == 200
+    assert Client().get("/metrics", headers={"Authorization": "Bearer a.b.c"}).status_code == 200
+
+
+class TestLedger:
+    @pytest.fixture
+    def page(self, admin: Caller) -> Callable[[], dict[str, float]]:
+        """The metrics as of now."""
+        return lambda: _scrape(admin.token)[1]
+
+    def test_every_leaf_and_their_sum(self, page: Callable[[], dict[str, float]]) -> None:
+        houses.pool("team", 100, a=30, b=50)
+        found = page()
+        quotas = {leaf: found[f'osmo_leaf_quota_gpus{{leaf="{leaf}",pool="team"}}'] for leaf in ("_shared", "a", "b")}
+        assert quotas == {"_shared": 20, "a": 30, "b": 50}
+        assert found['osmo_pool_guarantee_gpus{pool="team"}'] == sum(quotas.values()) == 100
+        assert found["osmo_pools_left_out"] == 0
+
+    def test_use_and_drain(self, page: Callable[[], dict[str, float]]) -> None:
+        pool = houses.pool("team", 100, a=30)
+        bob = houses.person("bob", "osmo-team-user")
+        houses.submitted(bob, "team--a", gpus=8, name="firm")
+        houses.submitted(bob, "team--a", gpus=4, name="loose", priority=Priority.LOW)
+        assert pool.backend_id is not None
+        settle(pool.backend_id)
+        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+        found = page()
+
+        def leaf(name: str) -> float:
+            return found[f'osmo_leaf_{name}{{leaf="a",pool="team"}}']
+
+        assert (leaf("quota_gpus"), leaf("used_gpus"), leaf("usage_gpus")) == (0, 8, 12)
+        assert (leaf("available_gpus"), leaf("live_workflows"), leaf("draining")) == (-8, 2, 1)
+
+    def test_what_is_archived_is_left_out(self, page: Callable[[], dict[str, float]]) -> None:
+        houses.pool("team", 100, a=30)
+        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+        houses.pool("old", 10)
+        Pool.objects.filter(name="old").update(archived=True)
+        text = str(page())
+        assert 'leaf="a"' not in text
+        assert 'pool="old"' not in text
+
+    def test_unlimited(self, page: Callable[[], dict[str, float]]) -> None:
+        Pool.objects.create(name="free", backend=houses.backend())
+        assert page()['osmo_leaf_quota_gpus{leaf="_shared",pool="free"}'] == float("inf")
+
+    def test_the_page_has_an_end(self, page: Callable[[], dict[str, float]], monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("a", "b", "c"):
+            houses.pool(name, 10)
+        monkeypatch.setattr(metrics, "MOST_POOLS", 2)
+        found = page()
+        assert found["osmo_pools_left_out"] == 1
+        assert [name for name in found if name.startswith("osmo_pool_guarantee")] == [
+            'osmo_pool_guarantee_gpus{pool="a"}',
+            'osmo_pool_guarantee_gpus{pool="b"}',
+        ]
+
+    def test_the_same_few_queries_however_many_pools(
+        self, admin: Caller, django_assert_max_num_queries: Callable[..., object]
+    ) -> None:
+        for number in range(8):
+            houses.pool(f"p{number}", 10, a=1, b=2)
+        with django_assert_max_num_queries(9):  # type: ignore[attr-defined]  # 5 of them are the login's
+            _scrape(admin.token)
+
+
+def test_several_processes_answer_together(
+    admin: Caller, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path_factory.mktemp("prometheus")))
+    status, found = _scrape(admin.token)
+    assert status == 200
+    assert "osmo_pools_left_out" in found

@@ -1,0 +1,94 @@
+"""One's own profile: who I am, what I may use, what I chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.services.subpools import delete_subpool
+from tests.support import houses
+
+from .conftest import Caller
+
+ADDRESS = "/api/profile/settings"
+Callers = Callable[..., Caller]
+
+
+@pytest.fixture(autouse=True)
+def some_pools(db: None) -> None:
+    houses.pool("team", 100, b=10, a=20, gone=5)
+    houses.pool("team2", 100)
+    houses.pool("team-x", 100)
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="gone")
+
+
+class TestRead:
+    def test_everything_about_oneself(self, caller: Callers) -> None:
+        answer = caller("bob", "osmo-team-user")("GET", ADDRESS).body
+        assert answer["profile"] == {
+            "username": "bob",
+            "email_notification": False,
+            "slack_notification": False,
+            "pool": None,
+        }
+        assert answer["roles"] == ["osmo-team-user"]
+        assert answer["pools"] == ["team", "team--a", "team--b"]
+        assert answer["token"]["name"] == "t0"
+        assert isinstance(answer["token"]["expires_at"], str)
+
+    @pytest.mark.parametrize(
+        ("roles", "pools"),
+        [
+            ((), []),
+            (("osmo-viewer",), []),
+            (("osmo-team2-user",), ["team2"]),
+            (("osmo-team-x-admin",), ["team-x"]),
+            (("osmo-admin",), ["team", "team--a", "team--b", "team-x", "team2"]),
+        ],
+    )
+    def test_pools_are_those_one_may_submit_to(self, caller: Callers, roles: tuple[str, ...], pools: list[str]) -> None:
+        assert caller("bob", *roles)("GET", ADDRESS).body["pools"] == pools
+
+    def test_a_token_with_fewer_roles_opens_fewer_pools(self, caller: Callers) -> None:
+        caller("bob", "osmo-team-user", "osmo-team2-user")
+        limited = caller("bob", token_roles=("osmo-team2-user",))
+        assert limited("GET", ADDRESS).body["pools"] == ["team2"]
+
+
+class TestWrite:
+    def test_default_pool(self, caller: Callers) -> None:
+        bob = caller("bob", "osmo-team-user")
+        answer = bob("POST", ADDRESS, {"pool": "team--a"})
+        assert (answer.status, answer.body) == (200, None)
+        assert bob("GET", ADDRESS).body["profile"]["pool"] == "team--a"
+
+    @pytest.mark.parametrize("pool", ["nothing", "team2", "team--gone", "team--_shared"])
+    def test_a_pool_one_may_not_use_is_as_unknown_as_one_that_is_not(self, caller: Callers, pool: str) -> None:
+        answer = caller("bob", "osmo-team-user")("POST", ADDRESS, {"pool": pool})
+        assert answer.status == 400
+        assert answer.body["message"] == f"Pool {pool} not found."
+
+    def test_a_default_that_is_gone_is_not_offered(self, caller: Callers) -> None:
+        bob = caller("bob", "osmo-team-user")
+        bob("POST", ADDRESS, {"pool": "team--a"})
+        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+        assert bob("GET", ADDRESS).body["profile"]["pool"] is None
+
+    def test_notifications(self, caller: Callers) -> None:
+        bob = caller("bob")
+        assert bob("POST", ADDRESS, {"email_notification": True}).status == 200
+        assert bob("POST", ADDRESS, {"slack_notification": True}).status == 200
+        profile = bob("GET", ADDRESS).body["profile"]
+        assert (profile["email_notification"], profile["slack_notification"]) == (True, True)
+
+    @pytest.mark.parametrize("body", [{"email_notification": "yes"}, {"pool": 7}, {"username": "root"}, ["pool"]])
+    def test_what_cannot_be_set(self, caller: Callers, body: object) -> None:
+        assert caller("bob")("POST", ADDRESS, body).status == 400
+
+    def test_dry_run(self, caller: Callers) -> None:
+        bob = caller("bob", "osmo-team-user")
+        answer = bob("POST", f"{ADDRESS}?dry_run=True", {"pool": "team"}).body
+        assert (answer["before"]["pool"], answer["after"]["pool"]) == (None, "team")
+        assert bob("GET", ADDRESS).body["profile"]["pool"] is None

@@ -1,0 +1,94 @@
+"""What only real processes can show: streams that arrive while others are served, the beat that follows a change, the
+docs page in a browser."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.browser import Tab
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.acceptance
+
+
+def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    return (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: "))
+
+
+def _stream(client: httpx.Client, **headers: str) -> Any:
+    return client.stream("GET", "/api/events", headers=headers, timeout=httpx.Timeout(40))
+
+
+class TestEvents:
+    def test_they_come_while_they_happen_and_others_are_served_meanwhile(self, stack: Stack) -> None:
+        watcher, admin, name = stack.admin, stack.admin, stack.name("user")
+        with _stream(watcher) as response:
+            lines = response.iter_lines()
+            assert next(lines).startswith("retry: ")
+            began = time.monotonic()
+            assert admin.post("/api/auth/user", json={"id": name}).status_code == 200
+            for event in _events(lines):
+                if event["object"] == f"user/{name}":
+                    break
+            assert time.monotonic() - began < 10
+            assert event["sentence"] == f"admin created user {name}"
+            assert [admin.get("/api/version").status_code for _ in range(20)] == [200] * 20
+
+    def test_many_watchers_starve_nobody(self, stack: Stack) -> None:
+        watchers = [stack.admin for _ in range(4)]
+        admin, name = stack.admin, stack.name("user")
+        streams = [_stream(watcher) for watcher in watchers]
+        responses = [stream.__enter__() for stream in streams]
+        try:
+            assert {response.status_code for response in responses} == {200}
+            began = time.monotonic()
+            assert admin.post("/api/auth/user", json={"id": name}).status_code == 200
+            assert time.monotonic() - began < 10
+        finally:
+            for stream in streams:
+                stream.__exit__(None, None, None)
+
+    def test_a_watcher_who_comes_back_missed_nothing(self, stack: Stack) -> None:
+        watcher, admin = stack.admin, stack.admin
+        last = admin.get("/api/audit", params={"limit": 1}).json()["entries"][0]["id"]
+        name = stack.name("user")
+        admin.post("/api/auth/user", json={"id": name})
+        with _stream(watcher, **{"Last-Event-ID": str(last)}) as response:
+            assert any(event["object"] == f"user/{name}" for event in _events(response.iter_lines()))
+
+
+@pytest.mark.nightly
+def test_the_beat_follows_a_new_interval_without_a_restart(stack: Stack) -> None:
+    """A slice that no event will ever archive waits for the monitor, whose fifteen minutes have just begun."""
+    pool = stack.name("team")
+    configs = {"backend": "simulated", "resources": {"gpu": {"guarantee": 10, "maximum": -1, "weight": 1}}}
+    assert stack.admin.put(f"/api/configs/pool/{pool}", json={"configs": configs}).status_code == 200
+    body = {"subpool_name": "a", "quota": 1}
+    assert stack.admin.post(f"/api/configs/pool/{pool}/subpool", json=body).status_code == 200
+    stack.sql("UPDATE pools_pool SET subpool_state = 'DELETING' WHERE name = %s RETURNING id", f"{pool}--a")
+    answer = stack.admin.patch("/api/configs/workflow", json={"subpool_drain_interval_minutes": 1})
+    assert answer.status_code == 200
+
+    def archived() -> bool:
+        rows = stack.sql("SELECT subpool_state FROM pools_pool WHERE name = %s", f"{pool}--a")
+        return bool(rows[0]["subpool_state"] == "ARCHIVED")
+
+    try:
+        stack.until(archived, seconds=90, what="the monitor's pass")
+    finally:
+        stack.admin.patch("/api/configs/workflow", json={"subpool_drain_interval_minutes": 15})
+
+
+@pytest.mark.browser
+def test_the_docs_page_lists_the_operations_under_its_policy(tab: Tab, stack: Stack) -> None:
+    """The tab fails on a console error (a refused script is one) and on a request to another host."""
+    tab.page.goto(f"{stack.base_url}/api/docs")
+    tab.page.locator(".opblock").first.wait_for(timeout=30_000)
+    assert tab.page.locator(".opblock").count() > 70
+    assert "OSMO Admin" in (tab.page.locator(".info .title").text_content() or "")

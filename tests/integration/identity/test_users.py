@@ -1,0 +1,208 @@
+"""Users and roles: an osmo-admin writes, an osmo-viewer reads, everybody else sees the own entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, User
+from pools.services.members import create_user
+from tests.support import houses
+
+from .conftest import Caller
+
+USERS = "/api/auth/user"
+Callers = Callable[..., Caller]
+
+
+class TestWhoMay:
+    CALLS = (
+        ("GET", USERS, None, {"root": 200, "viewer": 200, "carol": 403}),
+        ("GET", f"{USERS}/bob", None, {"root": 200, "viewer": 200, "carol": 403}),
+        ("POST", USERS, {"id": "dave"}, {"carol": 403, "viewer": 403, "root": 200}),
+        ("POST", f"{USERS}/bob/roles", {"role_name": "osmo-viewer"}, {"carol": 403, "viewer": 403, "root": 200}),
+        ("DELETE", f"{USERS}/bob/roles/osmo-team-user", None, {"carol": 403, "viewer": 403, "root": 200}),
+        ("DELETE", f"{USERS}/bob", None, {"carol": 403, "viewer": 403, "root": 200}),
+    )
+
+    @pytest.mark.parametrize(("method", "path", "body", "expected"), CALLS, ids=[f"{c[0]} {c[1]}" for c in CALLS])
+    def test_pair(
+        self, caller: Callers, admin: Caller, method: str, path: str, body: object, expected: dict[str, int]
+    ) -> None:
+        houses.pool("team")
+        create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
+        people = {"carol": caller("carol", "osmo-team-admin"), "viewer": caller("viewer", "osmo-viewer"), "root": admin}
+        found = {name: people[name](method, path, body).status for name in expected}
+        assert found == expected
+
+    def test_everybody_reads_the_own_entry(self, caller: Callers) -> None:
+        assert caller("carol")("GET", f"{USERS}/carol").body["id"] == "carol"
+
+    def test_an_unknown_user_is_not_told_from_a_known_one_without_the_role(self, caller: Callers) -> None:
+        carol = caller("carol")
+        create_user(actor=SYSTEM, username="bob")
+        assert carol("GET", f"{USERS}/bob").body == carol("GET", f"{USERS}/nobody").body
+
+
+class TestList:
+    @pytest.fixture(autouse=True)
+    def people(self, admin: Caller) -> None:
+        houses.pool("team")
+        for name, roles in {"ann": ["osmo-team-user"], "anton": ["osmo-viewer"], "bert": ["osmo-team-admin"]}.items():
+            create_user(actor=SYSTEM, username=name, roles=roles)
+
+    def _names(self, admin: Caller, query: str = "") -> list[str]:
+        return [user["id"] for user in admin("GET", f"{USERS}{query}").body["users"]]
+
+    def test_all_by_name(self, admin: Caller) -> None:
+        answer = admin("GET", USERS).body
+        assert [user["id"] for user in answer["users"]] == ["ann", "anton", "bert", "root"]
+        assert (answer["total_results"], answer["start_index"], answer["items_per_page"]) == (4, 1, 4)
+        assert answer["users"][0]["created_by"] == "system"
+        assert "Z" not in answer["users"][0]["created_at"]
+
+    def test_pages(self, admin: Caller) -> None:
+        answer = admin("GET", f"{USERS}?count=2&start_index=2").body
+        assert [user["id"] for user in answer["users"]] == ["anton", "bert"]
+        assert (answer["total_results"], answer["items_per_page"]) == (4, 2)
+
+    def test_prefix_is_exact_and_not_a_pattern(self, admin: Caller) -> None:
+        assert self._names(admin, "?id_prefix=an") == ["ann", "anton"]
+        assert self._names(admin, "?id_prefix=%25") == []
+
+    def test_any_of_the_roles(self, admin: Caller) -> None:
+        assert self._names(admin, "?roles=osmo-viewer&roles=osmo-team-admin") == ["anton", "bert"]
+
+    def test_roles_are_no_prefix(self, admin: Caller) -> None:
+        assert self._names(admin, "?roles=osmo-team") == []
+
+    @pytest.mark.parametrize("query", ["count=0", "count=1001", "count=x", "start_index=0", "start_index=-1"])
+    def test_numbers_that_are_none(self, admin: Caller, query: str) -> None:
+        assert admin("GET", f"{USERS}?{query}").status == 400
+
+
+class TestMaking:
+    def test_with_roles(self, admin: Caller) -> None:
+        houses.pool("team")
+        answer = admin("POST", USERS, {"id": "bob", "roles": ["osmo-team-user"]})
+        assert answer.status == 200
+        assert set(answer.body) == {"id", "created_at", "created_by"}
+        assert answer.body["created_by"] == "root"
+        (role,) = admin("GET", f"{USERS}/bob").body["roles"]
+        assert (role["role_name"], role["assigned_by"]) == ("osmo-team-user", "root")
+
+    @pytest.mark.parametrize(
+        ("body", "code"),
+        [
+            ({}, "missing"),
+            ({"id": 7}, "bad_value"),
+            ({"id": ""}, "bad_value"),
+            ({"id": "a b"}, "bad_username"),
+            ({"id": "a" * 151}, "bad_username"),
+            ({"id": "system"}, "reserved_username"),
+            ({"id": "bob", "roles": "osmo-admin"}, "bad_value"),
+            ({"id": "bob", "roles": ["osmo-nothing-user"]}, "unknown_role"),
+            ({"id": "bob", "roles": ["staff"]}, "unknown_role"),
+            ({"id": "bob", "password": "x"}, "unknown_key"),
+        ],
+    )
+    def test_refused(self, admin: Caller, body: object, code: str) -> None:
+        answer = admin("POST", USERS, body)
+        assert answer.status == 400
+        assert answer.body["details"][0]["code"] == code
+        assert not User.objects.filter(username="bob").exists()
+
+    def test_again(self, admin: Caller) -> None:
+        assert admin("POST", USERS, {"id": "bob"}).status == 200
+        assert admin("POST", USERS, {"id": "bob"}).status == 409
+
+    def test_a_repeated_request_is_done_once(self, admin: Caller) -> None:
+        first = admin("POST", USERS, {"id": "bob"}, idempotency_key="k")
+        assert admin("POST", USERS, {"id": "bob"}, idempotency_key="k").body == first.body
+        assert admin("POST", USERS, {"id": "carol"}, idempotency_key="k").status == 409
+
+    def test_dry_run(self, admin: Caller) -> None:
+        answer = admin("POST", f"{USERS}?dry_run=True", {"id": "bob"}).body
+        assert (answer["before"], answer["after"]["id"], answer["violations"]) == (None, "bob", [])
+        assert not User.objects.filter(username="bob").exists()
+
+    def test_dry_run_of_what_a_rule_forbids(self, admin: Caller) -> None:
+        answer = admin("POST", f"{USERS}?dry_run=True", {"id": "root"})
+        assert answer.status == 200
+        assert answer.body["after"] is None
+        assert "exists already" in answer.body["violations"][0]["message"]
+
+
+class TestRoles:
+    def test_given_and_taken(self, admin: Caller) -> None:
+        houses.pool("team")
+        create_user(actor=SYSTEM, username="bob")
+        given = admin("POST", f"{USERS}/bob/roles", {"role_name": "osmo-team-admin"})
+        assert given.body["user_id"] == "bob"
+        assert given.body["role_name"] == "osmo-team-admin"
+        assert admin("POST", f"{USERS}/bob/roles", {"role_name": "osmo-team-admin"}).body == given.body
+        taken = admin("DELETE", f"{USERS}/bob/roles/osmo-team-admin")
+        assert (taken.status, taken.body) == (200, None)
+        assert admin("DELETE", f"{USERS}/bob/roles/osmo-team-admin").status == 404
+        actions = list(AuditEntry.objects.filter(action__startswith="role.").values_list("action", "after", "before"))
+        assert [action for action, _, _ in actions] == ["role.revoked", "role.granted", "role.granted"]
+        assert actions[0][2]["role"] == actions[1][1]["role"] == "osmo-team-admin"
+
+    @pytest.mark.parametrize("role", ["osmo-nothing-user", "osmo-team", "osmo-team--a-user", "admin", ""])
+    def test_roles_that_are_none(self, admin: Caller, role: str) -> None:
+        houses.pool("team", a=10)
+        create_user(actor=SYSTEM, username="bob")
+        assert admin("POST", f"{USERS}/bob/roles", {"role_name": role}).status == 400
+
+    def test_of_nobody(self, admin: Caller) -> None:
+        assert admin("POST", f"{USERS}/nobody/roles", {"role_name": "osmo-viewer"}).status == 404
+
+    def test_the_last_admin_cannot_step_down(self, admin: Caller) -> None:
+        assert admin("DELETE", f"{USERS}/root/roles/osmo-admin").status == 400
+        assert admin("DELETE", f"{USERS}/root").status == 400
+        assert admin("GET", USERS).status == 200
+
+    def test_dry_run(self, admin: Caller) -> None:
+        create_user(actor=SYSTEM, username="bob")
+        answer = admin("POST", f"{USERS}/bob/roles?dry_run=True", {"role_name": "osmo-viewer"}).body
+        assert answer["before"]["roles"] == []
+        assert [role["role_name"] for role in answer["after"]["roles"]] == ["osmo-viewer"]
+        assert admin("GET", f"{USERS}/bob").body["roles"] == []
+
+
+class TestRemoving:
+    def test_one_without_work_is_gone(self, admin: Caller, caller: Callers) -> None:
+        bob = caller("bob")
+        answer = admin("DELETE", f"{USERS}/bob", {"description": "left"})
+        assert (answer.status, answer.body) == (200, None)
+        assert admin("GET", f"{USERS}/bob").status == 404
+        assert bob("GET", "/api/profile/settings").status == 401
+        assert AuditEntry.objects.filter(action="user.deleted", description="left").exists()
+
+    def test_one_with_work_leaves_it_behind(self, admin: Caller, caller: Callers) -> None:
+        houses.pool("team")
+        bob = caller("bob", "osmo-team-user")
+        row = User.objects.get(username="bob")
+        houses.submitted(row.as_actor(), "team")
+        assert admin("DELETE", f"{USERS}/bob").status == 200
+        assert admin("GET", f"{USERS}/bob").status == 404
+        assert "bob" not in str(admin("GET", USERS).body)
+        assert bob("GET", "/api/profile/settings").status == 401
+        assert row.workflows.count() == 1
+        assert not row.tokens.exists()
+
+    def test_the_name_can_come_back_with_new_roles_only(self, admin: Caller, caller: Callers) -> None:
+        houses.pool("team")
+        caller("bob", "osmo-team-user")
+        houses.submitted(User.objects.get(username="bob").as_actor(), "team")
+        admin("DELETE", f"{USERS}/bob")
+        assert admin("POST", USERS, {"id": "bob", "roles": ["osmo-viewer"]}).status == 200
+        assert [role["role_name"] for role in admin("GET", f"{USERS}/bob").body["roles"]] == ["osmo-viewer"]
+
+    def test_dry_run(self, admin: Caller) -> None:
+        create_user(actor=SYSTEM, username="bob")
+        answer = admin("DELETE", f"{USERS}/bob?dry_run=True").body
+        assert (answer["before"]["id"], answer["after"]) == ("bob", None)
+        assert admin("GET", f"{USERS}/bob").status == 200

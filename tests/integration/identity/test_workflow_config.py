@@ -1,0 +1,165 @@
+"""How often the drain monitor looks: read by everybody, changed by an osmo-admin, followed by the beat at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django_celery_beat.models import PeriodicTask, PeriodicTasks
+
+from osmo_admin.celery import app
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry
+from scheduling.services import schedule
+from scheduling.services.workflow_config import update_workflow_config
+
+from .conftest import Caller
+
+ADDRESS = "/api/configs/workflow"
+FIELD = "subpool_drain_interval_minutes"
+Callers = Callable[..., Caller]
+
+
+def _interval(name: str = schedule.DRAIN_MONITOR) -> timedelta:
+    row = PeriodicTask.objects.select_related("interval").get(name=name)
+    return timedelta(**{row.interval.period: row.interval.every})
+
+
+class TestOverHttp:
+    def test_everybody_signed_in_may_read(self, caller: Callers, anonymous: Caller) -> None:
+        answer = caller("bob")("GET", ADDRESS)
+        assert (answer.status, answer.body) == (200, {FIELD: 15, "version": 1})
+        assert answer.headers["ETag"] == '"1"'
+        assert anonymous("GET", ADDRESS).status == 401
+
+    @pytest.mark.parametrize("method", ["PATCH", "PUT"])
+    def test_an_osmo_admin_may_write_and_nobody_else(self, caller: Callers, admin: Caller, method: str) -> None:
+        for other in (caller("bob"), caller("vera", "osmo-viewer")):
+            assert other(method, ADDRESS, {FIELD: 5}).status == 403
+        answer = admin(method, ADDRESS, {FIELD: 5, "description": "nightly drill"})
+        assert (answer.status, answer.body) == (200, {FIELD: 5, "version": 2})
+        assert admin("GET", ADDRESS).body[FIELD] == 5
+
+    @pytest.mark.parametrize(
+        "body", [{"configs": {FIELD: 7}}, {"configs_dict": {FIELD: 7}, "description": "d", "tags": ["t"]}]
+    )
+    def test_wrapped_as_osmo_wraps_it(self, admin: Caller, body: object) -> None:
+        assert admin("PATCH", ADDRESS, body).body[FIELD] == 7
+
+    def test_what_get_adds_put_ignores_and_patch_does_not_know(self, admin: Caller) -> None:
+        assert admin("PUT", ADDRESS, {FIELD: 6, "version": 1}).status == 200
+        assert admin("PATCH", ADDRESS, {FIELD: 6, "version": 1}).body["details"][0]["path"] == "version"
+
+    @pytest.mark.parametrize("minutes", [1, 10_080])
+    def test_the_ends_of_the_range(self, admin: Caller, minutes: int) -> None:
+        assert admin("PATCH", ADDRESS, {FIELD: minutes}).status == 200
+        assert _interval() == timedelta(minutes=minutes)
+
+    @pytest.mark.parametrize("minutes", [0, -1, 10_081, 1.5, "15", True, None, [], 10**30])
+    def test_what_is_no_interval(self, admin: Caller, minutes: object) -> None:
+        answer = admin("PATCH", ADDRESS, {FIELD: minutes})
+        assert answer.status == 400
+        assert answer.body["details"][0]["path"] == FIELD
+        assert _interval() == timedelta(minutes=15)
+
+    def test_nothing_to_change(self, admin: Caller) -> None:
+        assert admin("PATCH", ADDRESS, {}).status == 400
+        assert admin("PATCH", ADDRESS, {"other": 1}).body["details"][0]["code"] == "unknown_key"
+
+    def test_if_match(self, admin: Caller) -> None:
+        assert admin("PATCH", ADDRESS, {FIELD: 5}, if_match='"1"').status == 200
+        stale = admin("PATCH", ADDRESS, {FIELD: 6}, if_match='"1"')
+        assert stale.status == 412
+        assert admin("PATCH", ADDRESS, {FIELD: 6}, if_match="*").status == 200
+
+    def test_the_same_value_is_no_change(self, admin: Caller) -> None:
+        assert admin("PATCH", ADDRESS, {FIELD: 15}).body["version"] == 1
+
+    def test_dry_run(self, admin: Caller) -> None:
+        answer = admin("PATCH", f"{ADDRESS}?dry_run=True", {FIELD: 5}).body
+        assert (answer["before"][FIELD], answer["after"][FIELD]) == (15, 5)
+        assert admin("GET", ADDRESS).body[FIELD] == 15
+        assert _interval() == timedelta(minutes=15)
+
+    def test_it_is_audited(self, admin: Caller) -> None:
+        admin("PATCH", ADDRESS, {FIELD: 5, "description": "nightly drill"})
+        (entry,) = admin("GET", "/api/audit?object=config/workflow&limit=1").body["entries"]
+        assert entry["sentence"] == ("root set the drain monitor's interval from 15 to 5 minutes: nightly drill")
+        assert AuditEntry.objects.get(pk=entry["id"]).actor == "root"
+
+
+@pytest.mark.django_db
+class TestSchedule:
+    def test_a_new_house_has_its_rows(self, settings: Any) -> None:
+        assert {row.task for row in PeriodicTask.objects.filter(enabled=True)} >= {
+            "scheduling.settle_all",
+            "scheduling.archive_drained",
+            "scheduling.forget_idempotency_keys",
+        }
+        assert _interval() == timedelta(minutes=15)
+        assert _interval(schedule.SETTLE) == timedelta(seconds=settings.OSMO.settle_interval)
+        assert _interval(schedule.FORGET_KEYS) == timedelta(days=1)
+
+    def test_every_row_names_a_task_that_exists(self) -> None:
+        import scheduling.tasks  # noqa: F401  (registers them)
+
+        assert {row.task for row in PeriodicTask.objects.exclude(task__startswith="celery.")} <= set(app.tasks)
+
+    @pytest.mark.parametrize("seconds", [0.1, 0.75, 1.0, 5.0, 90.0, 120.0])
+    def test_any_settle_interval(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        schedule._ensure(schedule.SETTLE, "scheduling.settle_all", timedelta(seconds=seconds))
+        assert _interval(schedule.SETTLE) == timedelta(seconds=seconds)
+
+    def test_ensuring_twice_changes_nothing_and_wakes_nobody(self) -> None:
+        schedule.ensure_schedule()
+        rows, woken = PeriodicTask.objects.count(), PeriodicTasks.last_change()
+        schedule.ensure_schedule()
+        assert (PeriodicTask.objects.count(), PeriodicTasks.last_change()) == (rows, woken)
+
+    def test_a_row_that_was_bent_by_hand_is_put_right_and_stays_switched_off(self) -> None:
+        row = PeriodicTask.objects.get(name=schedule.DRAIN_MONITOR)
+        row.task, row.enabled = "something.else", False
+        row.save()
+        schedule.ensure_schedule()
+        row.refresh_from_db()
+        assert (row.task, row.enabled) == ("scheduling.archive_drained", False)
+
+    def test_migrating_again_keeps_the_interval(self, admin: Caller) -> None:
+        admin("PATCH", ADDRESS, {FIELD: 5})
+        call_command("migrate", verbosity=0, interactive=False)
+        assert _interval() == timedelta(minutes=5)
+
+
+def _beat() -> Any:
+    """A beat that does not save its last runs when the test process ends, long after the database."""
+    from osmo_admin.beat import Scheduler
+
+    beat = Scheduler(app=app, lazy=True)
+    beat._finalize.cancel()
+    return beat
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRunningBeat:
+    def test_a_change_is_followed_without_a_restart(self, ledger: None) -> None:
+        beat = _beat()
+        beat.setup_schedule()
+        assert beat.schedule[schedule.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=15)
+        update_workflow_config(actor=SYSTEM, drain_interval_minutes=3)
+        assert beat.schedule[schedule.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=3)
+
+    def test_its_first_tick_takes_the_intervals_of_its_environment(
+        self, ledger: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from dataclasses import replace
+
+        from django.conf import settings
+
+        monkeypatch.setattr(settings, "OSMO", replace(settings.OSMO, settle_interval=0.5))
+        beat = _beat()
+        monkeypatch.setattr(beat, "apply_entry", lambda *_, **__: None)
+        beat.tick()
+        assert _interval(schedule.SETTLE) == timedelta(seconds=0.5)

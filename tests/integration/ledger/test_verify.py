@@ -1,0 +1,63 @@
+"""`verify` finds what it says it looks for: the house is bent with all triggers off, and each check names it."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+
+from pools.domain.lifecycle import SubpoolState
+from pools.models import Pool
+from pools.services.verify import LEDGER_CHECKS
+from scheduling.services.settle import settle
+from scheduling.services.verify import WORK_CHECKS, verify
+from tests.support import houses
+
+pytestmark = pytest.mark.django_db
+
+BENT = {
+    "counter": "UPDATE pools_leafusage SET used = used + 1, total_usage = total_usage + 1",
+    "promises": "UPDATE pools_pool SET guarantee = 29 WHERE name = 'team'",
+    "archived": "UPDATE pools_pool SET subpool_state = 'ARCHIVED' WHERE name = 'team--a'",
+    "drained": "UPDATE pools_pool SET updated_at = now() - interval '2 days' WHERE name = 'team--left'",
+    "name": "UPDATE pools_pool SET name = 'tram--a' WHERE name = 'team--a'",
+    "audit": "UPDATE pools_pool SET description = 'quietly' WHERE name = 'team'",
+    "reservation": "UPDATE pools_reservation SET needed_gpus = needed_gpus + 1 WHERE priority = 'LOW'",
+    "status": "UPDATE scheduling_workflow SET status = 'COMPLETED'",
+    "gang": "UPDATE scheduling_task SET status = 'COMPLETED'",
+    "size": "UPDATE scheduling_group SET gpus = gpus + 1 WHERE status = 'SCHEDULING'",
+    "numbers": "UPDATE scheduling_workflowname SET last_number = last_number + 1",
+}
+
+
+@pytest.fixture
+def house() -> None:
+    """Running and waiting work on a slice, and a slice that drains with nothing on it."""
+    root = houses.pool("team", 100, a=30, left=5)
+    admin = houses.admin()
+    houses.submitted(admin, "team--a", 8)
+    assert root.backend_id is not None
+    settle(root.backend_id)
+    houses.submitted(admin, "team--a", 2, name="later", priority=houses.Priority.LOW)
+    Pool.objects.filter(name="team--left").update(subpool_state=SubpoolState.DELETING)
+    houses.commit_time()
+
+
+def test_every_check_is_shown_to_fail() -> None:
+    assert set(BENT) == {check.code for check in (*LEDGER_CHECKS, *WORK_CHECKS)}
+
+
+def test_a_right_house_has_no_difference(house: None) -> None:
+    assert verify() == []
+
+
+@pytest.mark.parametrize(("code", "sql"), BENT.items(), ids=BENT)
+def test_the_check_names_the_difference(house: None, code: str, sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute(sql)
+        assert cursor.rowcount
+        cursor.execute("SET LOCAL session_replication_role = origin")
+    found = {difference.code: difference.sentence for difference in verify()}
+    assert code in found
+    assert found[code]
+    assert "{}" not in found[code]

@@ -1,0 +1,41 @@
+"""People at the PodGroup endpoints: bodies go out as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.domain.roles import SYSTEM
+from pools.models import User
+from pools.services.members import create_user
+
+Post = Callable[..., tuple[int, Any]]
+
+
+def posting(client: Client) -> Post:
+    """POST to `/api/podgroup/<which>`: (status, parsed JSON answer). Keyword arguments are headers."""
+
+    def post(which: str, body: str | bytes, kind: str = "application/yaml", **headers: str) -> tuple[int, Any]:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        response = client.generic("POST", f"/api/podgroup/{which}", body, content_type=kind, headers=sent)
+        return response.status_code, response.json()
+
+    return post
+
+
+@pytest.fixture
+def anonymous(db: None) -> Post:
+    """Nobody."""
+    return posting(Client())
+
+
+@pytest.fixture
+def post(db: None) -> Post:
+    """Somebody who is signed in and has no role."""
+    create_user(actor=SYSTEM, username="ann", roles=[])
+    client = Client()
+    client.force_login(User.objects.get(username="ann"), "django.contrib.auth.backends.ModelBackend")
+    return posting(client)

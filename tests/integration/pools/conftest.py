@@ -1,0 +1,107 @@
+"""People at the API's door, and a small house: backend `sim` (namespace `ns`, 4 nodes of 32 GPUs)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.test import Client
+
+from pools.domain.roles import SYSTEM, Actor
+from pools.models import AccessToken, User
+from pools.services.backends import put_backend
+from pools.services.members import create_user
+from pools.services.tokens import create_token
+from pools.tokens import issue_jwt
+
+
+@dataclass
+class Answer:
+    """A response: its status, its JSON, its headers."""
+
+    status: int
+    body: Any
+    headers: Any
+
+    @property
+    def codes(self) -> set[tuple[str, str]]:
+        """(path, code) of every fault."""
+        return {(fault["path"], fault["code"]) for fault in self.body["details"]}
+
+
+@dataclass
+class Caller:
+    """Somebody who calls the API with a JWT, as the stock client does."""
+
+    token: AccessToken
+    sent: list[str] = field(default_factory=list)
+
+    @property
+    def actor(self) -> Actor:
+        """Who that is to the services."""
+        return self.token.owner.as_actor()
+
+    def __call__(self, method: str, path: str, body: Any = None, *, query: Any = (), **headers: str) -> Answer:
+        """One call; keyword arguments are headers (`if_match="*"`)."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent["Authorization"] = f"Bearer {issue_jwt(self.token)[0]}"
+        address = f"{path}?{urlencode(query, doseq=True)}" if query else path
+        data = "" if body is None else json.dumps(body)
+        response = Client().generic(method, address, data, content_type="application/json", headers=sent)
+        return Answer(response.status_code, response.json(), response.headers)
+
+
+@pytest.fixture
+def caller(db: None) -> Callable[..., Caller]:
+    """Makes somebody with these roles."""
+
+    def make(username: str, *roles: str) -> Caller:
+        user = User.objects.filter(username=username).first()
+        if user is None:
+            create_user(actor=SYSTEM, username=username, roles=roles)
+        return Caller(create_token(actor=SYSTEM, owner=username, name=f"t{AccessToken.objects.count()}")[0])
+
+    return make
+
+
+@pytest.fixture
+def admin(caller: Callable[..., Caller]) -> Caller:
+    """An osmo-admin."""
+    return caller("root", "osmo-admin")
+
+
+@pytest.fixture
+def viewer(caller: Callable[..., Caller]) -> Caller:
+    """Reads all, changes nothing."""
+    return caller("vera", "osmo-viewer")
+
+
+@pytest.fixture
+def nobody(caller: Callable[..., Caller]) -> Caller:
+    """Signed in, without a role."""
+    return caller("nils")
+
+
+@pytest.fixture
+def sim(db: None) -> str:
+    """A simulated backend of 4 nodes of 32 GPUs; work ends only when it is said."""
+    nodes = [{"name": f"n{number}", "gpus": 32} for number in range(1, 5)]
+    put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "nodes": nodes, "auto_end": False})
+    return "sim"
+
+
+def gpu(guarantee: int, maximum: int = -1, weight: int = 1, **more: Any) -> dict[str, Any]:
+    """A pool's configuration on `sim`."""
+    shares = {"guarantee": guarantee, "maximum": maximum, "weight": weight}
+    return {"backend": "sim", "resources": {"gpu": shares}, **more}
+
+
+@pytest.fixture
+def team(sim: str, admin: Caller) -> str:
+    """Pool `team` with 100 GPUs."""
+    assert admin("PUT", "/api/configs/pool/team", {"configs": gpu(100)}).status == 200
+    return "team"

@@ -1,0 +1,153 @@
+"""Simulated backends over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pools.models import AuditEntry, Backend, Node, Pool
+from scheduling.services.seed import seed_defaults
+from scheduling.services.settle import settle
+from tests.integration.pools.conftest import Caller, gpu
+from tests.support import houses
+
+BACKEND = "/api/configs/backend"
+NODE = {"name": "n1", "gpus": 8, "cpu": 128, "memory": "1Ti", "storage": "4Ti", "platform": "default"}
+
+
+def test_put_makes_a_backend_and_answers_it(admin: Caller) -> None:
+    body = {"type": "simulated", "namespace": "ns", "nodes": [NODE], "auto_end": False, "offline": False}
+    answer = admin("PUT", f"{BACKEND}/sim", body)
+    assert answer.status == 200
+    assert answer.body == {
+        **body,
+        "name": "sim",
+        "description": "",
+        "pools": [],
+        "version": 1,
+        "warnings": [],
+    }
+    assert answer.headers["ETag"] == '"1"'
+    assert admin("PUT", f"{BACKEND}/sim", answer.body).headers["ETag"] == '"1"', "put back, nothing changes"
+    assert admin("GET", BACKEND).body == {"backends": [answer.body]}
+    assert admin("GET", f"{BACKEND}/none").status == 404
+
+
+def test_nodes_need_a_name_and_gpus_only(admin: Caller) -> None:
+    assert admin("PUT", f"{BACKEND}/sim", {"nodes": [{"name": "n1", "gpus": 8}]}).body["nodes"] == [NODE]
+
+
+def test_what_is_left_out_stays(sim: str, admin: Caller) -> None:
+    answer = admin("PUT", f"{BACKEND}/sim", {"offline": True})
+    assert (answer.body["offline"], answer.body["namespace"], len(answer.body["nodes"])) == (True, "ns", 4)
+    assert answer.headers["ETag"] == '"2"'
+
+
+def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: Caller) -> None:
+    kept = Node.objects.get(name="n1").pk
+    nodes = [{"name": "n1", "gpus": 32}, {"name": "n2", "gpus": 16}, {"name": "n9", "gpus": 4}]
+    answer = admin("PUT", f"{BACKEND}/sim", {"nodes": nodes}, query={"dry_run": True})
+    assert (len(answer.body["before"]["nodes"]), len(answer.body["after"]["nodes"])) == (4, 3)
+    assert Node.objects.count() == 4
+    assert admin("PUT", f"{BACKEND}/sim", {"nodes": nodes, "description": "moved"}).status == 200
+    assert dict(Node.objects.values_list("name", "gpus")) == {"n1": 32, "n2": 16, "n9": 4}
+    assert Node.objects.get(name="n1").pk == kept
+    told = AuditEntry.objects.filter(object__startswith="node/", description="moved").values_list("object", "action")
+    assert set(told) == {
+        ("node/n2", "node.updated"),
+        ("node/n3", "node.deleted"),
+        ("node/n4", "node.deleted"),
+        ("node/n9", "node.created"),
+    }
+
+
+def test_work_on_a_removed_node_stays_and_is_named(team: str, admin: Caller) -> None:
+    work = houses.submitted(admin.actor, "team", 20)
+    settle(Pool.objects.get(name="team").root.backend_id)
+    node = work.groups.get().tasks.get().node_name
+    rest = [{"name": name, "gpus": 32} for name in ("n1", "n2", "n3", "n4") if name != node]
+    answer = admin("PUT", f"{BACKEND}/sim", {"nodes": rest})
+    assert answer.status == 200
+    (warning,) = answer.body["warnings"]
+    assert node in warning
+    assert work.name in warning
+    work.refresh_from_db()
+    assert work.status == "RUNNING"
+    usage = admin("GET", "/api/pool_quota").body["resource_sum"]
+    assert (usage["total_capacity"], usage["total_free"], usage["quota_used"]) == ("96", "96", "20")
+
+
+def test_the_namespace_stays_while_pools_use_it(team: str, admin: Caller) -> None:
+    answer = admin("PUT", f"{BACKEND}/sim", {"namespace": "other"})
+    assert (answer.status, answer.codes) == (409, {("namespace", "in_use")})
+    assert admin("PUT", f"{BACKEND}/sim", {"namespace": "ns"}).status == 200
+    dry = admin("PUT", f"{BACKEND}/sim", {"namespace": "other"}, query={"dry_run": True})
+    assert (dry.status, dry.body["after"]) == (200, None)
+    assert admin("DELETE", "/api/configs/pool/team").status == 200
+    assert admin("PUT", f"{BACKEND}/sim", {"namespace": "other"}).body["namespace"] == "other"
+
+
+def test_delete_needs_a_backend_without_pools(team: str, admin: Caller) -> None:
+    answer = admin("DELETE", f"{BACKEND}/sim")
+    assert (answer.status, answer.codes) == (409, {("pools", "in_use")})
+    assert admin("DELETE", "/api/configs/pool/team").status == 200
+    assert admin("DELETE", f"{BACKEND}/sim", query={"dry_run": True}).body["after"] is None
+    gone = admin("DELETE", f"{BACKEND}/sim")
+    assert (gone.status, gone.body) == (200, None)
+    assert not Backend.objects.exists()
+    assert admin("DELETE", f"{BACKEND}/sim").status == 404
+
+
+def test_if_match(sim: str, admin: Caller) -> None:
+    assert admin("PUT", f"{BACKEND}/sim", {}, if_match='"9"').status == 412
+    assert admin("PUT", f"{BACKEND}/new", {}, if_match='"1"').status == 412
+    assert admin("DELETE", f"{BACKEND}/sim", if_match='"9"').status == 412
+    assert admin("PUT", f"{BACKEND}/sim", {"offline": True}, if_match='"1"').status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        (
+            {"colour": 1, "nodes": [{"name": "n1"}, {"gpus": "8", "name": "B"}]},
+            {
+                ("colour", "unknown_key"),
+                ("nodes[0].gpus", "missing"),
+                ("nodes[1].gpus", "bad_value"),
+                ("nodes[1].name", "bad_name"),
+            },
+        ),
+        ({"nodes": [{"name": "n1", "gpus": 1, "memory": "1Xi"}]}, {("nodes[0].memory", "bad_value")}),
+    ],
+)
+def test_all_faults_at_once(admin: Caller, body: dict[str, Any], codes: set[tuple[str, str]]) -> None:
+    for query in ({}, {"dry_run": True}):
+        answer = admin("PUT", f"{BACKEND}/sim", body, query=query)
+        assert (answer.status, answer.codes) == (400, codes)
+    assert not Backend.objects.exists()
+
+
+def test_every_house_begins_with_a_backend_that_stays_as_it_was_left(admin: Caller) -> None:
+    seed_defaults()
+    seed_defaults()
+    (row,) = admin("GET", BACKEND).body["backends"]
+    assert (row["name"], row["namespace"]) == ("simulated", "default")
+    assert {node["name"]: node["gpus"] for node in row["nodes"]} == {"n1": 8, "n2": 8, "n3": 8, "n4": 8}
+    admin("PUT", f"{BACKEND}/simulated", {"nodes": []})
+    seed_defaults()
+    assert admin("GET", f"{BACKEND}/simulated").body["nodes"] == []
+    admin("DELETE", f"{BACKEND}/simulated")
+    seed_defaults()
+    assert admin("GET", BACKEND).body == {"backends": []}
+
+
+def test_a_pool_needs_no_more_than_a_backend_and_its_gpus(sim: str, admin: Caller) -> None:
+    seed_defaults()
+    body = gpu(100) | {"backend": "simulated"}
+    answer = admin("PUT", "/api/configs/pool/team", {"configs": body})
+    assert (answer.status, list(answer.body["platforms"]), answer.body["default_platform"]) == (
+        200,
+        ["default"],
+        "default",
+    )

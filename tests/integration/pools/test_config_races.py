@@ -1,0 +1,54 @@
+"""Two admins who write the configuration at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pools.domain.errors import Conflict
+from pools.domain.roles import SYSTEM
+from pools.models import ConfigRevision, Pool
+from pools.services import config_history, pool_writing
+from pools.services.config_history import pools_at
+from pools.services.pool_writing import PoolResult
+from pools.services.pools import put_pool
+from tests.support import houses
+from tests.support.races import Meeting
+from tests.support.threads import together
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+
+
+def _put(name: str) -> Callable[[], PoolResult]:
+    body = {"backend": "sim", "resources": {"gpu": {"guarantee": 1}}}
+    return lambda: put_pool(actor=SYSTEM, name=name, body=body)
+
+
+def test_without_their_lock_two_writes_take_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    houses.backend()
+    monkeypatch.setattr(pool_writing, "lock_configuration", lambda: None)
+    Meeting(2, 20).at(monkeypatch, config_history, "next_revision")
+    results = together([_put("a"), _put("b")])
+    assert [type(result) for result in results if isinstance(result, Exception)] == [Conflict]
+    assert ConfigRevision.objects.count() == 1
+
+
+def test_with_it_revisions_are_dense_and_each_shows_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    houses.backend()
+    Meeting(2, 0.2).at(monkeypatch, config_history, "next_revision")
+    results = together([_put(f"p{number}") for number in range(6)])
+    assert all(isinstance(result, PoolResult) for result in results), results
+    revisions = list(ConfigRevision.objects.order_by("revision"))
+    assert [row.revision for row in revisions] == [1, 2, 3, 4, 5, 6]
+    names: list[str] = []
+    for row in revisions:
+        names.append(row.name)
+        assert [pool.name for pool in pools_at(row.audit_id)] == sorted(names)
+
+
+def test_two_puts_of_one_new_name_make_one_pool() -> None:
+    houses.backend()
+    results = together([_put("a"), _put("a"), _put("a")])
+    assert all(isinstance(result, PoolResult) for result in results), results
+    assert Pool.objects.get().name == "a"

@@ -1,0 +1,248 @@
+"""`/api/pool` and `/api/pool_quota`: the numbers add up, for any number of pools with the same queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from pools.domain.roles import SYSTEM
+from pools.models import Pool
+from pools.services.backends import put_backend
+from pools.services.subpools import create_subpool, delete_subpool
+from scheduling.domain.priorities import Priority
+from scheduling.services.settle import settle
+from tests.integration.pools.conftest import Caller, gpu
+from tests.support import houses
+
+CONFIG = "/api/configs/pool"
+
+
+def put(admin: Caller, name: str, body: dict[str, Any], **slices: int) -> None:
+    assert admin("PUT", f"{CONFIG}/{name}", {"configs": body}).status == 200
+    for short, quota in slices.items():
+        create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
+
+
+def run(admin: Caller, leaf: str, gpus: int, *, count: int = 1, priority: Priority = Priority.NORMAL) -> None:
+    for _ in range(count):
+        houses.submitted(admin.actor, leaf, gpus, priority=priority)
+    settle(Pool.objects.get(name=leaf).root.backend_id)
+
+
+def rows(answer: Any) -> list[dict[str, Any]]:
+    return [row for nodes in answer.body["node_sets"] for row in nodes["pools"]]
+
+
+def shown(row: dict[str, Any]) -> tuple[Any, ...]:
+    """The columns of the published table."""
+    return (row["name"], row["status"], row["subpool_state"], row["gpu_quota"], row["used"], row["available"])
+
+
+@pytest.fixture
+def example(sim: str, admin: Caller) -> None:
+    """The subpool design's `pool list` example: 50 GPUs ran on the parent before it was divided."""
+    put(admin, "team", gpu(100))
+    run(admin, "team", 10, count=5)
+    for short, quota in (("a", 30), ("b", 40), ("c", 20)):
+        create_subpool(actor=SYSTEM, parent="team", subpool_name=short, quota=quota)
+    run(admin, "team--a", 5)
+    run(admin, "team--b", 5, count=2)
+
+
+def test_the_published_example(example: None, admin: Caller) -> None:
+    answer = admin("GET", "/api/pool_quota", query={"all_pools": True})
+    assert [shown(row) for row in rows(answer)] == [
+        ("team", "ONLINE", None, "10 (Total: 100)", 50, -40),
+        ("team--a", "ONLINE", "ACTIVE", "30", 5, 25),
+        ("team--b", "ONLINE", "ACTIVE", "40", 10, 30),
+        ("team--c", "ONLINE", "ACTIVE", "20", 0, 20),
+    ]
+    assert rows(answer)[0]["resource_usage"] == {
+        "quota_used": "50",
+        "quota_free": "-40",
+        "quota_limit": "10",
+        "total_usage": "50",
+        "total_capacity": "128",
+        "total_free": "63",
+    }
+    assert answer.body["resource_sum"] == {
+        "quota_used": "65",
+        "quota_free": "35",
+        "quota_limit": "100",
+        "total_usage": "65",
+        "total_capacity": "128",
+        "total_free": "63",
+    }
+
+
+def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: Caller) -> None:
+    put(admin, "team", gpu(10))
+    run(admin, "team", 20, priority=Priority.LOW)
+    (row,) = rows(admin("GET", "/api/pool_quota"))
+    assert (row["used"], row["available"], row["resource_usage"]["total_usage"]) == (0, 10, "20")
+    assert row["resource_usage"]["total_free"] == "108"
+
+
+def test_draining_and_archived_slices(example: None, admin: Caller) -> None:
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="c")
+    assert [shown(row)[0::2] for row in rows(admin("GET", "/api/pool_quota"))] == [
+        ("team", None, 50),
+        ("team--a", "DELETING", 5),
+        ("team--b", "ACTIVE", 10),
+    ]
+    draining = rows(admin("GET", "/api/pool_quota", query={"pools": "team--a"}))
+    assert [shown(row) for row in draining] == [("team--a", "ONLINE", "DELETING", "0", 5, -5)]
+    hidden = {"pools": ["team", "team--c"]}
+    assert [row["name"] for row in rows(admin("GET", "/api/pool_quota", query=hidden))] == ["team"]
+    all_rows = rows(admin("GET", "/api/pool_quota", query={**hidden, "include_archived": True}))
+    assert [shown(row)[:4] for row in all_rows] == [
+        ("team", "ONLINE", None, "60 (Total: 100)"),
+        ("team--c", "ONLINE", "ARCHIVED", "0"),
+    ]
+    assert set(admin("GET", "/api/pool").body["pools"]) == {"team", "team--a", "team--b"}
+
+
+def test_a_pool_whose_slices_are_all_archived_shows_one_number(sim: str, admin: Caller) -> None:
+    put(admin, "team", gpu(100), a=30)
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    assert [row["gpu_quota"] for row in rows(admin("GET", "/api/pool_quota"))] == ["100"]
+
+
+def test_an_archived_pool_promises_nothing(sim: str, admin: Caller) -> None:
+    put(admin, "team", gpu(100), a=30)
+    put(admin, "other", gpu(7))
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    assert admin("DELETE", f"{CONFIG}/team").status == 200
+    assert [row["name"] for row in rows(admin("GET", "/api/pool_quota"))] == ["other"]
+    answer = admin("GET", "/api/pool_quota", query={"include_archived": "true"})
+    assert [(row["name"], row["archived"], row["gpu_quota"]) for row in rows(answer)] == [
+        ("other", False, "7"),
+        ("team", True, "0"),
+        ("team--a", True, "0"),
+    ]
+    assert answer.body["resource_sum"]["quota_limit"] == "7"
+
+
+def test_without_a_guarantee_the_limit_is_what_the_nodes_have(sim: str, admin: Caller) -> None:
+    put(admin, "team", {"backend": "sim"})
+    (row,) = rows(admin("GET", "/api/pool_quota"))
+    assert (row["gpu_quota"], row["available"], row["resources"]) == ("128", 128, {"gpu": None})
+
+
+def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: Caller) -> None:
+    nodes = [{"name": f"{kind}{number}", "gpus": 8, "platform": kind} for kind in "abc" for number in (1, 2)]
+    put_backend(actor=SYSTEM, name="mixed", body={"namespace": "m", "nodes": nodes, "auto_end": False})
+    put_backend(actor=SYSTEM, name="twin", body={"namespace": "t", "nodes": nodes, "auto_end": False})
+
+    def on(backend: str, *platforms: str) -> dict[str, Any]:
+        return gpu(10) | {"backend": backend, "platforms": {name: {} for name in platforms}}
+
+    put(admin, "one", on("mixed", "a"), x=2)
+    put(admin, "two", on("mixed", "a", "b"))
+    put(admin, "three", on("mixed", "c"))
+    put(admin, "four", on("mixed", "none"))
+    put(admin, "five", on("mixed", "nowhere"))
+    put(admin, "six", on("twin", "a"))
+    run(admin, "six", 4)
+    answer = admin("GET", "/api/pool_quota")
+    assert [[row["name"] for row in nodes["pools"]] for nodes in answer.body["node_sets"]] == [
+        ["five", "four"],
+        ["one", "one--x", "two"],
+        ["six"],
+        ["three"],
+    ]
+    capacity = {row["name"]: row["resource_usage"]["total_capacity"] for row in rows(answer)}
+    assert capacity == {"five": "0", "four": "0", "one": "32", "one--x": "32", "two": "32", "six": "16", "three": "16"}
+    free = {row["name"]: row["resource_usage"]["total_free"] for row in rows(answer)}
+    assert (free["six"], free["one"]) == ("12", "32"), "a node of the same name elsewhere is another node"
+    assert answer.body["resource_sum"]["total_capacity"] == "64"
+    assert answer.body["resource_sum"]["total_free"] == "60"
+    assert answer.body["resource_sum"]["quota_limit"] == "60"
+    alone = admin("GET", "/api/pool_quota", query={"pools": ["one"]})
+    assert alone.body["resource_sum"]["total_capacity"] == "16", "with a filter, nodes are those of the named pools"
+
+
+@pytest.mark.parametrize(
+    ("maintenance", "offline", "status"),
+    [(False, False, "ONLINE"), (False, True, "OFFLINE"), (True, False, "MAINTENANCE"), (True, True, "MAINTENANCE")],
+)
+def test_status(sim: str, admin: Caller, maintenance: bool, offline: bool, status: str) -> None:
+    put(admin, "team", gpu(10, enable_maintenance=maintenance), a=1)
+    assert admin("PUT", "/api/configs/backend/sim", {"offline": offline}).status == 200
+    assert {row["status"] for row in rows(admin("GET", "/api/pool_quota"))} == {status}
+    assert {body["status"] for body in admin("GET", "/api/pool").body["pools"].values()} == {status}
+    assert admin("GET", f"{CONFIG}/team").body["status"] == status
+
+
+def test_a_slice_shows_all_that_its_parent_configures(sim: str, admin: Caller) -> None:
+    config = gpu(
+        100,
+        maximum=120,
+        weight=3,
+        description='Zoë\'s "pool" \\ 100 %',
+        platforms={"a": {"privileged_allowed": True, "allowed_mounts": ["/x"]}},
+        default_platform="a",
+        default_exec_timeout="2h",
+        topology_keys=[{"key": "rack", "label": "x/rack"}],
+        default_exit_actions={"FAIL": "1"},
+    )
+    put(admin, "team", config, a=30)
+    own = {"name", "resources", "parent_pool", "subpool_name", "subpool_state"}
+    pools = admin("GET", "/api/pool").body["pools"]
+    parent, part = pools["team"], pools["team--a"]
+    assert {key: value for key, value in parent.items() if key not in own} == {
+        key: value for key, value in part.items() if key not in own
+    }
+    assert part["resources"] == {"gpu": {"guarantee": 30, "maximum": 120, "weight": 3}}
+    assert (part["parent_pool"], part["subpool_name"], part["subpool_state"]) == ("team", "a", "ACTIVE")
+    assert parent["platforms"]["a"] == {
+        "description": "",
+        "host_network_allowed": False,
+        "privileged_allowed": True,
+        "allowed_mounts": ["/x"],
+        "default_mounts": [],
+    }
+    added = {"resource_usage", "gpu_quota", "used", "available"}
+    for row in rows(admin("GET", "/api/pool_quota")):
+        assert {key: value for key, value in row.items() if key not in added} == pools[row["name"]]
+        assert set(row) - set(pools[row["name"]]) == added
+
+
+def test_the_sole_pool_is_the_default_of_the_stock_client_even_when_divided(sim: str, admin: Caller) -> None:
+    put(admin, "team", gpu(10), a=1)
+    assert admin("GET", "/api/pool").body["node_sets"] == [{"pools": [{"name": "team"}]}]
+
+
+def test_names_are_sorted_as_text_with_slices_under_their_pool(sim: str, admin: Caller) -> None:
+    for name in ("team", "team2", "team-x", "a9", "a10"):
+        put(admin, name, gpu(10), b=1, a=1)
+    expected = [f"{name}{part}" for name in ("a10", "a9", "team", "team-x", "team2") for part in ("", "--a", "--b")]
+    assert [row["name"] for row in rows(admin("GET", "/api/pool_quota"))] == expected
+    assert list(admin("GET", "/api/pool").body["pools"]) == expected
+
+
+def test_the_number_of_queries_does_not_grow(sim: str, admin: Caller) -> None:
+    def counted() -> list[int]:
+        counts = []
+        for path in ("/api/pool_quota", "/api/pool", "/api/resources"):
+            with CaptureQueriesContext(connection) as queries:
+                assert admin("GET", path).status == 200
+            counts.append(len(queries))
+        return counts
+
+    put(admin, "p0", gpu(10), a=1)
+    few = counted()
+    for number in range(1, 15):
+        put(admin, f"p{number}", gpu(10), a=1, b=2, c=3)
+    assert counted() == few
+    assert max(few) <= 6
+
+
+@pytest.mark.parametrize("query", [{"all_pools": "maybe"}, {"include_archived": "2"}])
+def test_a_boolean_that_is_none_is_refused(admin: Caller, query: dict[str, str]) -> None:
+    for path in ("/api/pool", "/api/pool_quota"):
+        assert admin("GET", path, query=query).status == 400

@@ -1,0 +1,125 @@
+"""Who may read and write pools: always the one who may beside the one who may not, with the names that look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.pools.conftest import Caller, gpu
+
+CONFIG = "/api/configs/pool"
+WRITES = [
+    pytest.param("PUT", f"{CONFIG}/team", {"configs": gpu(50)}, id="put"),
+    pytest.param("PATCH", f"{CONFIG}/team", {"configs_dict": {"description": "x"}}, id="patch"),
+    pytest.param("DELETE", f"{CONFIG}/team", None, id="delete"),
+    pytest.param("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}, id="rename"),
+    pytest.param("PUT", f"{CONFIG}/team/platform/x", {"configs": {}}, id="put platform"),
+    pytest.param("PUT", f"{CONFIG}/team/platform/default/rename", {"new_name": "x"}, id="rename platform"),
+]
+HOUSE_WRITES = [
+    pytest.param("PUT", CONFIG, {"configs": {"team": gpu(50)}}, id="put many"),
+    pytest.param("POST", "/api/configs/history/rollback", {"revision": 1, "config_type": "POOL"}, id="rollback"),
+    pytest.param("POST", "/api/configs/history/pool/revision/1/tags", {"set_tags": ["a"]}, id="tag"),
+    pytest.param("PUT", "/api/configs/backend/sim", {"offline": True}, id="put backend"),
+    pytest.param("DELETE", "/api/configs/backend/empty", None, id="delete backend"),
+]
+
+
+@pytest.fixture
+def alike(team: str, admin: Caller) -> None:
+    """Pools whose names begin or end as `team`'s roles do."""
+    for name in ("team2", "team-x", "a", "a-admin", "team-user"):
+        assert admin("PUT", f"{CONFIG}/{name}", {"configs": gpu(10)}).status == 200
+
+
+@pytest.mark.parametrize(("method", "path", "body"), WRITES)
+def test_only_the_house_admin_configures_pools(
+    alike: None, admin: Caller, viewer: Caller, caller: Callable[..., Caller], method: str, path: str, body: Any
+) -> None:
+    for role in ("osmo-team-admin", "osmo-team-user"):
+        assert caller(f"h-{role}", role)(method, path, body).status == 403, f"{role} sees the pool and may not"
+    assert viewer(method, path, body).status == 403
+    for role in ("osmo-team2-admin", "osmo-team-x-admin", "osmo-team-user-admin", "osmo-a-admin-admin"):
+        assert caller(f"h-{role}", role)(method, path, body).status == 404, f"{role} does not see the pool"
+    assert caller("nils")(method, path, body).status == 404
+    assert admin(method, path, body).status == 200
+
+
+@pytest.mark.parametrize(("method", "path", "body"), HOUSE_WRITES)
+def test_only_the_house_admin_writes_house_objects(
+    team: str,
+    admin: Caller,
+    viewer: Caller,
+    nobody: Caller,
+    caller: Callable[..., Caller],
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    assert admin("PUT", "/api/configs/backend/empty", {}).status == 200
+    for who in (viewer, nobody, caller("tess", "osmo-team-admin")):
+        assert who(method, path, body).status == 403
+        assert who(method, path, body, query={"dry_run": True}).status == 403
+    assert admin(method, path, body).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/configs/backend", "/api/configs/backend/sim", "/api/configs/history", "/api/configs/diff?first_revision=1"],
+)
+def test_house_objects_are_read_by_those_who_read_the_house(
+    team: str, admin: Caller, viewer: Caller, nobody: Caller, caller: Callable[..., Caller], path: str
+) -> None:
+    assert (admin("GET", path).status, viewer("GET", path).status) == (200, 200)
+    assert (nobody("GET", path).status, caller("tess", "osmo-team-admin")("GET", path).status) == (403, 403)
+
+
+@pytest.mark.parametrize(
+    ("roles", "seen"),
+    [
+        ([], set()),
+        (["osmo-team-user"], {"team"}),
+        (["osmo-team-admin"], {"team"}),
+        (["osmo-team2-user"], {"team2"}),
+        (["osmo-team-x-user"], {"team-x"}),
+        (["osmo-team-user-user"], {"team-user"}),
+        (["osmo-a-admin"], {"a"}),
+        (["osmo-a-admin-user"], {"a-admin"}),
+        (["osmo-a-admin-admin", "osmo-team-user"], {"a-admin", "team"}),
+        (["osmo-viewer"], {"team", "team2", "team-x", "a", "a-admin", "team-user"}),
+        (["osmo-admin"], {"team", "team2", "team-x", "a", "a-admin", "team-user"}),
+    ],
+    ids=lambda value: " ".join(sorted(value)) or "none",
+)
+def test_every_list_shows_exactly_the_pools_of_the_role(
+    alike: None, admin: Caller, caller: Callable[..., Caller], roles: list[str], seen: set[str]
+) -> None:
+    assert admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 3}).status == 200
+    with_slice = seen | ({"team--a"} if "team" in seen else set())
+    who = caller("whoever", *roles)
+    assert set(who("GET", "/api/pool").body["pools"]) == with_slice
+    quota = who("GET", "/api/pool_quota").body
+    assert {row["name"] for nodes in quota["node_sets"] for row in nodes["pools"]} == with_slice
+    assert int(quota["resource_sum"]["quota_limit"]) == sum(100 if name == "team" else 10 for name in seen)
+    assert set(who("GET", CONFIG).body["pools"]) == seen
+    named = {pool for node in who("GET", "/api/resources").body["resources"] for pool in node["pool_platform_labels"]}
+    assert named == seen
+    for name in ("team", "team2", "team-x", "a", "a-admin", "team-user"):
+        status = 200 if name in seen else 404
+        assert who("GET", f"{CONFIG}/{name}").status == status
+        assert who("GET", f"{CONFIG}/{name}/platform").status == status
+        assert who("GET", f"{CONFIG}/{name}/subpool").status == status
+    assert who("GET", f"{CONFIG}/team--a").status == (200 if "team" in seen else 404)
+    asked = who("GET", "/api/pool_quota", query={"pools": ["team", "team2", "team--a", "none"]}).body
+    rows = {row["name"] for nodes in asked["node_sets"] for row in nodes["pools"]}
+    assert rows == with_slice & {"team", "team2", "team--a"}
+
+
+def test_configuration_that_is_not_offered(nobody: Caller) -> None:
+    for kind in ("role", "service", "dataset/x", "pod_template"):
+        for method in ("GET", "PUT", "DELETE"):
+            answer = nobody(method, f"/api/configs/{kind}")
+            assert (answer.status, answer.body["error_code"]) == (400, "USER")
+            assert "not offered here" in answer.body["message"]

@@ -1,0 +1,326 @@
+"""Writing a top-level pool: put, patch, delete, rename, platforms; and who may."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, AuditEntry, Pool, User
+from pools.services.backends import put_backend
+from scheduling.services.settle import settle
+from tests.integration.pools.conftest import Caller, gpu
+from tests.support import houses
+
+CONFIG = "/api/configs/pool"
+
+
+def slice_of(admin: Caller, name: str, quota: int, pool: str = "team") -> None:
+    assert admin("POST", f"{CONFIG}/{pool}/subpool", {"subpool_name": name, "quota": quota}).status == 200
+
+
+def running(admin: Caller, leaf: str, gpus: int) -> Any:
+    """A workflow that runs on a leaf."""
+    work = houses.submitted(admin.actor, leaf, gpus)
+    settle(Pool.objects.get(name=leaf).root.backend_id)
+    return work
+
+
+def test_put_makes_a_pool_with_its_roles(sim: str, admin: Caller) -> None:
+    answer = admin("PUT", f"{CONFIG}/team", {"configs": gpu(100), "description": "why", "tags": ["t"]})
+    assert answer.status == 200
+    assert answer.body["resources"]["gpu"] == {"guarantee": 100, "maximum": -1, "weight": 1}
+    assert answer.headers["ETag"] == '"1"'
+    assert admin("POST", "/api/auth/user", {"id": "u", "roles": ["osmo-team-admin", "osmo-team-user"]}).status == 200
+    entry = AuditEntry.objects.get(action="pool.created")
+    assert (entry.actor, entry.description) == ("root", "why")
+
+
+def test_what_get_answers_can_be_put_back_and_changes_nothing(team: str, admin: Caller) -> None:
+    seen = admin("GET", f"{CONFIG}/team", query={"verbose": True})
+    audited = AuditEntry.objects.count()
+    assert admin("PUT", f"{CONFIG}/team", {"configs": seen.body}).headers["ETag"] == '"1"'
+    assert admin("PUT", f"{CONFIG}/team", seen.body).status == 200, "without the wrapper too"
+    assert AuditEntry.objects.count() == audited
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_all_faults_come_at_once(team: str, admin: Caller, method: str) -> None:
+    slice_of(admin, "a", 60)
+    body = {"backend": "sim", "resources": {"gpu": {"guarantee": 50, "weight": -1}}, "colour": 1}
+    answer = admin(method, f"{CONFIG}/team", {"configs": body})
+    assert answer.status == 400
+    assert answer.body["error_code"] == "USER"
+    assert answer.codes == {
+        ("colour", "unknown_key"),
+        ("resources.gpu.weight", "bad_value"),
+        ("resources.gpu.guarantee", "guarantee_below_slices"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("Team", "bad_name"),
+        ("team-", "bad_name"),
+        ("9team", "bad_name"),
+        ("te_am", "bad_name"),
+        ("_shared", "reserved_name"),
+        ("a" * 42, "name_too_long"),
+    ],
+)
+def test_names_of_new_pools(sim: str, admin: Caller, name: str, code: str) -> None:
+    answer = admin("PUT", f"{CONFIG}/{name}", {"configs": gpu(1)})
+    assert (answer.status, answer.codes) == (400, {("name", code)})
+    assert not Pool.objects.exists()
+
+
+def test_the_longest_name_counts_the_namespace_and_the_shared_queue(sim: str, admin: Caller) -> None:
+    longest = "a" * (63 - len("osmo-pool-ns----shared"))
+    assert admin("PUT", f"{CONFIG}/{longest}", {"configs": gpu(1)}).status == 200
+    assert admin("PUT", f"{CONFIG}/{longest}a", {"configs": gpu(1)}).codes == {("name", "name_too_long")}
+
+
+def test_unknown_backend_names_the_way_to_make_one(sim: str, admin: Caller) -> None:
+    answer = admin("PUT", f"{CONFIG}/team", {"configs": gpu(1) | {"backend": "moon"}})
+    assert (answer.status, answer.codes) == (400, {("backend", "unknown_backend")})
+
+
+def test_cut_of_the_guarantee(team: str, admin: Caller) -> None:
+    slice_of(admin, "a", 60)
+    answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 59}}}})
+    (fault,) = answer.body["details"]
+    assert (answer.status, fault["requested"], fault["limit"]) == (400, 59, 60)
+    assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 60}}}}).status == 200
+    unlimited = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"$action": "delete"}}})
+    assert (unlimited.status, unlimited.codes) == (400, {("resources.gpu.guarantee", "no_guarantee")})
+
+
+def test_a_cut_below_what_runs_is_soft_and_says_so(team: str, admin: Caller) -> None:
+    work = running(admin, "team", 20)
+    answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 5}}}})
+    assert answer.status == 200
+    assert "15 GPUs drain" in answer.body["warnings"][0]
+    work.refresh_from_db()
+    assert work.status == "RUNNING"
+
+
+def test_patch_merges_and_keeps_the_rest(team: str, admin: Caller) -> None:
+    patch = {"platforms": {"h100": {"privileged_allowed": True}}, "description": "new"}
+    assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": patch, "description": "why"}).status == 200
+    body = admin("GET", f"{CONFIG}/team").body
+    assert (body["description"], list(body["platforms"]), body["default_platform"]) == (
+        "new",
+        ["default", "h100"],
+        "default",
+    )
+    assert body["resources"]["gpu"]["guarantee"] == 100
+    gone = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"platforms": {"default": {"$action": "delete"}}}})
+    assert gone.codes == {("default_platform", "unknown_platform")}
+
+
+def test_if_match(team: str, admin: Caller) -> None:
+    patch = {"configs_dict": {"description": "x"}}
+    assert admin("PATCH", f"{CONFIG}/team", patch, if_match='"7"').status == 412
+    assert admin("PUT", f"{CONFIG}/team", {"configs": gpu(1)}, if_match='"7"').status == 412
+    assert admin("PUT", f"{CONFIG}/new", {"configs": gpu(1)}, if_match='"1"').status == 412
+    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}, if_match='"7"').status == 412
+    assert admin("PUT", f"{CONFIG}/team/platform/x", {"configs": {}}, if_match='"7"').status == 412
+    assert admin("DELETE", f"{CONFIG}/team", if_match='"7"').status == 412
+    assert admin("PATCH", f"{CONFIG}/team", patch, if_match='"1"').headers["ETag"] == '"2"'
+    assert admin("DELETE", f"{CONFIG}/team", if_match="*").status == 200
+
+
+def test_moving_to_another_backend_needs_an_idle_pool(team: str, admin: Caller) -> None:
+    put_backend(actor=SYSTEM, name="other", body={"namespace": "a-namespace-of-its-own-that-is-long", "nodes": []})
+    slice_of(admin, "a" * 20, 10)
+    work = running(admin, "team", 1)
+    answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"backend": "other"}})
+    assert (answer.status, answer.codes) == (400, {("backend", "live_work"), ("backend", "name_too_long")})
+    put_backend(actor=SYSTEM, name="third", body={"namespace": "t"})
+    busy = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"backend": "third"}})
+    assert (busy.status, busy.codes) == (409, {("backend", "live_work")})
+    assert admin("POST", f"/api/workflow/{work.name}/cancel").status == 200
+    assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"backend": "third"}}).body["backend"] == "third"
+
+
+# --- delete ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_pool_without_a_past_is_deleted_with_its_roles(
+    team: str, admin: Caller, caller: Callable[..., Caller]
+) -> None:
+    ann = caller("ann", "osmo-team-user")
+    assert ann("GET", f"{CONFIG}/team").status == 200
+    answer = admin("DELETE", f"{CONFIG}/team", {"description": "over"})
+    assert (answer.status, answer.body) == (200, None)
+    assert not Pool.objects.filter(name="team").exists()
+    assert admin("PUT", f"{CONFIG}/team", {"configs": gpu(1)}).status == 200
+    assert ann("GET", f"{CONFIG}/team").status == 404, (
+        "a role on the old pool says nothing about a new one of that name"
+    )
+    assert admin("DELETE", f"{CONFIG}/nothing").status == 404
+
+
+def test_a_pool_with_a_past_is_archived_and_comes_back(team: str, admin: Caller, caller: Callable[..., Caller]) -> None:
+    ann = caller("ann", "osmo-team-user")
+    slice_of(admin, "a", 30)
+    busy = admin("DELETE", f"{CONFIG}/team")
+    assert (busy.status, busy.codes) == (409, {("subpools", "has_slices")})
+    assert admin("DELETE", f"{CONFIG}/team/subpool/a").status == 200
+    gone = admin("DELETE", f"{CONFIG}/team")
+    assert (gone.status, gone.body) == (200, None)
+    assert "archived" in base64.b64decode(gone.headers["x-osmo-warning"]).decode()
+
+    assert admin("GET", CONFIG).body == {"pools": {}}
+    assert admin("GET", CONFIG, query={"include_archived": True}).body["pools"]["team"]["archived"] is True
+    assert admin("GET", "/api/pool").body["pools"] == {}
+    assert admin("GET", f"{CONFIG}/team").body["archived"] is True
+    for method, path, body in (
+        ("PATCH", "", {"configs_dict": {"description": "x"}}),
+        ("DELETE", "", None),
+        ("PUT", "/rename", {"new_name": "b"}),
+        ("PUT", "/platform/x", {"configs": {}}),
+        ("POST", "/subpool", {"subpool_name": "a", "quota": 1}),
+    ):
+        assert admin(method, f"{CONFIG}/team{path}", body).status == 409
+
+    back = admin("PUT", f"{CONFIG}/team", {"configs": gpu(50)})
+    assert (back.status, back.body["archived"], back.body["reactivated"]) == (200, False, True)
+    assert AuditEntry.objects.filter(object="pool/team", action="pool.reactivated").count() == 1
+    assert ann("GET", f"{CONFIG}/team").status == 200
+    revived = admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 10})
+    assert revived.body["reactivated"] is True
+
+
+def test_live_work_holds_a_pool(team: str, admin: Caller) -> None:
+    work = running(admin, "team", 1)
+    assert admin("DELETE", f"{CONFIG}/team").codes == {("", "live_work")}
+    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}).status == 409
+    admin("POST", f"/api/workflow/{work.name}/cancel")
+    assert admin("DELETE", f"{CONFIG}/team").status == 200
+    assert Pool.objects.get(name="team").archived, "it had workflows"
+
+
+# --- rename ---------------------------------------------------------------------------------------------------------
+
+
+def test_rename_takes_roles_tokens_and_archived_slices_along(
+    team: str, admin: Caller, caller: Callable[..., Caller]
+) -> None:
+    ann = caller("ann", "osmo-team-admin")
+    token = AccessToken.objects.get(owner__username="ann")
+    AccessToken.objects.filter(pk=token.pk).update(roles=["osmo-team-admin"])
+    User.objects.filter(username="ann").update(default_pool="team")
+    slice_of(admin, "a", 30)
+    assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}).codes == {("subpools", "has_slices")}
+    assert admin("DELETE", f"{CONFIG}/team/subpool/a").status == 200
+
+    answer = admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"})
+    assert (answer.status, answer.body["name"]) == (200, "crew")
+    assert list(Pool.objects.order_by("name").values_list("name", flat=True)) == ["crew", "crew--a"]
+    ann.token.refresh_from_db()
+    assert ann("POST", f"{CONFIG}/crew/subpool", {"subpool_name": "a", "quota": 5}).body["reactivated"] is True
+    assert ann("GET", f"{CONFIG}/team").status == 404
+    assert User.objects.get(username="ann").default_pool == "crew"
+
+
+@pytest.mark.parametrize(
+    ("to", "status", "code"),
+    [
+        ("other", 409, "name_taken"),
+        ("a--b", 400, "separator_in_name"),
+        ("_b", 400, "reserved_name"),
+        ("B", 400, "bad_name"),
+        ("b" * 42, 400, "name_too_long"),
+        (None, 400, "missing"),
+        (5, 400, "bad_value"),
+    ],
+)
+def test_rename_refuses(team: str, admin: Caller, to: object, status: int, code: str) -> None:
+    assert admin("PUT", f"{CONFIG}/other", {"configs": gpu(1)}).status == 200
+    answer = admin("PUT", f"{CONFIG}/team/rename", {"new_name": to})
+    assert (answer.status, answer.codes) == (status, {("new_name", code)})
+
+
+# --- platforms ------------------------------------------------------------------------------------------------------
+
+
+def test_platforms(team: str, admin: Caller) -> None:
+    assert list(admin("GET", f"{CONFIG}/team/platform").body["platforms"]) == ["default"]
+    put = admin("PUT", f"{CONFIG}/team/platform/h100", {"configs": {"host_network_allowed": True}})
+    assert (put.status, put.body["host_network_allowed"], put.body["allowed_mounts"]) == (200, True, [])
+    assert admin("GET", f"{CONFIG}/team/platform/h100").body == put.body
+    assert admin("GET", f"{CONFIG}/team/platform/none").status == 404
+    bad = admin("PUT", f"{CONFIG}/team/platform/h100", {"configs": {"host_network_allowed": 1}})
+    assert bad.codes == {("platforms.h100.host_network_allowed", "bad_value")}
+    assert admin("PUT", f"{CONFIG}/team/platform/default/rename", {"new_name": "h100"}).status == 409
+    assert admin("PUT", f"{CONFIG}/team/platform/none/rename", {"new_name": "b"}).status == 404
+    assert admin("PUT", f"{CONFIG}/team/platform/default/rename", {"new_name": "cpu"}).status == 200
+    body = admin("GET", f"{CONFIG}/team").body
+    assert (list(body["platforms"]), body["default_platform"]) == (["cpu", "h100"], "cpu")
+
+
+# --- addresses of slices --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "", {"configs": gpu(1)}),
+        ("PATCH", "", {"configs_dict": {"description": "x"}}),
+        ("DELETE", "", None),
+        ("PUT", "/rename", {"new_name": "b"}),
+        ("PUT", "/platform/x", {"configs": {}}),
+    ],
+)
+def test_writing_a_slice_names_its_own_address(team: str, admin: Caller, method: str, path: str, body: Any) -> None:
+    slice_of(admin, "a", 30)
+    for query in ({}, {"dry_run": True}):
+        answer = admin(method, f"{CONFIG}/team--a{path}", body, query=query)
+        assert (answer.status, answer.codes) == (400, {("name", "subpool_endpoint")})
+        assert "/api/configs/pool/team/subpool/a" in answer.body["message"]
+
+
+def test_a_slice_reads_the_same_at_both_addresses(team: str, admin: Caller) -> None:
+    slice_of(admin, "a", 30)
+    own, among_pools = admin("GET", f"{CONFIG}/team/subpool/a"), admin("GET", f"{CONFIG}/team--a")
+    assert (own.body, own.headers["ETag"]) == (among_pools.body, among_pools.headers["ETag"])
+    assert admin("GET", f"{CONFIG}/team--b").status == 404
+
+
+# --- dry runs -------------------------------------------------------------------------------------------------------
+
+
+def test_dry_runs_write_nothing_and_say_what_would_be(team: str, admin: Caller) -> None:
+    slice_of(admin, "a", 30)
+    audited = AuditEntry.objects.count()
+    dry = {"dry_run": True}
+    cut = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 50}}}}, query=dry).body
+    assert (cut["before"]["unallocated"], cut["after"]["unallocated"], cut["violations"]) == (70, 20, [])
+    assert cut["after"]["configs"]["resources"]["gpu"]["guarantee"] == 50
+    too_deep = admin("PUT", f"{CONFIG}/team", {"configs": gpu(10)}, query=dry)
+    assert (too_deep.status, too_deep.body["after"]) == (200, None)
+    assert [fault["code"] for fault in too_deep.body["violations"]] == ["guarantee_below_slices"]
+    new = admin("PUT", f"{CONFIG}/new", {"configs": gpu(10)}, query=dry).body
+    assert (new["before"], new["after"]["quota"]) == (None, 10)
+    assert [v["code"] for v in admin("DELETE", f"{CONFIG}/team", query=dry).body["violations"]] == ["has_slices"]
+    assert [
+        v["code"] for v in admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}, query=dry).body["violations"]
+    ] == ["has_slices"]
+    assert admin("PUT", f"{CONFIG}/team", {"configs": {"backend": 5}}, query=dry).status == 400, "unreadable"
+    assert admin("PATCH", f"{CONFIG}/gone", {"configs_dict": {}}, query=dry).status == 404
+    assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": {}}, query={"dry_run": "perhaps"}).status == 400
+    assert AuditEntry.objects.count() == audited
+    assert not Pool.objects.filter(name="new").exists()
+
+
+def test_dry_runs_of_delete_and_rename(team: str, admin: Caller) -> None:
+    gone = admin("DELETE", f"{CONFIG}/team", query={"dry_run": True}).body
+    assert (gone["before"]["pool"], gone["after"], gone["violations"]) == ("team", None, [])
+    named = admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}, query={"dry_run": True}).body
+    assert (named["before"]["pool"], named["after"]["pool"]) == ("team", "crew")
+    assert Pool.objects.filter(name="team", archived=False).exists()

@@ -1,0 +1,182 @@
+"""Slices over HTTP: each verb in each state, versions, repeats, dry runs, who may (api.md, "Subpools"; D7, D8, D10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pools.models import AuditEntry, Pool
+from tests.integration.pools.conftest import Caller
+from tests.support import houses
+
+SLICES = "/api/configs/pool/team/subpool"
+A = f"{SLICES}/a"
+
+
+@pytest.fixture
+def lead(caller: Callable[..., Caller], team: str) -> Caller:
+    """The admin of pool `team`, with slice `a` of 30."""
+    who = caller("lena", "osmo-team-admin")
+    assert who("POST", SLICES, {"subpool_name": "a", "quota": 30}).status == 200
+    return who
+
+
+def _live_on_a() -> None:
+    houses.submitted(houses.admin(), "team--a", 4)
+
+
+def test_a_slice_lives_and_comes_back(lead: Caller) -> None:
+    _live_on_a()
+    deleted = lead("DELETE", A)
+    assert (deleted.status, deleted.body["subpool_state"], deleted.body["quota"]) == (200, "DELETING", 0)
+    assert (deleted.body["last_quota"], deleted.body["scheduling_quota"]) == (30, 4)
+    cancelled = lead("POST", "/api/workflow/job-1/cancel")
+    assert cancelled.status == 200
+    assert lead("GET", A).body["subpool_state"] == "ARCHIVED"
+    back = lead("POST", SLICES, {"subpool_name": "a", "quota": 10})
+    assert (back.status, back.body["reactivated"], back.body["quota"]) == (200, True, 10)
+
+
+@pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
+@pytest.mark.parametrize("state", ["DELETING", "ARCHIVED"])
+def test_only_an_active_slice_changes(lead: Caller, state: str, method: str, body: Any) -> None:
+    if state == "DELETING":
+        _live_on_a()
+    assert lead("DELETE", A).body["subpool_state"] == state
+    refused = lead(method, A, body)
+    assert (refused.status, refused.codes) == (409, {("subpool_state", "wrong_state")})
+    assert Pool.objects.get(name="team--a").last_quota == 30
+
+
+@pytest.mark.parametrize("draining", [False, True])
+def test_a_name_in_use_is_taken(lead: Caller, draining: bool) -> None:
+    if draining:
+        _live_on_a()
+        lead("DELETE", A)
+    refused = lead("POST", SLICES, {"subpool_name": "a", "quota": 1})
+    assert (refused.status, refused.codes) == (409, {("subpool_name", "name_taken")})
+
+
+@pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
+@pytest.mark.parametrize(("version", "status"), [('"1"', 200), ("*", 200), ('"2"', 412), ("1", 412), ('"x"', 412)])
+def test_if_match(lead: Caller, method: str, body: Any, version: str, status: int) -> None:
+    assert lead("GET", A).headers["ETag"] == '"1"'
+    assert lead(method, A, body, if_match=version).status == status
+    changed = Pool.objects.get(name="team--a").version == 2
+    assert changed is (status == 200)
+
+
+def test_a_repeated_request_makes_one_slice(lead: Caller) -> None:
+    body = {"subpool_name": "b", "quota": 10}
+    first = lead("POST", SLICES, body, idempotency_key="k")
+    again = lead("POST", SLICES, body, idempotency_key="k")
+    assert (first.status, again.status) == (200, 200)
+    assert first.body == again.body
+    assert AuditEntry.objects.filter(object="pool/team--b").count() == 1
+    other = lead("POST", SLICES, {"subpool_name": "c", "quota": 10}, idempotency_key="k")
+    assert (other.status, other.codes) == (409, {("Idempotency-Key", "key_reused")})
+    assert not Pool.objects.filter(name="team--c").exists()
+
+
+def test_a_refusal_leaves_its_key_free(lead: Caller) -> None:
+    assert lead("POST", SLICES, {"subpool_name": "b", "quota": 71}, idempotency_key="k").status == 400
+    assert lead("POST", SLICES, {"subpool_name": "b", "quota": 70}, idempotency_key="k").status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", SLICES, {"subpool_name": "b", "quota": 70}),
+        ("PATCH", A, {"quota": 100}),
+        ("DELETE", A, {"cancel_pending": True}),
+    ],
+)
+def test_a_dry_run_tells_what_then_happens_and_writes_nothing(
+    lead: Caller, method: str, path: str, body: dict[str, Any]
+) -> None:
+    _live_on_a()
+    before, trail = lead("GET", SLICES).body, AuditEntry.objects.count()
+    tried = lead(method, path, body, query={"dry_run": "True"})
+    assert (tried.status, tried.body["dry_run"], tried.body["violations"]) == (200, True, [])
+    assert tried.body["before"] == before == lead("GET", SLICES).body
+    assert AuditEntry.objects.count() == trail
+    assert lead(method, path, body).status == 200
+    assert lead("GET", SLICES).body == tried.body["after"]
+
+
+def test_a_dry_run_names_the_work_that_would_drain(lead: Caller) -> None:
+    _live_on_a()
+    assert lead("DELETE", A, query={"dry_run": "True"}).body["draining"] == ["job-1"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("POST", SLICES, {"subpool_name": "b", "quota": 71}, "quota_exceeds_parent"),
+        ("POST", SLICES, {"subpool_name": "_b", "quota": 1}, "reserved_name"),
+        ("POST", SLICES, {"subpool_name": "a", "quota": 1}, "name_taken"),
+        ("PATCH", A, {"quota": 101}, "quota_exceeds_parent"),
+    ],
+)
+def test_a_dry_run_of_what_a_rule_forbids_is_an_answer(
+    lead: Caller, method: str, path: str, body: dict[str, Any], code: str
+) -> None:
+    tried = lead(method, path, body, query={"dry_run": "True"})
+    assert (tried.status, tried.body["after"]) == (200, None)
+    assert [violation["code"] for violation in tried.body["violations"]] == [code]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "fault"),
+    [
+        ("POST", SLICES, {"quota": 1}, ("subpool_name", "missing")),
+        ("POST", SLICES, {"subpool_name": "b"}, ("quota", "missing")),
+        ("POST", SLICES, {"subpool_name": 7, "quota": 1}, ("subpool_name", "bad_value")),
+        ("POST", SLICES, {"subpool_name": "b", "quota": 1, "color": "red"}, ("color", "unknown_key")),
+        ("PATCH", A, {"quota": 1, "subpool_name": "z"}, ("subpool_name", "unknown_key")),
+        ("PATCH", A, {"quota": "much"}, ("quota", "bad_quota")),
+        ("PATCH", A, {"quota": -1}, ("quota", "negative_quota")),
+        ("DELETE", A, {"cancel_pending": "yes"}, ("cancel_pending", "bad_value")),
+    ],
+)
+def test_bad_input(lead: Caller, method: str, path: str, body: dict[str, Any], fault: tuple[str, str]) -> None:
+    refused = lead(method, path, body)
+    assert refused.status == 400
+    assert fault in refused.codes
+
+
+@pytest.mark.parametrize(
+    ("roles", "status"),
+    [
+        (["osmo-admin"], 200),
+        (["osmo-team-admin"], 200),
+        (["osmo-team-user"], 403),
+        (["osmo-viewer"], 403),
+        ([], 404),
+        (["osmo-team2-admin"], 404),
+        (["osmo-team-x-admin"], 404),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("POST", SLICES, {"subpool_name": "b", "quota": 1}), ("PATCH", A, {"quota": 1}), ("DELETE", A, None)],
+)
+def test_who_may(
+    lead: Caller, caller: Callable[..., Caller], roles: list[str], status: int, method: str, path: str, body: Any
+) -> None:
+    for name in ("team2", "team-x"):
+        houses.pool(name, 1)
+    somebody = caller("somebody", *roles)
+    assert somebody(method, path, body, query={"dry_run": "True"}).status == status
+    assert somebody(method, path, body).status == status
+
+
+def test_an_archived_slice_is_read_by_name_and_hidden_from_lists(lead: Caller) -> None:
+    lead("DELETE", A)
+    assert lead("GET", A).status == 200
+    assert lead("GET", SLICES).body["subpools"] == []
+    shown = lead("GET", SLICES, query={"include_archived": "True"}).body["subpools"]
+    assert [part["name"] for part in shown] == ["team--a"]
+    assert lead("GET", f"{SLICES}/never").status == 404

@@ -1,0 +1,26 @@
+"""The first user has the password that the operator gave, whatever the rules for people say of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from osmo_admin.bootstrap import prepare
+from pools.domain.errors import BadInput
+from pools.domain.roles import SYSTEM
+from pools.models import User
+from pools.services.members import create_user
+
+
+@pytest.mark.django_db
+def test_the_operators_password_is_taken_as_it_is() -> None:
+    assert prepare(demo=False, password="admin") == {"admin_created": True, "demo": False}
+    user = User.objects.get(username="admin")
+    assert user.check_password("admin")
+    assert user.as_actor().is_admin
+
+
+@pytest.mark.django_db
+def test_people_need_a_better_one() -> None:
+    with pytest.raises(BadInput) as refused:
+        create_user(actor=SYSTEM, username="mallory", password="admin")
+    assert {violation.code for violation in refused.value.details} == {"weak_password"}

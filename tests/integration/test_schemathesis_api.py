@@ -1,0 +1,118 @@
+"""Whatever anybody sends that the OpenAPI file allows, and much that it does not: never a 500, never a status or a body
+that the file does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
+from django.db import close_old_connections
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from pools import tokens
+from pools.api import events
+from pools.domain.roles import SYSTEM
+from pools.models import User
+from pools.services.members import create_user
+from pools.services.tokens import create_token
+from tests.support import houses
+
+CHECKS = [
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    allow_header_conformance,
+]
+SAMPLES = 6
+NIGHTLY_SAMPLES = 150
+schema = schemathesis.openapi.from_path(Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml")
+schema.app = get_wsgi_application()
+
+# Random names hit nothing. Short ones (the first that are tried) stand for what is there.
+KNOWN = (
+    ("/api/configs/pool/", {"name": "team", "parent": "team", "subpool": "a", "platform": "default"}),
+    ("/api/configs/backend/", {"name": "sim"}),
+    ("/api/configs/history/", {"config_type": "pool"}),
+    ("/api/backend/", {"backend": "sim"}),
+    ("/api/auth/", {"user": "bob", "name": "ci", "role": "osmo-team-user"}),
+    ("/api/pool/", {"pool": "team--a", "workflow": "job-1"}),
+    ("/api/resources/", {"name": "sim-n1"}),
+    ("/api/workflow/", {"name": "job-1"}),
+)
+
+
+@schema.hook
+def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Put a name that exists in place of a short one."""
+    known = next((names for prefix, names in KNOWN if context.operation.path.startswith(prefix)), {})
+    return path_parameters and {
+        key: known[key] if key in known and len(str(value)) <= 3 else value for key, value in path_parameters.items()
+    }
+
+
+@pytest.fixture
+def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], dict[str, str]]]:
+    """A house with something of everything, and headers for its people."""
+    # The client fires Django's request signals; their receiver would close the connection after every request.
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    monkeypatch.setattr(tokens, "LIFETIME", timedelta(hours=1))
+    monkeypatch.setattr(events, "LASTS_SECONDS", 0.0)
+    houses.pool("team", 100, a=30, b=20)
+    create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
+    create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
+    create_token(actor=SYSTEM, owner="bob", name="ci")
+    for leaf in ("team", "team--a"):
+        houses.submitted(User.objects.get(username="bob").as_actor(), leaf)
+
+    made: dict[str, dict[str, str]] = {}
+
+    def headers(username: str) -> dict[str, str]:
+        if username not in made:
+            token = create_token(actor=SYSTEM, owner=username, name="fuzz")[0]
+            made[username] = {"Authorization": f"Bearer {tokens.issue_jwt(token)[0]}"}
+        return made[username]
+
+    yield headers
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+def _judge(case: Any, headers: dict[str, str]) -> None:
+    response = case.call(headers=headers)
+    # Without a worker the house is honestly not ready, which is a 503 that the file knows.
+    checks = CHECKS if case.operation.path == "/ready" else [not_a_server_error, *CHECKS]
+    case.validate_response(response, headers=headers, checks=checks)
+
+
+few = hypothesis.settings(
+    max_examples=SAMPLES, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), derandomize=True
+)
+many = hypothesis.settings(few, max_examples=NIGHTLY_SAMPLES, derandomize=False)
+
+
+@schema.parametrize()
+@few
+def test_as_an_admin(case: Any, sign_in: Callable[[str], dict[str, str]]) -> None:
+    _judge(case, sign_in("root"))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("username", ["root", "bob"])
+@schema.parametrize()
+@many
+def test_long(case: Any, username: str, sign_in: Callable[[str], dict[str, str]]) -> None:
+    _judge(case, sign_in(username))

@@ -1,0 +1,97 @@
+"""A small house with people, and clients that speak its API as they do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+
+from pools.models import User
+from scheduling.services.settle import settle
+from tests.support import houses
+
+Json = Any
+
+
+class Caller:
+    """One person at the API. Answers are parsed; `status` of the last one is kept."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.actor = user.as_actor()
+        self._client = Client()
+        self._client.force_login(user, "django.contrib.auth.backends.ModelBackend")
+        self.last: HttpResponse = HttpResponse()
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the last answer."""
+        return self.last.status_code
+
+    def get(self, path: str, **query: Any) -> Json:
+        """GET with a query; lists repeat their key."""
+        return self._keep(self._client.get(path, query))
+
+    def post(self, path: str, body: Any = None, *, query: str = "", **headers: str) -> Json:
+        """POST with a JSON body, or without one."""
+        content = "" if body is None else json.dumps(body)
+        address = f"{path}?{query}" if query else path
+        return self._keep(self._client.post(address, content, content_type="application/json", headers=headers))
+
+    def submit(self, pool: str, file: str, *, query: str = "", **headers: str) -> Json:
+        """Submit a file as the stock client does."""
+        body = {"file": file, "set_variables": [], "set_string_variables": [], "uploaded_templated_spec": None}
+        return self.post(f"/api/pool/{pool}/workflow", body, query=query, **headers)
+
+    def _keep(self, response: Any) -> Json:
+        self.last = response
+        kind = response.headers.get("Content-Type", "")
+        return response.json() if kind.startswith("application/json") else response.content.decode()
+
+
+@pytest.fixture
+def caller(db: None) -> Callable[..., Caller]:
+    """Makes (or finds) somebody with roles and gives their client."""
+
+    def make(name: str, *roles: str) -> Caller:
+        user = User.objects.filter(username=name).first()
+        if user is None:
+            user = User.objects.get(username=houses.person(name, *roles).username)
+        return Caller(user)
+
+    return make
+
+
+@pytest.fixture
+def admin(caller: Callable[..., Caller]) -> Caller:
+    """Somebody who may everything."""
+    return caller("root", "osmo-admin")
+
+
+@pytest.fixture
+def team(db: None) -> Any:
+    """Pool `team` of 100 GPUs on a simulated backend of 4 × 32, nothing ends by itself; slice `a` has 30."""
+    return houses.pool("team", 100, a=30)
+
+
+@pytest.fixture
+def alice(team: Any, caller: Callable[..., Caller]) -> Caller:
+    """Submits to `team`."""
+    return caller("alice", "osmo-team-user")
+
+
+@pytest.fixture
+def settled(team: Any) -> Callable[[], list[dict[str, Any]]]:
+    """Runs scheduling and tells its steps."""
+
+    def run() -> list[dict[str, Any]]:
+        answer = settle(team.backend_id)
+        assert answer["settled"]
+        steps: list[dict[str, Any]] = answer["steps"]
+        return steps
+
+    return run

@@ -1,0 +1,336 @@
+"""Lists, one workflow, its texts, tags and tasks (OSMO contract 7.2); who sees what (D10)."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from scheduling.models import Workflow
+from tests.support import stock_shapes
+from tests.support.houses import pool, spec
+
+CHAIN = """workflow:
+  name: chain
+  resources: {default: {gpu: 2, cpu: 3, memory: 4Gi, storage: 1536Mi}}
+  groups:
+  - name: first
+    tasks:
+    - {name: lead, image: i, command: [sh], lead: true}
+    - {name: side, image: i, command: [sh]}
+  - name: second
+    tasks:
+    - {name: after, image: i, command: [sh], inputs: [{task: lead}]}
+"""
+
+
+def names(answer: Any) -> list[str]:
+    return [entry["name"] for entry in answer["workflows"]]
+
+
+@pytest.fixture
+def busy(alice: Any, caller: Any, team: Any) -> Any:
+    """Work of alice (HIGH x-1, LOW y-1 on the slice) and of bob (x-2), and somebody else's on another pool."""
+    alice.submit("team", spec("x", project="sim_a"), query="priority=HIGH")
+    alice.submit("team--a", spec("y", project="hil_b"), query="priority=LOW")
+    caller("bob", "osmo-team-user").submit("team", spec("x"))
+    pool("other", 10)
+    caller("olga", "osmo-other-user").submit("other", spec("z"))
+    return alice
+
+
+def test_without_words_the_list_is_mine_newest_first(busy: Any) -> None:
+    answer = busy.get("/api/workflow", limit=20, offset=0, order="DESC")
+
+    assert names(answer) == ["y-1", "x-1"]
+    assert answer["more_entries"] is False
+    entry = answer["workflows"][1]
+    assert entry.keys() >= stock_shapes.LIST | {"queue", "k8s_queue"}
+    assert stock_shapes.TIME.match(entry["submit_time"])
+    assert entry["start_time"] is None
+    assert entry["queued_time"] >= 0
+    assert (entry["user"], entry["pool"], entry["priority"]) == ("alice", "team", "HIGH")
+    assert entry["labels"] == {"project": "sim_a"}
+    assert (entry["queue"], entry["k8s_queue"]) == ("osmo-pool-ns-team--_shared", "osmo-pool-ns-team---shared")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"all_users": "True"}, ["x-2", "y-1", "x-1"]),
+        ({"all_users": "True", "order": "ASC"}, ["x-1", "y-1", "x-2"]),
+        ({"all_users": "True", "limit": 2}, ["x-2", "y-1"]),
+        ({"all_users": "True", "limit": 2, "offset": 2}, ["x-1"]),
+        ({"users": ["bob"]}, ["x-2"]),
+        ({"users": ["bob", "alice"]}, ["x-2", "y-1", "x-1"]),
+        ({"users": ["nobody"]}, []),
+        ({"name": "x-"}, ["x-1"]),
+        ({"pools": ["team--a"]}, ["y-1"]),
+        ({"pools": ["team", "team--a"]}, ["y-1", "x-1"]),
+        ({"pools": ["other"]}, []),
+        ({"all_pools": "True"}, ["y-1", "x-1"]),
+        ({"priority": ["LOW", "NORMAL"]}, ["y-1"]),
+        ({"statuses": ["PENDING"]}, ["y-1", "x-1"]),
+        ({"statuses": ["RUNNING", "COMPLETED"]}, []),
+        ({"statuses": ["FAILED_SUBMISSION"]}, []),
+        ({"label": ["project=sim_a"]}, ["x-1"]),
+        ({"label": ["project=(sim_*|hil_*)"]}, ["y-1", "x-1"]),
+        ({"label": ["project=*_b"]}, ["y-1"]),
+        ({"label": ["project=sim"]}, []),
+        ({"no_label": ["project"]}, []),
+        ({"all_users": "True", "no_label": ["project"]}, ["x-2"]),
+        ({"tags": ["keep"]}, ["x-1"]),
+        ({"app": "nothing"}, []),
+        ({"submitted_after": "2020-01-01"}, ["y-1", "x-1"]),
+        ({"submitted_before": "2020-01-01"}, []),
+    ],
+)
+def test_filters(busy: Any, query: dict[str, Any], expected: list[str]) -> None:
+    busy.post("/api/workflow/x-1/tag", query="add=keep")
+
+    answer = busy.get("/api/workflow", **query)
+
+    assert busy.status == 200
+    assert names(answer) == expected
+
+
+def test_more_entries_says_so(busy: Any) -> None:
+    assert busy.get("/api/workflow", limit=1)["more_entries"] is True
+    assert busy.get("/api/workflow", limit=2)["more_entries"] is False
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"limit": 1001},
+        {"limit": "x"},
+        {"offset": -1},
+        {"order": "UP"},
+        {"statuses": "BUSY"},
+        {"priority": "URGENT"},
+        {"label": "project"},
+        {"label": "project=(a"},
+        {"submitted_after": "yesterday"},
+        {"all_users": "perhaps"},
+    ],
+)
+def test_queries_that_cannot_be_read(busy: Any, query: dict[str, Any]) -> None:
+    answer = busy.get("/api/workflow", **query)
+
+    assert busy.status == 400
+    assert answer["details"][0]["path"] == next(iter(query))
+
+
+def test_people_see_their_pools_and_their_own(busy: Any, caller: Any, admin: Any) -> None:
+    everything = ["z-1", "x-2", "y-1", "x-1"]
+    see = {
+        caller("bob"): ["x-2", "y-1", "x-1"],
+        caller("tom", "osmo-team-admin"): ["x-2", "y-1", "x-1"],
+        caller("olga"): ["z-1"],
+        caller("vera", "osmo-viewer"): everything,
+        admin: everything,
+        caller("nobody"): [],
+    }
+    for person, expected in see.items():
+        assert names(person.get("/api/workflow", all_users="True")) == expected, person.user.username
+        for name in everything:
+            person.get(f"/api/workflow/{name}")
+            assert person.status == (200 if name in expected else 404), (person.user.username, name)
+            tasks = person.get("/api/task", all_users="True")["tasks"]
+            assert {task["workflow_id"] for task in tasks} == set(expected)
+
+
+def test_a_lost_role_leaves_one_s_own_work(busy: Any, caller: Any) -> None:
+    busy.user.groups.clear()
+    alone = caller("alice")
+
+    assert names(alone.get("/api/workflow", all_users="True")) == ["y-1", "x-1"]
+
+
+def test_names_of_pools_are_not_prefixes(caller: Any, busy: Any) -> None:
+    for other in ("team2", "team-x"):
+        pool(other, 10)
+        stranger = caller(f"s-{other}", f"osmo-{other}-admin")
+        assert names(stranger.get("/api/workflow", all_users="True")) == []
+
+
+def test_a_workflow_with_groups_and_tasks(alice: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN)
+    settled()
+
+    detail = alice.get("/api/workflow/chain-1", verbose="True")
+
+    assert detail.keys() >= stock_shapes.DETAIL | {"queue", "k8s_queue"}
+    assert (detail["status"], detail["pool"], detail["backend"]) == ("RUNNING", "team", "sim")
+    first, second = detail["groups"]
+    assert first.keys() >= stock_shapes.GROUP | {"queue", "k8s_queue"}
+    assert (first["status"], second["status"]) == ("RUNNING", "WAITING")
+    assert first["downstream_groups"] == [second["name"]]
+    assert second["remaining_upstream_groups"] == ["first"]
+    task = first["tasks"][0]
+    assert task.keys() >= stock_shapes.TASK
+    assert (task["name"], task["status"], task["retry_id"], task["lead"]) == ("lead", "RUNNING", 0, True)
+    assert task["node_name"].startswith("sim-n")
+    times = [detail["submit_time"], detail["start_time"], first["start_time"], task["start_time"]]
+    assert all(stock_shapes.TIME.match(each) for each in times)
+    assert alice.get(f"/api/workflow/{detail['uuid']}")["name"] == "chain-1"
+
+
+def test_one_workflow_costs_the_same_however_large(alice: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN)
+    alice.submit("team", spec("small"))
+    counts = []
+    for name in ("chain-1", "small-1"):
+        with CaptureQueriesContext(connection) as queries:
+            alice.get(f"/api/workflow/{name}")
+        counts.append(len(queries))
+
+    assert counts[0] == counts[1]
+    assert counts[0] <= 8
+
+
+def test_lists_cost_the_same_however_long(alice: Any) -> None:
+    def count(path: str) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            alice.get(path, all_users="True", limit=100)
+        return len(queries)
+
+    alice.submit("team", spec("x"))
+    before = [count("/api/workflow"), count("/api/task")]
+    for _ in range(10):
+        alice.submit("team--a", CHAIN)
+    assert [count("/api/workflow"), count("/api/task")] == before
+    assert max(before) <= 6
+
+
+def test_unknown_ids_are_404_in_every_call(alice: Any) -> None:
+    for call in ("", "/spec", "/logs", "/error_logs", "/events"):
+        alice.get(f"/api/workflow/nothing-1{call}")
+        assert alice.status == 404, call
+    for call in ("/cancel", "/tag"):
+        alice.post(f"/api/workflow/nothing-1{call}")
+        assert alice.status == 404, call
+    alice.get("/api/workflow/00000000-0000-0000-0000-000000000000")
+    assert alice.status == 404
+
+
+def test_spec_is_the_file_as_it_was_sent(alice: Any) -> None:
+    file = "# mine\n" + spec("hello")
+    alice.submit("team", file)
+
+    assert alice.get("/api/workflow/hello-1/spec") == file
+    assert alice.last.headers["Content-Type"].startswith("text/plain")
+    assert alice.get("/api/workflow/hello-1/spec", use_template="True") == file
+
+
+def test_texts_tell_what_is_known(alice: Any, admin: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN)
+    settled()
+    admin.post("/api/workflow/chain-1/end", {"status": "FAILED", "description": "out of memory"})
+
+    logs = alice.get("/api/workflow/chain-1/logs")
+    assert alice.last.headers["Content-Type"].startswith("text/plain")
+    assert "[lead] started on node sim-n" in logs
+    assert "[lead] ended as FAILED, exit code 1: out of memory" in logs
+    assert "prints nothing" in logs
+    assert alice.get("/api/workflow/chain-1/logs", last_n_lines="1").count("\n") == 1
+    only = alice.get("/api/workflow/chain-1/logs", task_name="side", retry_id="0")
+    assert "[side]" in only
+    assert "[lead]" not in only
+    errors = alice.get("/api/workflow/chain-1/error_logs")
+    assert "[after] ended as FAILED_UPSTREAM, exit code 3000" in errors
+    assert "started" not in errors
+    events = alice.get("/api/workflow/chain-1/events")
+    assert re.search(r"\[chain-1\] submitted by \S+, now PENDING", events)
+    assert "[first] waits for 4 GPUs" in events
+    assert "[chain-1] ended by root, now FAILED: out of memory" in events
+    alice.get("/api/workflow/chain-1/logs", task_name="nobody")
+    assert alice.status == 404
+    alice.get("/api/workflow/chain-1/logs", task_name="lead", retry_id="3")
+    assert alice.status == 404
+
+
+def test_tags(alice: Any, caller: Any) -> None:
+    alice.submit("team", spec("hello"))
+
+    assert alice.post("/api/workflow/hello-1/tag", query="add=one&add=two") is None
+    assert alice.status == 200
+    alice.post("/api/workflow/hello-1/tag", query="add=three&remove=one")
+    assert alice.get("/api/workflow/hello-1")["tags"] == ["two", "three"]
+    assert alice.get("/api/tag") == {"tags": ["three", "two"]}
+    assert caller("nobody").get("/api/tag") == {"tags": []}
+    alice.post("/api/workflow/hello-1/tag", query="add=%20")
+    assert alice.status == 400
+    bob = caller("bob", "osmo-team-user")
+    bob.post("/api/workflow/hello-1/tag", query="add=mine")
+    assert bob.status == 403
+
+
+def test_task_list(alice: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN)
+    settled()
+
+    tasks = alice.get("/api/task", order="ASC")["tasks"]
+    assert [task["task_name"] for task in tasks] == ["lead", "side", "after"]
+    entry = tasks[0]
+    assert entry.keys() >= stock_shapes.TASK_LIST
+    assert (entry["gpu"], entry["cpu"], entry["memory"], entry["storage"]) == (2, 3, 4, 1.5)
+    assert stock_shapes.TIME.match(entry["start_time"])
+    running = alice.get("/api/task", statuses=["RUNNING"], nodes=[entry["node"]], workflow_id="chain")["tasks"]
+    assert {task["status"] for task in running} == {"RUNNING"}
+    assert alice.get("/api/task", workflow_id="nothing")["tasks"] == []
+    assert alice.get("/api/task", pools=["team--a"])["tasks"] == []
+    soon = (timezone.now() + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S")
+    assert alice.get("/api/task", started_after=soon)["tasks"] == []
+    assert len(alice.get("/api/task", started_before=soon)["tasks"]) == 2
+    alice.get("/api/task", statuses=["BUSY"])
+    assert alice.status == 400
+
+
+def test_task_sums(alice: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN)
+    alice.submit("team", CHAIN)
+    settled()
+
+    (row,) = alice.get("/api/task", statuses=["RUNNING"], summary="True")["summaries"]
+    assert row == {
+        "user": "alice",
+        "pool": "team",
+        "priority": "NORMAL",
+        "gpu": 8,
+        "cpu": 12,
+        "memory": 16,
+        "storage": 6,
+    }
+    rows = alice.get("/api/task", summary="True", aggregate_by_workflow="True", statuses=["RUNNING"])["summaries"]
+    assert [(each["workflow_id"], each["gpu"]) for each in rows] == [("chain-1", 4), ("chain-2", 4)]
+
+
+def test_a_uuid_never_means_somebody_s_name(alice: Any) -> None:
+    alice.submit("team", spec("a1234567-1234-1234-1234-12345678901"))
+
+    assert Workflow.objects.get().name == "a1234567-1234-1234-1234-12345678901-1"
+    assert alice.get("/api/workflow/a1234567-1234-1234-1234-12345678901-1")["status"] == "PENDING"
+
+
+def test_the_overview_is_the_workflow_s_page(alice: Any) -> None:
+    page = alice.submit("team", spec("hello"))["overview"].removeprefix("http://testserver")
+
+    assert page == reverse("admin:scheduling_workflow_change", args=[Workflow.objects.get().pk])
+    alice.get(page)
+    assert alice.status == 200
+
+
+def test_links_begin_with_the_public_address(alice: Any, settings: Any) -> None:
+    settings.OSMO = dataclasses.replace(settings.OSMO, public_url="https://osmo.example")
+    answer = alice.submit("team", spec("hello"))
+
+    assert answer["overview"].startswith("https://osmo.example/")
+    assert answer["logs"] == "https://osmo.example/api/workflow/hello-1/logs"

@@ -1,0 +1,321 @@
+"""The requests that the stock client sends, as it was seen to send them, and the answers read as it reads them
+(OSMO contract, sections 0 to 8)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.services.tokens import create_token
+from tests.support import houses, stock_shapes
+from tests.support.stock_client import Exit, StockClient, read_time
+
+TEMPLATE = """workflow:
+  name: {{ name }}
+  resources: {default: {gpu: 2}}
+  tasks:
+  - {name: train, image: ubuntu, command: [sh]}
+default-values: {name: hello}
+"""
+
+
+def logged_in(name: str, *roles: str) -> StockClient:
+    """`osmo login URL --method token --token T` of somebody new."""
+    houses.person(name, *roles)
+    return StockClient(token=create_token(actor=SYSTEM, owner=name, name="cli")[1])
+
+
+@pytest.fixture
+def osmo(team: Any) -> StockClient:
+    """A user of pool `team`."""
+    return logged_in("alice", "osmo-team-user")
+
+
+@pytest.fixture
+def root(team: Any) -> StockClient:
+    """An admin of the house."""
+    return logged_in("root", "osmo-admin")
+
+
+def body_of(file: str, template: str | None = None) -> dict[str, Any]:
+    """What `workflow submit` posts."""
+    return {
+        "file": file,
+        "set_variables": [],
+        "set_string_variables": [],
+        "uploaded_templated_spec": template,
+    }
+
+
+def submit(osmo: StockClient, file: str, pool: str = "team", **query: Any) -> Any:
+    """`osmo workflow submit FILE`: one post, or for a template a dry run first."""
+    body = body_of(file)
+    if any(mark in file for mark in ("{{", "{%", "{#", "default-values")):
+        rendered = osmo.call("POST", f"api/pool/{pool}/workflow", query | {"dry_run": True}, body)
+        body = body_of(rendered["spec"], template=file)
+    answer = osmo.call("POST", f"api/pool/{pool}/workflow", query | {"dry_run": False}, body)
+    assert {"name", "overview", "dashboard_url", "warnings"} <= answer.keys()
+    assert (answer["logs"] is None) != (answer["spec"] is None)
+    return answer
+
+
+def numbers(usage: dict[str, str]) -> list[int]:
+    """The six numbers of a row of `pool list`; they come as texts."""
+    names = ("quota_used", "quota_free", "quota_limit", "total_usage", "total_capacity", "total_free")
+    assert all(isinstance(usage[name], str) for name in names)
+    return [int(usage[name]) for name in names]
+
+
+# --- version, login, profile ---
+
+
+def test_version(osmo: StockClient) -> None:
+    version = osmo.call("GET", "api/version")
+    assert all(isinstance(version[key], str) for key in ("major", "minor", "revision"))
+
+
+def test_a_wrong_token_is_refused_in_words(team: Any) -> None:
+    with pytest.raises(Exit) as end:
+        StockClient(token="x" * 43)
+    assert end.value.code == 2
+
+
+def test_login_by_name_only_in_dev_mode(team: Any, settings: Any) -> None:
+    houses.person("dev", "osmo-team-user")
+    with pytest.raises(Exit):
+        StockClient(dev_user="dev").call("GET", "api/profile/settings")
+    settings.DEV_LOGIN = True
+    assert StockClient(dev_user="dev").call("GET", "api/profile/settings")["profile"]["username"] == "dev"
+
+
+def test_profile(osmo: StockClient) -> None:
+    assert osmo.call("POST", "api/profile/settings", body={"pool": "team"}) is None
+    found = osmo.call("GET", "api/profile/settings")
+    assert (found["profile"]["username"], found["profile"]["pool"]) == ("alice", "team")
+    assert "team" in found["pools"]
+    assert found["roles"] == ["osmo-team-user"]
+    assert found["token"] is None or isinstance(found["token"]["expires_at"], str)
+    assert osmo.call("POST", "api/profile/settings", body={"email_notification": True}) is None
+    with pytest.raises(Exit) as end:
+        osmo.call("POST", "api/profile/settings", body={"pool": "nowhere"})
+    assert "nowhere" in end.value.text
+
+
+# --- pools and nodes ---
+
+
+@pytest.mark.parametrize("query", [{"all_pools": True}, {"pools": ["team--a", "team"], "all_pools": False}])
+def test_pool_list_in_both_modes(osmo: StockClient, settled: Any, query: dict[str, Any]) -> None:
+    submit(osmo, houses.spec("x", gpus=8), priority="HIGH")
+    submit(osmo, houses.spec("y", gpus=4), pool="team--a", priority="LOW")
+    settled()
+
+    answer = osmo.call("GET", "api/pool_quota", query)
+
+    rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
+    assert [row["name"] for row in rows] == ["team", "team--a"]  # the first one carries the node set's capacity
+    assert all(isinstance(row["status"], str) and "description" in row for row in rows)
+    usage = {row["name"]: numbers(row["resource_usage"]) for row in rows}
+    assert usage["team"] == [8, 62, 70, 8, 128, 116]
+    assert usage["team--a"] == [0, 30, 30, 4, 128, 116]
+    assert numbers(answer["resource_sum"]) == [8, 92, 100, 12, 128, 116]  # capacity and free counted once
+
+
+def test_pools_that_are_not_there_are_dropped(osmo: StockClient) -> None:
+    assert osmo.call("GET", "api/pool_quota", {"pools": ["nowhere"], "all_pools": False})["node_sets"] == []
+
+
+def test_resource_list_and_info(osmo: StockClient) -> None:
+    pools = osmo.call("GET", "api/pool", {"all_pools": True})["pools"]
+    assert "team" in pools
+    found = osmo.call("GET", "api/resources", {"pools": ["team"], "all_pools": False})["resources"]
+    assert len(found) == 4
+    entry = found[0]
+    assert {
+        "hostname",
+        "exposed_fields",
+        "taints",
+        "usage_fields",
+        "allocatable_fields",
+        "pool_platform_labels",
+    } <= set(entry)
+    assert entry["exposed_fields"]["node"]
+    assert entry["pool_platform_labels"]["team"] == ["default"]
+    (detail,) = osmo.call("GET", f"api/resources/{entry['hostname']}")["resources"]
+    assert "default" in detail["config_fields"]["team"]
+
+
+# --- workflows ---
+
+
+def test_submit_plain_and_templated(osmo: StockClient) -> None:
+    assert submit(osmo, houses.spec("plain"))["name"] == "plain-1"
+    assert submit(osmo, TEMPLATE)["name"] == "hello-1"
+    assert osmo.stream("api/workflow/hello-1/spec", {"use_template": True}) == TEMPLATE
+
+
+def test_a_refused_submission_ends_with_1(osmo: StockClient) -> None:
+    with pytest.raises(Exit) as end:
+        submit(osmo, houses.spec("big", gpus=71), priority="HIGH")
+    assert end.value.code == 1
+    assert end.value.text.startswith("Workflow big submit failed:")
+    with pytest.raises(Exit) as end:
+        submit(osmo, "workflow: {name: 7x}")
+    assert end.value.code == 1
+    with pytest.raises(Exit) as end:
+        submit(osmo, houses.spec(), pool="nowhere")
+    assert end.value.code == 2
+
+
+def test_submit_by_id_has_no_body(osmo: StockClient) -> None:
+    submit(osmo, houses.spec("old"))
+    answer = osmo.call("POST", "api/pool/team/workflow", {"workflow_id": "old-1", "priority": "LOW"})
+    assert answer["name"] == "old-2"
+
+
+def test_validate(osmo: StockClient) -> None:
+    answer = osmo.call(
+        "POST", "api/pool/team/workflow", {"validation_only": True, "dry_run": False}, body_of(houses.spec())
+    )
+    assert isinstance(answer["logs"], str)
+    assert answer["warnings"] == []
+
+
+def test_workflow_list_and_query(osmo: StockClient, settled: Any) -> None:
+    submit(osmo, houses.spec("x"), label=["project=a"])
+    settled()
+    query = {"limit": 20, "offset": 0, "order": "DESC", "all_pools": True, "statuses": ["RUNNING", "PENDING"]}
+    answer = osmo.call("GET", "api/workflow", query)
+    assert answer["more_entries"] is False
+    (entry,) = answer["workflows"]
+    assert entry.keys() >= stock_shapes.LIST
+    for key in ("submit_time", "start_time"):
+        read_time(entry[key])
+    assert isinstance(entry["queued_time"], int | float)
+
+    detail = osmo.call("GET", "api/workflow/x-1", {"verbose": False})
+    assert detail.keys() >= stock_shapes.DETAIL
+    assert (detail["submitted_by"], detail["status"]) == ("alice", "RUNNING")
+    (group,) = detail["groups"]
+    assert group.keys() >= stock_shapes.GROUP
+    (task,) = group["tasks"]
+    assert task.keys() >= stock_shapes.TASK
+    for moment in (detail["submit_time"], task["start_time"], group["scheduling_start_time"]):
+        read_time(moment)
+
+
+def test_cancel_spec_logs_events_tag_restart(osmo: StockClient) -> None:
+    submit(osmo, houses.spec("x"))
+    assert osmo.stream("api/workflow/x-1/spec", {"use_template": False}).startswith("workflow:")
+    assert osmo.stream("api/workflow/x-1/events").endswith("\n")
+    assert osmo.stream("api/workflow/x-1/logs", {"last_n_lines": 5, "task_name": "train"}) is not None
+    assert osmo.stream("api/workflow/x-1/error_logs", {"task_name": "train", "retry_id": 0}) == ""
+    assert osmo.call("POST", "api/workflow/x-1/tag", {"add": ["one", "two"], "remove": []}) is None
+    assert osmo.call("GET", "api/tag")["tags"] == ["one", "two"]
+    with pytest.raises(Exit) as end:
+        osmo.call("POST", "api/pool/team/workflow/x-1/restart")
+    assert end.value.code == 1
+    assert osmo.call("POST", "api/workflow/x-1/cancel", {"force": False, "message": "enough"})["name"] == "x-1"
+    with pytest.raises(Exit) as end:
+        osmo.call("POST", "api/workflow/x-1/cancel", {"force": False})
+    assert (end.value.code, "Error code: 400" in end.value.text) == (2, True)
+    pool = osmo.call("GET", "api/workflow/x-1")["pool"]
+    assert osmo.call("POST", f"api/pool/{pool}/workflow/x-1/restart")["name"] == "x-2"
+
+
+def test_task_list(osmo: StockClient, settled: Any) -> None:
+    submit(osmo, houses.spec("x", gpus=2))
+    settled()
+    query = {
+        "limit": 20, "offset": 0, "order": "ASC", "all_users": False, "all_pools": True,
+        "statuses": ["PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING"],
+    }  # fmt: skip
+    (entry,) = osmo.call("GET", "api/task", query)["tasks"]
+    assert entry.keys() >= stock_shapes.TASK_LIST
+    read_time(entry["start_time"])
+    assert isinstance(entry["memory"], int | float)
+    (row,) = osmo.call("GET", "api/task", query | {"summary": True})["summaries"]
+    assert {"user", "pool", "storage", "cpu", "memory", "gpu", "priority"} <= row.keys()
+    (row,) = osmo.call("GET", "api/task", query | {"summary": True, "aggregate_by_workflow": True})["summaries"]
+    assert row["workflow_id"] == "x-1"
+
+
+# --- configuration of pools ---
+
+
+def test_config_show_update_history_delete(root: StockClient) -> None:
+    shown = root.call("GET", "api/configs/pool")["pools"]["team"]
+    assert shown["resources"]["gpu"]["guarantee"] == 100
+    change = {"configs_dict": {"description": "ours"}, "description": "say whose it is", "tags": ["mine"]}
+    assert root.call("PATCH", "api/configs/pool/team", body=change)["description"] == "ours"
+    new = {"backend": "sim", "resources": {"gpu": {"guarantee": 5, "maximum": -1, "weight": 1}}}
+    assert root.call("PUT", "api/configs/pool", body={"configs": {"fresh": new}, "description": "new"}) is None
+    assert set(root.call("GET", "api/configs/pool", {"verbose": True})["pools"]) >= {"fresh", "team"}
+
+    query = {"omit_data": True, "offset": 0, "limit": 20, "order": "ASC", "config_types": ["POOL"]}
+    history = root.call("GET", "api/configs/history", query)["configs"]
+    assert history[0].keys() >= stock_shapes.REVISION
+    for entry in history:
+        read_time(entry["created_at"])
+    assert [entry["revision"] for entry in history] == sorted(entry["revision"] for entry in history)
+    last = history[-1]
+    query = {"omit_data": False, "config_types": ["POOL"], "revision": last["revision"]}
+    assert "fresh" in root.call("GET", "api/configs/history", query)["configs"][0]["data"]["pools"]
+
+    assert root.call("DELETE", "api/configs/pool/fresh", body={"description": "gone"}) is None
+    assert "fresh" not in root.call("GET", "api/configs/pool")["pools"]
+    now = timezone.now().replace(tzinfo=None).strftime("%Y-%m-%d %H:%M:%S.%f")
+    listed = root.call("GET", "api/configs/history", {"config_types": ["POOL"], "omit_data": True, "at_timestamp": now})
+    assert [entry["config_type"] for entry in listed["configs"]] == ["POOL"]
+
+
+# --- tokens and users ---
+
+
+def test_tokens(osmo: StockClient) -> None:
+    expires = (timezone.now() + timedelta(days=5)).strftime("%Y-%m-%d")
+    secret = osmo.call("POST", "api/auth/access_token/laptop", {"expires_at": expires, "description": "mine"})
+    assert isinstance(secret, str)
+    assert StockClient(token=secret).call("GET", "api/profile/settings")["profile"]["username"] == "alice"
+    listed = {each["token_name"]: each for each in osmo.call("GET", "api/auth/access_token")}
+    assert listed["laptop"]["expires_at"].split("T")[0] == expires
+    roles = osmo.call("GET", "api/auth/access_token/laptop/roles")
+    assert [each["role_name"] for each in roles["roles"]] == ["osmo-team-user"]
+    assert osmo.call("DELETE", "api/auth/access_token/laptop") is None
+    with pytest.raises(Exit):
+        StockClient(token=secret)
+
+
+def test_users(root: StockClient) -> None:
+    houses.person("bob", "osmo-team-user")
+    listed = root.call("GET", "api/auth/user", {"count": 100, "start_index": 1})
+    assert {"total_results", "start_index", "items_per_page", "users"} <= listed.keys()
+    assert {"bob", "root"} <= {each["id"] for each in listed["users"]}
+    found = root.call("GET", "api/auth/user/bob")
+    assert [each["role_name"] for each in found["roles"]] == ["osmo-team-user"]
+    assert root.call("DELETE", "api/auth/user/bob/roles/osmo-team-user") is None
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "api/workflow/nothing-1"),
+        ("POST", "api/workflow/nothing-1/cancel"),
+        ("GET", "api/nothing"),
+        ("GET", "api/auth/user/nobody"),
+        ("DELETE", "api/auth/access_token/nothing"),
+        ("GET", "api/workflow?limit=1001"),
+    ],
+)
+def test_every_refusal_has_the_shape_the_client_reads(root: StockClient, method: str, path: str) -> None:
+    with pytest.raises(Exit) as end:
+        root.call(method, path)
+    assert end.value.code == 2
+    assert "Error code: 4" in end.value.text

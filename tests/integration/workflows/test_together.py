@@ -1,0 +1,125 @@
+"""More than one at a time: the tree's lock, settlings side by side, hints that come while one runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+from django.test import Client
+
+from pools.models import Backend, LeafUsage, Node, Pool, User
+from scheduling.models import Workflow
+from scheduling.services import hints, settle
+from scheduling.services.verify import verify
+from tests.support import houses
+from tests.support.houses import spec
+from tests.support.threads import together
+
+
+@pytest.fixture
+def team(transactional_db: None, settings: Any) -> Pool:
+    """Pool `team` with 100 GPUs in committed data; a lock is waited for only shortly."""
+    settings.OSMO = dataclasses.replace(settings.OSMO, lock_timeout_ms=200)
+    return houses.pool("team", 100)
+
+
+def client_of(name: str) -> Client:
+    """A logged-in client."""
+    client = Client()
+    client.force_login(User.objects.get(username=name), "django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+def test_a_busy_tree_is_a_503_that_says_when_to_come_back(team: Pool) -> None:
+    houses.person("alice", "osmo-team-user")
+    client = client_of("alice")
+    other = connections.create_connection("default")
+    body = {"file": spec()}
+    with other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [team.pk])
+        busy = client.post("/api/pool/team/workflow", body, content_type="application/json")
+        cursor.execute("ROLLBACK")
+    other.close()
+
+    assert busy.status_code == 503
+    assert int(busy.headers["Retry-After"]) >= 1
+    assert busy.json()["error_code"] == "SERVER"
+    assert not Workflow.objects.exists()
+    assert client.post("/api/pool/team/workflow", body, content_type="application/json").status_code == 200
+
+
+def test_settlings_side_by_side_start_everything_once(team: Pool) -> None:
+    alice = houses.person("alice", "osmo-team-user")
+    Node.objects.update(gpus=10)
+    for _ in range(30):
+        houses.submitted(alice, "team", 1)
+    answers = together([lambda: settle.settle(team.backend_id, patience=20)] * 4)
+
+    started = [step["workflow"] for answer in answers for step in answer["steps"]]  # type: ignore[index]
+    assert sorted(started) == sorted(set(started))
+    assert len(started) == 30
+    assert LeafUsage.objects.get(pool=team).used == 30
+    assert verify() == []
+
+
+def test_a_busy_tree_does_not_hold_up_the_others(team: Pool) -> None:
+    alice = houses.person(
+        "alice",
+        "osmo-team-user",
+    )
+    houses.pool("other", 100, on=Backend.objects.get(name="sim"))
+    bob = houses.person("bob", "osmo-other-user")
+    houses.submitted(alice, "team", 1, name="held")
+    houses.submitted(bob, "other", 1, name="free")
+    other = connections.create_connection("default")
+    with other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [team.pk])
+        with pytest.raises(settle.Busy):
+            settle.settle(team.backend_id)
+        cursor.execute("ROLLBACK")
+    other.close()
+    assert dict(Workflow.objects.values_list("name", "status")) == {"held-1": "PENDING", "free-1": "RUNNING"}
+
+    settle.settle(team.backend_id)
+    assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
+
+
+def test_a_hint_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = iter([True, True, False])
+    rounds: list[int] = []
+    monkeypatch.setattr(hints, "is_asked", lambda _: next(asked))
+    monkeypatch.setattr(settle, "settle", rounds.append)
+    settle.settle_while_asked(team.backend_id)
+
+    assert len(rounds) == 3
+
+
+def test_beside_a_settling_under_way_nothing_is_done_and_the_hint_stays(
+    team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(hints, "taken", taken.append)
+    other = connections.create_connection("default")
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [settle._LOCK_SPACE, team.backend_id])
+        settle.settle_while_asked(team.backend_id)
+        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [settle._LOCK_SPACE, team.backend_id])
+    other.close()
+    assert taken == []
+
+    settle.settle_while_asked(team.backend_id)
+    assert taken == [team.backend_id]
+
+
+def test_a_settling_inside_a_transaction_that_fails_leaves_nothing(team: Pool) -> None:
+    alice = houses.person("alice", "osmo-team-user")
+    houses.submitted(alice, "team", 1)
+    with transaction.atomic():
+        assert settle.settle(team.backend_id)["steps"]
+        transaction.set_rollback(True)
+    assert set(Workflow.objects.values_list("status", flat=True)) == {"PENDING"}
+    assert settle.settle(team.backend_id)["steps"]

@@ -1,0 +1,66 @@
+"""The examples under `deploy/` name things that exist. They are checked as files; nothing is built here."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from osmo_admin.cli.server import app
+from tests.support.services import ROOT
+
+DEPLOY = ROOT / "deploy"
+# The supervisor and the compose file read these two themselves.
+NOT_IN_ENV = {"OSMO_ADMIN_PASSWORD", "POSTGRES_PASSWORD"}
+
+
+def accepted(arguments: list[str]) -> bool:
+    """Does the command line parse? (`--help` wins over doing anything.)"""
+    return CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
+
+
+def test_the_example_names_every_variable_and_no_other() -> None:
+    known = set(re.findall(r'read\.\w+\("([A-Z_]+)"', (ROOT / "osmo_admin" / "env.py").read_text()))
+    named = set(re.findall(r"^#?([A-Z_]+)=", (DEPLOY / "osmo-admin.env").read_text(), re.MULTILINE))
+    assert named == known | NOT_IN_ENV
+
+
+def test_compose_starts_each_process_after_the_database_is_prepared() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert {"postgres", "valkey", "prepare", "web", "worker", "beat"} == services.keys()
+    for name in ("prepare", "web", "worker", "beat"):
+        assert accepted(services[name]["command"]), services[name]["command"]
+        assert services[name]["command"][1] == name
+    for name in ("web", "worker", "beat"):
+        assert services[name]["depends_on"] == {"prepare": {"condition": "service_completed_successfully"}}
+    assert all(service.get("deploy", {}).get("replicas", 1) == 1 for service in services.values())
+
+
+def test_the_image_copies_what_there_is_and_runs_as_nobody_special() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    sources = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for word in line.split()]
+    assert {"osmo_admin", "pools", "scheduling", "templates", "static", "requirements.lock"} <= set(sources)
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+    assert re.search(r"^USER 10001$", text, re.MULTILINE)
+
+
+def test_systemd_gives_enough_time_to_stop_in_order() -> None:
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(DEPLOY / "osmo-admin.service")
+    service = unit["Service"]
+    command = shlex.split(service["ExecStart"])
+    assert Path(command[0]).name == "osmo-admin"
+    assert accepted(command[1:])
+    assert service["KillMode"] == "mixed"
+    assert int(service["TimeoutStopSec"]) > 10
+
+
+@pytest.mark.parametrize("script", [".ci/run", "scripts/lock", "scripts/setup-venv"])
+def test_scripts_can_be_executed(script: str) -> None:
+    assert (ROOT / script).stat().st_mode & 0o111

@@ -1,0 +1,93 @@
+"""`/health` and `/ready`: what a probe sees when a part is missing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+
+from osmo_admin import health, heartbeat
+from tests.support.services import Services
+
+
+@pytest.fixture
+def alive(running_services: Services) -> Iterator[None]:
+    """Worker and beat have just given a sign of life."""
+    heartbeat._client.cache_clear()
+    for process in (heartbeat.WORKER, heartbeat.BEAT):
+        heartbeat.renew(process)
+    yield
+    heartbeat._client().delete("osmo:alive:worker", "osmo:alive:beat")
+    heartbeat._client.cache_clear()
+
+
+def test_liveness_asks_nobody(client: Client) -> None:
+    answer = client.get("/health")  # no database fixture: a query would raise
+    assert (answer.status_code, answer.json()) == (200, {"status": "OK"})
+    assert "no-store" in answer["Cache-Control"]
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_probes_only_read(path: str, client: Client) -> None:
+    assert client.post(path).status_code == 405
+
+
+def test_ready_when_everything_answers(db: None, alive: None, client: Client) -> None:
+    answer = client.get("/ready")
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "OK"
+    assert set(answer.json()["checks"]) == {"database", "migrations", "redis", "worker", "beat"}
+    assert all(check["ok"] for check in answer.json()["checks"].values())
+
+
+@pytest.mark.parametrize(("process", "status"), [("worker", 503), ("beat", 200)])
+def test_a_silent_worker_makes_it_unready_a_silent_beat_is_told(
+    process: str, status: int, db: None, alive: None, client: Client
+) -> None:
+    heartbeat._client().delete(f"osmo:alive:{process}")
+    answer = client.get("/ready")
+    assert answer.status_code == status
+    assert answer.json()["checks"][process] == {"ok": False, "message": "no sign of life for 30 s"}
+
+
+def test_a_missing_migration_makes_it_unready_until_it_is_applied(db: None, alive: None, client: Client) -> None:
+    health._unapplied.cache_clear()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+    answer = client.get("/ready")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["migrations"]["message"] == "1 not applied; run: osmo-admin manage migrate"
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('sessions', '0001_initial', now())")
+    assert client.get("/ready").status_code == 200
+
+
+def test_a_broker_that_is_away_is_named_without_its_address(
+    db: None, client: Client, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.REDIS_URL = "unix:///nowhere/valkey.sock"
+    heartbeat._client.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        answer = client.get("/ready")
+        heartbeat.renew("worker")  # a process without its broker goes on
+    heartbeat._client.cache_clear()
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["redis"] == {"ok": False, "message": "does not answer"}
+    assert "nowhere" not in answer.content.decode()
+
+
+def test_a_database_that_is_away_is_named_without_its_address(
+    db: None, alive: None, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OperationalError("connection to 10.1.2.3 refused")
+
+    monkeypatch.setitem(health._CHECKS, "database", refuse)
+    answer = client.get("/ready")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["database"] == {"ok": False, "message": "does not answer"}
+    assert "10.1.2.3" not in answer.content.decode()

@@ -1,0 +1,71 @@
+"""A test that cannot run is named at the end with the way to run it; a pipeline fails instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.services import ROOT
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = """
+    import dataclasses
+    from tests.support import missing
+    missing.TOOLS = tuple(dataclasses.replace(tool, present=lambda: False) for tool in missing.TOOLS)
+    def pytest_addoption(parser):
+        parser.addoption("--nightly", action="store_true")
+    def pytest_collection_modifyitems(config, items):
+        missing.mark(items, nightly=config.getoption("--nightly"))
+    def pytest_runtest_setup(item):
+        missing.refuse(item)
+    def pytest_terminal_summary(terminalreporter):
+        missing.report(terminalreporter)
+"""
+TESTS = """
+    import pytest
+    @pytest.mark.browser
+    def test_page(): pass
+    @pytest.mark.k8s
+    def test_sync(): pass
+    @pytest.mark.nightly
+    def test_long(): pass
+    def test_other(): pass
+"""
+
+
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *options: str, ci: str) -> pytest.RunResult:
+    """A small suite on a machine that has no tool at all."""
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeini("[pytest]\nmarkers =\n  browser\n  k8s\n  nightly\n")
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(TESTS)
+    return pytester.runpytest_subprocess("-p", "no:django", *options)
+
+
+def test_each_group_is_named_with_the_command_that_brings_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run(pytester, monkeypatch, ci="")
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, skipped=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*what could not run*",
+            "*1 × not run: Chromium is missing; get it by: make deps-debian*",
+            "*1 × not run: etcd and a Kubernetes API server is missing; get it by: make deps-debian*",
+            "*1 × not run: nightly tests*make test-nightly*",
+        ]
+    )
+    assert "1 passed, 3 skipped" in result.outlines[-1]
+
+
+def test_a_pipeline_does_not_skip(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(pytester, monkeypatch, ci="true")
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, skipped=1, errors=2)
+    result.stdout.fnmatch_lines(["*Chromium is missing; get it by:*(CI does not skip)"])
+
+
+def test_nightly_tests_run_when_asked_for(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(pytester, monkeypatch, "--nightly", ci="").assert_outcomes(passed=2, skipped=2)

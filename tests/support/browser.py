@@ -1,0 +1,92 @@
+"""Chromium under Playwright, with two laws: no error in the console, and no request that leaves this host."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tests.support.missing import chromium
+from tests.support.services import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+ARTIFACTS = ROOT / "artifacts"
+LOCAL = {"127.0.0.1", "localhost", "[::1]", "::1", ""}
+# Chromium phones home for updates, suggestions and safe browsing; a test machine may have no way out.
+QUIET = [
+    "--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-sync",
+    "--disable-domain-reliability", "--disable-client-side-phishing-detection", "--no-first-run", "--no-pings",
+    "--disable-features=OptimizationHints,MediaRouter,Translate,AutofillServerCommunication", "--disable-dev-shm-usage",
+]  # fmt: skip
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """One Chromium for the session."""
+    from playwright.sync_api import sync_playwright
+
+    # Root cannot use Chromium's sandbox; anybody else keeps it.
+    arguments = [*QUIET, "--no-sandbox"] if os.geteuid() == 0 else QUIET
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=arguments)
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """One browser context of one test. `page` is Playwright's page; `faults` what broke the two laws."""
+
+    def __init__(self, context: BrowserContext, base_url: str, test: str) -> None:
+        self.context = context
+        self.base_url = base_url
+        self.page: Page = context.new_page()
+        self.faults: list[str] = []
+        self._test = re.sub(r"[^A-Za-z0-9_.-]+", "-", test)
+        context.on("request", lambda request: self._watch(request.url))
+        self.page.on("console", lambda message: self._console(message.type, message.text))
+        self.page.on("pageerror", lambda error: self.faults.append(f"script error: {error}"))
+
+    def _watch(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"data", "blob", "about"} and (parts.hostname or "") not in LOCAL:
+            self.faults.append(f"request left the host: {url}")
+
+    def _console(self, kind: str, text: str) -> None:
+        # The browser reports a refused form (400, 403, 409) as a console error too: there the test asks for it.
+        if kind == "error" and not re.search(r"status of (400|401|403|404|409|412|429)", text):
+            self.faults.append(f"console error: {text}")
+
+    def open(self, path: str) -> Page:
+        """Go to a path of the house."""
+        self.page.goto(self.base_url + path)
+        return self.page
+
+    def login(self, username: str, password: str) -> Page:
+        """Enter through the login form."""
+        page = self.open("/login/?next=/")
+        page.fill("input[name=username]", username)
+        page.fill("input[name=password]", password)
+        page.press("input[name=password]", "Enter")
+        page.wait_for_url(self.base_url + "/")
+        return page
+
+    def screenshot(self, name: str) -> Path:
+        """Keep a picture under `artifacts/`."""
+        ARTIFACTS.mkdir(exist_ok=True)
+        path = ARTIFACTS / f"{self._test}-{name}.png"
+        self.page.screenshot(path=path, full_page=True)
+        return path
+
+    def accessible(self) -> None:
+        """Raises AssertionError for each serious or critical finding of axe."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        found = Axe().run(self.page).response["violations"]
+        serious = [f"{each['id']}: {each['help']}" for each in found if each["impact"] in {"serious", "critical"}]
+        assert not serious, f"axe on {self.page.url}: {serious}"

@@ -1,0 +1,129 @@
+"""A migrated template made once a session, a copy of it for each pytest worker, and a reset that triggers allow.
+
+The ledger refuses DELETE and TRUNCATE where history must stay, so Django's flush cannot clean up between tests. The
+reset switches triggers off for one transaction, empties what was filled, and puts back the rows migrations made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from django.core.management import call_command
+from django.db import connection, connections
+from psycopg import sql
+
+from tests.support.services import Services
+
+_KEEP_PRISTINE = """
+CREATE SCHEMA pristine;
+DO $$
+DECLARE item record; filled boolean;
+BEGIN
+  FOR item IN SELECT relname FROM pg_class
+      WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition LOOP
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM public.%I)', item.relname) INTO filled;
+    IF filled THEN
+      EXECUTE format('CREATE TABLE pristine.%1$I AS TABLE public.%1$I', item.relname);
+    END IF;
+  END LOOP;
+END $$;
+CREATE FUNCTION pristine.restore() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE item record; filled boolean; names text;
+BEGIN
+  SET LOCAL session_replication_role = replica;
+  SET LOCAL lock_timeout = '20s';
+  FOR item IN SELECT oid, relname FROM pg_class
+      WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition LOOP
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM public.%I)', item.relname) INTO filled;
+    IF filled THEN
+      EXECUTE format('DELETE FROM public.%I', item.relname);
+    END IF;
+    IF to_regclass(format('pristine.%I', item.relname)) IS NOT NULL THEN
+      SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) INTO names FROM pg_attribute
+        WHERE attrelid = item.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
+      EXECUTE format('INSERT INTO public.%1$I (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM pristine.%1$I',
+        item.relname, names);
+    END IF;
+  END LOOP;
+END $$;
+"""
+
+
+def reset() -> None:
+    """The current database as it was right after the migrations."""
+    connection.close()  # a test may have left it inside a broken transaction
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pristine.restore()")
+
+
+@contextmanager
+def using(url: str) -> Iterator[None]:
+    """Inside, Django's connection of this thread is to the database at `url`."""
+    from osmo_admin.settings import database
+
+    default = connections["default"]
+    there = {part: database(url)[part] for part in ("NAME", "USER", "PASSWORD", "HOST", "PORT")}
+    before = {part: default.settings_dict[part] for part in there}
+    default.close()
+    default.settings_dict.update(there)
+    try:
+        yield
+    finally:
+        default.close()
+        default.settings_dict.update(before)
+
+
+def _administer(services: Services) -> psycopg.Connection:
+    return psycopg.connect(services.database_url("postgres"), autocommit=True)
+
+
+def ensure_template(services: Services) -> None:
+    """Migrate once; the other workers wait and copy."""
+    with services.exclusive("template"), _administer(services) as admin:
+        name = _template_name(services)
+        if admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            return
+        building = sql.Identifier(f"{name}_building")
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(building))
+        admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(building))
+        with using(services.database_url(f"{name}_building")):
+            call_command("migrate", verbosity=0, interactive=False)
+            with connection.cursor() as cursor:
+                cursor.execute(_KEEP_PRISTINE)
+        admin.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(building, sql.Identifier(name)))
+
+
+def _template_name(services: Services) -> str:
+    """A server given by address outlives the session, so each session brings its own template there."""
+    return f"template_{services.folder.name.removeprefix('osmo-test-').lower()}"
+
+
+def copy(services: Services, name: str) -> None:
+    """A fresh database `name`, equal to the template."""
+    with _administer(services) as admin:
+        target = sql.Identifier(name)
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(target))
+        make = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(target, sql.Identifier(_template_name(services)))
+        for attempt in range(50):
+            try:
+                admin.execute(make)
+            except psycopg.errors.ObjectInUse:  # the session that migrated it is just leaving
+                if attempt == 49:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
+
+
+def drop(services: Services, name: str) -> None:
+    """Remove it, whoever is still connected."""
+    with _administer(services) as admin:
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def drop_template(services: Services) -> None:
+    """On a server that outlives the session: leave nothing behind."""
+    drop(services, _template_name(services))

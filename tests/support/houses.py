@@ -1,0 +1,73 @@
+"""Pools, slices and work for tests, each made through the services."""
+
+from __future__ import annotations
+
+from django.db import connection
+
+from pools.domain.roles import SYSTEM, Actor
+from pools.models import Backend, Node, Pool, User
+from pools.services.members import create_user, make_pool_roles
+from pools.services.subpools import create_subpool
+from scheduling.domain.priorities import Priority
+from scheduling.models import Workflow
+from scheduling.services.submission import Submission, submit
+
+
+def backend(
+    name: str = "sim", *, namespace: str = "ns", nodes: int = 4, gpus: int = 32, auto_end: bool = False
+) -> Backend:
+    """A simulated backend with nodes; work on it ends only when reported, unless `auto_end`."""
+    row, created = Backend.objects.get_or_create(
+        name=name, defaults={"namespace": namespace, "auto_end": auto_end, "kind": Backend.Kind.SIMULATED}
+    )
+    if created:
+        Node.objects.bulk_create(
+            [Node(backend=row, name=f"{name}-n{index}", gpus=gpus) for index in range(1, nodes + 1)]
+        )
+    return row
+
+
+def pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = None, **slices: int) -> Pool:
+    """A pool with ACTIVE slices, `pool("team", 100, a=30, b=40)`."""
+    row = Pool.objects.create(name=name, backend=on or backend(), guarantee=guarantee, maximum=-1, weight=1)
+    make_pool_roles(name)
+    for short, quota in slices.items():
+        create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
+    return row
+
+
+def person(name: str, *roles: str) -> Actor:
+    """Somebody with these roles."""
+    return create_user(actor=SYSTEM, username=name, roles=roles).as_actor()
+
+
+def spec(name: str = "job", gpus: int = 1, **labels: str) -> str:
+    """A workflow file of one task."""
+    lines = [f"workflow:\n  name: {name}"]
+    if labels:
+        lines.append("  labels: {" + ", ".join(f"{key}: '{value}'" for key, value in labels.items()) + "}")
+    lines.append("  tasks:\n  - {name: train, image: ubuntu, command: [sh], resource: r}")
+    lines.append(f"  resources:\n    r: {{gpu: {gpus}}}\n")
+    return "\n".join(lines)
+
+
+def submitted(
+    actor: Actor, to: str, gpus: int = 1, *, name: str = "job", priority: Priority = Priority.NORMAL
+) -> Workflow:
+    """A workflow on a leaf."""
+    receipt = submit(actor=actor, pool=to, submission=Submission(file=spec(name, gpus), priority=priority))
+    assert receipt.workflow is not None
+    return receipt.workflow
+
+
+def admin() -> Actor:
+    """The one who may everything, as a person whose work can be told."""
+    user = User.objects.filter(username="root-admin").first()
+    return user.as_actor() if user else person("root-admin", "osmo-admin")
+
+
+def commit_time() -> None:
+    """Ask now what the database asks at a commit, which a test in a transaction of its own never comes to."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")

@@ -1,0 +1,86 @@
+"""Tests whose tool is not on this machine: named at the end with the command that brings it, never silent.
+
+With `CI=true` a missing tool is a failure: a pipeline that skips has tested nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ENVTEST = Path(os.environ.get("OSMO_ENVTEST", "../shared/envtest/start.sh"))
+PREFIX = "not run: "
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What a group of tests (a marker) needs, and how a person gets it."""
+
+    marker: str
+    what: str
+    get: str
+    present: Callable[[], bool]
+
+
+TOOLS = (
+    Tool("browser", "Chromium", "make deps-debian (or: apt-get install chromium)", lambda: bool(chromium())),
+    Tool(
+        "k8s",
+        "etcd and a Kubernetes API server",
+        "make deps-debian, and OSMO_ENVTEST=/path/to/start.sh",
+        lambda: bool(shutil.which("etcd")) and ENVTEST.exists(),
+    ),
+)
+_NIGHTLY = PREFIX + "nightly tests (minutes of work); run them by: make test-nightly"
+
+
+def chromium() -> str | None:
+    """The browser to drive."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def in_ci() -> bool:
+    """Is a pipeline running us?"""
+    return os.environ.get("CI", "").lower() in {"1", "true"}
+
+
+def mark(items: list[pytest.Item], *, nightly: bool) -> None:
+    """Skip, with its reason, what cannot or shall not run here; in CI only nightly tests may be skipped."""
+    absent = {tool.marker: tool for tool in TOOLS if not tool.present()}
+    for item in items:
+        if not nightly and item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.skip(reason=_NIGHTLY))
+        for marker in absent.keys() & {mark.name for mark in item.iter_markers()}:
+            tool = absent[marker]
+            reason = f"{PREFIX}{tool.what} is missing; get it by: {tool.get}"
+            if in_ci():
+                item.user_properties.append(("missing tool", reason))
+            else:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def refuse(item: pytest.Item) -> None:
+    """In CI: the test fails with the reason it could not run."""
+    for name, reason in item.user_properties:
+        if name == "missing tool":
+            pytest.fail(f"{reason} (CI does not skip)", pytrace=False)
+
+
+def report(terminal: pytest.TerminalReporter) -> None:
+    """The groups that did not run, just above pytest's own last line."""
+    reasons: Counter[str] = Counter()
+    for skipped in terminal.stats.get("skipped", []):
+        longrepr = skipped.longrepr
+        text = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+        text = text.removeprefix("Skipped: ")
+        reasons[text if text.startswith(PREFIX) else f"{PREFIX}{text} ({skipped.nodeid})"] += 1
+    if reasons:
+        terminal.section("what could not run")
+        for reason, count in sorted(reasons.items()):
+            terminal.line(f"{count:4d} × {reason}")

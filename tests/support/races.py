@@ -1,0 +1,72 @@
+"""Making a race happen on purpose: writers that meet between the check and the write, and the lock or the floor taken
+away to show what they keep from happening."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from pools import hot_reads
+from pools.models import Pool
+
+
+class Meeting:
+    """Lets `parties` callers of a function wait for one another after it has returned, so that all have read before any
+    writes. Who waits alone (because a lock holds the others) goes on after a moment."""
+
+    def __init__(self, parties: int, seconds: float = 1.0) -> None:
+        self._barrier = threading.Barrier(parties)
+        self._seconds = seconds
+
+    def wait(self) -> None:
+        """Meet the others here, or go on alone after a moment."""
+        with suppress(threading.BrokenBarrierError):
+            self._barrier.wait(self._seconds)
+
+    def at(self, patch: pytest.MonkeyPatch, where: Any, name: str) -> Meeting:
+        """Hold this meeting after `where.name`."""
+        real = getattr(where, name)
+
+        def read_then_meet(*args: Any, **kwargs: Any) -> Any:
+            found = real(*args, **kwargs)
+            self.wait()
+            return found
+
+        patch.setattr(where, name, read_then_meet)
+        return self
+
+
+def unlocked(patch: pytest.MonkeyPatch, *modules: Any) -> None:
+    """Let services read the tree without its lock."""
+
+    def plain_read(root_id: int) -> Pool:
+        return Pool.objects.get(pk=root_id)
+
+    for module in modules:
+        patch.setattr(module, "lock_tree", plain_read)
+    patch.setattr(hot_reads, "_LOCK_SQL", hot_reads._LOCK_SQL.replace("FOR NO KEY UPDATE", ""))
+
+
+@contextmanager
+def without_floor(table: str, *triggers: str) -> Iterator[None]:
+    """Switch named database triggers off for everybody, and on again."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname ~ %s",
+            [table, "^pgtrigger_(" + "|".join(triggers) + ")_"],
+        )
+        found = [name for (name,) in cursor.fetchall()]
+        assert len(found) == len(triggers), (found, triggers)
+        for name in found:
+            cursor.execute(f'ALTER TABLE {table} DISABLE TRIGGER "{name}"')
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            for name in found:
+                cursor.execute(f'ALTER TABLE {table} ENABLE TRIGGER "{name}"')

@@ -1,0 +1,175 @@
+"""A real running house for acceptance tests: granian, a Celery worker and beat on a database of their own.
+
+One per pytest worker; tests keep apart by fresh names (`stack.name("team")`) instead of cleaning up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from psycopg.rows import dict_row
+
+from osmo_admin.ops import commands
+from osmo_admin.ops.processes import Child, start, stop_all
+from tests.support import database
+from tests.support.services import ROOT, Services
+
+SECRET_KEY = "only-for-tests-" + "k" * 50
+ADMIN_PASSWORD = "only-for-tests-4711"
+READY_SECONDS = 90.0
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Stack:
+    """The running house. `base_url` is its address; `admin` a client logged in as user `admin`."""
+
+    def __init__(self, services: Services, folder: Path, blocker: Any, extra_env: Mapping[str, str]) -> None:
+        self.services = services
+        self.folder = folder
+        self.database = services.database_name("stack")
+        self.port = free_port()
+        self.base_url = f"http://127.0.0.1:{self.port}"
+        self.children: dict[str, Child] = {}
+        self._blocker = blocker
+        self._numbers = itertools.count(1)
+        self._clients: list[httpx.Client] = []
+        self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
+        self.env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OSMO_")},
+            "DATABASE_URL": services.database_url(self.database),
+            "REDIS_URL": services.redis_url(stack=True),
+            "OSMO_SECRET_KEY": SECRET_KEY,
+            "OSMO_PUBLIC_URL": self.base_url,
+            "OSMO_SETTLE_INTERVAL": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+            **extra_env,
+        }
+
+    # --- running ---
+    def start(self) -> None:
+        """Make the database, start the three processes, wait until `/ready` is content with all of them."""
+        database.copy(self.services, self.database)
+        with self.orm():
+            from pools.domain.roles import SYSTEM
+            from pools.services.members import create_user
+            from scheduling.services.seed import seed_defaults
+
+            seed_defaults()
+            create_user(actor=SYSTEM, username="admin", password=ADMIN_PASSWORD, roles=("osmo-admin",))
+        self.run(commands.WEB)
+        self.run(commands.WORKER)
+        self.run(commands.BEAT)
+        self.wait_ready()
+
+    def run(self, name: str) -> Child:
+        """Start (again) one of the three processes."""
+        command = {
+            commands.WEB: commands.web("127.0.0.1", self.port, workers=1),
+            commands.WORKER: commands.worker(processes=1),
+            commands.BEAT: commands.beat(),
+        }[name]
+        self.children[name] = start(name, command, log=self.folder / f"{name}.log", env=self.env, cwd=ROOT)
+        return self.children[name]
+
+    def wait_ready(self) -> None:
+        """Raises AssertionError with the logs' ends when the house does not come up."""
+        deadline = time.monotonic() + READY_SECONDS
+        last = "no answer"
+        while time.monotonic() < deadline:
+            try:
+                answer = httpx.get(f"{self.base_url}/ready", timeout=5)
+                last = answer.text
+                if answer.status_code == 200 and all(check["ok"] for check in answer.json()["checks"].values()):
+                    return
+            except httpx.HTTPError as problem:
+                last = str(problem)
+            if any(child.exit_code() is not None for child in self.children.values()):
+                break
+            time.sleep(0.1)
+        logs = "\n".join(f"--- {child.name}\n{child.log_tail()}" for child in self.children.values())
+        raise AssertionError(f"The house is not ready: {last}\n{logs}")
+
+    def stop(self) -> None:
+        """End the processes and drop the database."""
+        for client in self._clients:
+            client.close()
+        stop_all(self.children.values(), grace=5)
+        database.drop(self.services, self.database)
+
+    # --- looking and preparing ---
+    @contextmanager
+    def orm(self) -> Iterator[None]:
+        """Inside, Django's ORM in this process works on the house's database."""
+        with self._blocker.unblock(), database.using(self.env["DATABASE_URL"]):
+            yield
+
+    def sql(self, query: str, *parameters: object) -> list[dict[str, Any]]:
+        """Rows straight from the house's database."""
+        with psycopg.connect(self.env["DATABASE_URL"], autocommit=True, row_factory=dict_row) as session:
+            return session.execute(query, parameters or None).fetchall()  # type: ignore[call-overload]
+
+    def name(self, prefix: str = "pool") -> str:
+        """A name no other test of this house uses; valid for pools and users."""
+        return f"{prefix}{next(self._numbers)}x{self.services.number}"
+
+    # --- people ---
+    def token(self, username: str, *roles: str) -> str:
+        """An access token for this user, made (with these roles) if new."""
+        key = (username, roles)
+        if key not in self._tokens:
+            with self.orm():
+                from pools.domain.roles import SYSTEM
+                from pools.models import User
+                from pools.services.members import create_user
+                from pools.services.tokens import create_token
+
+                user = User.objects.filter(username=username).first()
+                if user is None:
+                    user = create_user(actor=SYSTEM, username=username, roles=roles)
+                token_name = f"test-{next(self._numbers)}"
+                self._tokens[key] = create_token(actor=SYSTEM, owner=user, name=token_name)[1]
+        return self._tokens[key]
+
+    def client(self, username: str, *roles: str) -> httpx.Client:
+        """An HTTP client logged in as this user with these roles, as the stock client logs in."""
+        token = self.token(username, *roles)
+        answer = httpx.post(f"{self.base_url}/api/auth/jwt/access_token", json={"token": token}, timeout=30)
+        answer.raise_for_status()
+        bearer = answer.json()["token"]
+        return self.anonymous(headers={"Authorization": f"Bearer {bearer}"})
+
+    def anonymous(self, **options: Any) -> httpx.Client:
+        """An HTTP client without a login."""
+        client = httpx.Client(base_url=self.base_url, timeout=30, **options)
+        self._clients.append(client)
+        return client
+
+    @property
+    def admin(self) -> httpx.Client:
+        """A client of user `admin`, who may do everything. A new login each time: logins expire."""
+        return self.client("admin")
+
+    def until(self, condition: Any, *, seconds: float = 20, what: str = "the condition") -> Any:
+        """Ask `condition()` until it answers something true and return that; AssertionError when it never does."""
+        deadline = time.monotonic() + seconds
+        while True:
+            if answer := condition():
+                return answer
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what} did not come true in {seconds} s")
+            time.sleep(0.1)

@@ -1,0 +1,91 @@
+"""`osmo-admin up` as a process of its own, to be stopped, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.services import ROOT
+from tests.support.stack import free_port
+
+START_SECONDS = 90.0
+ADMIN_PASSWORD = "only-for-tests-4711"
+
+
+def osmo_admin(*arguments: str | Path, env: Mapping[str, str] | None = None, seconds: float = 60) -> Any:
+    """Run one `osmo-admin` command to its end. Returns the completed process (text)."""
+    return subprocess.run(
+        [sys.executable, "-m", "osmo_admin.cli.server", *map(str, arguments)],
+        env=clean_env(env or {}), capture_output=True, text=True, timeout=seconds, check=False, cwd=ROOT,
+    )  # fmt: skip
+
+
+def clean_env(extra: Mapping[str, str]) -> dict[str, str]:
+    """This environment without what would point a command at another house."""
+    ours = {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"}
+    kept = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("OSMO_")}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**kept, "PYTHONPATH": path, **extra}
+
+
+class Up:
+    """One start of the house on `data_dir`. `output` is the file that holds what it printed."""
+
+    def __init__(self, data_dir: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
+        self.data_dir = data_dir
+        self.port = free_port()
+        self.base_url = f"http://127.0.0.1:{self.port}"
+        self.output = data_dir.parent / f"{data_dir.name}-output-{self.port}.txt"
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "osmo_admin.cli.server", "up", "--data-dir", str(data_dir), "--no-demo",
+                 "--port", str(self.port), *options],
+                env=clean_env({"OSMO_ADMIN_PASSWORD": ADMIN_PASSWORD, **(env or {})}),
+                stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=ROOT, start_new_session=True,
+            )  # fmt: skip
+
+    def wait_ready(self) -> Up:
+        """Raises AssertionError with the output when it does not come up."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if "Ready:" in self.printed():
+                return self
+            time.sleep(0.1)
+        raise AssertionError(f"osmo-admin up is not ready (exit code {self.process.poll()}):\n{self.printed()}")
+
+    def printed(self) -> str:
+        """All it has said so far."""
+        return self.output.read_text(errors="replace")
+
+    def runtime(self) -> dict[str, str]:
+        """The addresses it left for commands beside it."""
+        found: dict[str, str] = json.loads((self.data_dir / "runtime.json").read_text())
+        return found
+
+    def children(self) -> dict[str, int]:
+        """Process ids by name, as written for clean-up after a crash."""
+        entries = json.loads((self.data_dir / "children.json").read_text())["children"]
+        return {entry["name"]: entry["pid"] for entry in entries}
+
+    def get(self, path: str) -> httpx.Response:
+        """One anonymous request."""
+        return httpx.get(self.base_url + path, timeout=10)
+
+    def stop(self, how: signal.Signals = signal.SIGINT, *, seconds: float = 20) -> int:
+        """Signal it and wait. Returns the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(seconds)
+
+    def wait(self, *, seconds: float = 20) -> int:
+        """The exit code once it has ended by itself."""
+        return self.process.wait(seconds)

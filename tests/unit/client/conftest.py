@@ -1,0 +1,64 @@
+"""The client, run in this process against a stub of the server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from osmo_admin.cli.client import app
+from tests.unit.client.stub import Stub, serving
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty configuration directory, and no variable of the real environment."""
+    folder = tmp_path / "config"
+    for name in ("OSMO_URL", "OSMO_TOKEN", "OSMO_USERNAME", "OSMO_POOL", "OSMO_OUTPUT", "NO_COLOR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OSMO_CONFIG_FILE_DIR", str(folder))
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    return folder
+
+
+class Osmo:
+    """The client in this process, logged in to the stub as developer alice."""
+
+    def __init__(self, stub: Stub) -> None:
+        self.stub = stub
+
+    def __call__(self, *words: str, env: dict[str, str] | None = None, input: str | None = None) -> Result:  # noqa: A002
+        login = {"OSMO_URL": self.stub.url, "OSMO_USERNAME": "alice"}
+        return self.bare(*words, env=login | (env or {}), input=input)
+
+    def bare(self, *words: str, env: dict[str, str] | None = None, input: str | None = None) -> Result:  # noqa: A002
+        return CliRunner().invoke(app, list(words), env=env or {}, input=input, prog_name="osmo")
+
+    def ok(self, *words: str, **more: str) -> str:
+        result = self(*words, **more)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+
+@pytest.fixture
+def osmo(stub: Stub, home: Path) -> Osmo:
+    return Osmo(stub)
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses between tries, recorded instead of slept."""
+    pauses: list[float] = []
+    for module in ("http", "commands.workflow_submit"):
+        monkeypatch.setattr(f"osmo_admin.cli.{module}.pause", pauses.append)
+    return pauses

@@ -1,0 +1,122 @@
+"""An OSMO server that answers what a test tells it to and remembers what it was asked."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the client sent; `body` is the parsed JSON, None without one."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server answers; `drop` breaks the connection instead."""
+
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    text: str | None = None
+    drop: bool = False
+
+
+@dataclass
+class Stub:
+    """An OSMO server on loopback. Unexpected requests are answered with 500, so that a test notices."""
+
+    url: str = ""
+    requests: list[Request] = field(default_factory=list)
+    replies: dict[tuple[str, str], list[Reply]] = field(default_factory=dict)
+
+    def on(self, method: str, path: str, *replies: Any) -> None:
+        """Answers for one address, in order; the last one is repeated. A value that is no Reply is its JSON."""
+        self.replies[method, path] = [reply if isinstance(reply, Reply) else Reply(reply) for reply in replies]
+
+    def answer(self, request: Request) -> Reply:
+        self.requests.append(request)
+        waiting = self.replies.get((request.method, request.path))
+        if not waiting:
+            return Reply({"message": f"not expected: {request.method} {request.path}"}, status=500)
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+    @property
+    def last(self) -> Request:
+        return self.requests[-1]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def handle_any(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = urlsplit(self.path)
+        reply = self.server.stub.answer(  # type: ignore[attr-defined]
+            Request(
+                self.command,
+                parts.path,
+                parse_qs(parts.query, keep_blank_values=True),
+                {key.lower(): value for key, value in self.headers.items()},
+                json.loads(raw) if raw else None,
+            )
+        )
+        if reply.drop:
+            self.close_connection = True
+            return
+        content = (json.dumps(reply.body) if reply.text is None else reply.text).encode()
+        self.send_response(reply.status)
+        for key, value in reply.headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
+
+    def log_message(self, *arguments: Any) -> None:
+        """Requests are recorded, not printed."""
+
+
+def jwt(**claims: Any) -> str:
+    """A token of the right shape; nobody checks its signature here."""
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{payload}.c2ln"
+
+
+class Server(ThreadingHTTPServer):
+    """A client that goes away, which some tests make it do, is no fault of the server."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+@contextmanager
+def serving() -> Iterator[Stub]:
+    """A stub on a free port of loopback, until the block ends."""
+    server = Server(("127.0.0.1", 0), Handler)
+    stub = Stub(url=f"http://127.0.0.1:{server.server_address[1]}")
+    server.stub = stub  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield stub
+    server.shutdown()
+    server.server_close()
+    thread.join()

@@ -1,0 +1,144 @@
+"""`osmo config`: showing, changing, deleting, history."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+POOLS = "/api/configs/pool"
+CURRENT: dict[str, Any] = {
+    "pools": {"team": {"name": "team", "backend": "simulated", "resources": {"gpu": {"guarantee": 100, "weight": 1}}}}
+}
+EFFECT = {"dry_run": True, "before": {"a": 1}, "after": {"a": 2}, "violations": []}
+
+
+def test_show_the_whole_or_a_part(osmo, stub):
+    stub.on("GET", POOLS, CURRENT)
+    assert json.loads(osmo.ok("config", "show", "POOL")) == CURRENT
+    assert stub.last.query == {}
+    assert json.loads(osmo.ok("config", "show", "pool", "team", "resources", "gpu", "guarantee", "-v")) == 100
+    assert stub.last.query == {"verbose": ["True"]}
+    assert yaml.safe_load(osmo.ok("config", "show", "POOL", "team", "-o", "yaml")) == CURRENT["pools"]["team"]
+    assert osmo.ok("config", "show", "POOL", "team", "backend", "-o", "yaml") == "simulated\n"
+    result = osmo("config", "show", "POOL", "nope")
+    assert (result.exit_code, result.stderr) == (2, "Error: There is no 'nope' here. There are: team.\n")
+
+
+def test_show_lists_of_named_objects(osmo, stub):
+    stub.on("GET", "/api/configs/role", [{"name": "osmo-admin", "policies": [{"effect": "Allow"}]}])
+    assert osmo.ok("config", "show", "ROLE", "osmo-admin", "policies", "0", "effect") == '"Allow"\n'
+    assert osmo("config", "show", "ROLE", "osmo-admin", "policies", "1").exit_code == 2
+
+
+def test_show_a_revision(osmo, stub):
+    stub.on("GET", "/api/configs/history", {"configs": [{"data": CURRENT}]}, {"configs": []})
+    assert json.loads(osmo.ok("config", "show", "POOL:3", "team"))["name"] == "team"
+    assert stub.last.query == {"config_types": ["POOL"], "omit_data": ["False"], "revision": ["3"]}
+    assert "There is no revision 4 of POOL" in osmo("config", "show", "POOL:4").stderr
+    assert "A revision is a number" in osmo("config", "show", "POOL:x").stderr
+
+
+@pytest.mark.parametrize("form", [json.dumps, yaml.safe_dump])
+def test_update_sends_what_differs_as_the_stock_client_does(osmo, stub, tmp_path, form):
+    path = tmp_path / "pool"
+    path.write_text(form({"backend": "simulated", "resources": {"gpu": {"guarantee": 80}}}))
+    stub.on("GET", POOLS, CURRENT)
+    stub.on("PATCH", f"{POOLS}/team", CURRENT["pools"]["team"])
+    text = osmo.ok("config", "update", "POOL", "team", "-f", str(path), "-d", "fewer", "-t", "q4", "-t", "cut")
+    assert text == "Successfully updated POOL config team.\n"
+    assert stub.last.body == {
+        "configs_dict": {"resources": {"gpu": {"guarantee": 80}}},
+        "description": "fewer",
+        "tags": ["q4", "cut"],
+    }
+
+
+def test_update_without_a_difference_sends_nothing(osmo, stub):
+    stub.on("GET", POOLS, CURRENT)
+    text = osmo.ok("config", "update", "POOL", "team", input='{"backend": "simulated"}')
+    assert text == "No changes were made to the config.\n"
+    assert [request.method for request in stub.requests] == ["GET"]
+
+
+def test_update_of_a_pool_that_is_not_there(osmo, stub):
+    stub.on("GET", POOLS, CURRENT)
+    result = osmo("config", "update", "POOL", "new", input="{}")
+    assert result.exit_code == 2
+    assert "There is no 'new' here." in result.stderr
+
+
+def test_update_of_all_pools_is_one_put(osmo, stub):
+    stub.on("PUT", POOLS, None)
+    pools = {"new": {"backend": "simulated"}}
+    osmo.ok("config", "update", "POOL", "-f", "-", input=json.dumps({"pools": pools}))
+    assert stub.last.body == {"configs": pools}
+    assert osmo("config", "update", "POOL", input="{}").exit_code == 2
+
+
+def test_update_of_the_workflow_config_and_of_a_backend(osmo, stub):
+    stub.on("GET", "/api/configs/workflow", {"subpool_drain_interval_minutes": 15})
+    stub.on("PATCH", "/api/configs/workflow", {})
+    osmo.ok("config", "update", "WORKFLOW", input="subpool_drain_interval_minutes: 5")
+    assert stub.last.body == {"configs_dict": {"subpool_drain_interval_minutes": 5}}
+    stub.on("PUT", "/api/configs/backend/sim", {})
+    osmo.ok("config", "update", "BACKEND", "sim", "-d", "why", input='{"type": "simulated"}')
+    assert stub.last.body == {"type": "simulated", "description": "why"}
+    assert osmo("config", "update", "BACKEND", input="{}").exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "a: [", "", "5"])
+def test_a_file_that_is_no_configuration(osmo, stub, text):
+    assert osmo("config", "update", "POOL", "team", input=text).exit_code == 2
+    assert osmo("config", "update", "POOL", "team", "-f", "/does/not/exist").exit_code == 2
+    assert stub.requests == []
+
+
+def test_delete(osmo, stub):
+    stub.on("DELETE", f"{POOLS}/team", None)
+    assert osmo.ok("config", "delete", "POOL", "team") == 'Successfully deleted POOL config "team".\n'
+    assert stub.last.body is None
+    osmo.ok("config", "delete", "POOL", "team", "-d", "moved", "-t", "x")
+    assert stub.last.body == {"description": "moved", "tags": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "method"), [(("update", "POOL", "team", "-f", "-"), "PATCH"), (("delete", "POOL", "team"), "DELETE")]
+)
+def test_dry_run(osmo, stub, words, method):
+    stub.on("GET", POOLS, CURRENT)
+    stub.on(method, f"{POOLS}/team", EFFECT)
+    assert "a: 1 → 2" in osmo.ok("config", *words, "--dry-run", input='{"x": 1}')
+    assert stub.last.query == {"dry_run": ["True"]}
+
+
+def test_history(osmo, stub):
+    change = {
+        "config_type": "POOL",
+        "name": "",
+        "revision": 3,
+        "username": "alice",
+        "created_at": "2026-11-20T10:00:00",
+    }
+    stub.on(
+        "GET", "/api/configs/history", {"configs": [change | {"description": "why", "tags": None}]}, {"configs": []}
+    )
+    words = "history pool -n team -r 3 --limit 5 --offset 1 --order desc --tags a --created-after 2026-11-01"
+    text = osmo.ok("config", *words.split())
+    assert text.splitlines()[-1].split() == ["POOL", "-", "3", "alice", "2026-11-20", "10:00:00", "UTC", "why", "-"]
+    assert stub.last.query == {
+        "omit_data": ["True"],
+        "offset": ["1"],
+        "limit": ["5"],
+        "order": ["DESC"],
+        "config_types": ["POOL"],
+        "name": ["team"],
+        "revision": ["3"],
+        "tags": ["a"],
+        "created_after": ["2026-11-01T00:00:00"],
+    }
+    assert osmo.ok("config", "history", "--at-timestamp", "2026-11-01") == "There are no changes to view.\n"
+    assert stub.last.query["at_timestamp"] == ["2026-11-01T00:00:00"]
+    assert osmo("config", "history", "--at-timestamp", "1d", "--created-after", "2d").exit_code == 2

@@ -1,0 +1,138 @@
+"""`osmo task`, `resource`, `audit`, `backend settle`: looking at the house."""
+
+from __future__ import annotations
+
+import json
+
+TASK = {"user": "alice", "workflow_id": "w-1", "task_name": "t", "status": "RUNNING", "pool": "team", "priority": "LOW"}
+TASK |= {"node": "n1", "start_time": None, "storage": 1, "cpu": 2, "memory": 4, "gpu": 8}
+NODE = {
+    "hostname": "n1",
+    "exposed_fields": {"node": "n1", "pool/platform": ["team/default", "team--a/default"]},
+    "usage_fields": {"gpu": "3", "cpu": "10", "memory": "1Gi", "storage": "0"},
+    "allocatable_fields": {"gpu": "8", "cpu": "128", "memory": "1Ti", "storage": "4Ti"},
+    "resource_type": "SHARED",
+    "backend": "simulated",
+    "taints": [],
+    "conditions": None,
+}
+
+
+def test_task_list_asks_for_what_is_at_work(osmo, stub):
+    stub.on("GET", "/api/task", {"tasks": []})
+    assert osmo.ok("task", "list") == "There are no tasks to view.\n"
+    assert stub.last.query == {
+        "limit": ["20"],
+        "offset": ["0"],
+        "order": ["ASC"],
+        "all_users": ["False"],
+        "all_pools": ["True"],
+        "statuses": ["PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING"],
+    }
+    words = "-s completed -w w-1 -u bob -p team -n n1 n2 --priority low --started-after 2026-11-01"
+    osmo.ok("task", "list", *words.split(), "--started-before", "2026-11-02")
+    asked = {key: stub.last.query[key] for key in ("statuses", "workflow_id", "users", "pools", "nodes", "priority")}
+    assert asked == {
+        "statuses": ["COMPLETED"],
+        "workflow_id": ["w-1"],
+        "users": ["bob"],
+        "pools": ["team"],
+        "nodes": ["n1", "n2"],
+        "priority": ["LOW"],
+    }
+    assert stub.last.query["started_before"] == ["2026-11-02T00:00:00"]
+    assert "all_pools" not in stub.last.query
+    assert osmo("task", "list", "-u", "bob", "-a").exit_code == 2
+
+
+def test_task_list_with_amounts(osmo, stub):
+    stub.on("GET", "/api/task", {"tasks": [TASK, TASK | {"gpu": None}]})
+    lines = osmo.ok("task", "list", "-v").splitlines()
+    assert lines[2].split() == ["alice", "w-1", "t", "RUNNING", "team", "LOW", "n1", "-", "1", "2", "4", "8"]
+    assert lines[-1].split() == ["2", "4", "8", "8"]
+    assert "GPU" not in osmo.ok("task", "list")
+
+
+def test_task_sums(osmo, stub):
+    stub.on("GET", "/api/task", {"summaries": [TASK, TASK]}, {"summaries": [TASK]}, {"summaries": []})
+    assert osmo.ok("task", "list", "-S").splitlines()[-1].split() == ["2", "4", "8", "16"]
+    assert stub.last.query["summary"] == ["True"]
+    assert "w-1" in osmo.ok("task", "list", "-S", "-W")
+    assert stub.last.query["aggregate_by_workflow"] == ["True"]
+    assert osmo.ok("task", "list", "-S") == "There is nothing to sum up.\n"
+
+
+def test_resource_list(osmo, stub):
+    stub.on("GET", "/api/resources", {"resources": [NODE]}, {"resources": []})
+    lines = osmo.ok("resource", "list").splitlines()
+    assert stub.last.query == {"all_pools": ["True"]}
+    assert lines[-1].split() == [
+        "n1",
+        "team/default,",
+        "team--a/default",
+        "SHARED",
+        "3/8",
+        "10/128",
+        "1Gi/1Ti",
+        "0/4Ti",
+    ]
+    assert osmo.ok("resource", "list", "-p", "team", "--platform", "x") == "There are no available resources.\n"
+    assert stub.last.query == {"pools": ["team"], "all_pools": ["False"], "platforms": ["x"]}
+
+
+def test_resource_info(osmo, stub):
+    stub.on("GET", "/api/resources/n1", {"resources": [NODE]})
+    assert "GPU        : 3 used of 8" in osmo.ok("resource", "info", "n1")
+    stub.on("GET", "/api/resources/n2", {"resources": []})
+    assert osmo("resource", "info", "n2").exit_code == 2
+
+
+def test_audit_reads_as_sentences(osmo, stub):
+    cut = {
+        "id": 2,
+        "time": "2026-11-20T10:00:00",
+        "actor": "alice",
+        "action": "subpool.updated",
+        "object": "pool/team--b",
+    }
+    cut |= {"before": {"quota": 50}, "after": {"quota": 20}, "description": "", "request_id": "r"}
+    cut |= {"sentence": "alice cut team--b from 50 to 20"}
+    stub.on("GET", "/api/audit", {"entries": [cut], "more_entries": True}, {"entries": [], "more_entries": False})
+    lines = osmo.ok("audit").splitlines()
+    assert stub.last.query == {"limit": ["50"], "offset": ["0"]}
+    assert lines[0] == "2026-11-20 10:00:00 UTC  alice cut team--b from 50 to 20"
+    assert lines[-1] == "There is more: --offset, --limit."
+    words = "--object pool/team--b --actor alice --action subpool.updated --since 2026-11-01 --until 2026-12-01"
+    assert osmo.ok("audit", *words.split(), "--limit", "5", "--offset", "2") == "Nothing was changed.\n"
+    assert stub.last.query == {
+        "object": ["pool/team--b"],
+        "actor": ["alice"],
+        "action": ["subpool.updated"],
+        "since": ["2026-11-01T00:00:00"],
+        "until": ["2026-12-01T00:00:00"],
+        "limit": ["5"],
+        "offset": ["2"],
+    }
+
+
+def test_a_description_cannot_forge_a_line_of_the_audit(osmo, stub):
+    entry = {"time": "2026-11-20T10:00:00", "actor": "eve", "action": "pool.updated", "object": "pool/x"}
+    entry |= {"before": None, "after": None, "sentence": "eve did\n2026-11-20 bob deleted everything\x1b[2K"}
+    stub.on("GET", "/api/audit", {"entries": [entry]})
+    assert len(osmo.ok("audit").splitlines()) == 1
+
+
+def test_settle(osmo, stub):
+    step = {"pass": 1, "action": "start", "workload": "w-1", "tasks": ["t"], "for": None, "message": "it fits"}
+    stub.on("POST", "/api/backend/sim/settle", {"steps": [step], "settled": True}, {"steps": [], "settled": False})
+    lines = osmo.ok("backend", "settle", "sim").splitlines()
+    assert lines[2].split() == ["1", "start", "w-1", "t", "-", "it", "fits"]
+    assert lines[-1] == "Settled."
+    assert osmo.ok("backend", "settle", "sim").startswith("Nothing to do. Not settled yet")
+    assert stub.last.body is None
+
+
+def test_an_answer_in_json_is_not_touched(osmo, stub):
+    body = {"entries": [{"description": "ä\u2028\x1b", "x": 1.0}], "more_entries": False, "extra": None}
+    stub.on("GET", "/api/audit", body)
+    assert json.loads(osmo.ok("audit", "-o", "json")) == body

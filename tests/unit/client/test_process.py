@@ -1,0 +1,264 @@
+"""The client as people start it: a process, a terminal, a pipe, a Tab key."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.client.stub import Reply, Stub
+from tests.unit.client.test_pool import SEED_EXAMPLE, TEAM, answer, pool
+from tests.unit.client.test_subpool import ONE, effect, sub, tree
+
+OSMO = (sys.executable, "-c", "from osmo_admin.cli.client import main; main()")
+REPOSITORY = Path(__file__).parents[3]
+CLEAR = ("OSMO_", "NO_COLOR", "XDG_CONFIG_HOME", "_OSMO_COMPLETE", "TERM", "DJANGO", "PYTHON")
+
+
+def environment(stub: Stub, home: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(CLEAR)}
+    login = {
+        "OSMO_URL": stub.url,
+        "OSMO_USERNAME": "alice",
+        "OSMO_CONFIG_FILE_DIR": str(home),
+        "TERM": "xterm-256color",
+    }
+    return kept | login | {"PYTHONPATH": str(REPOSITORY)} | more
+
+
+def run(stub: Stub, home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+    env = environment(stub, home, **more)
+    return subprocess.run(
+        [*OSMO, *words], env=env, capture_output=True, check=False, timeout=30, stdin=subprocess.DEVNULL
+    )
+
+
+def on_terminal(stub: Stub, home: Path, *words: str, type_in: str = "", **more: str) -> tuple[int, str]:
+    """Exit code and everything shown, with a terminal as all three streams. What is typed waits to be read."""
+    ours, theirs = pty.openpty()
+    env = environment(stub, home, **more)
+    child = subprocess.Popen([*OSMO, *words], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, type_in.encode())
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    except OSError:  # Linux: the other side is closed
+        pass
+    code = child.wait(30)
+    os.close(ours)
+    return code, shown.decode().replace("\r\n", "\n")
+
+
+def test_no_part_of_the_client_wakes_django(stub, home):
+    script = (
+        "import sys; from typer.testing import CliRunner; from osmo_admin.cli.client import app;"
+        "assert CliRunner().invoke(app, ['pool', 'list']).exit_code == 0;"
+        "assert CliRunner().invoke(app, ['workflow', 'list', '-o', 'yaml']).exit_code == 0;"
+        "print(sorted({'django', 'celery', 'psycopg', 'rest_framework', 'redis', 'pools'} & set(sys.modules)))"
+    )
+    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
+    env = environment(stub, home)
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, check=False, timeout=30)
+    assert (done.stdout, done.stderr) == (b"[]\n", b"")
+
+
+def test_help_pays_for_no_http_no_yaml_and_no_colours(stub, home):
+    script = (
+        "import sys; from typer.testing import CliRunner; from osmo_admin.cli.client import app;"
+        "CliRunner().invoke(app, ['pool', 'list', '--help']);"
+        "print(sorted({'httpx', 'yaml', 'rich'} & set(sys.modules)))"
+    )
+    env = environment(stub, home)
+    assert subprocess.check_output([sys.executable, "-c", script], env=env, timeout=30) == b"[]\n"
+
+
+@pytest.mark.parametrize("words", [("--help",), ("pool", "list")])
+def test_it_starts_within_half_a_second(stub, home, words):
+    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    seconds = []
+    for _ in range(5):
+        before = os.times()
+        assert run(stub, home, *words).returncode == 0
+        after = os.times()
+        # processor time of the child: other work on the machine does not count against it
+        seconds.append(after.children_user - before.children_user + after.children_system - before.children_system)
+    assert min(seconds) <= 0.5
+
+
+def test_a_pipe_gets_the_table_whole_and_plain(stub, home):
+    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    done = run(stub, home, "pool", "list", COLUMNS="20")
+    assert (done.stdout.decode(), done.stderr) == (SEED_EXAMPLE, b"")
+    long_name = "x" * 300
+    stub.on("GET", "/api/pool_quota", answer([pool(long_name, "1", 0, 1)]))
+    assert long_name.encode() in run(stub, home, "pool", "list", COLUMNS="20").stdout
+
+
+def test_a_terminal_gets_colours_and_the_same_words(stub, home):
+    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    code, shown = on_terminal(stub, home, "pool", "list", COLUMNS="20")
+    assert code == 0
+    assert "\x1b[32mACTIVE\x1b[0m" in shown
+    assert "\x1b[1;31m-40\x1b[0m" in shown
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == SEED_EXAMPLE
+
+
+@pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_terminal_without_colours(stub, home, more):
+    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    assert on_terminal(stub, home, "pool", "list", **more) == (0, SEED_EXAMPLE)
+
+
+def test_an_old_locale_gets_escapes_and_no_stack_trace(stub, home):
+    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    done = run(stub, home, "pool", "list", PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u251c\\u2500 team--a" in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_stack_trace(stub, home):
+    stub.on("GET", "/api/pool_quota", answer([pool(f"pool-{number}", "1", 0, 1) for number in range(20000)]))
+    command = " ".join([f"'{OSMO[0]}' -c '{OSMO[2]}'", "pool list | head -1"])
+    done = subprocess.run(
+        ["sh", "-c", command], env=environment(stub, home), capture_output=True, check=False, timeout=60
+    )
+    assert done.stdout.startswith(b"Pool ")
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "method", "address"),
+    [
+        (("pool", "subpool", "delete", "team", "a"), "DELETE", ONE),
+        (("workflow", "cancel", "w-1"), "POST", "/api/workflow/w-1/cancel"),
+        (("workflow", "end", "w-1"), "POST", "/api/workflow/w-1/end"),
+        (("config", "delete", "POOL", "team"), "DELETE", "/api/configs/pool/team"),
+        (("token", "delete", "ci"), "DELETE", "/api/auth/access_token/ci"),
+        (("user", "delete", "bob"), "DELETE", "/api/auth/user/bob"),
+    ],
+)
+def test_a_terminal_is_asked_before_something_is_lost(stub, home, words, method, address):
+    done: dict[str, Any] = sub("ARCHIVED") | {"status": "COMPLETED"}
+    dry = effect(tree(30), tree(60))
+    preview = [dry] if words[1] == "subpool" else []
+    stub.on(method, address, *preview, done)
+    code, shown = on_terminal(stub, home, *words, type_in="n\n")
+    assert code == 3
+    assert "nothing was changed" in shown
+    assert all(request.query.get("dry_run") for request in stub.requests)
+    stub.on(method, address, *preview, done)
+    assert on_terminal(stub, home, *words, type_in="y\n")[0] == 0
+    assert not stub.last.query.get("dry_run")
+    stub.requests.clear()
+    stub.on(method, address, done)
+    code, shown = on_terminal(stub, home, *words, "--yes")
+    assert (code, len(stub.requests)) == (0, 1)
+    assert "?" not in shown
+
+
+def test_the_question_about_a_slice_shows_what_would_happen(stub, home):
+    stub.on(
+        "DELETE", ONE, effect(tree(30, ("team--a", "ACTIVE", 30)), tree(60, ("team--a", "DELETING", 0)), draining=["w"])
+    )
+    code, shown = on_terminal(stub, home, "pool", "subpool", "delete", "team", "a", type_in="n\n", NO_COLOR="1")
+    assert code == 3
+    assert "30 → 60 (Total: 100)" in shown
+    assert "Would drain: w" in shown
+    assert shown.index("Would drain") < shown.index("Delete subpool team--a? [y/N]")
+
+
+def test_a_deletion_that_is_forbidden_is_not_even_asked_about(stub, home):
+    wrong = {"path": "subpool", "code": "state", "message": "team--a is ARCHIVED."}
+    stub.on("DELETE", ONE, effect(tree(30), None, violations=[wrong]))
+    code, shown = on_terminal(stub, home, "pool", "subpool", "delete", "team", "a")
+    assert code == 2
+    assert "team--a is ARCHIVED." in shown
+    assert "[y/N]" not in shown
+
+
+def test_ctrl_c_while_waiting_for_the_server(stub, home, monkeypatch):
+    asked, gate = threading.Event(), threading.Event()
+
+    def hang(request: Any) -> Any:
+        asked.set()
+        gate.wait(20)
+        raise ConnectionResetError
+
+    monkeypatch.setattr(stub, "answer", hang)
+    child = subprocess.Popen(
+        [*OSMO, "pool", "list"],
+        env=environment(stub, home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # a test run in the background ignores the interrupt and would hand that down
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    )
+    assert asked.wait(20)
+    child.send_signal(signal.SIGINT)
+    output, errors = child.communicate(timeout=20)
+    gate.set()
+    assert (child.returncode, output) == (3, b"")
+    assert b"Traceback" not in errors
+
+
+COMPLETIONS = {
+    "bash": {"_OSMO_COMPLETE": "complete_bash"},
+    "zsh": {"_OSMO_COMPLETE": "complete_zsh"},
+    "fish": {"_OSMO_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+}
+
+
+def complete(stub: Stub, home: Path, shell: str, line: str, **more: str) -> str:
+    words = line.split(" ")
+    typed = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line}
+    return run(stub, home, **COMPLETIONS[shell], **typed, **more).stdout.decode()
+
+
+@pytest.mark.parametrize("shell", COMPLETIONS)
+def test_completion_knows_commands_options_and_pools(stub, home, shell):
+    pools = {
+        name: {"name": name, "parent_pool": name.partition("--")[0] if "--" in name else None}
+        for name in ("team", "team--a", "other")
+    }
+    stub.on("GET", "/api/pool", {"pools": pools})
+    assert "subpool" in complete(stub, home, shell, "osmo pool su")
+    assert "--quota" in complete(stub, home, shell, "osmo pool subpool create --q")
+    shown = complete(stub, home, shell, "osmo workflow submit --pool te")
+    assert "team--a" in shown
+    assert "other" not in shown
+    shown = complete(stub, home, shell, "osmo pool subpool create te")
+    assert "team" in shown
+    assert "team--a" not in shown
+
+
+def test_completion_without_an_answer_is_quick_and_silent(stub, home, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(20), Reply(drop=True))[1])
+    started = time.monotonic()
+    done = run(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3")
+    gate.set()
+    assert time.monotonic() - started < 5
+    assert done.stdout.strip() == b""
+    for more in ({"OSMO_URL": "http://127.0.0.1:9"}, {"OSMO_URL": "", "OSMO_USERNAME": ""}, {"OSMO_URL": "nonsense"}):
+        done = run(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3", **more)
+        assert (done.stdout.strip(), done.stderr) == (b"", b"")
+
+
+@pytest.mark.parametrize("shell", COMPLETIONS)
+def test_completion_scripts_are_built_in(stub, home, shell):
+    done = run(stub, home, "--show-completion", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert done.returncode == 2  # without a shell to find, it has to be named
+    done = run(stub, home, "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert b"_OSMO_COMPLETE" in done.stdout

@@ -1,0 +1,66 @@
+"""The committed reference is the one the commands give, and no option is without its variable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from osmo_admin.cli.client import app
+from osmo_admin.cli.reference import reference
+
+PAGE = Path(__file__).parents[3] / "docs" / "client.md"
+WITHOUT_VARIABLE = {"--version", "--help", "--install-completion", "--show-completion"}
+
+
+def commands(command: Any, ctx: Any) -> Iterator[tuple[Any, Any]]:
+    yield command, ctx
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, child.make_context(name, [], parent=ctx, resilient_parsing=True))
+
+
+def everything() -> list[tuple[Any, Any]]:
+    root: Any = typer.main.get_command(app)
+    return list(commands(root, root.make_context("osmo", [], resilient_parsing=True)))
+
+
+def test_the_reference_is_current():
+    assert PAGE.read_text(encoding="utf-8") == reference(), "run: python -m osmo_admin.cli.reference > docs/client.md"
+
+
+def test_every_option_has_a_variable_named_in_its_help():
+    options = [
+        (ctx.command_path, option, option.get_help_record(ctx)[1])
+        for command, ctx in everything()
+        for option in command.params
+        if option.param_type_name == "option" and not WITHOUT_VARIABLE & set(option.opts)
+    ]
+    assert len(options) > 100
+    assert [(path, option.opts) for path, option, about in options if "env var: OSMO_" not in about] == []
+
+
+def test_every_command_has_a_form_for_programs_and_every_write_a_dry_run():
+    leaves = {
+        ctx.command_path: {name for option in command.params for name in option.opts}
+        for command, ctx in everything()
+        if not getattr(command, "commands", None)
+    }
+    assert [path for path, names in leaves.items() if not {"-o", "--output"} <= names] == []
+    writing = {"create", "update", "delete", "set", "submit", "cancel", "restart", "end", "settle"}
+    assert [path for path, names in leaves.items() if path.split()[-1] in writing and "--dry-run" not in names] == []
+    assert [
+        path for path, names in leaves.items() if path.split()[-1] in {"delete", "cancel"} and "--yes" not in names
+    ] == []
+
+
+def test_variables_are_unique_or_shared_on_purpose():
+    shared = {"OSMO_OUTPUT", "OSMO_DRY_RUN", "OSMO_YES", "OSMO_POOL", "OSMO_TOKEN", "OSMO_USERNAME"}
+    seen: dict[str, int] = {}
+    for command, ctx in everything():
+        for option in command.params:
+            if option.param_type_name == "option":
+                name = option.envvar or f"{ctx.auto_envvar_prefix}_{option.name.upper()}"
+                seen[name] = seen.get(name, 0) + 1
+    assert {name for name, count in seen.items() if count > 1} == shared

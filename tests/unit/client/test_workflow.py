@@ -1,0 +1,343 @@
+"""`osmo workflow`: submitting, looking, cancelling, ending."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.client.stub import Reply
+
+SUBMIT = "/api/pool/team/workflow"
+SPEC = "# my work\nworkflow:\n  name: hello\n  tasks:\n  - {name: t, image: ubuntu, command: [sh]}\n"
+SUBMITTED = {
+    "name": "hello-1",
+    "overview": "http://s/w/hello-1",
+    "logs": None,
+    "spec": None,
+    "dashboard_url": None,
+    "warnings": [],
+}
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "job.yaml"
+    path.write_text(SPEC)
+    return str(path)
+
+
+def detail(**more: Any) -> dict[str, Any]:
+    task = {"name": "t", "status": "RUNNING", "start_time": "2026-11-20T10:00:00", "retry_id": 0, "node_name": "n1"}
+    body = {"name": "hello-1", "status": "RUNNING", "submitted_by": "alice", "pool": "team", "priority": "NORMAL"}
+    body |= {"submit_time": "2026-11-20T09:59:58.5", "overview": "http://s/w/hello-1", "labels": {"b": "2", "a": "1"}}
+    return body | {"groups": [{"name": "t-group", "tasks": [task]}]} | more
+
+
+def test_submit_sends_the_file_as_it_was_written(osmo, stub, spec):
+    stub.on("POST", SUBMIT, SUBMITTED)
+    words = ("--priority", "high", "--set", "lr=1", "n=2", "--set-string", "id=007", "--label", "a=1", "--label", "b=2")
+    text = osmo.ok("workflow", "submit", "--pool", "team", *words, "--set-env", "X=1", spec)
+    assert text == (
+        "Workflow submit successful.\nWorkflow ID        - hello-1\nWorkflow Overview  - http://s/w/hello-1\n"
+    )
+    assert stub.last.query == {"priority": ["HIGH"], "label": ["a=1", "b=2"], "env_vars": ["X=1"]}
+    assert stub.last.body == {
+        "file": SPEC,
+        "set_variables": ["lr=1", "n=2"],
+        "set_string_variables": ["id=007"],
+        "uploaded_templated_spec": None,
+    }
+    assert stub.last.headers["idempotency-key"]
+
+
+def test_each_submission_has_a_key_of_its_own(osmo, stub, spec):
+    stub.on("POST", SUBMIT, SUBMITTED)
+    for _ in range(2):
+        osmo.ok("workflow", "submit", "-p", "team", spec)
+    assert len({request.headers["idempotency-key"] for request in stub.requests}) == 2
+
+
+def test_a_template_is_left_to_the_server(osmo, stub, tmp_path):
+    text = "workflow:\n  name: {{ name }}\ndefault-values:\n  name: x  # a comment\n"
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    stub.on("POST", SUBMIT, SUBMITTED)
+    osmo.ok("workflow", "submit", str(path), "-p", "team", "--set", "name=y")
+    assert [request.body["file"] for request in stub.requests] == [text]
+
+
+def test_standard_input_and_the_pool_of_the_environment(osmo, stub):
+    stub.on("POST", SUBMIT, SUBMITTED)
+    osmo.ok("workflow", "submit", "-", input=SPEC, env={"OSMO_POOL": "team"})
+    assert stub.last.body["file"] == SPEC
+
+
+@pytest.mark.parametrize(
+    "settings", [{"profile": {"pool": "team"}, "pools": ["team", "x"]}, {"profile": {"pool": None}, "pools": ["team"]}]
+)
+def test_the_default_pool_is_the_profiles_or_the_only_one(osmo, stub, spec, settings):
+    stub.on("GET", "/api/profile/settings", settings)
+    stub.on("POST", SUBMIT, SUBMITTED)
+    osmo.ok("workflow", "submit", spec)
+    assert stub.last.path == SUBMIT
+
+
+@pytest.mark.parametrize(("pools", "said"), [(["a", "b"], "You may use: a, b."), ([], "You have no pool")])
+def test_no_default_pool(osmo, stub, spec, pools, said):
+    stub.on("GET", "/api/profile/settings", {"profile": {"pool": None}, "pools": pools})
+    result = osmo("workflow", "submit", spec)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_low_priority_and_warnings_are_said_beside_the_answer(osmo, stub, spec):
+    stub.on("POST", SUBMIT, SUBMITTED | {"warnings": ["credential c cannot be checked"], "dashboard_url": "http://d"})
+    result = osmo("workflow", "submit", spec, "-p", "team", "--priority", "LOW")
+    assert result.stdout.splitlines()[-1] == "Workflow Dashboard - http://d"
+    assert "WARNING: credential c cannot be checked" in result.stderr
+    assert "LOW priority can be preempted" in result.stderr
+
+
+def test_dry_run_prints_the_rendered_file(osmo, stub, spec):
+    stub.on("POST", SUBMIT, SUBMITTED | {"spec": "workflow:\n  name: hello\n"})
+    assert osmo.ok("workflow", "submit", spec, "-p", "team", "--dry-run") == "workflow:\n  name: hello\n"
+    assert stub.last.query == {"dry_run": ["True"]}
+
+
+@pytest.mark.parametrize("code", ["USAGE", "RESOURCE", "CREDENTIAL"])
+def test_a_refused_submission_names_every_fault_with_its_line(osmo, stub, spec, code):
+    faults = [
+        {"path": "workflow.tasks[0].image", "code": "required", "message": "image is required", "line": 5},
+        {"path": "workflow.name", "code": "name", "message": "a name begins with a letter", "line": 3},
+    ]
+    body = {"message": "image is required a name begins with a letter", "error_code": code, "workflow_id": "hello-2"}
+    stub.on("POST", SUBMIT, Reply(body | {"details": faults}, status=400))
+    result = osmo("workflow", "submit", spec, "-p", "team")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "Workflow hello-2 submit failed:\n2 faults:\n"
+        "  - line 5, workflow.tasks[0].image: image is required\n"
+        "  - line 3, workflow.name: a name begins with a letter\n"
+    )
+    told = json.loads(osmo("workflow", "submit", spec, "-p", "team", "-t", "json").stdout)
+    assert (told["message"], told["code"], told["details"]) == (body["message"], 400, faults)
+
+
+def test_submit_again_by_id(osmo, stub):
+    stub.on("POST", SUBMIT, SUBMITTED)
+    osmo.ok("workflow", "submit", "hello-1", "-p", "team")
+    assert (stub.last.query, stub.last.body) == ({"workflow_id": ["hello-1"]}, None)
+    assert osmo("workflow", "submit", "hello-1", "-p", "team", "--dry-run").exit_code == 2
+
+
+@pytest.mark.parametrize("words", [("--set", "x"), ("--label", "=1"), ("--set-string", "y"), ("--set-env", "z")])
+def test_pairs_are_checked_before_anything_is_sent(osmo, stub, spec, words):
+    result = osmo("workflow", "submit", spec, "-p", "team", *words)
+    assert result.exit_code == 2
+    assert f"{words[0]} takes KEY=VALUE, not {words[1]!r}." in result.stderr
+    assert stub.requests == []
+
+
+def test_a_file_that_is_not_there_or_not_text(osmo, stub, tmp_path):
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for name, said in (("no.yaml", "No such file"), ("binary", "not text in UTF-8"), (".", "Is a directory")):
+        result = osmo("workflow", "submit", str(tmp_path / name), "-p", "team")
+        assert result.exit_code == 1
+        assert said in result.stderr
+    assert stub.requests == []
+
+
+def test_wait_until_it_ended(osmo, stub, spec, no_waiting):
+    stub.on("POST", SUBMIT, SUBMITTED)
+    stub.on("GET", "/api/workflow/hello-1", detail(status="PENDING"), detail(), detail(status="COMPLETED"))
+    text = osmo.ok("workflow", "submit", spec, "-p", "team", "--wait")
+    assert text.splitlines()[-1] == "Workflow hello-1 is COMPLETED."
+    assert len(no_waiting) == 2
+
+
+def test_wait_for_a_failure_as_json(osmo, stub, spec, no_waiting):
+    stub.on("POST", SUBMIT, SUBMITTED)
+    stub.on("GET", "/api/workflow/hello-1", detail(status="FAILED_PREEMPTED"))
+    result = osmo("workflow", "submit", spec, "-p", "team", "--wait", "-o", "json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["status"] == "FAILED_PREEMPTED"
+
+
+def test_validate(osmo, stub, spec):
+    stub.on("POST", SUBMIT, SUBMITTED | {"logs": "Workflow validation succeeded."})
+    text = osmo.ok("workflow", "validate", spec, "-p", "team", "--set", "a=1")
+    assert text == "Workflow validation succeeded.\n"
+    assert stub.last.query == {"validation_only": ["True"]}
+    assert stub.last.body["set_variables"] == ["a=1"]
+
+
+def test_local_files_travel_inside(osmo, stub, tmp_path):
+    (tmp_path / "run.sh").write_text("echo {{output}}\n")
+    document = {"workflow": {"name": "x", "tasks": [{"name": "t", "files": [{"path": "/r", "localpath": "run.sh"}]}]}}
+    path = tmp_path / "local.yaml"
+    path.write_text(yaml.safe_dump(document))
+    stub.on("POST", SUBMIT, SUBMITTED)
+    osmo.ok("workflow", "submit", str(path), "-p", "team")
+    sent = yaml.safe_load(stub.last.body["file"])
+    assert sent["workflow"]["tasks"][0]["files"] == [{"path": "/r", "contents": "echo {{output}}\n"}]
+    assert stub.last.body["uploaded_templated_spec"] is None
+
+
+def test_local_files_of_a_template_are_read_after_rendering(osmo, stub, tmp_path):
+    (tmp_path / "b.sh").write_text("true\n")
+    text = "workflow:\n  name: x\n  groups:\n  - tasks:\n    - files:\n      - localpath: {{ which }}.sh\n"
+    path = tmp_path / "local.yaml"
+    path.write_text(text)
+    stub.on("POST", SUBMIT, SUBMITTED | {"spec": text.replace("{{ which }}", "b")}, SUBMITTED)
+    osmo.ok("workflow", "submit", str(path), "-p", "team", "--set", "which=b")
+    first, second = stub.requests
+    assert (first.query, first.body["file"]) == ({"dry_run": ["True"]}, text)
+    assert second.query == {}
+    assert second.body["uploaded_templated_spec"] == text
+    assert yaml.safe_load(second.body["file"])["workflow"]["groups"][0]["tasks"][0]["files"] == [{"contents": "true\n"}]
+
+
+def test_every_missing_local_file_is_named(osmo, stub, tmp_path):
+    files = [{"localpath": "no1"}, {"localpath": "no2"}, {"localpath": "x", "contents": "y"}]
+    path = tmp_path / "local.yaml"
+    path.write_text(yaml.safe_dump({"workflow": {"tasks": [{"files": files}]}}))
+    result = osmo("workflow", "submit", str(path), "-p", "team")
+    assert result.exit_code == 1
+    assert "workflow.tasks[0].files[0].localpath" in result.stderr
+    assert "workflow.tasks[0].files[1].localpath" in result.stderr
+    assert "not both" in result.stderr
+    assert stub.requests == []
+
+
+@pytest.mark.parametrize(
+    "text", ["localpath: [", "- localpath", "workflow: {tasks: {localpath: x}}", "localpath: \x07"]
+)
+def test_a_strange_file_goes_to_the_server_untouched(osmo, stub, tmp_path, text):
+    path = tmp_path / "odd.yaml"
+    path.write_text(text)
+    stub.on("POST", SUBMIT, SUBMITTED)
+    osmo.ok("workflow", "submit", str(path), "-p", "team")
+    assert stub.last.body["file"] == text
+
+
+def test_restart_in_its_own_pool(osmo, stub):
+    stub.on("GET", "/api/workflow/hello-1", detail(status="FAILED"))
+    stub.on("POST", "/api/pool/team/workflow/hello-1/restart", SUBMITTED | {"name": "hello-2"})
+    text = osmo.ok("workflow", "restart", "hello-1")
+    assert text.splitlines()[:2] == ["Workflow hello-1 restarted.", "Workflow ID        - hello-2"]
+    assert stub.last.body is None
+    osmo.ok("workflow", "restart", "hello-1", "-p", "team", "--dry-run")
+    assert stub.last.query == {"dry_run": ["True"]}
+    assert [request.method for request in stub.requests] == ["GET", "POST", "POST"]
+
+
+ENTRY = {"user": "alice", "name": "hello-1", "submit_time": "2026-11-20T10:00:00", "status": "RUNNING", "pool": "team"}
+ENTRY |= {"priority": "HIGH", "labels": {}, "queued_time": 75, "duration": 3725.4}
+
+
+def test_list_asks_as_the_stock_client_does(osmo, stub):
+    stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
+    assert osmo.ok("workflow", "list") == "There are no workflows to view.\n"
+    assert stub.last.query == {"limit": ["20"], "offset": ["0"], "order": ["DESC"], "all_pools": ["True"]}
+    words = "-s running pending -p team other --name hel --priority high low --limit 5 --offset 10 --label a=b c=d"
+    osmo.ok("workflow", "list", "--all-users", *words.split(), "--no-label", "x", "--tags", "t1", "t2")
+    assert stub.last.query == {
+        "limit": ["5"],
+        "offset": ["10"],
+        "order": ["DESC"],
+        "all_users": ["True"],
+        "statuses": ["RUNNING", "PENDING"],
+        "name": ["hel"],
+        "pools": ["team", "other"],
+        "priority": ["HIGH", "LOW"],
+        "label": ["a=b", "c=d"],
+        "no_label": ["x"],
+        "tags": ["t1", "t2"],
+    }
+    osmo.ok(
+        "workflow", "list", "-u", "bob", "eve", "--submitted-after", "2026-11-01", "--submitted-before", "2026-11-02"
+    )
+    assert stub.last.query["users"] == ["bob", "eve"]
+    assert stub.last.query["submitted_after"] == ["2026-11-01T00:00:00"]
+    assert stub.last.query["submitted_before"] == ["2026-11-02T00:00:00"]
+
+
+def test_list_has_the_newest_at_the_bottom(osmo, stub):
+    body = {"workflows": [ENTRY | {"name": "hello-2"}, ENTRY], "more_entries": True}
+    stub.on("GET", "/api/workflow", body)
+    lines = osmo.ok("workflow", "list").splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["hello-1", "hello-2"]
+    assert re.split(r" {2,}", lines[2])[1:] == [
+        "alice",
+        "team",
+        "HIGH",
+        "RUNNING",
+        "2026-11-20 10:00:00 UTC",
+        "1m 15s",
+        "1h 02m",
+        "-",
+    ]
+    assert lines[-1].startswith("There are more")
+    assert osmo.ok("workflow", "list", "--order", "desc").splitlines()[2].startswith("hello-2")
+    assert json.loads(osmo.ok("workflow", "list", "--json")) == body
+
+
+def test_list_of_users_or_everybody(osmo, stub):
+    assert osmo("workflow", "list", "-a", "-u", "bob").exit_code == 2
+    assert stub.requests == []
+
+
+def test_query(osmo, stub):
+    stub.on("GET", "/api/workflow/hello-1", detail())
+    text = osmo.ok("workflow", "query", "hello-1", "-v")
+    assert stub.last.query == {"verbose": ["True"]}
+    assert "Submit Time  : 2026-11-20 09:59:58 UTC" in text
+    assert "Labels       : a=1, b=2" in text
+    assert re.split(r" {2,}", text.splitlines()[-1])[:5] == ["t-group", "t", "0", "RUNNING", "n1"]
+
+
+def test_cancel_several_goes_on_after_a_failure(osmo, stub):
+    stub.on("POST", "/api/workflow/a-1/cancel", Reply({"message": "a-1 has ended.", "error_code": "USER"}, status=400))
+    stub.on("POST", "/api/workflow/b-1/cancel", {"name": "b-1"})
+    result = osmo("workflow", "cancel", "a-1", "b-1", "--message", "enough", "--force")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        2,
+        "Workflow b-1 is cancelled.\n",
+        "Error: a-1 has ended.\n",
+    )
+    assert stub.last.query == {"force": ["True"], "message": ["enough"]}
+
+
+def test_cancel_dry_run(osmo, stub):
+    stub.on(
+        "POST",
+        "/api/workflow/b-1/cancel",
+        {"dry_run": True, "before": {"status": "RUNNING"}, "after": {"status": "FAILED_CANCELED"}, "violations": []},
+    )
+    text = osmo.ok("workflow", "cancel", "b-1", "--dry-run")
+    assert text.splitlines() == ["Dry run: nothing was changed.", "status: RUNNING → FAILED_CANCELED"]
+    assert stub.last.query == {"force": ["False"], "dry_run": ["True"]}
+
+
+def test_spec_is_printed_as_it_is(osmo, stub):
+    stub.on("GET", "/api/workflow/hello-1/spec", Reply(text=SPEC))
+    assert osmo.ok("workflow", "spec", "hello-1") == SPEC
+    assert stub.last.query == {"use_template": ["False"]}
+    osmo.ok("workflow", "spec", "hello-1", "--template")
+    assert stub.last.query == {"use_template": ["True"]}
+    assert json.loads(osmo.ok("workflow", "spec", "hello-1", "-o", "json")) == {"spec": SPEC}
+
+
+def test_end(osmo, stub):
+    stub.on("POST", "/api/workflow/hello-1/end", detail(status="FAILED"))
+    assert (
+        osmo.ok("workflow", "end", "hello-1", "--status", "failed", "-g", "t-group") == "Workflow hello-1 is FAILED.\n"
+    )
+    assert stub.last.body == {"status": "FAILED", "group": "t-group"}
+    osmo.ok("workflow", "end", "hello-1")
+    assert stub.last.body == {"status": "COMPLETED"}

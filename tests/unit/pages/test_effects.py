@@ -1,0 +1,68 @@
+"""What a preview says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pools.domain.effects import consequences, node_effects
+
+
+def _picture(quota: int, shared: tuple[int, int], **slices: tuple[str, int, int]) -> dict[str, Any]:
+    """`shared` is (quota, used); a slice (state, quota, used)."""
+    return {
+        "pool": "team",
+        "quota": quota,
+        "shared": {"quota": shared[0], "used": shared[1], "available": shared[0] - shared[1]},
+        "subpools": [
+            {"subpool_name": name, "subpool_state": state, "quota": given, "used": used, "available": given - used}
+            for name, (state, given, used) in slices.items()
+        ],
+    }
+
+
+def test_a_new_slice_and_what_it_leaves_of_the_rest() -> None:
+    before = _picture(100, (100, 90))
+    after = _picture(100, (70, 90), a=("ACTIVE", 30, 0))
+    nodes = node_effects(before, after)
+    assert [(node.label, node.quota_before, node.quota_after, node.is_changed) for node in nodes] == [
+        ("team", 100, 100, False),
+        ("unallocated", 100, 70, True),
+        ("a", None, 30, True),
+    ]
+    assert consequences(nodes) == (
+        (
+            "The unallocated part of team keeps 90 GPUs of HIGH and NORMAL work on a quota of 70: nothing is stopped, "
+            "20 GPUs drain as that work ends, and new work there waits until then."
+        ),
+        "team--a is guaranteed 30 GPUs from now.",
+    )
+
+
+def test_a_decrease_that_nobody_feels_needs_no_sentence() -> None:
+    nodes = node_effects(_picture(10, (2, 0), a=("ACTIVE", 8, 1)), _picture(10, (6, 0), a=("ACTIVE", 4, 1)))
+    assert consequences(nodes) == ()
+
+
+def test_deleting() -> None:
+    before = _picture(10, (2, 0), a=("ACTIVE", 8, 1))
+    drains = node_effects(before, _picture(10, (10, 0), a=("DELETING", 0, 1)))
+    assert consequences(drains, draining=1, cancelled=2) == (
+        "2 workflows that have not started are cancelled.",
+        (
+            "1 workflow on team--a goes on undisturbed. The slice takes no new work and cannot be changed; it is "
+            "archived when the last one has ended."
+        ),
+    )
+    archived = node_effects(before, _picture(10, (10, 0)))
+    assert archived[2].state_after == "ARCHIVED"
+    assert consequences(archived) == (
+        "Nothing else is live on team--a, so it is archived at once. It can be recreated later.",
+    )
+
+
+def test_a_pool_that_is_not_there_yet() -> None:
+    nodes = node_effects(None, _picture(64, (64, 0)))
+    assert [(node.label, node.quota_before, node.quota_after) for node in nodes] == [
+        ("team", None, 64),
+        ("unallocated", None, 64),
+    ]

@@ -1,0 +1,79 @@
+"""How pages write numbers, times and states."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+
+from pools.domain.usage_bar import Parts
+from pools.templatetags.osmo import ago, exact, gpus, signed, span, tone, usage_bar
+
+NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (12, "12"),
+        (-40, "\N{MINUS SIGN}40"),
+        (-1, "\N{MINUS SIGN}1"),
+        (12345, "12\N{NARROW NO-BREAK SPACE}345"),
+    ],
+)
+def test_numbers(number: int, text: str) -> None:
+    assert signed(number) == text
+
+
+def test_quotas() -> None:
+    assert (gpus(-1), gpus(0), gpus(None)) == ("unlimited", "0", "–")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (3600, "1 h"),
+        (90061, "1 d 1 h"),
+        (86400 * 40, "40 d"),
+    ],
+)
+def test_lengths_of_time(seconds: int, text: str) -> None:
+    assert span(seconds) == span(timedelta(seconds=seconds)) == text
+
+
+@time_machine.travel(NOW, tick=False)
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [(0, "just now"), (-5, "just now"), (-90, "1 min 30 s ago"), (7200, "in 2 h"), (-86400, "1 d ago")],
+)
+def test_moments(offset: int, words: str) -> None:
+    moment = NOW + timedelta(seconds=offset)
+    told = str(ago(moment))
+    assert f">{words}</time>" in told
+    assert f'title="{exact(moment)}"' in told
+    assert exact(moment).endswith(" UTC")
+
+
+def test_a_bar_says_in_words_what_it_shows() -> None:
+    bar = str(usage_bar(Parts(inside=5, free=3, over=2, draining=1), 'a"b'))
+    assert 'aria-label="a&quot;b: 5 used inside the quota, 3 free, 2 LOW over quota, 1 draining"' in bar
+    assert bar.count("flex-grow") == 4
+    assert "free" not in str(usage_bar(Parts(inside=1), "x")).split("<span", 1)[1]
+    assert "no quota and nothing in use" in str(usage_bar(Parts(), "x"))
+
+
+def test_every_status_has_a_look() -> None:
+    assert [tone(each) for each in ("RUNNING", "PENDING", "FAILED", "FAILED_CANCELED", "COMPLETED", "DELETING")] == [
+        "good",
+        "wait",
+        "bad",
+        "off",
+        "done",
+        "warn",
+    ]
