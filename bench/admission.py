@@ -1,0 +1,71 @@
+"""Admission over HTTP, single and in bulk, beside pgbench running the same transaction (design, section 7)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bench import fill, limit, load
+from bench.house import House
+
+CLIENTS = (1, 8, 16)
+POOLS = 1000
+BULK = 50
+LIVE = (0, 100_000)
+
+
+def run(house: House, *, seconds: int) -> dict[str, Any]:
+    """Every combination of clients, pools and live workflows."""
+    from pools.models import Pool
+
+    fill.spread_ids()
+    names = fill.pools(POOLS, prefix="p")
+    first, last = (Pool.objects.get(name=name).pk for name in (names[0], names[-1]))
+    statements = limit.submission_sql(names[0])
+    report: dict[str, Any] = {"statements_per_admission": len(statements)}
+    for live in LIVE:
+        if live:
+            fill.live_workflows(names[0], live)
+        for label, count in (("one_hot_pool", 1), (f"{POOLS}_pools", POOLS)):
+            chosen = names[:count]
+            text = limit.script(statements, pool_id=first, last_pool_id=first if count == 1 else last)
+            rows = {}
+            for clients in CLIENTS:
+                beside = limit.measure(text, clients=clients, seconds=seconds)
+                single = _single(house, chosen, clients, seconds)
+                rows[str(clients)] = {
+                    "pgbench": beside,
+                    "single": single,
+                    "ratio_to_pgbench": round(single["per_second"] / beside["per_second"], 3),
+                    "p99_over_p50": round(single["p99_ms"] / single["p50_ms"], 2),
+                }
+            bulk = _bulk(house, chosen, 8, seconds)
+            rows["8"]["bulk"] = bulk
+            rows["8"]["bulk_over_single"] = round(bulk["workflows_per_second"] / rows["8"]["single"]["per_second"], 2)
+            report[f"{label}_{live}_live"] = rows
+    return report
+
+
+def _name(client: int, pool: int, names: list[str]) -> str:
+    """People name their work as they like: on one pool each client, on many each pool has names of its own."""
+    return f"load{client if len(names) == 1 else pool}"
+
+
+def _single(house: House, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
+    def request(client: int, number: int) -> load.Request:
+        pool = (client * 7919 + number) % len(names)
+        body = json.dumps({"file": limit.spec(_name(client, pool, names))}).encode()
+        return load.Request("POST", f"/api/pool/{names[pool]}/workflow", body)
+
+    return load.run(house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request).summary()
+
+
+def _bulk(house: House, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
+    def request(client: int, number: int) -> load.Request:
+        pool = (client * 7919 + number) % len(names)
+        file = limit.spec(_name(client, pool, names))
+        body = json.dumps({"workflows": [{"file": file}] * BULK}).encode()
+        return load.Request("POST", f"/api/pool/{names[pool]}/workflows", body)
+
+    summary = load.run(house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request).summary()
+    return {**summary, "workflows_per_request": BULK, "workflows_per_second": round(summary["per_second"] * BULK, 1)}

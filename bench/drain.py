@@ -1,0 +1,36 @@
+"""One pass of the drain monitor over 10,000 slices that wait to be archived."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from bench import fill
+from bench.house import House
+
+SLICES = 10_000
+
+
+def run(house: House, *, seconds: int) -> dict[str, Any]:
+    """Seconds of the pass and queries of each batch."""
+    from pools.models import Pool
+    from pools.services.subpools import DRAIN_BATCH, archive_drained
+
+    fill.draining_slices(SLICES)
+    with CaptureQueriesContext(connection) as captured:
+        begin = time.perf_counter()
+        caught = archive_drained()
+        elapsed = time.perf_counter() - begin
+    asked = [query for query in captured.captured_queries if query["sql"].lstrip()[:6] in {"SELECT", "UPDATE"}]
+    batches = -(-SLICES // DRAIN_BATCH)
+    return {
+        "draining": SLICES,
+        "archived": caught,
+        "left": Pool.objects.filter(subpool_state="DELETING").count(),
+        "seconds": round(elapsed, 2),
+        "batches": batches,
+        "queries_per_batch": round(len(asked) / (batches + 1), 2),
+    }

@@ -1,0 +1,135 @@
+"""The scheduling engine at 1×, 2× and 4× of its measured size: `python bench/engine.py [--sizes 1,2,4]`, JSON out.
+
+1× is what design section 7 promises: 10,000 waiting gangs × 1,000 nodes × 500 queues settled from cold in at most 10 s
+and 1 GiB; a what-if on the settled state, and one submission into it, in at most 1 s. Each size runs in a process of
+its own, so that its memory is its own; seconds are those of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Node, Queue, Task, TaskState
+from scheduling.domain.engine.outcome import facts_after, places, reasons
+from scheduling.domain.engine.settle import settle
+
+GPU = "default/gpu"
+GANGS, NODES, QUEUES = 10_000, 1_000, 500
+LIMITS = {"settle_s": 10.0, "what_if_s": 1.0, "submission_s": 1.0, "memory_mib": 1024}
+
+
+def clock() -> float:
+    """Seconds of one core: what other work on the machine takes does not count."""
+    return time.process_time()
+
+
+def cluster(scale: int, seed: int = 7) -> Facts:
+    """A cluster that is nine tenths full, every second queue with LOW work above its quota, and everybody waiting."""
+    pick = random.Random(seed)
+    nodes = tuple(Node(f"n{i:05}", {GPU: 8}) for i in range(NODES * scale))
+    pools = QUEUES * scale // 10
+    quota = 8 * len(nodes) // (pools * 9)
+    queues = [Queue(f"pool{p}", created=p) for p in range(pools)]
+    queues += [Queue(f"pool{p}-{c}", f"pool{p}", {GPU: quota}, created=c) for p in range(pools) for c in range(9)]
+    leaves = [queue.name for queue in queues if queue.parent]
+    gangs: list[Gang] = []
+    free = [8] * len(nodes)
+    held: dict[str, int] = {}
+
+    def gang(name: str, queue: str, count: int, gpus: int, priority: int, placed: list[int] | None = None) -> Gang:
+        request = {GPU: gpus}
+        tasks = tuple(
+            Task(f"{name}-{i}", request)
+            if placed is None
+            else Task(f"{name}-{i}", request, state=TaskState.RUNNING, node=nodes[placed[i]].name)
+            for i in range(count)
+        )
+        return Gang(name, queue, tasks, priority, priority < 100, len(gangs))
+
+    for node in range(len(nodes) * 9 // 10):
+        while free[node] > 1:
+            gpus = pick.choice([1, 2, 2, 4])
+            if gpus > free[node]:
+                continue
+            queue = pick.choice(leaves[::2])
+            normal = held.get(queue, 0) + gpus <= quota and pick.random() < 0.5
+            if normal:
+                held[queue] = held.get(queue, 0) + gpus
+            gangs.append(gang(f"r{len(gangs):06}", queue, 1, gpus, NORMAL if normal else LOW, [node]))
+            free[node] -= gpus
+    for i in range(GANGS * scale):
+        count, gpus = pick.choice([(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 2), (4, 8), (8, 1), (16, 1)])
+        gangs.append(gang(f"w{i:06}", pick.choice(leaves), count, gpus, pick.choice([LOW, LOW, NORMAL, NORMAL, HIGH])))
+    return Facts(tuple(queues), gangs=tuple(gangs), nodes=nodes)
+
+
+def measure(scale: int) -> dict[str, object]:
+    """One size, cold: settle, then one submission, then a what-if, then every reason and position."""
+    facts = cluster(scale)
+    began = clock()
+    first = settle(facts)
+    settled = clock() - began
+    after = facts_after(first)
+    running = next(gang for gang in after.gangs if gang.tasks[0].state is TaskState.RUNNING)
+    began = clock()
+    submitted = Gang("new", running.queue, (Task("new-0", {GPU: 1}),), LOW, True, -1)
+    second = settle(replace(after, gangs=(*after.gangs, submitted)))
+    submission = clock() - began
+    began = clock()
+    halved = tuple(replace(q, quota={GPU: 0}) if q.name == running.queue else q for q in after.queues)
+    third = settle(replace(after, queues=halved))
+    what_if = clock() - began
+    began = clock()
+    why, where = reasons(first.world), places(first.world)
+    explained = clock() - began
+    actions: dict[str, int] = {}
+    for step in first.steps:
+        actions[step.action.value] = actions.get(step.action.value, 0) + 1
+    return {
+        "scale": scale,
+        "gangs": len(facts.gangs),
+        "nodes": len(facts.nodes or ()),
+        "queues": len(facts.queues),
+        "waiting_after": len(why),
+        "positions": len(where),
+        "steps": actions,
+        "passes": max((step.pass_number for step in first.steps), default=0),
+        "settled": [first.settled, second.settled, third.settled],
+        "settle_s": round(settled, 3),
+        "submission_s": round(submission, 3),
+        "what_if_s": round(what_if, 3),
+        "explain_s": round(explained, 3),
+        "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def main() -> None:
+    """Measure every size in a process of its own and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="1,2,4")
+    parser.add_argument("--one", type=int)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one)))
+        return
+    results = []
+    for size in options.sizes.split(","):
+        command = [sys.executable, __file__, "--one", size]
+        results.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    first = results[0]
+    within = {name: first[name] <= limit for name, limit in LIMITS.items()}
+    print(json.dumps({"limits": LIMITS, "within": within, "sizes": results}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

