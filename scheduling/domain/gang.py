@@ -16,9 +16,10 @@ Definitions (kai.md section 5, where the house differs it says so):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from pools.domain.quota import order_of
 
@@ -84,6 +85,10 @@ class GangTree:
                 counts[x] = sum(counts[child] >= self.thresholds[child] for child in self.children[x])
         return counts
 
+    def leaf_of(self, sub_group: str) -> int:
+        """The leaf a pod belongs to, by the name its row carries; the empty name is the one leaf of a plain gang."""
+        return self.index[sub_group or DEFAULT_GROUP]
+
     def satisfied(self, pods: Sequence[int]) -> bool:
         """Whether these pods make the PodGroup hold its minimum."""
         if len(self.names) == 1:
@@ -146,6 +151,45 @@ class GangTree:
         if self.is_leaf(x):
             return [(x, active[x])] if active[x] else []
         return [part for child in reversed(self.children[x]) for part in self._whole(child, active)]
+
+
+def plain_of(min_member: int | None, min_sub_group: int | None, groups: Sequence[Group]) -> dict[str, Any]:
+    """The tree as it is kept in a row: what was written, and nothing that follows from it.
+
+    `{"min_member": n}` for a tree of one leaf; else `{"min_sub_group": n, "sub_groups": [{"name", "parent",
+    "min_member", "min_sub_group"}]}`. A minimum or a parent that was not given is left out, and so is the `min_member`
+    of a PodGroup that has groups, for it is ignored. The keys are those of `gang` in a scenario file.
+    """
+    if not groups:
+        return _given({"min_member": min_member})
+    return _given({"min_sub_group": min_sub_group}) | {
+        "sub_groups": [
+            _given(
+                {
+                    "name": group.name,
+                    "parent": group.parent,
+                    "min_member": group.min_member,
+                    "min_sub_group": group.min_sub_group,
+                }
+            )
+            for group in groups
+        ]
+    }
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def tree_of(plain: Mapping[str, Any] | None, pods: int) -> GangTree:
+    """The tree that :func:`plain_of` wrote down; of None that of a gang whose `pods` start together or not at all."""
+    if plain is None:
+        return GangTree(pods)
+    groups = [
+        Group(sub["name"], sub.get("parent"), sub.get("min_member"), sub.get("min_sub_group"))
+        for sub in plain.get("sub_groups", ())
+    ]
+    return GangTree(plain.get("min_member"), plain.get("min_sub_group"), groups)
 
 
 class Growth:

@@ -109,7 +109,8 @@ class Group(models.Model):
 
     `ready_at` is since when it waits for GPUs, `ends_at` when its simulated work is done, and `due_at` the first moment
     at which it ends by itself (work done, or a timeout; :mod:`scheduling.domain.deadlines`), so that finding what is
-    due costs what is due and not what is live.
+    due costs what is due and not what is live. `gang` is its tree as :func:`scheduling.domain.gang.plain_of` writes it
+    and :func:`~scheduling.domain.gang.tree_of` reads it; null: all its tasks together or none.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -119,6 +120,7 @@ class Group(models.Model):
     upstream = models.JSONField(default=list)
     status = models.TextField(choices=[(s, s) for s in TaskStatus], default=TaskStatus.SCHEDULING)
     gpus = models.PositiveIntegerField(default=0)
+    gang = models.JSONField(null=True)
     failure_message = models.TextField(blank=True)
     ready_at = models.DateTimeField(null=True)
     start_time = models.DateTimeField(null=True)
@@ -139,7 +141,10 @@ class Group(models.Model):
 
 
 class Task(models.Model):
-    """One try of one task: a pod. A new try is a new row with the next `retry_id`; the old one stays to be seen."""
+    """One try of one task: a pod. A new try is a new row with the next `retry_id`; the old one stays to be seen.
+
+    `sub_group` names the leaf of the gang's tree that counts it; empty where the tree has one leaf alone.
+    """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="tasks")
@@ -147,6 +152,7 @@ class Task(models.Model):
     retry_id = models.PositiveIntegerField(default=0)
     position = models.PositiveIntegerField()
     lead = models.BooleanField(default=False)
+    sub_group = models.TextField(default="", blank=True)
     status = models.TextField(choices=[(s, s) for s in TaskStatus], default=TaskStatus.SCHEDULING)
     gpu_count = models.PositiveIntegerField(default=0)
     cpu_count = models.PositiveIntegerField(default=0)

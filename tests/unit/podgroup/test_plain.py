@@ -1,0 +1,52 @@
+"""The tree of a gang as it is kept in a row: written, read back, the same tree."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scheduling.domain.gang import ROOT, Group, plain_of, tree_of
+from scheduling.domain.podgroup import read
+
+from .test_validate import REPLICAS, TRAINING, manifest
+
+TREES = {
+    "inference-service": manifest(*REPLICAS, minSubGroup=3),
+    "training-job": manifest(*TRAINING, minSubGroup=2),
+    "all children": manifest(*REPLICAS),
+    "one leaf": manifest(minMember=4),
+    "one leaf, no minimum": manifest(),
+    "an ignored minimum": manifest(*REPLICAS, minMember=32),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_row_gives_back_the_tree_it_was_written_from(name):
+    group, _ = read(TREES[name])
+    plain = json.loads(json.dumps(plain_of(group.min_member, group.min_sub_group, group.groups)))
+    back, tree = tree_of(plain, 0), group.tree()
+    assert (back.names, back.parents, back.thresholds) == (tree.names, tree.parents, tree.thresholds)
+
+
+def test_what_was_not_given_is_not_written():
+    groups = [Group("a", None, 2), Group("b", "c", 1), Group("c", None, None, 1)]
+    assert plain_of(32, None, groups) == {
+        "sub_groups": [
+            {"name": "a", "min_member": 2},
+            {"name": "b", "parent": "c", "min_member": 1},
+            {"name": "c", "min_sub_group": 1},
+        ]
+    }
+    assert plain_of(4, None, []) == {"min_member": 4}
+
+
+def test_without_a_tree_all_pods_are_the_minimum():
+    tree = tree_of(None, 5)
+    assert (tree.single, tree.thresholds) == (True, [5])
+    assert tree.leaf_of("") == ROOT
+
+
+def test_a_pod_finds_its_leaf_by_name():
+    tree = tree_of({"sub_groups": [{"name": "a", "min_member": 1}, {"name": "default", "min_member": 1}]}, 0)
+    assert [tree.leaf_of("a"), tree.leaf_of("default")] == [1, 2]
