@@ -121,6 +121,12 @@ class GangTree:
             return self.thresholds[x]
         return sum(self.least_pods(child) for child in self.children[x][: self.thresholds[x]])
 
+    def least(self, amounts: Mapping[int, int], x: int = ROOT) -> int:
+        """The least that the gang holds when it holds its minimum; `amounts` is what one pod of each leaf asks for."""
+        if self.is_leaf(x):
+            return self.thresholds[x] * amounts.get(x, 0)
+        return sum(sorted(self.least(amounts, child) for child in self.children[x])[: self.thresholds[x]])
+
     def give_up(self, active: Sequence[int]) -> list[tuple[int, int]]:
         """One step: (leaf, how many of its active pods). Empty when nothing is active."""
         counts = self.counts(active)

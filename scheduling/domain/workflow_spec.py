@@ -1,7 +1,8 @@
 """What a workflow file asks for, once it has been read: groups (gangs), tasks (pods) and their amounts.
 
 Values only. They are made by `scheduling.specs.parse`, which answers for their form: names are valid and unique, every
-amount is a whole number from 0 up, every group has one lead, groups make no circle. Source: OSMO contract, 7.3, 7.4.
+amount is a whole number from 0 up, every group without a tree has one lead, groups make no circle. Source: OSMO
+contract, 7.3, 7.4.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from pools.domain.durations import duration
 from pools.domain.exit_codes import ExitCodes
+from scheduling.domain.gang import tree_of
 
 SIMULATED_RUNTIME_LABEL = "osmo/simulated-runtime"
 
@@ -75,6 +77,8 @@ class TaskSpec:
     topology: tuple[Topology, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Keys that are only passed on to the pod: checkpoint, kpis, downloadType, cacheSize."""
+    sub_group: str = ""
+    """The leaf of the gang's tree that counts it; empty where the tree has one leaf alone."""
 
     @property
     def upstream_tasks(self) -> tuple[str, ...]:
@@ -85,18 +89,26 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A gang: its tasks start together or not at all. It may start when all groups in `inputs` have completed."""
+    """A gang: its tasks start together or not at all. It may start when all groups in `inputs` have completed.
+
+    `gang` is the tree of a PodGroup as :func:`scheduling.domain.gang.plain_of` writes it: then its minimum starts
+    together, the rest one by one, no task leads, and the tasks of one SubGroup ask for the same.
+    """
 
     name: str
     tasks: tuple[TaskSpec, ...]
     barrier: bool = True
     ignore_nonlead_status: bool = True
     inputs: tuple[str, ...] = ()
+    gang: Mapping[str, Any] | None = None
 
     @property
     def gpus(self) -> int:
-        """GPUs the whole gang asks for."""
-        return sum(task.gpu for task in self.tasks)
+        """GPUs the gang must have to run: those of all its tasks, or with a tree the least that hold its minimums."""
+        if self.gang is None:
+            return sum(task.gpu for task in self.tasks)
+        tree = tree_of(self.gang, len(self.tasks))
+        return tree.least({tree.leaf_of(task.sub_group): task.gpu for task in self.tasks})
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,8 @@ class Group(models.Model):
     `ready_at` is since when it waits for GPUs, `ends_at` when its simulated work is done, and `due_at` the first moment
     at which it ends by itself (work done, or a timeout; :mod:`scheduling.domain.deadlines`), so that finding what is
     due costs what is due and not what is live. `gang` is its tree as :func:`scheduling.domain.gang.plain_of` writes it
-    and :func:`~scheduling.domain.gang.tree_of` reads it; null: all its tasks together or none.
+    and :func:`~scheduling.domain.gang.tree_of` reads it; null: all its tasks together or none. `gpus` is the least
+    with which it runs: those of all its tasks, or of an elastic gang the cheapest choice that holds its minimums.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -31,6 +31,7 @@ def new_gang(workflow: Workflow, position: int, spec: GroupSpec) -> Group:
         upstream=list(spec.inputs),
         status=status,
         gpus=spec.gpus,
+        gang=None if spec.gang is None else dict(spec.gang),
         ready_at=ready_at,
         due_at=ends.first,
     )
@@ -44,6 +45,7 @@ def new_tasks(group: Group, spec: GroupSpec) -> list[Task]:
             name=task.name,
             position=place,
             lead=task.lead,
+            sub_group=task.sub_group,
             status=group.status,
             gpu_count=task.gpu,
             cpu_count=task.cpu,

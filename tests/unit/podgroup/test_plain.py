@@ -1,4 +1,4 @@
-"""The tree of a gang as it is kept in a row: written, read back, the same tree."""
+"""The tree of a gang as it is kept in a row: written, read back, the same tree; and the least it must hold."""
 
 from __future__ import annotations
 
@@ -50,3 +50,20 @@ def test_without_a_tree_all_pods_are_the_minimum():
 def test_a_pod_finds_its_leaf_by_name():
     tree = tree_of({"sub_groups": [{"name": "a", "min_member": 1}, {"name": "default", "min_member": 1}]}, 0)
     assert [tree.leaf_of("a"), tree.leaf_of("default")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "amounts", "least"),
+    [
+        ("inference-service", {1: 1, 2: 1, 3: 1, 4: 1}, 24),
+        ("inference-service", {1: 8, 2: 1, 3: 1, 4: 1}, 24),
+        ("inference-service", {1: 0, 2: 4, 3: 2, 4: 1}, 24),
+        ("training-job", {2: 1, 3: 1, 5: 1, 6: 1}, 10),
+        ("training-job", {3: 8, 6: 8}, 64),
+        ("all children", {1: 1, 2: 1, 3: 1, 4: 1}, 32),
+        ("one leaf", {0: 2}, 8),
+    ],
+)
+def test_the_least_is_the_cheapest_choice_that_holds_the_minimum(name, amounts, least):
+    group, _ = read(TREES[name])
+    assert group.tree().least(amounts) == least
