@@ -2,7 +2,7 @@
 
 Asked in this order: does its queue run anything, has it its pods, could it ever fit, the quota from the leaf upward
 (for work that cannot be preempted), the limits from the leaf upward, the tree of cohorts, the nodes. `Reason.blockers`
-are all that must be made available for it to start; the reason names the first, `unblock` has a sentence for each.
+are all that must be made available for it to start; the reason names the first, `remedies` has an answer to each.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pools.domain.amounts import UNLIMITED, Amount, Number, sentence_of, text_of
+from pools.domain.amounts import Amount, Number, sentence_of, text_of
 
-from .shortage import NodeShortage, Shortages
-from .state import RUNNING, GangState, QueueState
+from .blockers import Blocker, called
+from .remedies import Remedies, Remedy
+from .shortage import Shortages
+from .state import GangState, QueueState
 from .world import World
 
-MOST_NAMED = 3
-"""How many workloads a sentence names."""
+MOST_PLACES = 3
+"""How many nodes a sentence names."""
 
 
 class Code:
@@ -38,21 +40,6 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocker:
-    """One thing in the way. `limit` says which number of `node` it is: quota, limit, borrowing_limit, or nodes."""
-
-    code: str
-    node: str | None
-    limit: str
-    requested: Mapping[str, Number]
-    free: Mapping[str, Number]
-    missing: Mapping[str, Number]
-    most: Amount = UNLIMITED
-    never: bool = False
-    where: tuple[NodeShortage, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Reason:
     """`queue` is the node of the tree that blocks; `limit` names which of its numbers does."""
 
@@ -63,8 +50,13 @@ class Reason:
     requested: Mapping[str, Number] | None = None
     free: Mapping[str, Number] | None = None
     missing: Mapping[str, Number] | None = None
-    unblock: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
     blockers: tuple[Blocker, ...] = ()
+
+    @property
+    def unblock(self) -> tuple[str, ...]:
+        """What would unblock it, told to somebody who may know all names."""
+        return tuple(remedy.told() for remedy in self.remedies)
 
     @property
     def never(self) -> bool:
@@ -78,7 +70,7 @@ class Explainer:
     def __init__(self, world: World) -> None:
         self._world = world
         self._shortages = Shortages(world)
-        self._holders: dict[tuple[int, bool], list[str]] | None = None
+        self._remedies = Remedies(world)
 
     def all(self) -> dict[str, Reason]:
         """The reason of every gang that does not run and is not ended, by name."""
@@ -101,7 +93,7 @@ class Explainer:
         queue = gang.queue
         if queue is None:
             message = f"The queue '{gang.fact.queue}' does not exist."
-            return Reason(Code.NO_SUCH_QUEUE, message, gang.fact.queue, unblock=("Make the queue.",))
+            return Reason(Code.NO_SUCH_QUEUE, message, gang.fact.queue, remedies=(Remedy("Make the queue"),))
         closed = _closed(queue) or _not_ready(gang, queue)
         if closed is not None:
             return closed
@@ -124,7 +116,7 @@ class Explainer:
             requested=first.requested,
             free=first.free,
             missing=first.missing,
-            unblock=tuple(sentence for blocker in blockers for sentence in self._unblock(blocker, gang)),
+            remedies=tuple(remedy for blocker in blockers for remedy in self._remedies.of(blocker, gang)),
             blockers=tuple(blockers),
         )
 
@@ -205,66 +197,22 @@ class Explainer:
             never=short.never, where=short.where,
         )  # fmt: skip
 
-    def _unblock(self, blocker: Blocker, gang: GangState) -> Iterator[str]:
-        missing = sentence_of(blocker.missing)
-        if blocker.never:
-            if blocker.limit == "nodes":
-                yield f"Never on these nodes: it needs {sentence_of(blocker.requested)} in a shape they do not have."
-            else:
-                yield f"Never as things are set: the {_called(blocker.limit)} of {blocker.node} must grow first."
-            return
-        if blocker.limit == "nodes":
-            for short in blocker.where:
-                freed = sentence_of(self._world.amounts(short.missing))
-                yield f"{freed} more must be free on {short.node}{self._standing_on(short.node)}."
-            return
-        grow = f"The {_called(blocker.limit)} of {blocker.node} grows by {missing}"
-        queue = self._world.queue_of.get(blocker.node or "")
-        if queue is None:
-            yield f"{grow}, or work under {blocker.node} that holds as much ends."
-            return
-        names = self._names(queue, all_work=blocker.limit != "quota", but=gang)
-        which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
-        yield f"{grow}, or {which} in {queue.fact.name} that holds as much ends{names}."
-
-    def _standing_on(self, node: str) -> str:
-        nodes = self._world.nodes
-        if nodes is None:
-            return ""
-        here = self._world.on_node[nodes.names.index(node)]
-        return _listed([self._world.gangs[index].fact.name for index in sorted({index for index, _i in here})])
-
-    def _names(self, queue: QueueState, *, all_work: bool, but: GangState) -> str:
-        if self._holders is None:
-            self._holders = {}
-            for gang in self._world.gangs:
-                if gang.queue is None or RUNNING not in gang.status:
-                    continue
-                for above in gang.queue.path:
-                    for everything in (True,) if gang.preemptible else (True, False):
-                        held = self._holders.setdefault((above.index, everything), [])
-                        if len(held) <= MOST_NAMED + 1:
-                            held.append(gang.fact.name)
-        return _listed([name for name in self._holders.get((queue.index, all_work), []) if name != but.fact.name])
-
-
-def _listed(names: list[str]) -> str:
-    if not names:
-        return ""
-    return f" ({', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''})"
-
 
 def _closed(queue: QueueState) -> Reason | None:
     name = queue.fact.name
     if queue.children:
         message = f"The queue '{name}' has queues below it, so it runs nothing itself."
-        return Reason(Code.QUEUE_HAS_CHILDREN, message, name, unblock=("Submit to one of the queues below it.",))
+        return Reason(
+            Code.QUEUE_HAS_CHILDREN, message, name, remedies=(Remedy("Submit to one of the queues below it"),)
+        )
     if queue.cyclic:
         message = f"The parents of '{name}' run in a circle; nothing starts there until it is broken."
-        return Reason(Code.CYCLE, message, name, unblock=("Give one node of the circle another parent.",))
+        return Reason(Code.CYCLE, message, name, remedies=(Remedy("Give one node of the circle another parent"),))
     for above in queue.path:
-        if above.fact.hold is not None:
-            return Reason(above.fact.hold.code, above.fact.hold.message, above.fact.name)
+        hold = above.fact.hold
+        if hold is not None:
+            remedies = (Remedy(hold.unblock),) if hold.unblock else ()
+            return Reason(hold.code, hold.message, above.fact.name, remedies=remedies)
     return None
 
 
@@ -272,11 +220,9 @@ def _not_ready(gang: GangState, queue: QueueState) -> Reason | None:
     if gang.complete:
         return None
     message = "The gang has fewer tasks than its minimum asks for, so it can never be whole."
-    return Reason(Code.NOT_READY, message, queue.fact.name, unblock=("Add the missing tasks, or lower the minimum.",))
-
-
-def _called(limit: str) -> str:
-    return limit.replace("_", " ")
+    return Reason(
+        Code.NOT_READY, message, queue.fact.name, remedies=(Remedy("Add the missing tasks, or lower the minimum"),)
+    )
 
 
 def _sentence(blocker: Blocker) -> str:
@@ -285,12 +231,12 @@ def _sentence(blocker: Blocker) -> str:
     if blocker.limit == "nodes":
         if blocker.never:
             return f"It asks for {asked}; the nodes could not hold that even if they were empty."
-        places = ", ".join(short.node for short in blocker.where[:MOST_NAMED])
+        places = ", ".join(short.node for short in blocker.where[:MOST_PLACES])
         if blocker.code == Code.FRAGMENTED:
             return f"It asks for {asked}; as much is free, but not together: {missing} missing on {places}."
         return f"It asks for {asked}; the nodes have room for {free}: {missing} missing on {places}."
     if blocker.never:
-        return f"It asks for {asked}, more than the {_called(blocker.limit)} of {node} ({most}) could ever give."
+        return f"It asks for {asked}, more than the {called(blocker.limit)} of {node} ({most}) could ever give."
     if blocker.limit == "quota" and blocker.code == Code.NOTHING_TO_BORROW:
         return f"It asks for {asked}; everything under {node} leaves {free} of {most}: {missing} missing."
-    return f"It asks for {asked}; the {_called(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."
+    return f"It asks for {asked}; the {called(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."

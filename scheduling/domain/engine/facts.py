@@ -33,10 +33,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why nothing starts in a queue for now, whatever is free: a closed pool, a limit the cluster cannot express."""
+    """Why nothing starts in a queue for now, whatever is free: a closed pool, a limit the cluster cannot express.
+    `unblock` is the sentence that says what would open it, without its full stop; empty where nobody can know."""
 
     code: str
     message: str
+    unblock: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,105 @@
+"""What would unblock a gang that waits: for each thing in its way one sentence, and the work whose end would do.
+
+A remedy keeps its work by name and apart from its words, so that whoever reads it is told only what he may know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pools.domain.amounts import sentence_of
+
+from .blockers import Blocker, called
+from .state import RUNNING, GangState, QueueState
+from .world import World
+
+MOST_NAMED = 3
+"""How many workloads a sentence names."""
+
+Called = Callable[[str], str | None]
+"""How a reader knows a gang, or None for one that is not to be named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """`words` are the sentence up to where the `work` (names of gangs) is listed."""
+
+    words: str
+    work: tuple[str, ...] = ()
+
+    def told(self, known_as: Called = str) -> str:
+        """The sentence for one reader. What he may not know is counted."""
+        names: dict[str, None] = {}
+        others = 0
+        for gang in self.work:
+            name = known_as(gang)
+            if name is None:
+                others += 1
+            else:
+                names[name] = None
+        listed = ", ".join([*names][:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+        hidden = f"{others} of other people" if others else ""
+        inside = " and ".join(part for part in (listed, hidden) if part)
+        return f"{self.words} ({inside})." if inside else f"{self.words}."
+
+
+class Remedies:
+    """The remedies of one moment. Gangs that are blocked alike share their lists of names."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._holders: dict[tuple[int, bool], tuple[str, ...]] | None = None
+        self._standing: dict[str, tuple[str, ...]] = {}
+
+    def of(self, blocker: Blocker, gang: GangState) -> Iterator[Remedy]:
+        """What would take this out of the gang's way."""
+        if blocker.never:
+            if blocker.limit == "nodes":
+                asked = sentence_of(blocker.requested)
+                yield Remedy(f"Never on these nodes: it needs {asked} in a shape they do not have")
+            else:
+                yield Remedy(f"Never as things are set: the {called(blocker.limit)} of {blocker.node} must grow first")
+            return
+        if blocker.limit == "nodes":
+            for short in blocker.where:
+                freed = sentence_of(self._world.amounts(short.missing))
+                yield Remedy(f"{freed} more must be free on {short.node}", self._on(short.node))
+            return
+        grow = f"The {called(blocker.limit)} of {blocker.node} grows by {sentence_of(blocker.missing)}"
+        queue = self._world.queue_of.get(blocker.node or "")
+        if queue is None:
+            yield Remedy(f"{grow}, or work under {blocker.node} that holds as much ends")
+            return
+        which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
+        holders = self._holding(queue, all_work=blocker.limit != "quota", but=gang)
+        yield Remedy(f"{grow}, or {which} in {queue.fact.name} that holds as much ends", holders)
+
+    def _on(self, node: str) -> tuple[str, ...]:
+        nodes = self._world.nodes
+        if nodes is None:
+            return ()
+        if node not in self._standing:
+            here = self._world.on_node[nodes.names.index(node)]
+            gangs = sorted({index for index, _i in here})
+            self._standing[node] = tuple(self._world.gangs[index].fact.name for index in gangs)
+        return self._standing[node]
+
+    def _holding(self, queue: QueueState, *, all_work: bool, but: GangState) -> tuple[str, ...]:
+        if self._holders is None:
+            self._holders = self._all_holders()
+        held = self._holders.get((queue.index, all_work), ())
+        if RUNNING not in but.status:
+            return held
+        return tuple(name for name in held if name != but.fact.name)
+
+    def _all_holders(self) -> dict[tuple[int, bool], tuple[str, ...]]:
+        """By queue, all that runs there or below, and (False) the part that cannot be preempted."""
+        found: dict[tuple[int, bool], list[str]] = {}
+        for gang in self._world.gangs:
+            if gang.queue is None or RUNNING not in gang.status:
+                continue
+            for above in gang.queue.path:
+                for everything in (True,) if gang.preemptible else (True, False):
+                    found.setdefault((above.index, everything), []).append(gang.fact.name)
+        return {key: tuple(names) for key, names in found.items()}

@@ -1,0 +1,61 @@
+"""What would unblock a gang, and how much of it each reader is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduling.domain.engine.explain import Explainer
+from scheduling.domain.engine.facts import Hold
+from scheduling.domain.engine.outcome import reasons
+from scheduling.domain.engine.remedies import Remedy
+from scheduling.domain.engine.world import World
+from tests.unit.engine.clusters import facts, gang, queue, settled
+
+OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w4": "mine-4"}
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        ((), "Work ends."),
+        (("w1",), "Work ends (mine-1)."),
+        (("w2", "w2-again"), "Work ends (mine-2)."),
+        (("w1", "w2", "w3"), "Work ends (mine-1, mine-2, mine-3)."),
+        (("w1", "w2", "w3", "w4"), "Work ends (mine-1, mine-2, mine-3, …)."),
+        (("secret",), "Work ends (1 of other people)."),
+        (("secret", "w1", "hidden"), "Work ends (mine-1 and 2 of other people)."),
+    ],
+)
+def test_names_are_told_to_those_who_may_know_them(work, told):
+    assert Remedy("Work ends", work).told(OURS.get) == told
+
+
+def test_what_may_not_be_named_is_in_no_sentence_of_a_reason():
+    """Work of others stands on the nodes and in the queue; a reader who knows none of it is told numbers alone."""
+    after = settled(
+        [queue("a", 2), queue("b", 2)],
+        [gang("mine", "a", 100, gpus=2), gang("w", "a", 100, gpus=2, on="n"), gang("x", "b", 100, gpus=2, on="n")],
+        {"n": 4},
+    )
+    reason = reasons(after.world)["mine"]
+    assert reason.unblock == (
+        "The quota of a grows by 2 GPUs, or HIGH or NORMAL work in a that holds as much ends (w).",
+        "2 GPUs more must be free on n (w, x).",
+    )
+    assert [remedy.told({}.get) for remedy in reason.remedies] == [
+        "The quota of a grows by 2 GPUs, or HIGH or NORMAL work in a that holds as much ends (1 of other people).",
+        "2 GPUs more must be free on n (2 of other people).",
+    ]
+
+
+def test_a_gang_that_runs_in_part_does_not_wait_for_itself():
+    world = World(facts([queue("a", 2)], [gang("g", "a", 100, count=3, on=["n", "n", None])], {"n": 8}))
+    (reason,) = [Explainer(world).explain(world.gang_of["g"])]
+    assert reason.unblock == ("The quota of a grows by 1 GPU, or HIGH or NORMAL work in a that holds as much ends.",)
+
+
+def test_a_held_queue_says_what_opens_it():
+    held = queue("a", 4, hold=Hold("offline", "The backend is offline.", "It is back"))
+    after = settled([held], [gang("g", "a")], {"n": 4})
+    reason = reasons(after.world)["g"]
+    assert (reason.code, reason.message, reason.unblock) == ("offline", "The backend is offline.", ("It is back.",))
