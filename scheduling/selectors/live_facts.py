@@ -1,0 +1,267 @@
+"""One backend as it is now, as the facts of the engine, with the way back from its names to our rows.
+
+Queues bear their logical names (D2): `osmo-pool-{ns}-team` contains `osmo-pool-{ns}-team--_shared` and one leaf for
+each slice. Gangs bear the names people know: `hello-1`, or `hello-1/train` where a workflow has several groups.
+
+* Quotas are the scheduling view (D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas: of
+  cores (in millicores), memory and storage (in bytes) a queue may take what the nodes have.
+* Pools that share nodes are queues side by side over the same nodes. Which nodes a task may stand on (its platform, and
+  what it excludes) is `Task.allowed`.
+* Nothing starts on an offline backend; a pool in maintenance takes no new work, and what waits there goes on (D6).
+* A gang that waits for other groups of its workflow is not in the facts; nothing of it wants to run yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from pools.domain import amounts, names, quotas
+from pools.domain.amounts import Amount
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.quotas import PoolBalance
+from pools.models import Backend, Node, Pool
+from pools.selectors import balances
+from pools.services.verify import one_snapshot
+from scheduling.domain.admission import WaitCode
+from scheduling.domain.engine import facts as engine
+from scheduling.domain.engine.facts import Facts, Gang, Hold, Queue, TaskState
+from scheduling.domain.gang import DEFAULT_GROUP, GangTree, tree_of
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
+
+CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
+MILLICORES = 1000
+
+_STATES = {
+    TaskStatus.SUBMITTING: TaskState.PENDING,
+    TaskStatus.PROCESSING: TaskState.PENDING,
+    TaskStatus.SCHEDULING: TaskState.PENDING,
+    TaskStatus.INITIALIZING: TaskState.RUNNING,
+    TaskStatus.RUNNING: TaskState.RUNNING,
+}
+_UNBOUNDED: Mapping[str, Amount] = dict.fromkeys((CPU, MEMORY, STORAGE), amounts.UNLIMITED)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_GROUPS = 10**6  # of one workflow; they were submitted at one moment and are served in the order of the file
+
+
+@dataclass(frozen=True, slots=True)
+class GangRow:
+    """Whose gang it is. `leaf` and `root` are ids of pools; a shared leaf goes by its top-level pool's."""
+
+    group: UUID
+    workflow: UUID
+    workflow_name: str
+    group_name: str
+    leaf: int
+    root: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFacts:
+    """The facts, and what their names stand for: `gangs` by the gang's name, `leaves` (pool ids) and `roots` (of
+    containers) by the queue's. A task of the facts bears the name of its row, and is that name's latest try."""
+
+    facts: Facts
+    gangs: Mapping[str, GangRow]
+    leaves: Mapping[str, int]
+    roots: Mapping[str, int]
+
+
+def live_facts(backend: Backend) -> LiveFacts:
+    """All queues, nodes and work of one backend at one moment. A handful of queries, however much there is.
+
+    A Kubernetes backend whose nodes we do not know has none in the facts: only quotas decide there.
+    """
+    with one_snapshot():
+        trees = _Trees(backend)
+        nodes = list(Node.objects.filter(backend=backend))
+        gangs = _Gangs(backend, trees.queue_of_leaf, nodes)
+        return LiveFacts(
+            # Cohorts stand above the containers, so they go here, and their names into `Queue.parent`.
+            Facts(
+                queues=tuple(trees.queues),
+                gangs=tuple(gangs.facts),
+                nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node, nodes)),
+            ),
+            gangs.rows,
+            {queue: leaf for leaf, queue in trees.queue_of_leaf.items()},
+            trees.roots,
+        )
+
+
+class _Trees:
+    """The queues of every pool of a backend that is not archived."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.queues: list[Queue] = []
+        self.queue_of_leaf: dict[int, str] = {}
+        self.roots: dict[str, int] = {}
+        self._backend = backend
+        pools = {root.pk: root for root in Pool.objects.roots().filter(backend=backend, archived=False)}
+        slices: dict[int, dict[str, Pool]] = defaultdict(dict)
+        rows = Pool.objects.filter(parent__in=pools).exclude(subpool_state=SubpoolState.ARCHIVED)
+        for row in rows.only("id", "parent_id", "subpool_name", "created_at"):
+            assert row.parent_id is not None
+            slices[row.parent_id][row.subpool_name or ""] = row
+        for root_id, balance in balances(pools.values()).items():
+            self._add(pools[root_id], balance, slices[root_id])
+
+    def _add(self, root: Pool, balance: PoolBalance, slices: Mapping[str, Pool]) -> None:
+        container = names.queue_name(self._backend.namespace, root.name, None)
+        self.roots[container] = root.pk
+        self.queues.append(
+            Queue(
+                container,
+                quota=_quota(balance.scheduling_quota),
+                limit=_limit(balance.maximum),
+                weight=1 if root.weight is None else root.weight,
+                created=_moment(root.created_at),
+                hold=_hold(self._backend),
+            )
+        )
+        self._add_leaf(root, container, root.name, names.SHARED, balance.shared_scheduling_quota)
+        for part in balance.slices:
+            if part.name in slices:
+                self._add_leaf(slices[part.name], container, root.name, part.name, part.scheduling_quota)
+
+    def _add_leaf(self, row: Pool, container: str, pool: str, leaf: str, quota: int) -> None:
+        name = names.queue_name(self._backend.namespace, pool, leaf)
+        self.queue_of_leaf[row.pk] = name
+        self.queues.append(Queue(name, container, _quota(quota), created=_moment(row.created_at)))
+
+
+def _hold(backend: Backend) -> Hold | None:
+    if not backend.offline:
+        return None
+    return Hold(WaitCode.BACKEND_OFFLINE, f"Backend {backend.name} is offline; everything waits until it is back.")
+
+
+def _quota(gpus: int) -> dict[str, Amount]:
+    return {amounts.GPU: _amount(gpus), **_UNBOUNDED}
+
+
+def _limit(gpus: int) -> dict[str, Amount]:
+    return {} if gpus == quotas.UNLIMITED else {amounts.GPU: gpus}
+
+
+def _amount(gpus: int) -> Amount:
+    return amounts.UNLIMITED if gpus == quotas.UNLIMITED else gpus
+
+
+def _moment(at: datetime) -> int:
+    """Microseconds since 1970, exactly."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def _node(row: Node) -> engine.Node:
+    have = _request(row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
+    return engine.Node(row.name, have)
+
+
+def _request(gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:
+    return {amounts.GPU: gpus, CPU: cpu * MILLICORES, MEMORY: memory, STORAGE: storage}
+
+
+_GANGS = """
+    SELECT gang.uuid, gang.name, gang.position, gang.gang, work.uuid, work.name, work.pool_id, work.root_pool_id,
+        work.priority, work.submit_time, EXISTS (
+            SELECT FROM scheduling_group other WHERE other.workflow_id = work.uuid AND other.uuid <> gang.uuid
+        )
+    FROM scheduling_workflow work
+    JOIN scheduling_group gang ON gang.workflow_id = work.uuid
+    WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
+        AND work.status = ANY(%s) AND gang.status = ANY(%s)
+"""
+
+_TASKS = """
+    SELECT task.group_id, task.name, task.sub_group, task.status, task.gpu_count, task.cpu_count, task.memory_bytes,
+        task.storage_bytes, task.platform, task.nodes_excluded, task.node_name
+    FROM scheduling_task task
+    WHERE task.group_id = ANY(%s) AND task.status = ANY(%s)
+    ORDER BY task.group_id, task.position
+"""
+
+
+class _Gangs:
+    """The gangs that run or wait for their turn, with their open tasks."""
+
+    def __init__(self, backend: Backend, queue_of_leaf: Mapping[int, str], nodes: Sequence[Node]) -> None:
+        self.facts: list[Gang] = []
+        self.rows: dict[str, GangRow] = {}
+        self._queue_of_leaf = queue_of_leaf
+        self._shapes = _Shapes(nodes)
+        with connection.cursor() as cursor:
+            cursor.execute(_GANGS, [backend.pk, sorted(LIVE_WORKFLOW), list(_STATES)])
+            gangs = cursor.fetchall()
+            cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATES)])
+            tasks: dict[UUID, list[engine.Task]] = defaultdict(list)
+            for group, *columns in cursor:
+                tasks[group].append(self._shapes.task(*columns))
+        for gang in gangs:
+            if gang[6] in queue_of_leaf:
+                self._add(gang, tasks[gang[0]])
+
+    def _add(self, columns: Sequence[Any], tasks: Iterable[engine.Task]) -> None:
+        group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many = columns
+        known = f"{workflow_name}/{name}" if is_one_of_many else workflow_name
+        self.rows[known] = GangRow(group, workflow, workflow_name, name, leaf, root)
+        self.facts.append(
+            Gang(
+                known,
+                self._queue_of_leaf[leaf],
+                tuple(tasks),
+                priority=Priority(priority).value_in_kai,
+                preemptible=Priority(priority).is_preemptible,
+                submitted=_moment(submitted) * _MOST_GROUPS + position,
+                tree=self._shapes.tree(tree),
+            )
+        )
+
+
+class _Shapes:
+    """Requests, trees and sets of nodes; what is alike is one object, for that is what makes the engine quick."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._by_platform: dict[str, set[str]] = defaultdict(set)
+        for node in nodes:
+            self._by_platform[node.platform].add(node.name)
+        self._names = frozenset(node.name for node in nodes)
+        self._requests: dict[tuple[int, ...], dict[str, int]] = {}
+        self._allowed: dict[tuple[str, str], frozenset[str] | None] = {}
+        self._trees: dict[str, GangTree] = {}
+
+    def task(
+        self, name: str, sub_group: str, status: str, gpus: int, cpu: int, memory: int, storage: int,
+        platform: str, excluded: str, node: str,
+    ) -> engine.Task:  # fmt: skip
+        """One open try as a task of the facts."""
+        asked = (gpus, cpu, memory, storage)
+        if asked not in self._requests:
+            self._requests[asked] = _request(*asked)
+        place = (platform, excluded)
+        if place not in self._allowed:
+            allowed = frozenset(self._by_platform[platform].difference(json.loads(excluded)))
+            self._allowed[place] = None if allowed == self._names else allowed
+        state = _STATES[TaskStatus(status)]
+        stands = state is TaskState.RUNNING and node in self._names
+        return engine.Task(
+            name, self._requests[asked], sub_group or DEFAULT_GROUP, state, node if stands else None,
+            self._allowed[place],
+        )  # fmt: skip
+
+    def tree(self, written: str | None) -> GangTree | None:
+        """The tree of a gang from its row; None for one whose tasks start all together."""
+        if written is None:
+            return None
+        if written not in self._trees:
+            plain = json.loads(written)
+            self._trees[written] = tree_of(plain, 0)
+        return self._trees[written] if written != "null" else None

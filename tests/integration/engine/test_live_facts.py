@@ -1,0 +1,194 @@
+"""The state of a backend as the engine is told it, and the way back to the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from pools.domain.amounts import GPU, UNLIMITED
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, Node, Pool
+from pools.services.subpools import delete_subpool
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, TaskState
+from scheduling.domain.engine.settle import settle as plan
+from scheduling.domain.priorities import Priority
+from scheduling.models import Group, Task
+from scheduling.selectors.live_facts import CPU, MEMORY, LiveFacts, live_facts
+from scheduling.services.settle import settle
+from scheduling.services.submission import Submission, submit
+from tests.support import houses
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def team() -> Pool:
+    """100 GPUs, slices a and b."""
+    return houses.pool("team", 100, a=30, b=20)
+
+
+def of(pool: Pool) -> LiveFacts:
+    """The facts of a pool's backend."""
+    return live_facts(Backend.objects.get(pk=pool.backend_id))
+
+
+def gpus(amounts: Any) -> Any:
+    """The GPUs of an amount."""
+    return amounts[GPU]
+
+
+def test_queues_have_their_logical_names_and_scheduling_quotas(team: Pool) -> None:
+    Pool.objects.filter(pk=team.pk).update(maximum=120, weight=3)
+    live = of(team)
+    told = {queue.name: queue for queue in live.facts.queues}
+    assert {name: gpus(queue.quota) for name, queue in told.items()} == {
+        "osmo-pool-ns-team": 100,
+        "osmo-pool-ns-team--_shared": 50,
+        "osmo-pool-ns-team--a": 30,
+        "osmo-pool-ns-team--b": 20,
+    }
+    container = told["osmo-pool-ns-team"]
+    assert (container.parent, container.limit, container.weight) == (None, {GPU: 120}, 3)
+    assert {queue.parent for queue in told.values()} == {None, "osmo-pool-ns-team"}
+    assert told["osmo-pool-ns-team--a"].quota[CPU] == UNLIMITED  # only GPUs have quotas
+    assert live.leaves["osmo-pool-ns-team--_shared"] == team.pk
+    assert live.leaves["osmo-pool-ns-team--a"] == Pool.objects.get(name="team--a").pk
+    assert live.roots == {"osmo-pool-ns-team": team.pk}
+
+
+def test_a_pool_without_numbers_is_unlimited_and_an_archived_one_is_not_told() -> None:
+    team = houses.pool("team", -1)
+    gone = houses.pool("gone", 5)
+    Pool.objects.filter(pk=gone.pk).update(archived=True)
+    told = {queue.name: queue for queue in of(team).facts.queues}
+    assert set(told) == {"osmo-pool-ns-team", "osmo-pool-ns-team--_shared"}
+    assert {gpus(queue.quota) for queue in told.values()} == {UNLIMITED}
+    assert told["osmo-pool-ns-team"].limit == {}
+
+
+def test_a_draining_slice_keeps_what_its_live_work_needs(team: Pool) -> None:
+    houses.submitted(houses.admin(), "team--a", 12)
+    houses.submitted(houses.admin(), "team--a", 25, priority=Priority.LOW)
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="b")  # nothing live, so it is gone
+    told = {queue.name: gpus(queue.quota) for queue in of(team).facts.queues}
+    assert told == {
+        "osmo-pool-ns-team": 100,
+        "osmo-pool-ns-team--_shared": 88,
+        "osmo-pool-ns-team--a": 12,
+    }
+
+
+def test_work_bears_the_names_people_know_and_leads_back_to_its_rows(team: Pool) -> None:
+    two = """workflow:
+  name: two
+  resources: {r: {gpu: 2, cpu: 3, memory: 4Gi}, default: {}}
+  groups:
+  - {name: one, tasks: [{name: a, image: i, command: [c], resource: r, lead: true}, {name: b, image: i, command: [c]}]}
+  - {name: other, tasks: [{name: c, image: i, command: [c], resource: r}]}
+  - {name: last, tasks: [{name: d, image: i, command: [c], inputs: [{task: c}]}]}
+"""
+    admin = houses.admin()
+    single = houses.submitted(admin, "team--a", 1, priority=Priority.HIGH)
+    submit(actor=admin, pool="team", submission=Submission(file=two, priority=Priority.LOW))
+    settle(team.backend_id)
+    waiting = houses.submitted(admin, "team", 3)
+
+    live = of(team)
+    told = {gang.name: gang for gang in live.facts.gangs}
+    assert set(told) == {"job-1", "two-1/one", "two-1/other", waiting.name}  # `last` waits for another group
+    assert (told["job-1"].priority, told["job-1"].preemptible) == (HIGH, False)
+    assert (told["two-1/one"].priority, told["two-1/one"].preemptible) == (LOW, True)
+    assert (told[waiting.name].priority, told[waiting.name].queue) == (NORMAL, "osmo-pool-ns-team--_shared")
+    assert told["job-1"].submitted < told["two-1/one"].submitted < told["two-1/other"].submitted
+    assert told["two-1/other"].submitted < told[waiting.name].submitted
+    a, b = told["two-1/one"].tasks
+    assert (a.name, a.state, b.name, b.request[GPU]) == ("a", TaskState.RUNNING, "b", 0)
+    assert (a.request[GPU], a.request[CPU], a.request[MEMORY]) == (2, 3000, 4 * 2**30)
+    assert a.node == Task.objects.get(name="a").node_name
+    (task,) = told[waiting.name].tasks
+    assert (task.state, task.node) == (TaskState.PENDING, None)
+
+    row = live.gangs["two-1/other"]
+    group = Group.objects.get(pk=row.group)
+    assert (group.name, group.workflow_id, row.workflow_name, row.group_name) == (
+        "other",
+        row.workflow,
+        "two-1",
+        "other",
+    )
+    assert (live.gangs["job-1"].leaf, live.gangs["job-1"].root) == (single.pool_id, team.pk)
+
+
+def test_only_the_latest_try_counts(team: Pool) -> None:
+    houses.submitted(houses.admin(), "team", 1)
+    first = Task.objects.get()
+    Task.objects.filter(pk=first.pk).update(status="FAILED_PREEMPTED")
+    Task.objects.create(group=first.group, name=first.name, retry_id=1, position=0, gpu_count=1)
+    (gang,) = of(team).facts.gangs
+    assert [task.state for task in gang.tasks] == [TaskState.PENDING]
+
+
+def test_tasks_stand_only_where_their_platform_and_their_file_let_them() -> None:
+    team = houses.pool("team", 100)
+    backend = Backend.objects.get(pk=team.backend_id)
+    Node.objects.create(backend=backend, name="old", gpus=8, platform="old")
+    file = houses.spec().replace("{gpu: 1}", "{gpu: 1, nodesExcluded: [sim-n1, sim-n2]}")
+    submit(actor=houses.admin(), pool="team", submission=Submission(file=file))
+    live = of(team)
+    (gang,) = live.facts.gangs
+    assert gang.tasks[0].allowed == {"sim-n3", "sim-n4"}
+    assert {node.name for node in live.facts.nodes or ()} == {"old", "sim-n1", "sim-n2", "sim-n3", "sim-n4"}
+
+    Node.objects.filter(name="old").delete()
+    plain = houses.submitted(houses.admin(), "team", 1)
+    told = {gang.name: gang for gang in of(team).facts.gangs}
+    assert told[plain.name].tasks[0].allowed is None  # all of them
+
+
+def test_an_offline_backend_starts_nothing_and_maintenance_holds_nothing_back(team: Pool) -> None:
+    houses.submitted(houses.admin(), "team", 1)
+    Pool.objects.filter(pk=team.pk).update(enable_maintenance=True)
+    assert [step.action for step in plan(of(team).facts).steps] == ["start"]
+    Backend.objects.filter(pk=team.backend_id).update(offline=True)
+    facts = of(team).facts
+    assert plan(facts).steps == ()
+    assert {queue.hold.code for queue in facts.queues if queue.hold} == {"backend_offline"}
+
+
+def test_an_elastic_gang_brings_its_tree(team: Pool) -> None:
+    houses.submitted(houses.admin(), "team", 1)
+    task = Task.objects.get()
+    Group.objects.update(gang={"min_sub_group": 1, "sub_groups": [{"name": "x", "min_member": 1}, {"name": "y"}]})
+    Task.objects.update(sub_group="x")
+    Task.objects.create(group=task.group, name="two", position=1, gpu_count=1, sub_group="y")
+    (gang,) = of(team).facts.gangs
+    assert gang.tree is not None
+    assert gang.tree.thresholds == [1, 1, 0]
+    assert [each.group for each in gang.tasks] == ["x", "y"]
+
+
+def test_a_kubernetes_backend_without_known_nodes_is_told_by_quotas_alone() -> None:
+    cluster = Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k")
+    team = houses.pool("team", 4, on=cluster)
+    houses.submitted(houses.admin(), "team", 1)
+    live = of(team)
+    assert live.facts.nodes is None
+    assert [step.action for step in plan(live.facts).steps] == ["start"]
+
+
+def test_reading_costs_the_same_number_of_queries_however_much_there_is(team: Pool) -> None:
+    def cost() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            of(team)
+        return len(queries)
+
+    houses.submitted(houses.admin(), "team", 1)
+    before = cost()
+    houses.pool("other", 10, x=1, y=1)
+    for _ in range(5):
+        houses.submitted(houses.admin(), "other", 1)
+    assert cost() == before
