@@ -6,6 +6,9 @@
 `stack`           a running house: web, worker, beat on a database of their own
 `tab`             a Chromium page on that house
 `up`              starts `osmo-admin up` on a fresh data directory, any number of times
+`kube`            a Kubernetes API server with KAI's CRDs, and a namespace of this test's own in it (mark `k8s`)
+`kube_server`, `newer_kube_server`   such a server, shared; the newer one has KAI's newer PodGroup
+`own_kube_server` one that the test may kill, without CRDs
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -23,6 +26,9 @@ from tests.support import missing, services
 from tests.support.services import Services
 from tests.support.stack import SECRET_KEY, Stack
 from tests.support.up import Up
+
+if TYPE_CHECKING:
+    from tests.support.kube import KubeServer, Place
 
 hypothesis.settings.register_profile(
     "default", max_examples=50, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -191,3 +197,37 @@ def up(data_dir: Path) -> Iterator[Callable[..., Up]]:
         if each.process.poll() is None:
             each.process.kill()
             each.process.wait(10)
+
+
+@pytest.fixture(scope="session")
+def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
+    """A Kubernetes API server with KAI's pinned CRDs, shared by the tests of this pytest worker."""
+    from tests.support import kube
+
+    yield from kube.running(tmp_path_factory.mktemp("kube"), *kube.PINNED)
+
+
+@pytest.fixture(scope="session")
+def newer_kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
+    """The same with KAI's newer CRDs, whose PodGroup knows `minSubGroup`."""
+    from tests.support import kube
+
+    yield from kube.running(tmp_path_factory.mktemp("kube-newer"), *kube.NEWER)
+
+
+@pytest.fixture
+def own_kube_server(tmp_path: Path) -> Iterator[KubeServer]:
+    """A server of this test alone, which may kill it; no CRDs."""
+    from tests.support import kube
+
+    yield from kube.running(tmp_path / "kube")
+
+
+@pytest.fixture
+def kube(kube_server: KubeServer) -> Iterator[Place]:
+    """A connection as admin and a fresh namespace."""
+    from tests.support.kube import Place, fresh_namespace
+
+    cluster = kube_server.cluster()
+    yield Place(cluster, fresh_namespace(cluster))
+    cluster.close()

@@ -1,0 +1,357 @@
+"""The official client behind the port: the one module of the house that imports it.
+
+Only its connection is used (addresses, TLS, credentials and their renewal); paths, bodies and answers are ours, so that
+every kind is treated alike and nothing is asked of the API server but what the caller asked for. It does not repeat
+calls by itself: whoever called knows whether that is right.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+from kubernetes import client as official
+from kubernetes import config as official_config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config.config_exception import ConfigException
+
+from scheduling.kube import errors
+from scheduling.kube.access import Access, InCluster
+from scheduling.kube.errors import ClusterError, FieldFault
+from scheduling.kube.port import CALL_SECONDS, CONNECT_SECONDS, PAGE, Event, EventType, Kind, Listing, Object
+
+JSON = "application/json"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+_CHUNK = 65_536
+_MOST_RELISTS = 3
+_LONGEST_SENTENCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long we wait, in seconds: for a connection, for a whole answer, for the next word of a watch.
+
+    An API server sends a bookmark about once a minute, so a watch that is silent for longer is dead.
+    """
+
+    connect: float = CONNECT_SECONDS
+    call: float = CALL_SECONDS
+    silence: float = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    body: bytes
+    retry_after: float | None
+
+
+class KubernetesCluster:
+    """:class:`scheduling.kube.port.Cluster` over HTTPS. `access` says where and who."""
+
+    def __init__(self, access: Access, *, limits: Limits = Limits()) -> None:
+        self._limits = limits
+        settings = official.Configuration()
+        settings.retries = False
+        settings.connection_pool_maxsize = 8
+        try:
+            if isinstance(access, InCluster):
+                official_config.load_incluster_config(client_configuration=settings)
+            else:
+                official_config.load_kube_config_from_dict(
+                    access.content, context=access.context or None, client_configuration=settings, persist_config=False
+                )
+        except (ConfigException, ValueError, TypeError, KeyError, OSError) as error:
+            raise errors.BadCredentials(_first_words(error)) from error
+        self._api = official.ApiClient(settings)
+        self._api.user_agent = "osmo-admin"
+
+    def version(self) -> str:
+        """See the port."""
+        return str(self._json("GET", "/version")["gitVersion"])
+
+    def list(
+        self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "", page: int = PAGE
+    ) -> Listing:
+        """See the port."""
+        for attempt in range(_MOST_RELISTS):
+            try:
+                return self._list(kind, namespace, labels, fields, page)
+            except errors.Gone:
+                if attempt == _MOST_RELISTS - 1:
+                    raise
+        raise AssertionError("the loop above returns or raises")
+
+    def _list(self, kind: Kind, namespace: str | None, labels: str, fields: str, page: int) -> Listing:
+        items: list[Object] = []
+        query = _selected(labels, fields) | {"limit": str(page)}
+        while True:
+            body = self._json("GET", _path(kind, namespace), query)
+            items += [_named(kind, item) for item in body.get("items") or []]
+            more = body["metadata"].get("continue")
+            if not more:
+                return Listing(items, body["metadata"]["resourceVersion"])
+            query["continue"] = more
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        seconds: float,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+    ) -> Iterator[Event]:
+        """See the port."""
+        query = _selected(labels, fields) | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": since,
+            "timeoutSeconds": str(max(1, round(seconds))),
+        }
+        silence = min(self._limits.silence, seconds + self._limits.call)
+        with self._open("GET", _path(kind, namespace), query, read_seconds=silence) as response:
+            if response.status != 200:
+                raise _error(_whole(response, time.monotonic() + self._limits.call))
+            for line in _lines(response):
+                yield _event(kind, line)
+
+    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
+        """See the port."""
+        return _named(kind, self._json("GET", _path(kind, namespace, name)))
+
+    def apply(
+        self, kind: Kind, body: Object, *, owner: str, force: bool = False, dry_run: bool = False, status: bool = False
+    ) -> Object:
+        """See the port."""
+        metadata = body["metadata"]
+        path = _path(kind, metadata.get("namespace"), metadata["name"], status=status)
+        query = {"fieldManager": owner, "force": "true" if force else "false"} | _dry(dry_run)
+        return _named(kind, self._json("PATCH", path, query, _named(kind, body), APPLY))
+
+    def create(self, kind: Kind, body: Object, *, owner: str, dry_run: bool = False) -> Object:
+        """See the port."""
+        path = _path(kind, body["metadata"].get("namespace"))
+        return _named(kind, self._json("POST", path, {"fieldManager": owner} | _dry(dry_run), _named(kind, body)))
+
+    def merge(
+        self,
+        kind: Kind,
+        name: str,
+        change: Mapping[str, Any],
+        *,
+        owner: str,
+        namespace: str | None = None,
+        status: bool = False,
+    ) -> Object:
+        """See the port."""
+        path = _path(kind, namespace, name, status=status)
+        return _named(kind, self._json("PATCH", path, {"fieldManager": owner}, dict(change), MERGE))
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> None:
+        """See the port."""
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if conditions := {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v is not None}:
+            options["preconditions"] = conditions
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        self._json("DELETE", _path(kind, namespace, name), {}, options)
+
+    def close(self) -> None:
+        """See the port."""
+        self._api.close()
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = JSON,
+    ) -> Object:
+        """One call, answered in JSON within the limit, or the error that the answer means."""
+        deadline = time.monotonic() + self._limits.call
+        with self._open(method, path, query or {}, body, content_type, read_seconds=self._limits.call) as response:
+            answer = _whole(response, deadline)
+        if not 200 <= answer.status < 300:
+            raise _error(answer)
+        try:
+            found = json.loads(answer.body)
+        except ValueError as error:
+            raise errors.ServerFault("The answer was no JSON; is this a Kubernetes API server?") from error
+        if not isinstance(found, dict):
+            raise errors.ServerFault("The answer was no JSON object; is this a Kubernetes API server?")
+        return found
+
+    @contextmanager
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Object | None = None,
+        content_type: str = JSON,
+        *,
+        read_seconds: float,
+    ) -> Iterator[Any]:
+        """Send a request and hand out the response, unread. What the network does wrong is Unreachable."""
+        headers = {"Accept": JSON} | ({"Content-Type": content_type} if body is not None else {})
+        try:
+            request = self._api.param_serialize(
+                method,
+                path,
+                query_params=list(query.items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+        except (ConfigException, OSError) as error:  # a credential that is renewed for the call
+            raise errors.BadCredentials(_first_words(error)) from error
+        response = None
+        try:
+            response = self._api.call_api(*request, _request_timeout=(self._limits.connect, read_seconds)).response
+            yield response
+        except ApiException as error:  # the client's own: TLS
+            raise errors.Unreachable(f"TLS failed: {_first_words(error.reason)}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise errors.Unreachable(_network_words(error)) from error
+        finally:
+            if response is not None:
+                # A response that was read to its end has given its connection back; any other ends with it.
+                response.close()
+
+
+def _path(kind: Kind, namespace: str | None, name: str | None = None, *, status: bool = False) -> str:
+    parts = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
+    if kind.namespaced and namespace is not None:
+        parts += ["namespaces", namespace]
+    parts.append(kind.plural)
+    if name is not None:
+        parts.append(name)
+    if status:
+        parts.append("status")
+    return "/" + "/".join(parts)
+
+
+def _named(kind: Kind, item: Object) -> Object:
+    """Lists of built-in kinds leave these two out of their items."""
+    return {"apiVersion": kind.api_version, "kind": kind.name} | item
+
+
+def _selected(labels: str, fields: str) -> dict[str, str]:
+    return {key: text for key, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
+
+
+def _dry(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _whole(response: Any, deadline: float) -> _Answer:
+    """The whole body, in time also when it only drips."""
+    chunks = []
+    for chunk in response.stream(_CHUNK, decode_content=True):
+        chunks.append(chunk)
+        if time.monotonic() > deadline:
+            raise errors.Unreachable("The API server's answer did not end in time.")
+    return _Answer(response.status, b"".join(chunks), _seconds(response.headers.get("Retry-After")))
+
+
+def _seconds(text: str | None) -> float | None:
+    return float(text) if text and text.isascii() and text.isdigit() else None
+
+
+def _lines(response: Any) -> Iterator[bytes]:
+    rest = b""
+    for chunk in response.stream(None, decode_content=True):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line.strip())
+
+
+def _event(kind: Kind, line: bytes) -> Event:
+    try:
+        said = json.loads(line)
+        what, content = said["type"], said["object"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise errors.Unreachable("The watch broke off in the middle of a word.") from error
+    if what == "ERROR":
+        raise _error(_Answer(int(content.get("code") or 500), _as_body(content), None))
+    return Event(EventType(what), _named(kind, content), content["metadata"]["resourceVersion"])
+
+
+def _as_body(content: Object) -> bytes:
+    """A status that came as an event, as it would have come as an answer."""
+    return json.dumps(content).encode()
+
+
+def _error(answer: _Answer) -> ClusterError:
+    """The error that an answer means."""
+    try:
+        said = json.loads(answer.body)
+    except ValueError:
+        said = None
+    status: Object = said if isinstance(said, dict) and said.get("kind") == "Status" else {}
+    details = status.get("details") or {}
+    sentence = status.get("message") or f"The API server answered {answer.status}."
+    faults = [
+        FieldFault(cause.get("field", ""), cause.get("reason", ""), cause.get("message", ""))
+        for cause in details.get("causes") or []
+    ]
+    asked = details.get("retryAfterSeconds")
+    pause = answer.retry_after if answer.retry_after is not None else (float(asked) if asked else None)
+    return _class_of(answer.status, status)(sentence, status=answer.status, details=faults, retry_after=pause)
+
+
+def _class_of(code: int, status: Object) -> type[ClusterError]:
+    if code == 404 and not status:
+        return (
+            errors.KindMissing
+        )  # an object that is missing is answered with a Status, a path that is not served is not
+    if code == 409 and status.get("reason") == "AlreadyExists":
+        return errors.AlreadyExists
+    return errors.ServerFault if code >= 500 else _CLASSES.get(code, ClusterError)
+
+
+_CLASSES: dict[int, type[ClusterError]] = {
+    400: errors.Invalid,
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.Invalid,
+    409: errors.Conflict,
+    410: errors.Gone,
+    413: errors.Invalid,
+    415: errors.Invalid,
+    422: errors.Invalid,
+    429: errors.TooMany,
+}
+
+
+def _network_words(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
+        return "No connection in time."
+    if isinstance(error, urllib3.exceptions.ReadTimeoutError):
+        return "Connected, but no answer in time."
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return "No connection: " + str(error).rpartition(": ")[2]
+    return f"The connection broke: {_first_words(error)}"
+
+
+def _first_words(error: object) -> str:
+    """A library's sentence on one line and of bounded length."""
+    return " ".join(str(error).split())[:_LONGEST_SENTENCE]

@@ -1,0 +1,148 @@
+"""The port: what the house asks of a Kubernetes cluster, in its own words.
+
+Objects are plain JSON (`dict`), as the API server shows them. Every call has a time limit and raises
+:mod:`scheduling.kube.errors` and nothing else. No call may be made while a database lock is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+Object = dict[str, Any]
+
+PAGE = 500
+CALL_SECONDS = 15.0
+CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object: where the API server keeps it and what its manifests are called."""
+
+    group: str
+    version: str
+    plural: str
+    name: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`v1` for the core group, else `group/version`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.api_version})"
+
+
+class EventType(StrEnum):
+    """What a watch tells. A bookmark carries no object, only how far the watch has come."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of a watch. `resource_version` is the place to resume behind it."""
+
+    type: EventType
+    object: Object
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Everything that was asked for, over all pages, and the place from which a watch goes on."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class Cluster(Protocol):
+    """One cluster as one identity sees it. Safe to use from several threads."""
+
+    def version(self) -> str:
+        """The API server's version, as `v1.36.4`."""
+        ...
+
+    def list(
+        self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "", page: int = PAGE
+    ) -> Listing:
+        """All objects that match, page by page, from one moment. `labels` and `fields` are selectors (`a=b,!c`).
+
+        Without a namespace: of all namespaces. Pages that grew too old while reading are begun again; Gone only when
+        that keeps happening.
+        """
+        ...
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        seconds: float,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+    ) -> Iterator[Event]:
+        """Changes behind the place `since`, as they come, for about `seconds`; then it ends without an error.
+
+        Bookmarks come now and then when nothing else does. A connection that says nothing for longer than it should
+        live ends as Unreachable. Gone when the place is forgotten: list again.
+        """
+        ...
+
+    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
+        """One object. NotFound, or KindMissing."""
+        ...
+
+    def apply(
+        self, kind: Kind, body: Object, *, owner: str, force: bool = False, dry_run: bool = False, status: bool = False
+    ) -> Object:
+        """Server-side apply by the field manager `owner`: the fields in `body` become so, those it applied before and
+        left out now go, all others stay. Makes the object if there is none.
+
+        `body.metadata` names it. A field that somebody else owns with another value: Conflict, or with `force` taken
+        over. `status` applies to the status subresource.
+        """
+        ...
+
+    def create(self, kind: Kind, body: Object, *, owner: str, dry_run: bool = False) -> Object:
+        """Make it. AlreadyExists when the name is taken."""
+        ...
+
+    def merge(
+        self,
+        kind: Kind,
+        name: str,
+        change: Mapping[str, Any],
+        *,
+        owner: str,
+        namespace: str | None = None,
+        status: bool = False,
+    ) -> Object:
+        """A merge patch: the keys in `change` become so, null takes a key away. `metadata.resourceVersion` in it is a
+        condition (Conflict). `status` patches the status subresource."""
+        ...
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Ask for its removal. With `uid` or `resource_version` only if it is still that one (Conflict)."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...

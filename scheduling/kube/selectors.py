@@ -1,0 +1,43 @@
+"""Label and field selectors, for the twin and for writing them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_TERM = re.compile(r"\s*(?:[^,(]|\([^)]*\))+")
+_SET = re.compile(r"(?P<key>\S+)\s+(?P<word>in|notin)\s+\((?P<values>[^)]*)\)")
+_EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<word>==|=|!=)\s*(?P<value>\S*)")
+
+
+def equal(labels: Mapping[str, str]) -> str:
+    """The selector of objects that carry all of these labels."""
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+def matches(item: Mapping[str, Any], *, labels: str = "", fields: str = "") -> bool:
+    """Whether an object is selected by both."""
+    carried = item["metadata"].get("labels") or {}
+    return all(_label(carried, term.strip()) for term in _TERM.findall(labels)) and all(
+        _field(item, term.strip()) for term in _TERM.findall(fields)
+    )
+
+
+def _label(carried: Mapping[str, str], term: str) -> bool:
+    if found := _SET.fullmatch(term):
+        values = {value.strip() for value in found["values"].split(",")}
+        return (carried.get(found["key"]) in values) == (found["word"] == "in")
+    if found := _EQUAL.fullmatch(term):
+        return (carried.get(found["key"]) == found["value"]) == (found["word"] != "!=")
+    return term[1:].strip() not in carried if term.startswith("!") else term in carried
+
+
+def _field(item: Mapping[str, Any], term: str) -> bool:
+    found = _EQUAL.fullmatch(term)
+    if found is None:
+        raise ValueError(f"{term!r} is no field selector")
+    here: Any = item
+    for key in found["key"].split("."):
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return (("" if here is None else str(here)) == found["value"]) == (found["word"] != "!=")

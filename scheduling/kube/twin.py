@@ -1,0 +1,319 @@
+"""A cluster in memory that keeps the promises of the port: for unit tests, never for production.
+
+It knows resource versions, watches with resume and a history that can be forgotten, field ownership by server-side
+apply, preconditions, namespaces and kinds that are not installed. It knows no schemas and no admission. The same
+contract tests run on it and on a real API server (`tests/integration/kube/test_port_contract.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from scheduling.kube import errors, kinds, ownership, selectors
+from scheduling.kube.ownership import Owner
+from scheduling.kube.port import PAGE, Event, EventType, Kind, Listing, Object
+
+KAI = (kinds.QUEUE, kinds.POD_GROUP, kinds.TOPOLOGY)
+BUILT_IN = (
+    kinds.NAMESPACE,
+    kinds.NODE,
+    kinds.POD,
+    kinds.SECRET,
+    kinds.CONFIG_MAP,
+    kinds.LEASE,
+    kinds.KUBERNETES_EVENT,
+    kinds.PRIORITY_CLASS,
+    kinds.CRD,
+    kinds.VALIDATING_WEBHOOK,
+)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME = 253
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One change: what was there before and after; None is nothing."""
+
+    version: int
+    kind: Kind
+    before: Object | None
+    after: Object | None
+
+
+class Twin:
+    """:class:`scheduling.kube.port.Cluster`, in memory."""
+
+    def __init__(
+        self, *, serves: Collection[Kind] = (*BUILT_IN, *KAI), namespaces: Collection[str] = ("default",)
+    ) -> None:
+        self._serves = set(serves)
+        self._objects: dict[tuple[Kind, str, str], Object] = {}
+        self._owners: dict[tuple[Kind, str, str], ownership.Owners] = {}
+        self._history: list[_Step] = []
+        self._version = 1
+        self._forgotten = 0
+        self._moved = threading.Condition(threading.RLock())
+        for name in namespaces:
+            self.create(kinds.NAMESPACE, {"metadata": {"name": name}}, owner="twin")
+
+    def version(self) -> str:
+        """See the port."""
+        return "v1.36.4"
+
+    def install(self, *serves: Kind) -> None:
+        """Serve these kinds too."""
+        self._serves.update(serves)
+
+    def uninstall(self, *kinds_gone: Kind) -> None:
+        """Serve these kinds no more; their objects go with them."""
+        with self._moved:
+            self._serves.difference_update(kinds_gone)
+            for key in [key for key in self._objects if key[0] in kinds_gone]:
+                del self._objects[key]
+
+    def forget_history(self) -> None:
+        """No watch can go on from before now."""
+        with self._moved:
+            self._forgotten = self._version
+            self._history.clear()
+
+    def list(
+        self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "", page: int = PAGE
+    ) -> Listing:
+        """See the port."""
+        with self._moved:
+            self._check(kind)
+            found = [
+                copy.deepcopy(item)
+                for (of, place, _), item in sorted(self._objects.items(), key=lambda pair: pair[0][1:])
+                if of == kind and namespace in {None, place} and _matches(item, labels, fields)
+            ]
+            return Listing(found, str(self._version))
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        seconds: float,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+    ) -> Iterator[Event]:
+        """See the port."""
+        self._check(kind)
+        place, end = int(since), time.monotonic() + seconds
+        while True:
+            with self._moved:
+                if place < self._forgotten:
+                    raise errors.Gone("The place is too old.", status=410)
+                steps = [step for step in self._history if step.version > place]
+                if not steps:
+                    left = end - time.monotonic()
+                    if left > 0:
+                        self._moved.wait(left)
+                        continue
+                place = self._version
+            for step in steps:
+                event = _seen(step, kind, namespace, labels, fields)
+                if event is not None:
+                    yield event
+            if time.monotonic() >= end:
+                yield Event(EventType.BOOKMARK, {"metadata": {"resourceVersion": str(place)}}, str(place))
+                return
+
+    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
+        """See the port."""
+        with self._moved:
+            return copy.deepcopy(self._find(kind, namespace, name))
+
+    def apply(
+        self, kind: Kind, body: Object, *, owner: str, force: bool = False, dry_run: bool = False, status: bool = False
+    ) -> Object:
+        """See the port."""
+        with self._moved:
+            key = self._key(kind, body)
+            there = self._objects.get(key)
+            if there is None and status:
+                self._find(*_place(key))
+            _check_version(there, body["metadata"])
+            wanted = _part(body, status=status)
+            owners = copy.deepcopy(self._owners.get(key, {}))
+            me = Owner(owner, "Apply", "status" if status else "")
+            base = there if there is not None else _fresh(kind, body)
+            after, clashes = ownership.apply(base, wanted, owners, me, force=force)
+            if clashes:
+                raise errors.Conflict(
+                    f"Apply failed with {len(clashes)} conflicts.",
+                    status=409,
+                    details=[
+                        errors.FieldFault("." + ".".join(path), "FieldManagerConflict", f'conflict with "{other}"')
+                        for path, other in clashes
+                    ],
+                )
+            return self._put(key, there, after, owners, dry_run=dry_run)
+
+    def create(self, kind: Kind, body: Object, *, owner: str, dry_run: bool = False) -> Object:
+        """See the port."""
+        with self._moved:
+            key = self._key(kind, body)
+            if key in self._objects:
+                raise errors.AlreadyExists(f'{kind.plural} "{key[2]}" already exists', status=409)
+            owners: ownership.Owners = {}
+            after = ownership.write(_fresh(kind, body), _part(body, status=False), owners, Owner(owner, "Update"))
+            return self._put(key, None, after, owners, dry_run=dry_run)
+
+    def merge(
+        self,
+        kind: Kind,
+        name: str,
+        change: Mapping[str, Any],
+        *,
+        owner: str,
+        namespace: str | None = None,
+        status: bool = False,
+    ) -> Object:
+        """See the port."""
+        with self._moved:
+            there = self._find(kind, namespace, name)
+            _check_version(there, change.get("metadata") or {})
+            key = (kind, namespace or "", name)
+            owners = copy.deepcopy(self._owners[key])
+            me = Owner(owner, "Update", "status" if status else "")
+            after = ownership.write(there, _part(dict(change), status=status), owners, me)
+            return self._put(key, there, after, owners, dry_run=False)
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> None:
+        """See the port."""
+        with self._moved:
+            there = self._find(kind, namespace, name)
+            if uid not in {None, there["metadata"]["uid"]}:
+                raise errors.Conflict("Precondition failed: UID.", status=409)
+            if resource_version not in {None, there["metadata"]["resourceVersion"]}:
+                raise errors.Conflict("Precondition failed: resourceVersion.", status=409)
+            self._version += 1
+            last = copy.deepcopy(there)
+            last["metadata"]["resourceVersion"] = str(self._version)
+            del self._objects[kind, namespace or "", name]
+            self._note(_Step(self._version, kind, last, None))
+
+    def close(self) -> None:
+        """See the port."""
+
+    def _check(self, kind: Kind) -> None:
+        if kind not in self._serves:
+            raise errors.KindMissing(f"The server does not serve {kind}.", status=404)
+
+    def _find(self, kind: Kind, namespace: str | None, name: str) -> Object:
+        self._check(kind)
+        found = self._objects.get((kind, namespace or "", name))
+        if found is None:
+            raise errors.NotFound(f'{kind.plural} "{name}" not found', status=404)
+        return found
+
+    def _key(self, kind: Kind, body: Object) -> tuple[Kind, str, str]:
+        """Where the object of this body stands, if it may stand there."""
+        self._check(kind)
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace") or ""
+        if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+            fault = errors.FieldFault("metadata.name", "FieldValueInvalid", f"Invalid value: {name!r}")
+            raise errors.Invalid(f'{kind.name} "{name}" is invalid: metadata.name', status=422, details=[fault])
+        if kind.namespaced and (kinds.NAMESPACE, "", namespace) not in self._objects:
+            raise errors.NotFound(f'namespaces "{namespace}" not found', status=404)
+        return kind, namespace, name
+
+    def _put(
+        self,
+        key: tuple[Kind, str, str],
+        before: Object | None,
+        after: Object,
+        owners: ownership.Owners,
+        *,
+        dry_run: bool,
+    ) -> Object:
+        """Store what differs, and tell the watches. A write that changes nothing leaves no trace."""
+        if before is not None and ownership.content(before) == ownership.content(after):
+            if not dry_run:
+                self._owners[key] = owners
+                before["metadata"]["managedFields"] = ownership.managed_fields(owners, key[0].api_version)
+            return copy.deepcopy(before)
+        after = copy.deepcopy(after)
+        metadata = after["metadata"]
+        metadata["managedFields"] = ownership.managed_fields(owners, key[0].api_version)
+        if before is not None and _spec(before) != _spec(after):
+            metadata["generation"] = before["metadata"]["generation"] + 1
+        if dry_run:
+            return after
+        self._version += 1
+        metadata["resourceVersion"] = str(self._version)
+        self._objects[key], self._owners[key] = after, owners
+        self._note(_Step(self._version, key[0], before, copy.deepcopy(after)))
+        return copy.deepcopy(after)
+
+    def _note(self, step: _Step) -> None:
+        self._history.append(step)
+        self._moved.notify_all()
+
+
+def _place(key: tuple[Kind, str, str]) -> tuple[Kind, str | None, str]:
+    return key[0], key[1] or None, key[2]
+
+
+def _fresh(kind: Kind, body: Object) -> Object:
+    """What the server itself puts on a new object."""
+    metadata = {key: body["metadata"][key] for key in ("name", "namespace") if body["metadata"].get(key)}
+    metadata |= {
+        "uid": str(uuid.uuid4()),
+        "generation": 1,
+        "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
+
+
+def _part(body: Object, *, status: bool) -> Object:
+    """What a write may touch: the status through its own door, everything else through the main one."""
+    return {key: value for key, value in body.items() if (key == "status") == status and key != "kind"}
+
+
+def _spec(item: Object) -> Object:
+    return {key: value for key, value in item.items() if key not in {"metadata", "status"}}
+
+
+def _check_version(there: Object | None, metadata: Mapping[str, Any]) -> None:
+    wanted = metadata.get("resourceVersion")
+    if wanted is not None and (there is None or there["metadata"]["resourceVersion"] != wanted):
+        raise errors.Conflict("The object has been modified; please apply your changes to the latest one.", status=409)
+
+
+def _matches(item: Object | None, labels: str, fields: str) -> bool:
+    return item is not None and selectors.matches(item, labels=labels, fields=fields)
+
+
+def _seen(step: _Step, kind: Kind, namespace: str | None, labels: str, fields: str) -> Event | None:
+    """A change as one watch sees it: what comes into its selection is added, what leaves it is deleted."""
+    one = step.after or step.before
+    assert one is not None, "a step changes something"
+    if step.kind != kind or namespace not in {None, one["metadata"].get("namespace", "")}:
+        return None
+    was, now = _matches(step.before, labels, fields), _matches(step.after, labels, fields)
+    if not was and not now:
+        return None
+    what = EventType.MODIFIED if was and now else EventType.ADDED if now else EventType.DELETED
+    return Event(what, copy.deepcopy(one), str(step.version))

@@ -1,0 +1,159 @@
+"""A real Kubernetes API server for tests: started from `OSMO_ENVTEST`, with KAI's CRDs from the folder beside it.
+
+A server belongs to one pytest worker and is shared by its tests, each in a namespace of its own; names of cluster-wide
+objects begin with what a test makes of that namespace. Tests that kill a server take one of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from scheduling.kube import errors, kinds
+from scheduling.kube.access import Kubeconfig
+from scheduling.kube.client import KubernetesCluster, Limits
+from scheduling.kube.port import Cluster, Kind
+from tests.support.missing import ENVTEST
+
+CRDS = ENVTEST.parent.parent / "crds"
+PINNED = ("scheduling.run.ai_queues.yaml", "scheduling.run.ai_podgroups.yaml", "kai.scheduler_topologies.yaml")
+NEWER = (
+    "newer/scheduling.run.ai_queues.yaml",
+    "newer/scheduling.run.ai_podgroups.yaml",
+    "kai.scheduler_topologies.yaml",
+)
+TENSOR_FUSION = "tensor-fusion.ai_gpuresourcequotas.yaml"
+START_SECONDS = 120
+_numbers = itertools.count(1)
+Found = TypeVar("Found")
+
+
+def eventually(look: Callable[[], Found], *, seconds: float = 60, what: str = "") -> Found:
+    """What `look` finds as soon as it finds something; fails when it never does."""
+    end = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds:.0f} s: {what or look!r}")
+        time.sleep(0.05)
+
+
+@dataclass
+class KubeServer:
+    """One API server with its etcd, on `folder`. Restarted, it keeps its address, its data and its tokens."""
+
+    folder: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's."""
+        return self.folder / "kubeconfig"
+
+    def start(self) -> None:
+        """Both answer when this returns."""
+        port = self.address.rpartition(":")[2] if self.kubeconfig.exists() else "0"
+        done = subprocess.run(
+            [ENVTEST, self.folder, port], capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"the Kubernetes API server did not start: {done.stderr}")
+
+    def stop(self, *, delete: bool = False) -> None:
+        """Both end in order."""
+        options = ["--delete"] if delete else []
+        stop = ENVTEST.with_name("stop.sh")
+        subprocess.run([stop, self.folder, *options], capture_output=True, timeout=START_SECONDS, check=False)
+
+    def kill(self) -> None:
+        """The API server dies at once; etcd stays."""
+        pid = int((self.folder / "apiserver.pid").read_text())
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Both anew, on the data they had."""
+        self.stop()
+        self.start()
+
+    @property
+    def address(self) -> str:
+        """`https://127.0.0.1:PORT`."""
+        return str(self.content()["clusters"][0]["cluster"]["server"])
+
+    def content(self, user: str = "admin") -> dict[str, Any]:
+        """The kubeconfig of `admin`, of `viewer` (reads all) or of `nobody` (403 everywhere)."""
+        path = self.kubeconfig if user == "admin" else self.folder / f"kubeconfig-{user}"
+        return dict(yaml.safe_load(path.read_text()))
+
+    def cluster(self, user: str = "admin", *, limits: Limits | None = None, address: str = "") -> KubernetesCluster:
+        """A connection; `address` puts somebody in between."""
+        content = self.content(user)
+        if address:
+            content["clusters"][0]["cluster"] = {"server": address}
+        return KubernetesCluster(Kubeconfig(content), limits=limits or Limits(call=60))
+
+    def install(self, *files: str) -> None:
+        """Apply these CRDs; the server serves their kinds when this returns."""
+        with closing(self.cluster()) as cluster:
+            for body in (yaml.safe_load((CRDS / file).read_text()) for file in files):
+                cluster.apply(kinds.CRD, body, owner="tests", force=True)
+                name, spec = body["metadata"]["name"], body["spec"]
+                kind = Kind(spec["group"], spec["versions"][-1]["name"], spec["names"]["plural"], spec["names"]["kind"])
+                eventually(lambda kind=kind: serves(cluster, kind), what=f"{name} is served")
+
+    def uninstall(self, kind: Kind) -> None:
+        """Remove a kind with all its objects; the server serves it no more when this returns."""
+        with closing(self.cluster()) as cluster:
+            cluster.delete(kinds.CRD, f"{kind.plural}.{kind.group}")
+            eventually(lambda: not serves(cluster, kind), what=f"{kind} is gone")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A connection as admin, and a namespace that nobody else uses."""
+
+    cluster: Cluster
+    namespace: str
+
+    def name(self, short: str) -> str:
+        """A name for a cluster-wide object of this test."""
+        return f"{self.namespace}-{short}"
+
+
+def serves(cluster: Cluster, kind: Kind) -> bool:
+    """Whether lists of this kind are answered."""
+    try:
+        cluster.list(kind)
+    except errors.KindMissing:
+        return False
+    return True
+
+
+def fresh_namespace(cluster: Cluster) -> str:
+    """A new namespace of a name that no other test has."""
+    name = f"t{os.getpid()}-{next(_numbers)}"
+    cluster.create(kinds.NAMESPACE, {"metadata": {"name": name}}, owner="tests")
+    return name
+
+
+def running(folder: Path, *crds: str) -> Iterator[KubeServer]:
+    """For fixtures: a server with these CRDs, stopped and deleted at the end."""
+    server = KubeServer(folder)
+    try:
+        server.start()
+        server.install(*crds)
+        yield server
+    finally:
+        server.stop(delete=True)
