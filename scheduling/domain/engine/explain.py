@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pools.domain.amounts import Amount, Number, sentence_of, text_of
+from pools.domain.amounts import Amount, Number, text_of
 
 from .blockers import Blocker, called
 from .remedies import Remedies, Remedy
@@ -110,7 +110,7 @@ class Explainer:
         first = never or blockers[0]
         return Reason(
             code=Code.NEVER_FITS if never else first.code,
-            message=_sentence(first),
+            message=self._sentence(first),
             queue=first.node or queue.fact.name,
             limit=first.limit,
             requested=first.requested,
@@ -197,6 +197,25 @@ class Explainer:
             never=short.never, where=short.where,
         )  # fmt: skip
 
+    def _sentence(self, blocker: Blocker) -> str:
+        world, lacking = self._world, blocker.missing
+        asked, free, missing = (
+            world.say(part, matters=lacking) for part in (blocker.requested, blocker.free, blocker.missing)
+        )
+        most, node = text_of(blocker.most), blocker.node
+        if blocker.limit == "nodes":
+            if blocker.never:
+                return f"It asks for {asked}; the nodes could not hold that even if they were empty."
+            places = ", ".join(short.node for short in blocker.where[:MOST_PLACES])
+            if blocker.code == Code.FRAGMENTED:
+                return f"It asks for {asked}; as much is free, but not together: {missing} missing on {places}."
+            return f"It asks for {asked}; the nodes have room for {free}: {missing} missing on {places}."
+        if blocker.never:
+            return f"It asks for {asked}, more than the {called(blocker.limit)} of {node} ({most}) could ever give."
+        if blocker.limit == "quota" and blocker.code == Code.NOTHING_TO_BORROW:
+            return f"It asks for {asked}; everything under {node} leaves {free} of {most}: {missing} missing."
+        return f"It asks for {asked}; the {called(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."
+
 
 def _closed(queue: QueueState) -> Reason | None:
     name = queue.fact.name
@@ -223,20 +242,3 @@ def _not_ready(gang: GangState, queue: QueueState) -> Reason | None:
     return Reason(
         Code.NOT_READY, message, queue.fact.name, remedies=(Remedy("Add the missing tasks, or lower the minimum"),)
     )
-
-
-def _sentence(blocker: Blocker) -> str:
-    asked, free, missing = (sentence_of(part) for part in (blocker.requested, blocker.free, blocker.missing))
-    most, node = text_of(blocker.most), blocker.node
-    if blocker.limit == "nodes":
-        if blocker.never:
-            return f"It asks for {asked}; the nodes could not hold that even if they were empty."
-        places = ", ".join(short.node for short in blocker.where[:MOST_PLACES])
-        if blocker.code == Code.FRAGMENTED:
-            return f"It asks for {asked}; as much is free, but not together: {missing} missing on {places}."
-        return f"It asks for {asked}; the nodes have room for {free}: {missing} missing on {places}."
-    if blocker.never:
-        return f"It asks for {asked}, more than the {called(blocker.limit)} of {node} ({most}) could ever give."
-    if blocker.limit == "quota" and blocker.code == Code.NOTHING_TO_BORROW:
-        return f"It asks for {asked}; everything under {node} leaves {free} of {most}: {missing} missing."
-    return f"It asks for {asked}; the {called(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."

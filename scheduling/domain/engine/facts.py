@@ -99,11 +99,20 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """How a sentence writes a resource: so many of ours are one of `word`, as 2**30 bytes are 1 `GiB of memory`."""
+
+    size: int
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything at one moment. `nodes` None: only quota decides. `capacity`: what fair share divides, else the nodes.
 
     `usage` is held by work that is not listed (as LOW, cannot be taken); `demand` is wanted by such work, never starts.
     A gang may name a queue that does not exist: its running tasks keep their nodes, the others wait.
+    `units` say how sentences write the resources that go beside the one people ask for (:mod:`.words`).
     """
 
     queues: tuple[Queue, ...] = ()
@@ -113,3 +122,4 @@ class Facts:
     capacity: Mapping[str, Amount] | None = None
     usage: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     demand: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
+    units: Mapping[str, Unit] = field(default_factory=dict)

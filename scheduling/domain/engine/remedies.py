@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pools.domain.amounts import sentence_of
-
 from .blockers import Blocker, called
 from .state import RUNNING, GangState, QueueState
 from .world import World
@@ -56,17 +54,17 @@ class Remedies:
         """What would take this out of the gang's way."""
         if blocker.never:
             if blocker.limit == "nodes":
-                asked = sentence_of(blocker.requested)
+                asked = self._world.say(blocker.requested, matters=blocker.missing)
                 yield Remedy(f"Never on these nodes: it needs {asked} in a shape they do not have")
             else:
                 yield Remedy(f"Never as things are set: the {called(blocker.limit)} of {blocker.node} must grow first")
             return
         if blocker.limit == "nodes":
             for short in blocker.where:
-                freed = sentence_of(self._world.amounts(short.missing))
+                freed = self._world.say(lacking := self._world.amounts(short.missing), matters=lacking)
                 yield Remedy(f"{freed} more must be free on {short.node}", self._on(short.node))
             return
-        grow = f"The {called(blocker.limit)} of {blocker.node} grows by {sentence_of(blocker.missing)}"
+        grow = f"The {called(blocker.limit)} of {blocker.node} grows by {self._world.say(blocker.missing)}"
         queue = self._world.queue_of.get(blocker.node or "")
         if queue is None:
             yield Remedy(f"{grow}, or work under {blocker.node} that holds as much ends")

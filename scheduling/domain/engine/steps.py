@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pools.domain.amounts import sentence_of
-
 from .state import GangState, total_of
 from .world import World
 
@@ -48,7 +46,7 @@ class Diary:
         """Add one step about these tasks of the gang."""
         which = sorted(tasks)
         names = tuple(gang.fact.tasks[i].name for i in which)
-        amount = sentence_of(self._world.amounts(total_of([gang.requests[i] for i in which])))
+        amount = self._world.say(self._world.amounts(total_of([gang.requests[i] for i in which])))
         queue, name = gang.fact.queue, gang.fact.name
         if beneficiary is None:
             message = {

@@ -6,9 +6,9 @@ by `undo(mark)`. Lines of waiting and running gangs are brought up to date by `r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pools.domain.amounts import Number
+from pools.domain.amounts import Amount, Number
 
 from .build import Built
 from .facts import Facts
@@ -16,6 +16,7 @@ from .lines import SortedGangs
 from .nodes import NOWHERE, NodeIndex, Request
 from .placement import place
 from .state import RUNNING, WAITING, GangState, QueueState
+from .words import said
 
 
 class World:
@@ -186,6 +187,10 @@ class World:
     def amounts(self, request: Request) -> dict[str, Number]:
         """A sparse request as `{"flavor/resource": n}`."""
         return {self.keys[r]: amount for r, amount in request}
+
+    def say(self, amounts: Mapping[str, Amount], *, matters: Collection[str] = ()) -> str:
+        """Amounts for a sentence, in the units of the facts."""
+        return said(amounts, self.facts.units, matters=matters)
 
     def free_total(self, request: Request) -> bool:
         """Whether the nodes together have what is asked; a first look before placing."""
