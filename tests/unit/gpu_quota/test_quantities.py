@@ -1,0 +1,177 @@
+"""Quantities: what is read, what is refused, how they are printed; the tables are those of the Kubernetes parser."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pools.domain.quantities import LARGEST, BadQuantity, Quantity, parse_quantity
+
+SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+# The pattern of the GPUResourceQuota object, which allows more than its own parser.
+CRD = re.compile(
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?\Z"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "milli", "canonical"),
+    [
+        ("0", 0, "0"),
+        ("0Gi", 0, "0"),
+        ("1", 1000, "1"),
+        ("+1", 1000, "1"),
+        ("5.", 5000, "5"),
+        (".5", 500, "500m"),
+        ("00012", 12_000, "12"),
+        ("1m", 1, "1m"),
+        ("1000u", 1, "1m"),
+        ("1000000n", 1, "1m"),
+        ("1.500", 1500, "1500m"),
+        ("1000", 10**6, "1k"),
+        ("1500", 1_500_000, "1500"),
+        ("1024Mi", 2**30 * 1000, "1Gi"),
+        ("1.5Gi", 1536 * 2**20 * 1000, "1536Mi"),
+        ("1000Mi", 1000 * 2**20 * 1000, "1000Mi"),
+        ("0.1Gi", 107374182400, "107374182400m"),
+        ("0.5Ki", 512_000, "512"),
+        ("1.953125Ki", 2_000_000, "2000"),
+        ("1e3", 10**6, "1e3"),
+        ("12E6", 12 * 10**9, "12e6"),
+        ("1500e0", 1_500_000, "1500"),
+        ("1e-3", 1, "1e-3"),
+        ("1E", 10**21, "1E"),
+        (str(LARGEST), LARGEST * 1000, str(LARGEST)),
+        (7, 7000, "7"),
+        (1000, 10**6, "1k"),
+        (0.1, 100, "100m"),
+        (2.0, 2000, "2"),
+        (1e16, 10**19, "10P"),
+    ],
+)
+def test_read_and_printed(text: object, milli: int, canonical: str) -> None:
+    found = parse_quantity(text)
+    assert found.milli == milli
+    assert found.canonical == canonical
+    assert parse_quantity(canonical).milli == milli
+    if isinstance(text, str):
+        assert str(found) == text, "what nobody computed prints as it was typed"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "bad_value"),
+        (" ", "bad_value"),
+        ("1 ", "bad_value"),
+        (" 1", "bad_value"),
+        ("1 Gi", "bad_value"),
+        ("1\n", "bad_value"),
+        ("1e3Ki", "bad_value"),
+        ("1e", "bad_value"),
+        ("1e1.5", "bad_value"),
+        ("Gi", "bad_value"),
+        (".", "bad_value"),
+        ("+", "bad_value"),
+        ("--1", "bad_value"),
+        ("1.2.3", "bad_value"),
+        ("1,000", "bad_value"),
+        ("1_000", "bad_value"),
+        ("0x10", "bad_value"),
+        ("NaN", "bad_value"),
+        ("Inf", "bad_value"),
+        ("1K", "bad_value"),
+        ("1GB", "bad_value"),
+        ("1GiB", "bad_value"),
+        ("1ki", "bad_value"),
+        ("١", "bad_value"),
+        ("1" * 65, "bad_value"),
+        (True, "bad_value"),
+        (None, "bad_value"),
+        ([1], "bad_value"),
+        (float("nan"), "bad_value"),
+        (float("inf"), "bad_value"),
+        ("-1", "negative"),
+        ("-0.5Gi", "negative"),
+        (-1, "negative"),
+        (-0.5, "negative"),
+        (-(10**30), "negative"),
+        ("0.5m", "too_fine"),
+        ("1n", "too_fine"),
+        ("0.0001Ki", "too_fine"),
+        (0.0001, "too_fine"),
+        ("1e-9999", "too_fine"),
+        ("8Ei", "too_large"),
+        (str(LARGEST + 1), "too_large"),
+        ("1e9999", "too_large"),
+        (2**63, "too_large"),
+        (10**4000, "too_large"),
+        (1e300, "too_large"),
+    ],
+)
+def test_refused(text: object, code: str) -> None:
+    with pytest.raises(BadQuantity) as refusal:
+        parse_quantity(text)
+    assert refusal.value.code == code
+
+
+def test_equal_amounts_compare_equal_by_value() -> None:
+    assert len({parse_quantity(text).milli for text in ("1Gi", "1024Mi", "1073741824", "1048576Ki")}) == 1
+    assert parse_quantity("1G").milli < parse_quantity("1Gi").milli
+
+
+def test_a_sum_keeps_the_way_of_its_left_part() -> None:
+    one, kilo, none = parse_quantity("1Gi"), parse_quantity("1000"), Quantity()
+    assert str(one + kilo) == "1073742824"
+    assert str(kilo + one) == "1073742824"
+    assert str(one + parse_quantity("1024Mi")) == "2Gi"
+    assert str(none + one) == "1Gi"
+    assert str(parse_quantity("1.5").times(4)) == "6"
+    assert str(parse_quantity("250m").times(4)) == "1"
+
+
+def read(text: object) -> Quantity | str:
+    """The quantity, or the code of the refusal."""
+    try:
+        return parse_quantity(text)
+    except BadQuantity as refusal:
+        return refusal.code
+
+
+suffixes = st.sampled_from(
+    [(name, Fraction(10) ** power) for name, power in SUFFIXES.items()]
+    + [(name, Fraction(2) ** power) for name, power in BINARY.items()]
+    + [(f"{letter}{power}", Fraction(10) ** power) for letter in "eE" for power in range(-9, 21)]
+)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 999_999), suffixes)
+def test_the_value_is_exact(whole: int, fraction: int, suffix: tuple[str, Fraction]) -> None:
+    number = f"{whole}.{fraction:06d}"
+    exact = Fraction(number) * suffix[1]
+    found = read(f"{number}{suffix[0]}")
+    if (exact * 1000).denominator != 1:
+        assert found == "too_fine"
+    elif exact > LARGEST:
+        assert found == "too_large"
+    else:
+        assert isinstance(found, Quantity)
+        assert Fraction(found.milli, 1000) == exact
+        again = parse_quantity(found.canonical)
+        assert (again.milli, again.canonical) == (found.milli, found.canonical)
+        assert CRD.match(found.canonical)
+
+
+@given(st.text(alphabet="0123456789.+-eEkKMGTPmnui ", max_size=12) | st.text(max_size=8))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    found = read(text)
+    if isinstance(found, Quantity):
+        assert CRD.match(text)
+        assert 0 <= found.milli <= LARGEST * 1000
+    else:
+        assert found in {"bad_value", "negative", "too_fine", "too_large"}
