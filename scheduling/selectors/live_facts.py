@@ -32,13 +32,14 @@ from pools.selectors import balances
 from pools.services.verify import one_snapshot
 from scheduling.domain.admission import WaitCode
 from scheduling.domain.engine import facts as engine
-from scheduling.domain.engine.facts import Facts, Gang, Hold, Queue, TaskState
+from scheduling.domain.engine.facts import Facts, Gang, Hold, Queue, TaskState, Unit
 from scheduling.domain.gang import DEFAULT_GROUP, GangTree, tree_of
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
 
 CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
 MILLICORES = 1000
+UNITS = {CPU: Unit(MILLICORES, "cores"), MEMORY: Unit(2**30, "GiB of memory"), STORAGE: Unit(2**30, "GiB of storage")}
 
 _STATES = {
     TaskStatus.SUBMITTING: TaskState.PENDING,
@@ -90,6 +91,7 @@ def live_facts(backend: Backend) -> LiveFacts:
                 queues=tuple(trees.queues),
                 gangs=tuple(gangs.facts),
                 nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node, nodes)),
+                units=UNITS,
             ),
             gangs.rows,
             {queue: leaf for leaf, queue in trees.queue_of_leaf.items()},
@@ -141,7 +143,8 @@ class _Trees:
 def _hold(backend: Backend) -> Hold | None:
     if not backend.offline:
         return None
-    return Hold(WaitCode.BACKEND_OFFLINE, f"Backend {backend.name} is offline; everything waits until it is back.")
+    message = f"Backend {backend.name} is offline; everything waits until it is back."
+    return Hold(WaitCode.BACKEND_OFFLINE, message, f"Backend {backend.name} is set online again")
 
 
 def _quota(gpus: int) -> dict[str, Amount]:
