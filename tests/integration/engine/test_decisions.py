@@ -1,0 +1,72 @@
+"""The record of decisions: who may read it, and that it is history."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, IntegrityError, transaction
+from django.utils import timezone
+
+from pools.models import Pool
+from scheduling.models import Decision, Group, Workflow
+from tests.support import houses
+
+pytestmark = pytest.mark.django_db
+
+
+def told(workflow: Workflow, **more: Any) -> Decision:
+    """A decision about this workflow."""
+    return Decision.objects.create(
+        time=more.pop("time", timezone.now()),
+        action=more.pop("action", "start"),
+        backend_id=workflow.root_pool.backend_id,
+        root_pool=workflow.root_pool,
+        pool=workflow.pool,
+        workflow=workflow,
+        group=Group.objects.get(workflow=workflow),
+        sentence="It starts.",
+        sentence_without_name="It starts.",
+        **more,
+    )
+
+
+@pytest.fixture
+def team() -> Pool:
+    """A pool."""
+    return houses.pool("team", 10)
+
+
+def test_everybody_reads_what_concerns_their_own_work_and_their_pools(team: Pool) -> None:
+    owner = houses.person("olga", "osmo-team-user")
+    decision = told(houses.submitted(owner, "team"))
+    member, viewer, stranger = (
+        houses.person("mia", "osmo-team-user"),
+        houses.person("vera", "osmo-viewer"),
+        houses.person("sam", "osmo-team2-user") if houses.pool("team2", 1) else None,
+    )
+    assert stranger is not None
+    for actor, sees in ((owner, True), (member, True), (viewer, True), (stranger, False)):
+        assert Decision.objects.visible_to(actor).filter(pk=decision.pk).exists() is sees
+
+
+def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> None:
+    decision = told(houses.submitted(houses.admin(), "team"))
+    old = told(decision.workflow, time=timezone.now() - timedelta(days=2))
+    for deed in (
+        lambda: Decision.objects.filter(pk=decision.pk).update(sentence="x"),
+        lambda: Decision.objects.filter(pk=decision.pk).delete(),
+        lambda: Decision.objects.filter(pk=old.pk).update(sentence="x"),
+    ):
+        with pytest.raises(DatabaseError, match="Decisions are history"), transaction.atomic():
+            deed()
+    Decision.objects.filter(pk=old.pk).delete()
+    assert Decision.objects.get() == decision
+
+
+@pytest.mark.parametrize(("action", "for_whom"), [("start", True), ("give_up", True), ("reclaim", False)])
+def test_what_is_taken_is_taken_for_somebody(team: Pool, action: str, for_whom: bool) -> None:
+    workflow = houses.submitted(houses.admin(), "team")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        told(workflow, action=action, for_workflow=workflow if for_whom else None)
