@@ -1,8 +1,8 @@
 """A cluster in memory that keeps the promises of the port: for unit tests, never for production.
 
 It knows resource versions, watches with resume and a history that can be forgotten, field ownership by server-side
-apply, preconditions, namespaces and kinds that are not installed. It knows no schemas and no admission. The same
-contract tests run on it and on a real API server (`tests/integration/kube/test_port_contract.py`).
+apply, preconditions, finalizers, namespaces and kinds that are not installed. It knows no schemas and no admission. The
+same contract tests run on it and on a real API server (`tests/integration/kube/test_port_contract.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ BUILT_IN = (
     kinds.POD,
     kinds.SECRET,
     kinds.CONFIG_MAP,
+    kinds.SERVICE,
     kinds.LEASE,
     kinds.KUBERNETES_EVENT,
     kinds.PRIORITY_CLASS,
@@ -208,11 +209,14 @@ class Twin:
                 raise errors.Conflict("Precondition failed: UID.", status=409)
             if resource_version not in {None, there["metadata"]["resourceVersion"]}:
                 raise errors.Conflict("Precondition failed: resourceVersion.", status=409)
-            self._version += 1
-            last = copy.deepcopy(there)
-            last["metadata"]["resourceVersion"] = str(self._version)
-            del self._objects[kind, namespace or "", name]
-            self._note(_Step(self._version, kind, last, None))
+            key = (kind, namespace or "", name)
+            if there["metadata"].get("finalizers"):
+                if "deletionTimestamp" not in there["metadata"]:
+                    going = copy.deepcopy(there)
+                    going["metadata"]["deletionTimestamp"] = _now()
+                    self._put(key, there, going, self._owners[key], dry_run=False)
+                return
+            self._remove(key, there)
 
     def close(self) -> None:
         """See the port."""
@@ -261,11 +265,21 @@ class Twin:
             metadata["generation"] = before["metadata"]["generation"] + 1
         if dry_run:
             return after
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):  # the last one has let go
+            self._remove(key, after)
+            return after
         self._version += 1
         metadata["resourceVersion"] = str(self._version)
         self._objects[key], self._owners[key] = after, owners
         self._note(_Step(self._version, key[0], before, copy.deepcopy(after)))
         return copy.deepcopy(after)
+
+    def _remove(self, key: tuple[Kind, str, str], there: Object) -> None:
+        self._version += 1
+        last = copy.deepcopy(there)
+        last["metadata"]["resourceVersion"] = str(self._version)
+        del self._objects[key]
+        self._note(_Step(self._version, key[0], last, None))
 
     def _note(self, step: _Step) -> None:
         self._history.append(step)
@@ -282,9 +296,13 @@ def _fresh(kind: Kind, body: Object) -> Object:
     metadata |= {
         "uid": str(uuid.uuid4()),
         "generation": 1,
-        "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "creationTimestamp": _now(),
     }
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _part(body: Object, *, status: bool) -> Object:

@@ -238,6 +238,28 @@ def _watched(place: Place, since: str, wanted: int, **how: Any) -> list[Event]:
     return found
 
 
+def test_what_has_a_finalizer_goes_when_the_last_one_lets_go(place: Place) -> None:
+    pod = {
+        "metadata": {"name": "p", "namespace": place.namespace, "finalizers": ["osmo-admin/seen", "other/one"]},
+        "spec": {"containers": [{"name": "c", "image": "ubuntu"}]},
+    }
+    uid = place.cluster.create(kinds.POD, pod, owner=US)["metadata"]["uid"]
+    since = place.cluster.list(kinds.POD, namespace=place.namespace).resource_version
+    place.cluster.delete(kinds.POD, "p", namespace=place.namespace, uid=uid, grace_seconds=0)
+    place.cluster.delete(kinds.POD, "p", namespace=place.namespace, uid=uid, grace_seconds=0)
+    going = place.cluster.get(kinds.POD, "p", namespace=place.namespace)
+    assert going["metadata"]["deletionTimestamp"]
+    failed = {"status": {"phase": "Failed"}}
+    place.cluster.merge(kinds.POD, "p", failed, owner=US, namespace=place.namespace, status=True)
+    for left in (["other/one"], []):
+        place.cluster.merge(kinds.POD, "p", {"metadata": {"finalizers": left}}, owner=US, namespace=place.namespace)
+    with pytest.raises(errors.NotFound):
+        place.cluster.get(kinds.POD, "p", namespace=place.namespace)
+    events = list(place.cluster.watch(kinds.POD, since=since, seconds=1, namespace=place.namespace))
+    *_, last = (event for event in events if event.type is not EventType.BOOKMARK)
+    assert (last.type, last.object["status"]["phase"]) == (EventType.DELETED, "Failed")
+
+
 def test_a_watch_goes_on_from_the_list(place: Place) -> None:
     labels = _ours(place)
     place.cluster.create(QUEUE, _queue(place, "old"), owner=US)
