@@ -1,0 +1,107 @@
+"""AdmissionReview v1, the API server's question and our answer, as plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pools.domain.errors import BadInput, Violation
+from scheduling.domain.cluster.membership import Caller
+
+API_VERSION = "admission.k8s.io/v1"
+FORBIDDEN, INVALID = 403, 422
+LONGEST_WARNING = 240
+"""The API server cuts warnings that are longer in sum than 4096 characters; short ones are read."""
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the API server asks. `now` is None for a deletion, `before` for a creation; `rehearsed` is a dry run, which
+    may leave no trace."""
+
+    uid: str
+    operation: str
+    kind: str
+    namespace: str
+    name: str
+    caller: Caller
+    now: Object | None
+    before: Object | None
+    rehearsed: bool
+
+
+def read(body: Any) -> Question:
+    """The question in a review. Raises `BadInput` with every fault of a body that is none."""
+    request = body.get("request") if isinstance(body, Mapping) else None
+    if not isinstance(request, Mapping):
+        sentence = f"The body is no AdmissionReview of {API_VERSION}: it holds no `request`."
+        raise BadInput(sentence, [Violation("request", "bad_value", sentence)])
+    faults: list[Violation] = []
+    version = body.get("apiVersion")
+    if version != API_VERSION:
+        faults.append(Violation("apiVersion", "bad_value", f"Only {API_VERSION} is understood, not {version!r:.80}."))
+
+    def text(holder: Object, key: str, path: str, *, needed: bool = False) -> str:
+        value = holder.get(key)
+        if (value is None or value == "") and not needed:
+            return ""
+        if not isinstance(value, str) or not value:
+            faults.append(Violation(f"{path}.{key}", "bad_value", f"`{key}` is a text."))
+            return ""
+        return value
+
+    def item(holder: Object, key: str, path: str) -> Any:
+        value = holder.get(key)
+        if value is not None and not isinstance(value, Mapping):
+            faults.append(Violation(f"{path}.{key}", "bad_value", f"`{key}` is an object or null."))
+            return None
+        return value
+
+    kind = item(request, "kind", "request") or {}
+    user = item(request, "userInfo", "request") or {}
+    groups = user.get("groups")
+    question = Question(
+        uid=text(request, "uid", "request", needed=True),
+        operation=text(request, "operation", "request", needed=True),
+        kind=text(kind, "kind", "request.kind", needed=True),
+        namespace=text(request, "namespace", "request"),
+        name=text(request, "name", "request"),
+        caller=Caller(
+            text(user, "username", "request.userInfo"),
+            frozenset(each for each in groups if isinstance(each, str)) if isinstance(groups, list) else frozenset(),
+        ),
+        now=item(request, "object", "request"),
+        before=item(request, "oldObject", "request"),
+        rehearsed=request.get("dryRun") is True,
+    )
+    if faults:
+        raise BadInput.of(faults)
+    return question
+
+
+def answer(question: Question, refused: Sequence[Violation] = (), warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """The review with our answer: refused when there are violations, all of them in one message and as causes."""
+    response: dict[str, Any] = {"uid": question.uid, "allowed": not refused}
+    if warnings:
+        response["warnings"] = [warning[:LONGEST_WARNING] for warning in warnings]
+    if refused:
+        forbidden = any(violation.code == "foreign_work" for violation in refused)
+        response["status"] = {
+            "metadata": {},
+            "status": "Failure",
+            "message": " ".join(dict.fromkeys(violation.message for violation in refused)),
+            "reason": "Forbidden" if forbidden else "Invalid",
+            "code": FORBIDDEN if forbidden else INVALID,
+            "details": {
+                "name": question.name,
+                "kind": question.kind,
+                "causes": [
+                    {"reason": violation.code, "message": violation.message, "field": violation.path}
+                    for violation in refused
+                ],
+            },
+        }
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
