@@ -39,7 +39,11 @@ from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
 
 CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
 MILLICORES = 1000
-UNITS = {CPU: Unit(MILLICORES, "cores"), MEMORY: Unit(2**30, "GiB of memory"), STORAGE: Unit(2**30, "GiB of storage")}
+UNITS = {
+    CPU: Unit(MILLICORES, "core", "cores"),
+    MEMORY: Unit(2**30, "GiB of memory", "GiB of memory"),
+    STORAGE: Unit(2**30, "GiB of storage", "GiB of storage"),
+}
 
 _STATES = {
     TaskStatus.SUBMITTING: TaskState.PENDING,

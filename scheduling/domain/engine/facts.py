@@ -100,10 +100,11 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How a sentence writes a resource: so many of ours are one of `word`, as 2**30 bytes are 1 `GiB of memory`."""
+    """How a sentence writes a resource: 1000 millicores are 1 `core` (`one`), 2500 are 2.5 `cores` (`many`)."""
 
     size: int
-    word: str
+    one: str
+    many: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ def said(amounts: Mapping[str, Amount], units: Mapping[str, Unit], *, matters: C
     whoever asks for 8 GPUs does not want to hear of their cores, unless it is cores that are missing."""
     main = {key: amount for key, amount in amounts.items() if key not in units}
     beside = [key for key in sorted(amounts) if key in units and (key in matters or not main)]
-    words = [f"{_in(units[key], amounts[key])} {units[key].word}" for key in beside]
+    words = [_in(units[key], amounts[key]) for key in beside]
     return " and ".join([sentence_of(main), *words] if main else words) or sentence_of({})
 
 
 def _in(unit: Unit, amount: Amount) -> str:
-    return text_of(amount if isinstance(amount, float) else Fraction(amount) / unit.size)
+    number = amount if isinstance(amount, float) else Fraction(amount) / unit.size
+    return f"{text_of(number)} {unit.one if number == 1 else unit.many}"

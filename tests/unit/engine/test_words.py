@@ -11,7 +11,7 @@ from scheduling.domain.engine.world import World
 from tests.unit.engine.clusters import CPU, GPU
 
 MEMORY = "default/memory"
-UNITS = {CPU: Unit(1000, "cores"), MEMORY: Unit(2**30, "GiB of memory")}
+UNITS = {CPU: Unit(1000, "core", "cores"), MEMORY: Unit(2**30, "GiB of memory", "GiB of memory")}
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ UNITS = {CPU: Unit(1000, "cores"), MEMORY: Unit(2**30, "GiB of memory")}
         ({GPU: 8, CPU: 1500, MEMORY: 2**30}, (), "8 GPUs"),
         ({GPU: 8, CPU: 1500, MEMORY: 2**30}, (CPU,), "8 GPUs and 1.5 cores"),
         ({CPU: 4000, MEMORY: 2**31}, (), "4 cores and 2 GiB of memory"),
+        ({CPU: 1000}, (), "1 core"),
         ({CPU: float("inf")}, (), "unlimited cores"),
         ({}, (), "nothing"),
     ],
