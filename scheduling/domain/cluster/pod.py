@@ -1,0 +1,236 @@
+"""The pod of one try of a task, with the Secret of its files and the Service that gives its gang host names."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from scheduling.domain.cluster import naming
+from scheduling.domain.cluster.marks import INPUT, OUTPUT, Marks, names_a_host
+from scheduling.domain.cluster.naming import Origin, Site, gang_labels
+from scheduling.domain.workflow_spec import TaskSpec
+
+Object = dict[str, Any]
+DEFAULT_PLATFORM = "default"
+_HOST_NAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One try of a task as it was admitted: amounts of this one pod, `spec` for what runs in it. `position` is the
+    task's place in the gang, `sub_group` the leaf of the gang's tree that counts it."""
+
+    uuid: UUID
+    retry: int
+    position: int
+    spec: TaskSpec
+    gpus: int = 0
+    cpu: int = 0
+    memory_bytes: int = 0
+    storage_bytes: int = 0
+    platform: str = DEFAULT_PLATFORM
+    nodes_excluded: Sequence[str] = ()
+    sub_group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the pods of a gang share: where they go, whose they are, what their marks mean. `service` is the Service
+    that gives them host names, empty where nobody asks for one; `env_vars` were given beside the file."""
+
+    site: Site
+    origin: Origin
+    marks: Marks
+    env_vars: Mapping[str, str]
+    service: str = ""
+
+
+def surroundings(site: Site, origin: Origin, tasks: Sequence[Try], env_vars: Mapping[str, str]) -> Surroundings:
+    """What these tasks of one gang share. Pods reach each other by `host.service` inside their namespace."""
+    asked = any(names_a_host(_texts(task.spec)) for task in tasks)
+    service = naming.service_name(origin.group_uuid) if asked else ""
+    hosts = {task.spec.name: f"{naming.host_name(task.spec.name, task.position)}.{service}" for task in tasks}
+    marks = Marks(origin.workflow, str(origin.workflow_uuid), hosts)
+    return Surroundings(site, origin, marks, dict(env_vars), service)
+
+
+def pod(around: Surroundings, task: Try) -> Object:
+    """The manifest of the pod."""
+    spec, site, origin = task.spec, around.site, around.origin
+    host = naming.host_name(spec.name, task.position)
+    sub_group = {naming.SUB_GROUP_OF_POD: task.sub_group} if task.sub_group else {}
+    lead = {"osmo.lead_container": "true"} if spec.lead else {}
+    volumes, mounts = _volumes(origin.group_uuid, task)
+    return {
+        "metadata": {
+            "name": naming.pod_name(task.uuid),
+            "namespace": site.namespace,
+            "labels": gang_labels(site, origin)
+            | {
+                "app.kubernetes.io/managed-by": naming.OWNER,
+                "osmo.task_name": naming.label_value(spec.name),
+                naming.TASK_UUID: str(task.uuid),
+                "osmo.retry_id": str(task.retry),
+                naming.PLATFORM: naming.label_value(task.platform),
+                **sub_group,
+                **lead,
+            },
+            "annotations": {naming.POD_GROUP_OF_POD: naming.pod_group_name(origin.group_uuid)},
+            # No owner: KAI groups pods with an owner by itself and would take them out of our PodGroup.
+            "finalizers": [naming.SEEN],
+        },
+        "spec": {
+            "schedulerName": site.scheduler,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,  # users' code has no business with the API server
+            "enableServiceLinks": False,
+            **({"hostname": host, "subdomain": around.service} if around.service else {}),
+            **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if spec.host_network else {}),
+            "affinity": {"nodeAffinity": _nodes(task)},
+            # Clusters often keep their GPU machines clear of everything that wants no GPU.
+            **({"tolerations": [{"key": naming.GPU, "operator": "Exists"}]} if task.gpus else {}),
+            "containers": [
+                {
+                    "name": host,
+                    "image": spec.image,
+                    "command": [_literal(around.marks.fill(text)) for text in spec.command],
+                    "args": [_literal(around.marks.fill(text)) for text in spec.args],
+                    "env": _environment(around, spec),
+                    "resources": _amounts(task),
+                    "volumeMounts": mounts,
+                    **({"securityContext": {"privileged": True}} if spec.privileged else {}),
+                }
+            ],
+            "volumes": volumes,
+        },
+    }
+
+
+def files(around: Surroundings, task: Try, owner: Object) -> Object | None:
+    """The Secret with the task's files; None where it has none. It goes with the PodGroup `owner`."""
+    if not task.spec.files:
+        return None
+    data = {f"file-{place}": _content(around.marks, file) for place, file in enumerate(task.spec.files)}
+    metadata = _belonging(around, naming.files_name(around.origin.group_uuid, task.position), owner)
+    return {"metadata": metadata, "type": "Opaque", "data": data}
+
+
+def service(around: Surroundings, owner: Object) -> Object | None:
+    """The headless Service of a gang whose pods look for each other, before they are ready too; else None."""
+    if not around.service:
+        return None
+    return {
+        "metadata": _belonging(around, around.service, owner),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {naming.GROUP_UUID: str(around.origin.group_uuid)},
+        },
+    }
+
+
+def _belonging(around: Surroundings, name: str, owner: Object) -> Object:
+    return {
+        "name": name,
+        "namespace": around.site.namespace,
+        "labels": gang_labels(around.site, around.origin) | {"app.kubernetes.io/managed-by": naming.OWNER},
+        "ownerReferences": [
+            {
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
+                "name": owner["metadata"]["name"],
+                "uid": owner["metadata"]["uid"],
+            }
+        ],
+    }
+
+
+def _literal(text: str) -> str:
+    """The text as Kubernetes hands it on unchanged: it would expand `$(NAME)` and make `$$`, a shell's own number, one
+    `$`."""
+    return text.replace("$", "$$")
+
+
+def _environment(around: Surroundings, spec: TaskSpec) -> list[Object]:
+    plain = {name: around.marks.fill(text) for name, text in (dict(spec.environment) | dict(around.env_vars)).items()}
+    entries: list[Object] = [{"name": name, "value": _literal(text)} for name, text in plain.items()]
+    for credential, use in spec.credentials.items():
+        if isinstance(use, Mapping):
+            secret = naming.secret_of(credential)
+            entries += [
+                {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+                for name, key in use.items()
+                if name not in plain
+            ]
+    return entries
+
+
+def _amounts(task: Try) -> Object:
+    """Requests equal limits: what was admitted is what the pod gets and all that it gets. 0 is "not said"."""
+    amounts = {
+        naming.GPU: task.gpus,
+        "cpu": task.cpu,
+        "memory": task.memory_bytes,
+        "ephemeral-storage": task.storage_bytes,
+    }
+    said = {name: str(amount) for name, amount in amounts.items() if amount}
+    return {"requests": said, "limits": said} if said else {}
+
+
+def _nodes(task: Try) -> Object:
+    """Machines of the task's platform only (a machine without a mark is of the platform `default`), and none that it
+    excludes."""
+    excluded = (
+        [{"key": _HOST_NAME, "operator": "NotIn", "values": sorted(task.nodes_excluded)}] if task.nodes_excluded else []
+    )
+    marked = {"key": naming.PLATFORM, "operator": "In", "values": [naming.label_value(task.platform)]}
+    choices = [marked]
+    if task.platform == DEFAULT_PLATFORM:
+        choices.append({"key": naming.PLATFORM, "operator": "DoesNotExist"})
+    terms = [{"matchExpressions": [choice, *excluded]} for choice in choices]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+
+
+def _volumes(group: UUID, task: Try) -> tuple[list[Object], list[Object]]:
+    volumes: list[Object] = [{"name": "input", "emptyDir": {}}, {"name": "output", "emptyDir": {}}]
+    mounts: list[Object] = [{"name": "input", "mountPath": INPUT}, {"name": "output", "mountPath": OUTPUT}]
+    spec = task.spec
+    if spec.files:
+        secret = naming.files_name(group, task.position)
+        volumes.append({"name": "files", "secret": {"secretName": secret, "defaultMode": 0o755}})
+        mounts += [
+            {"name": "files", "mountPath": file["path"], "subPath": f"file-{place}"}
+            for place, file in enumerate(spec.files)
+        ]
+    directories = [(name, use) for name, use in spec.credentials.items() if isinstance(use, str)]
+    for place, (credential, directory) in enumerate(directories):
+        name = f"credential-{place}"
+        volumes.append({"name": name, "secret": {"secretName": naming.secret_of(credential)}})
+        mounts.append({"name": name, "mountPath": directory, "readOnly": True})
+    for place, mount in enumerate(spec.volume_mounts):
+        source, _, target = mount.partition(":")
+        volumes.append({"name": f"host-{place}", "hostPath": {"path": source}})
+        mounts.append({"name": f"host-{place}", "mountPath": target or source})
+    return volumes, mounts
+
+
+def _content(marks: Marks, file: Mapping[str, Any]) -> str:
+    """A file's content as a Secret holds it. What is not the base64 it is said to be is a text."""
+    text = file["contents"]
+    if file.get("base64"):
+        try:
+            return base64.b64encode(base64.b64decode("".join(text.split()), validate=True)).decode()
+        except binascii.Error:
+            pass
+    return base64.b64encode(marks.fill(text).encode()).decode()
+
+
+def _texts(spec: TaskSpec) -> Iterator[str]:
+    yield from spec.command
+    yield from spec.args
+    yield from spec.environment.values()
+    yield from (file["contents"] for file in spec.files if not file.get("base64"))

@@ -1,0 +1,90 @@
+"""The PodGroup of a gang: what KAI has to start together, in which queue, and how much of it may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduling.domain.cluster.naming import OWNER, Origin, Site, gang_labels, pod_group_name
+from scheduling.domain.cluster.topology import Nearness
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GangShape:
+    """How the pods of a gang belong together. `tree` is the gang's as :func:`scheduling.domain.gang.plain_of` keeps it;
+    None: all `pods` together, and then `near` may divide them."""
+
+    pods: int
+    tree: Mapping[str, Any] | None = None
+    near: Nearness | None = None
+
+
+def pod_group(site: Site, origin: Origin, shape: GangShape) -> Object:
+    """The manifest."""
+    return {
+        "metadata": {
+            "name": pod_group_name(origin.group_uuid),
+            "namespace": site.namespace,
+            "labels": gang_labels(site, origin) | {"app.kubernetes.io/managed-by": OWNER},
+        },
+        "spec": {
+            "queue": site.queue,
+            "priorityClassName": f"osmo-{origin.priority.lower()}",
+            **_minimums(shape),
+        },
+    }
+
+
+def _minimums(shape: GangShape) -> Object:
+    if shape.tree is not None:
+        return _of_tree(shape.tree)
+    near = shape.near
+    if near is None:
+        return {"minMember": shape.pods}
+    constraint = {"topologyConstraint": near.constraint} if near.constraint else {}
+    # A PodGroup with SubGroups needs all of them, and its own minimum is ignored.
+    return constraint | ({"subGroups": list(near.groups)} if near.groups else {"minMember": shape.pods})
+
+
+def _of_tree(tree: Mapping[str, Any]) -> Object:
+    if not tree.get("sub_groups"):
+        return {"minMember": tree.get("min_member", 1)}
+    return _renamed(tree, {"min_sub_group": "minSubGroup"}) | {
+        "subGroups": [
+            _renamed(
+                sub, {"name": "name", "parent": "parent", "min_member": "minMember", "min_sub_group": "minSubGroup"}
+            )
+            for sub in tree["sub_groups"]
+        ]
+    }
+
+
+def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> Object:
+    return {there: fields[here] for here, there in names.items() if here in fields}
+
+
+def lost_fields(sent: Object, kept: Object) -> list[str]:
+    """The paths in `spec` that an API server did not keep: its PodGroup is older than what we asked of it."""
+    return list(_lost(sent["spec"], kept.get("spec") or {}, "spec"))
+
+
+def _lost(sent: Mapping[str, Any], kept: Mapping[str, Any], path: str) -> Iterator[str]:
+    for key, value in sent.items():
+        here = f"{path}.{key}"
+        if key not in kept:
+            yield here
+        elif isinstance(value, Mapping):
+            yield from _lost(value, kept[key], here)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            for place, (item, other) in enumerate(zip(value, kept[key], strict=False)):
+                if isinstance(item, Mapping):
+                    yield from _lost(item, other, f"{here}[{place}]")
+
+
+def may_be_lost(manifest: Object) -> bool:
+    """Whether it says something that older clusters drop in silence: a minimum of SubGroups."""
+    spec = manifest["spec"]
+    return "minSubGroup" in spec or any("minSubGroup" in sub for sub in spec.get("subGroups", ()))

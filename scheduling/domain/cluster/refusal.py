@@ -1,0 +1,105 @@
+"""Why a PodGroup waits, as KAI says it -> the reason that the house shows.
+
+KAI writes `UnschedulableOnNodePool` conditions with reasons, and for quota ones `queueDetails`: which queue said no (it
+may be one above the leaf), what was asked and what the queue has. GPUs of these are in devices, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from scheduling.domain.cluster.quantities import number
+from scheduling.domain.cluster.times import time_of
+
+Object = Mapping[str, Any]
+
+NOT_SCHEDULED = "not_scheduled"
+_CODES = {
+    "NonPreemptibleOverQuota": "over_quota",
+    "OverLimit": "over_limit",
+    "QueueDoesNotExist": "queue_missing",
+    "PodSchedulingErrors": "no_room",
+    "PreemptionDelayNotElapsed": "preemption_delay",
+}
+_UNSCHEDULABLE = "UnschedulableOnNodePool"
+_LONGEST_MESSAGE = 1000
+_GPU_NAMES = ("gpu", "nvidia.com/gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`code` is ours (`over_quota`, `over_limit`, `queue_missing`, `no_room`, `preemption_delay`, `not_scheduled`),
+    `reason` KAI's own word. `queue` is the queue that said no; the GPU numbers are those of its details, exact."""
+
+    code: str
+    message: str
+    reason: str = ""
+    queue: str = ""
+    requested: Fraction | None = None
+    quota: Fraction | None = None
+    limit: Fraction | None = None
+    used: Fraction | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is kept and shown: numbers as JSON numbers, what is not known left out."""
+        found: dict[str, Any] = {"code": self.code, "message": self.message}
+        texts = {"reason": self.reason, "queue": self.queue}
+        found |= {key: text for key, text in texts.items() if text}
+        amounts = {"requested": self.requested, "quota": self.quota, "limit": self.limit, "used": self.used}
+        return found | {key: _plain(amount) for key, amount in amounts.items() if amount is not None}
+
+
+def read_refusal(pod_group: Object) -> Refusal | None:
+    """What keeps this PodGroup from starting now; None when it does not say that anything does."""
+    conditions = (pod_group.get("status") or {}).get("schedulingConditions") or []
+    standing = [each for each in conditions if each.get("type") == _UNSCHEDULABLE and each.get("status") == "True"]
+    if not standing:
+        return None
+    latest = max(standing, key=_when)
+    refusals = [_refusal(reason) for reason in latest.get("reasons") or []]
+    if not refusals:
+        return _refusal({"reason": latest.get("reason", ""), "message": latest.get("message", "")})
+    # A quota is a number that somebody can change; "no machine fits" often only follows from it.
+    return next((each for each in refusals if each.queue), refusals[0])
+
+
+def _when(condition: Object) -> tuple[float, int]:
+    at = time_of(condition.get("lastTransitionTime"))
+    turn = str(condition.get("transitionID", ""))
+    return (at.timestamp() if at else 0.0, int(turn) if turn.isascii() and turn.isdigit() else 0)
+
+
+def _refusal(reason: Object) -> Refusal:
+    word = reason.get("reason", "")
+    details = (reason.get("details") or {}).get("queueDetails") or {}
+    message = " ".join((reason.get("message") or "").split())[:_LONGEST_MESSAGE]
+    firm = word == "NonPreemptibleOverQuota"
+    asked = "podGroupRequestedNonPreemptibleResources" if firm else "podGroupRequestedResources"
+    used = "queueAllocatedNonPreemptibleResources" if firm else "queueAllocatedResources"
+    return Refusal(
+        code=_CODES.get(word, NOT_SCHEDULED),
+        message=message or "The cluster's scheduler has not placed it yet.",
+        reason=word,
+        queue=details.get("name", ""),
+        requested=_gpus(details.get(asked) or details.get("podGroupRequestedResources")),
+        quota=_gpus(details.get("queueDeservedResources")),
+        limit=_gpus(details.get("queueResourceLimits")),
+        used=_gpus(details.get(used)),
+    )
+
+
+def _gpus(amounts: Object | None) -> Fraction | None:
+    return next(_found(amounts or {}), None)
+
+
+def _found(amounts: Object) -> Iterator[Fraction]:
+    for name in _GPU_NAMES:
+        if (amount := number(amounts.get(name))) is not None:
+            yield amount
+
+
+def _plain(amount: Fraction) -> int | float:
+    return int(amount) if amount.denominator == 1 else float(amount)

@@ -1,0 +1,189 @@
+"""A pod as the API server shows it -> where its task stands (OSMO contract, section 7.4).
+
+Facts in, verdict out; times decide only what no event will tell us: a container that cannot be made for long, an image
+that never comes. What a pod does not say is not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from scheduling.domain.cluster.naming import TASK_UUID, uuid_in
+from scheduling.domain.cluster.times import time_of
+from scheduling.domain.statuses import EXIT_CODES, TaskStatus
+
+Object = Mapping[str, Any]
+
+START_TIMEOUT = timedelta(minutes=30)
+"""From a machine to the first process: time for the largest images."""
+
+CONFIG_GRACE = timedelta(minutes=10)
+"""A Secret that a container waits for may still be made."""
+
+UNKNOWN_EXIT = 4000
+_PREEMPTED = "PreemptionByScheduler"
+_LONGEST_MESSAGE = 1000
+
+# Why a container waits, of the reasons that end the wait. A pull is tried again by the machine; OSMO ends the task at
+# the first failure all the same, so that a typing error in an image holds no GPUs.
+_NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+_NO_START = {"CreateContainerError", "RunContainerError", "StartError", "CrashLoopBackOff", "PostStartHookError"}
+_NO_CONFIG = {"CreateContainerConfigError"}
+_NEVER_RAN = {"StartError", "ContainerCannotRun"}
+_LOST = {"ContainerStatusUnknown", "NodeLost"}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a pod says of its task.
+
+    `status` is None when it says nothing that can be used. `gone`: the pod is being deleted. `look_again` is when the
+    answer changes without any event.
+    """
+
+    task: UUID | None
+    status: TaskStatus | None
+    exit_code: int | None = None
+    message: str = ""
+    node: str = ""
+    started: datetime | None = None
+    ended: datetime | None = None
+    gone: bool = False
+    look_again: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    status: TaskStatus | None
+    message: str = ""
+    exit_code: int | None = None
+    look_again: datetime | None = None
+
+
+def read_pod(pod: Object, *, now: datetime) -> Report:
+    """The report of one of our pods."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    verdict = _verdict(pod, now)
+    state = _state(pod)
+    running, ended = state.get("running") or {}, state.get("terminated") or {}
+    code = verdict.exit_code
+    if code is None and verdict.status is not None and verdict.status.is_finished:
+        code = EXIT_CODES.get(verdict.status)
+    return Report(
+        task=uuid_in(metadata.get("labels"), TASK_UUID),
+        status=verdict.status,
+        exit_code=code,
+        message=" ".join(verdict.message.split())[:_LONGEST_MESSAGE],
+        node=(pod.get("spec") or {}).get("nodeName") or "",
+        started=time_of(running.get("startedAt") or ended.get("startedAt")) or time_of(status.get("startTime")),
+        ended=time_of(ended.get("finishedAt")),
+        gone=bool(metadata.get("deletionTimestamp")),
+        look_again=verdict.look_again,
+    )
+
+
+def _verdict(pod: Object, now: datetime) -> _Verdict:
+    """In the order of what explains more: somebody took the machine away, the machine failed, the task ended."""
+    if condition := _condition(pod, reason=_PREEMPTED):
+        return _Verdict(TaskStatus.FAILED_PREEMPTED, _said(condition, "The scheduler took the machine back."))
+    status = pod.get("status") or {}
+    if status.get("reason") == "Evicted":
+        return _Verdict(TaskStatus.FAILED_EVICTED, _said(status, "The machine put the pod out."))
+    if condition := _condition(pod, kind="DisruptionTarget"):
+        words = _said(condition, "The pod was disrupted.")
+        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, f"{condition.get('reason', 'Disruption')}: {words}")
+    phase = status.get("phase", "Pending")
+    terminated = _state(pod).get("terminated")
+    if terminated or phase in {"Succeeded", "Failed"}:
+        return _end(status, phase, terminated or {})
+    if (pod["metadata"]).get("deletionTimestamp"):
+        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, "The pod was deleted in the cluster before its task ended.")
+    if verdict := _stuck(pod, now):
+        return verdict
+    if phase == "Running":
+        return _Verdict(TaskStatus.RUNNING)
+    return _pending(pod, now) if phase == "Pending" else _Verdict(None)
+
+
+def _end(status: Object, phase: str, terminated: Object) -> _Verdict:
+    reason, code = terminated.get("reason", ""), terminated.get("exitCode")
+    if reason == "OOMKilled":
+        return _Verdict(TaskStatus.FAILED_EVICTED, "The task used more memory than it asked for (OOMKilled).")
+    if reason in _NEVER_RAN:
+        return _Verdict(TaskStatus.FAILED_START_ERROR, _said(terminated, "The container could not be started."))
+    if reason in _LOST:
+        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, _said(terminated, "The machine lost the container."))
+    if code == 0 or (code is None and phase == "Succeeded"):
+        return _Verdict(TaskStatus.COMPLETED)
+    if code is None and status.get("reason"):  # refused or put down by the machine: nothing of the task ran to an end
+        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, f"{status['reason']}: {_said(status, 'the machine said no.')}")
+    words = _said(terminated, reason if reason not in {"", "Error"} else "")
+    code = UNKNOWN_EXIT if code is None else code
+    return _Verdict(TaskStatus.FAILED, f"exit code {code}" + (f": {words}" if words else ""), code)
+
+
+def _stuck(pod: Object, now: datetime) -> _Verdict | None:
+    """A container that will never run; None while it still may."""
+    for container in _containers(pod):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = waiting.get("reason", "")
+        words = f"{reason}: {_said(waiting, container.get('image', ''))}"
+        if reason in _NO_IMAGE:
+            return _Verdict(TaskStatus.FAILED_IMAGE_PULL, words)
+        if reason in _NO_START:
+            return _Verdict(TaskStatus.FAILED_START_ERROR, words)
+        if reason in _NO_CONFIG:
+            return _late(pod, now, CONFIG_GRACE, TaskStatus.FAILED_START_ERROR, words)
+    return None
+
+
+def _pending(pod: Object, now: datetime) -> _Verdict:
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return _Verdict(TaskStatus.SCHEDULING)
+    words = f"The container did not start within {START_TIMEOUT.total_seconds() / 60:.0f} minutes."
+    return _late(pod, now, START_TIMEOUT, TaskStatus.FAILED_START_TIMEOUT, words)
+
+
+def _late(pod: Object, now: datetime, grace: timedelta, status: TaskStatus, words: str) -> _Verdict:
+    """INITIALIZING until the grace is over. It counts from the moment the pod got its machine; how long it waited for
+    one before is another matter."""
+    placed = _condition(pod, kind="PodScheduled") or {}
+    since = time_of(placed.get("lastTransitionTime")) or time_of((pod.get("status") or {}).get("startTime"))
+    if since is not None and since + grace <= now:
+        return _Verdict(status, words)
+    return _Verdict(TaskStatus.INITIALIZING, look_again=None if since is None else since + grace)
+
+
+def _condition(pod: Object, *, kind: str = "", reason: str = "") -> Object | None:
+    for condition in (pod.get("status") or {}).get("conditions") or []:
+        if condition.get("status") != "True":
+            continue
+        if (not kind or condition.get("type") == kind) and (not reason or condition.get("reason") == reason):
+            found: Object = condition
+            return found
+    return None
+
+
+def _state(pod: Object) -> Object:
+    """The state of the task's own container: the first of the manifest. Others were put beside it by somebody else."""
+    containers = (pod.get("spec") or {}).get("containers") or [{}]
+    name = containers[0].get("name")
+    for container in (pod.get("status") or {}).get("containerStatuses") or []:
+        if container.get("name") == name:
+            state: Object = container.get("state") or {}
+            return state
+    return {}
+
+
+def _containers(pod: Object) -> Iterator[Object]:
+    status = pod.get("status") or {}
+    yield from status.get("initContainerStatuses") or []
+    yield from status.get("containerStatuses") or []
+
+
+def _said(source: Object, otherwise: str) -> str:
+    return source.get("message") or otherwise

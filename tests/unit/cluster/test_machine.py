@@ -1,0 +1,93 @@
+"""Nodes and other people's pods as an API server shows them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from scheduling.domain.cluster.machine import Amounts, read_node, used_by_others
+from scheduling.domain.cluster.quantities import number
+
+READY = {"type": "Ready", "status": "True"}
+
+
+def node(*conditions: dict[str, Any], labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "n1", "labels": labels or {}},
+        "spec": spec,
+        "status": {
+            "allocatable": {"cpu": "7910m", "memory": "64Gi", "ephemeral-storage": "100e9", "nvidia.com/gpu": "8"},
+            "conditions": list(conditions),
+        },
+    }
+
+
+def test_a_machine() -> None:
+    taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "timeAdded": "2026-11-01T12:00:00Z"}
+    found = read_node(node(READY, labels={"osmo.platform": "h100"}, taints=[taint]))
+    assert found.amounts == Amounts(8, 7, 64 * 2**30, 100_000_000_000)
+    assert (found.name, found.platform, found.ready, found.conditions) == ("n1", "h100", True, ("Ready",))
+    assert found.taints == ({"key": "nvidia.com/gpu", "effect": "NoSchedule"},)
+
+
+def test_one_that_takes_no_pods() -> None:
+    assert not read_node(node(READY | {"status": "Unknown"})).ready
+    cordoned = read_node(node(READY, unschedulable=True))
+    assert (cordoned.ready, cordoned.conditions) == (False, ("Ready", "SchedulingDisabled"))
+
+
+def test_one_that_says_nothing_has_nothing() -> None:
+    found = read_node({"metadata": {"name": "n1"}})
+    assert (found.amounts, found.platform, found.ready) == (Amounts(), "default", False)
+
+
+def pod(at: str, *asked: dict[str, str], labels: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    containers = [{"resources": {"requests": each}} for each in asked]
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"nodeName": at, "containers": containers} | more,
+        "status": {"phase": "Running"},
+    }
+
+
+def test_others_hold_what_they_ask_for() -> None:
+    ours = pod("n1", {"nvidia.com/gpu": "8"}, labels={"osmo.house": "me"})
+    done = pod("n1", {"nvidia.com/gpu": "4"}) | {"status": {"phase": "Succeeded"}}
+    waits = pod("", {"nvidia.com/gpu": "4"})
+    other_house = pod("n1", {"nvidia.com/gpu": "2"}, labels={"osmo.house": "other"})
+    service = pod("n1", {"cpu": "250m", "memory": "1Mi"}, {"cpu": "100m"})
+    assert used_by_others([ours, done, waits, other_house, service], "me") == {"n1": Amounts(2, 1, 2**20, 0)}
+
+
+def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> None:
+    init = [
+        {"resources": {"limits": {"cpu": "4"}}},
+        {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+    ]
+    found = used_by_others([pod("n1", {"cpu": "2"}, initContainers=init, overhead={"cpu": "1"})], "me")
+    assert found == {"n1": Amounts(0, 5, 0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("16", Fraction(16)),
+        (16, Fraction(16)),
+        ("500m", Fraction(1, 2)),
+        ("1.5Gi", Fraction(3 * 2**29)),
+        ("100u", Fraction(1, 10_000)),
+        ("1e3", Fraction(1000)),
+        ("5E-1", Fraction(1, 2)),
+        ("2E", Fraction(2 * 10**18)),
+        ("-1", Fraction(-1)),
+        ("", None),
+        ("1 Gi", None),
+        ("1KI", None),
+        (None, None),
+        (True, None),
+    ],
+)
+def test_quantities(text: object, amount: Fraction | None) -> None:
+    assert number(text) == amount
