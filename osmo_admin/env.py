@@ -27,6 +27,7 @@ class Env:
     database_url: str
     redis_url: str
     secret_key: str
+    secret_key_fallbacks: list[str]
     data_dir: Path | None
     debug: bool
     dev_login: bool
@@ -40,6 +41,8 @@ class Env:
     log_format: str
     settle_interval: float
     simulated_runtime: float
+    kubeconfig_dir: Path | None
+    sync_interval: float
     max_tasks: int
     event_streams: int
     metrics_public: bool
@@ -63,6 +66,7 @@ def load() -> Env:
         database_url=read.str("DATABASE_URL", ""),
         redis_url=read.str("REDIS_URL", ""),
         secret_key=read.str("OSMO_SECRET_KEY", ""),
+        secret_key_fallbacks=read.list("OSMO_SECRET_KEY_FALLBACKS", []),
         data_dir=data_dir,
         debug=read.bool("OSMO_DEBUG", False),
         dev_login=read.bool("OSMO_DEV_LOGIN", False),
@@ -76,6 +80,8 @@ def load() -> Env:
         log_format=read.str("OSMO_LOG_FORMAT", "console", validate=validate.OneOf(["console", "json"])),
         settle_interval=read.float("OSMO_SETTLE_INTERVAL", 5.0, validate=at_least(min=0.1)),
         simulated_runtime=read.float("OSMO_SIMULATED_RUNTIME", 60.0, validate=at_least(min=0)),
+        kubeconfig_dir=read.path("OSMO_KUBECONFIG_DIR", None),
+        sync_interval=read.float("OSMO_SYNC_INTERVAL", 30.0, validate=at_least(min=0.1)),
         max_tasks=read.int("OSMO_MAX_TASKS", 20, validate=at_least(min=1)),
         event_streams=read.int("OSMO_EVENT_STREAMS", 1, validate=at_least(min=1)),
         metrics_public=read.bool("OSMO_METRICS_PUBLIC", False),

@@ -46,6 +46,7 @@ def database(url: str) -> dict[str, object]:
 # Without a key every process makes its own: commands that need no secret (migrate, check, schema) still run, and a
 # system check refuses to serve like that.
 SECRET_KEY = ENV.secret_key or "insecure-no-key-configured"
+SECRET_KEY_FALLBACKS = ENV.secret_key_fallbacks  # keys that were replaced: what they signed or sealed still counts
 DEBUG = ENV.debug
 ALLOWED_HOSTS = ENV.allowed_hosts
 CSRF_TRUSTED_ORIGINS = ENV.csrf_trusted_origins

@@ -11,16 +11,18 @@ from rest_framework.response import Response
 from pools.api.documented import ANYTHING, BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, array, documented, fields
 from pools.api.http import boolean, etag, expected_version, only, unwrapped
 from pools.api.views import View
+from pools.domain.backend_config import KINDS
+from pools.domain.cluster_config import ACCESS, KEYS, KUBECONFIG, SHOWN, SYNC_MODES
 from pools.domain.roles import Action
 from pools.domain.sizes import exact_size
-from pools.models import Backend
+from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_house
 from pools.services.backends import delete_backend, put_backend, read_backend
 from pools.services.dry_run import effect_of
 
 BACKEND_BODY = fields(
     {
-        "type": {"type": "string", "enum": ["simulated"]},
+        "type": {"type": "string", "enum": list(KINDS)},
         "namespace": TEXT,
         "nodes": array(
             fields(
@@ -37,6 +39,14 @@ BACKEND_BODY = fields(
         ),
         "auto_end": BOOLEAN,
         "offline": BOOLEAN,
+        "access": {"type": "string", "enum": list(ACCESS)},
+        "kubeconfig": TEXT,
+        "kubeconfig_file": TEXT,
+        "context": TEXT,
+        "scheduler_name": TEXT,
+        "node_pool_key": TEXT,
+        "node_pool": TEXT,
+        "sync_mode": {"type": "string", "enum": list(SYNC_MODES)},
     },
     required=[],
     more=True,
@@ -49,7 +59,7 @@ class BackendList(View):
     @documented("List backends with their nodes.", answer=fields({"backends": array(OBJECT)}))
     def get(self, request: Request) -> Response:
         require_house(self.actor, Action.HOUSE_READ)
-        rows = Backend.objects.prefetch_related("nodes", "pools").order_by("name")
+        rows = Backend.objects.select_related("kubernetes").prefetch_related("nodes", "pools").order_by("name")
         return Response({"backends": [backend_body(row) for row in rows]})
 
 
@@ -62,7 +72,8 @@ class BackendDetail(View):
         return Response(backend_body(row), headers=etag(row.version))
 
     @documented(
-        "Make or change a simulated backend; keys left out stay as they are.",
+        "Make or change a backend; keys left out stay as they are. `nodes` and `auto_end` are a simulated one's, "
+        "`access` and what follows a Kubernetes one's. `kubeconfig` is never shown again.",
         query=[DRY_RUN],
         body=BACKEND_BODY,
         answer=OBJECT,
@@ -99,7 +110,8 @@ class BackendDetail(View):
 
 
 def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any]:
-    """A backend as a PUT takes it, with the pools on it and its version."""
+    """A backend as a PUT takes it (but for its kubeconfig, which nobody sees again), with the pools on it and its
+    version."""
     nodes = sorted(row.nodes.all(), key=lambda node: node.name)
     return {
         "name": row.name,
@@ -119,10 +131,18 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
         ],
         "auto_end": row.auto_end,
         "offline": row.offline,
+        **_cluster_body(row),
         "pools": sorted(pool.name for pool in row.pools.all()),
         "version": row.version,
         "warnings": list(warnings),
     }
+
+
+def _cluster_body(row: Backend) -> dict[str, Any]:
+    """The Kubernetes side, nothing for others."""
+    cluster: KubernetesSettings | None = getattr(row, "kubernetes", None)
+    shown = [key for key in (*KEYS, *SHOWN) if key != KUBECONFIG]
+    return {key: getattr(cluster, key) for key in shown} if cluster is not None else {}
 
 
 def _shown(name: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What may be said of a simulated backend: a JSON object as the API takes it (api.md, "Simulated backend")."""
+"""What may be said of a backend: a JSON object as the API takes it (api.md, "Simulated backend")."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pools.domain import cluster_config
+from pools.domain.cluster_config import KUBERNETES, ClusterSpec
 from pools.domain.errors import Violation
 from pools.domain.fields import Fields, short
 from pools.domain.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
 from pools.domain.sizes import MOST_UNITS, size_in_bytes
 
 SIMULATED = "simulated"
+KINDS = (SIMULATED, KUBERNETES)
 DEFAULT_CPU = 128
 DEFAULT_MEMORY = 2**40
 DEFAULT_STORAGE = 4 * 2**40
@@ -22,8 +25,9 @@ NAME_PATTERN = r"[a-z]([a-z0-9-]*[a-z0-9])?"
 _NAME = re.compile(NAME_PATTERN)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_KNOWN = ("type", "namespace", "description", "nodes", "auto_end", "offline")
+_KNOWN = ("type", "namespace", "description", "offline")
 _IGNORED = ("name", "version", "pools", "warnings", "status")
+_SIMULATED_KEYS = ("nodes", "auto_end")
 _NODE_KEYS = ("name", "gpus", "cpu", "memory", "storage", "platform")
 
 
@@ -41,20 +45,32 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
-    """A backend as asked for; None means that the key was left out and what is there stays."""
+    """A backend as asked for; None means that the key was left out and what is there stays. `cluster` is there for a
+    Kubernetes backend."""
 
+    kind: str = SIMULATED
     namespace: str | None = None
     description: str | None = None
     nodes: tuple[NodeSpec, ...] | None = None
     auto_end: bool | None = None
     offline: bool | None = None
+    cluster: ClusterSpec | None = None
 
 
-def parse_backend(name: str, body: Mapping[str, Any]) -> tuple[BackendSpec, list[Violation]]:
-    """What the object asks for, and every fault in it. The first is worth nothing if there are any of the second."""
+def parse_backend(
+    name: str, body: Mapping[str, Any], *, kind: str | None = None
+) -> tuple[BackendSpec, list[Violation]]:
+    """What the object asks for, and every fault in it. The first is worth nothing if there are any of the second.
+
+    `kind` is the type of the backend of that name, None if there is none yet.
+    """
     faults: list[Violation] = []
     fields = Fields(body, "", faults)
-    fields.only(_KNOWN, _IGNORED)
+    kind = _kind(fields, kind)
+    if kind == KUBERNETES:
+        fields.only((*_KNOWN, *cluster_config.KEYS), (*_IGNORED, *_SIMULATED_KEYS, *cluster_config.SHOWN))
+    else:
+        fields.only((*_KNOWN, *_SIMULATED_KEYS), _IGNORED)
     if not _NAME.fullmatch(name) or len(name) > 63:
         faults.append(
             Violation(
@@ -64,19 +80,32 @@ def parse_backend(name: str, body: Mapping[str, Any]) -> tuple[BackendSpec, list
                 "a letter or digit last, at most 63.",
             )
         )
-    if fields.text("type", SIMULATED) != SIMULATED:
-        fields.fault("type", "bad_value", f"must be {SIMULATED!r}: only simulated backends are made here.")
     namespace = fields.text("namespace") if fields.has("namespace") else None
     if namespace is not None and not _NAMESPACE.fullmatch(namespace):
         fields.fault("namespace", "bad_value", "must have 1 to 63 lower-case letters, digits and inner hyphens.")
+    is_simulated = kind != KUBERNETES
     spec = BackendSpec(
+        kind=kind,
         namespace=namespace,
         description=fields.text("description") if fields.has("description") else None,
-        nodes=_nodes(fields) if fields.has("nodes") else None,
-        auto_end=fields.flag("auto_end") if fields.has("auto_end") else None,
+        nodes=_nodes(fields) if is_simulated and fields.has("nodes") else None,
+        auto_end=fields.flag("auto_end") if is_simulated and fields.has("auto_end") else None,
         offline=fields.flag("offline") if fields.has("offline") else None,
+        cluster=None if is_simulated else cluster_config.read_cluster(fields),
     )
     return spec, faults
+
+
+def _kind(fields: Fields, present: str | None) -> str:
+    """The type that is asked for; a backend keeps the one it has."""
+    asked = fields.text("type", present or SIMULATED)
+    if asked not in KINDS:
+        fields.fault("type", "bad_value", f"must be one of {', '.join(KINDS)}.")
+        return present or SIMULATED
+    if present is not None and asked != present:
+        fields.fault("type", "bad_value", f"stays {present}: make another backend and move the pools there.")
+        return present
+    return asked
 
 
 def _nodes(fields: Fields) -> tuple[NodeSpec, ...]:

@@ -2,6 +2,7 @@
 
 from pools.models.audit import AuditEntry
 from pools.models.backend import Backend, Node
+from pools.models.cluster import KubernetesSettings
 from pools.models.history import ConfigRevision
 from pools.models.idempotency import IdempotencyRecord
 from pools.models.membership import AccessToken, RoleAssignment, User
@@ -14,6 +15,7 @@ __all__ = [
     "Backend",
     "ConfigRevision",
     "IdempotencyRecord",
+    "KubernetesSettings",
     "LeafUsage",
     "Node",
     "Pool",

@@ -1,4 +1,5 @@
-"""Where work runs: making, changing and removing simulated backends (api.md, "Simulated backend")."""
+"""Where work runs: making, changing and removing backends (api.md, "Simulated backend"). What is special about a
+Kubernetes one stands in :mod:`pools.services.clusters`."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from pools.domain.roles import Action, Actor
 from pools.locking import lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_house
+from pools.services.clusters import put_cluster, read_credential
 from pools.signals import hint, work_on_nodes
 from pools.transactions import change
 
@@ -34,28 +36,37 @@ def put_backend(
     description: str = "",
     expected_version: int | None = None,
 ) -> BackendResult:
-    """Make a simulated backend, or change one: keys left out keep what is there, `nodes` are replaced as a whole.
+    """Make a backend, or change one: keys left out keep what is there, `nodes` are replaced as a whole.
 
     Work on a node that is taken out stays until it ends; a warning names it. Raises BadInput (every fault at once),
-    Conflict (its namespace, while pools use it), Stale, Forbidden.
+    Conflict (its namespace, while pools use it; its cluster, when another backend has it), Stale, Forbidden.
     """
     require_house(actor)
-    spec, faults = parse_backend(name, body)
-    if faults:
-        raise BadInput.of(faults)
+    present = Backend.objects.filter(name=name).select_related("kubernetes").first()
+    spec, faults = parse_backend(name, body, kind=present.kind if present else None)
+    credential, more = read_credential(spec.cluster, present) if spec.cluster else (None, [])
+    if faults or more:
+        raise BadInput.of([*faults, *more])
     with change(actor=actor, description=description):
         lock_configuration()
         row = Backend.objects.filter(name=name).first()
         _check_version(name, row, expected_version)
+        changed = False
         if row is None:
-            row = Backend.objects.create(name=name, **_columns(spec))
+            row = Backend.objects.create(name=name, kind=spec.kind, **_columns(spec))
             _, warnings = _put_nodes(row, spec.nodes or ())
         else:
+            _check_kind(row, spec)
             _check_namespace(row, spec)
             changed, warnings = _put_nodes(row, spec.nodes) if spec.nodes is not None else (False, [])
-            if _update(row, _columns(spec)) or changed:
-                row.version += 1
-                row.save(update_fields=["version"])
+            changed |= _update(row, _columns(spec))
+        if spec.cluster is not None and credential is not None:
+            is_moved = put_cluster(row, spec.cluster, credential)
+            warnings = [*warnings, *credential.warnings]
+            changed = changed or (is_moved and present is not None)
+        if changed:
+            row.version += 1
+            row.save(update_fields=["version"])
         hint(row.pk)
     return BackendResult(row, tuple(warnings))
 
@@ -108,6 +119,12 @@ def _update(row: Backend, columns: Mapping[str, Any]) -> bool:
     if different:
         row.save(update_fields=different)
     return bool(different)
+
+
+def _check_kind(row: Backend, spec: BackendSpec) -> None:
+    """Only when somebody made one of that name since we looked."""
+    if row.kind != spec.kind:
+        raise Stale(f"Backend {row.name} was made meanwhile, of type {row.kind}. Read it again.")
 
 
 def _check_namespace(row: Backend, spec: BackendSpec) -> None:

@@ -38,7 +38,7 @@ def test_sizes_of_a_node() -> None:
         ("Sim", {}, "name", "bad_name"),
         ("a" * 64, {}, "name", "bad_name"),
         ("sim", {"colour": 1}, "colour", "unknown_key"),
-        ("sim", {"type": "kubernetes"}, "type", "bad_value"),
+        ("sim", {"type": "slurm"}, "type", "bad_value"),
         ("sim", {"namespace": "No"}, "namespace", "bad_value"),
         ("sim", {"namespace": ""}, "namespace", "bad_value"),
         ("sim", {"auto_end": "true"}, "auto_end", "bad_value"),

@@ -1,0 +1,131 @@
+"""What a kubeconfig that somebody sends us may hold. It is used on our own machine, so it may not reach into it: no
+commands to run and no paths to read, only what stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pools.domain.errors import Violation
+from pools.domain.fields import short
+
+PATH = "kubeconfig"
+LONGEST = 262_144
+_FILES = {
+    "cluster": {"certificate-authority": "certificate-authority-data"},
+    "user": {
+        "client-certificate": "client-certificate-data",
+        "client-key": "client-key-data",
+        "tokenFile": "token",
+    },
+}
+_COMMANDS = ("exec", "auth-provider")
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigFacts:
+    """What may be shown of a kubeconfig: the context that is used, where it leads, and as whom."""
+
+    context: str
+    server: str
+    user: str
+    warnings: tuple[str, ...] = ()
+
+
+def read_kubeconfig(content: object, context: str = "") -> tuple[KubeconfigFacts, list[Violation]]:
+    """The facts of the chosen (empty: the current) context, and every reason why it cannot be used. No sentence repeats
+    a credential."""
+    faults: list[Violation] = []
+    if not isinstance(content, Mapping):
+        return KubeconfigFacts("", "", ""), [_fault("", "bad_value", "must be a kubeconfig: a YAML object")]
+    chosen = context or content.get("current-context") or ""
+    entry = _named(content, "contexts", chosen)
+    if entry is None:
+        known = ", ".join(sorted(_names(content, "contexts"))) or "none"
+        sentence = f"has no context {short(str(chosen))!r}; it has {known}" if chosen else "names no current-context"
+        return KubeconfigFacts(str(chosen), "", ""), [_fault("contexts", "unknown_name", sentence)]
+    inner = _part(entry, "context")
+    found: dict[str, Mapping[str, Any]] = {}
+    for part in ("cluster", "user"):
+        name = inner.get(part)
+        there = _named(content, f"{part}s", name)
+        if there is None:
+            faults.append(_fault(f"{part}s", "unknown_name", f"has no {part} {short(str(name))!r}"))
+        else:
+            found[part] = _part(there, part)
+            faults += _reaches_out(part, found[part])
+    server, more = _server(found.get("cluster", {}))
+    warnings = []
+    if "cluster" in found:
+        faults += more
+        warnings = _warnings(found["cluster"], server)
+    return KubeconfigFacts(str(chosen), server, str(inner.get("user") or ""), tuple(warnings)), faults
+
+
+def _reaches_out(part: str, content: Mapping[str, Any]) -> list[Violation]:
+    found = [
+        _fault(
+            f"{part}s.{key}",
+            "reaches_into_house",
+            f"names the file {key} of some machine; put its content into the kubeconfig instead ({instead})",
+        )
+        for key, instead in _FILES[part].items()
+        if content.get(key)
+    ]
+    if part == "user":
+        found += [
+            _fault(
+                f"users.{key}",
+                "reaches_into_house",
+                f"would run a command of this machine ({key}); use a token or a client certificate, or a kubeconfig "
+                "that the operator keeps beside the house",
+            )
+            for key in _COMMANDS
+            if content.get(key)
+        ]
+    return found
+
+
+def _server(cluster: Mapping[str, Any]) -> tuple[str, list[Violation]]:
+    server = cluster.get("server")
+    parts = urlsplit(server) if isinstance(server, str) else None
+    if parts is None or parts.scheme not in {"https", "http"} or not parts.hostname:
+        return "", [_fault("clusters.server", "bad_value", "names no https:// address of an API server")]
+    if parts.username or parts.password:
+        return "", [_fault("clusters.server", "bad_value", "holds a user in its address; name it under users")]
+    return str(server).rstrip("/"), []
+
+
+def _warnings(cluster: Mapping[str, Any], server: str) -> list[str]:
+    found = []
+    if server.startswith("http://"):
+        found.append(f"{server} is not encrypted: whoever listens on the way reads the credential.")
+    if cluster.get("insecure-skip-tls-verify"):
+        found.append("insecure-skip-tls-verify is on: whoever stands on the way can answer for the cluster.")
+    return found
+
+
+def _named(content: Mapping[str, Any], key: str, name: object) -> Mapping[str, Any] | None:
+    rows = content.get(key)
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, Mapping) and name and row.get("name") == name:
+            return row
+    return None
+
+
+def _names(content: Mapping[str, Any], key: str) -> list[str]:
+    rows = content.get(key)
+    found = [row.get("name") for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    return [short(name) for name in found if isinstance(name, str)]
+
+
+def _part(row: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = row.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _fault(below: str, code: str, sentence: str) -> Violation:
+    path = f"{PATH}.{below}" if below else PATH
+    return Violation(path, code, f"The kubeconfig {sentence}.")

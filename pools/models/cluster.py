@@ -1,0 +1,90 @@
+"""How a Kubernetes backend is reached, and what its scheduler expects."""
+
+from __future__ import annotations
+
+import pgtrigger
+from django.db import models
+
+from pools.domain import cluster_config
+from pools.models.backend import Backend
+from pools.triggers import Audited, NoTruncate, raise_sentence
+
+ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
+    name="one_backend_per_namespace",
+    operation=pgtrigger.Insert | pgtrigger.Update,
+    when=pgtrigger.After,
+    declare=[("other", "text"), ("place", "text")],
+    func=f"""
+        SELECT namespace INTO place FROM pools_backend WHERE id = NEW.backend_id;
+        SELECT backend.name INTO other
+            FROM pools_kubernetessettings settings JOIN pools_backend backend ON backend.id = settings.backend_id
+            WHERE settings.backend_id <> NEW.backend_id AND settings.server = NEW.server AND NEW.server <> ''
+                AND backend.namespace = place
+            LIMIT 1;
+        IF other IS NOT NULL THEN
+            {
+        raise_sentence("one_backend_per_namespace", "Backend % is on the same cluster and namespace already.", "other")
+    }
+        END IF;
+        RETURN NULL;
+    """,
+)
+
+
+class KubernetesSettings(models.Model):
+    """The Kubernetes side of a backend. Its credential is a kubeconfig kept sealed (:mod:`pools.sealing`), a file that
+    the operator keeps beside the house, or the service account of our own pod.
+
+    `credential_mark` tells one kubeconfig from another in the audit trail, where the content never appears. `server` is
+    the address it leads to, empty when the file decides that. `node_pool_key` and `node_pool` are the label by which a
+    KAI shard selects its nodes, queues and PodGroups; an empty `node_pool` means the shard without one.
+    """
+
+    class Access(models.TextChoices):
+        KUBECONFIG = cluster_config.KUBECONFIG
+        FILE = cluster_config.FILE
+        IN_CLUSTER = cluster_config.IN_CLUSTER
+
+    class Sync(models.TextChoices):
+        APPLY = cluster_config.APPLY
+        REPORT = cluster_config.REPORT
+        OFF = cluster_config.OFF
+
+    backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="kubernetes")
+    access = models.TextField(choices=Access.choices)
+    sealed_kubeconfig = models.TextField(blank=True)
+    credential_mark = models.TextField(blank=True)
+    kubeconfig_file = models.TextField(blank=True)
+    context = models.TextField(blank=True)
+    server = models.TextField(blank=True)
+    scheduler_name = models.TextField(default=cluster_config.SCHEDULER)
+    node_pool_key = models.TextField(default=cluster_config.NODE_POOL_KEY)
+    node_pool = models.TextField(blank=True)
+    sync_mode = models.TextField(choices=Sync.choices, default=Sync.APPLY)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(access=cluster_config.KUBECONFIG, kubeconfig_file="")
+                & ~models.Q(sealed_kubeconfig="")
+                | models.Q(access=cluster_config.FILE, sealed_kubeconfig="")
+                & models.Q(kubeconfig_file__regex=rf"^{cluster_config.FILE_PATTERN}$")
+                | models.Q(access=cluster_config.IN_CLUSTER, sealed_kubeconfig="", kubeconfig_file=""),
+                name="cluster_has_one_credential",
+                violation_error_message="A cluster is reached by a kubeconfig, by a file's name, or from inside it.",
+            ),
+        ]
+        triggers = [
+            ONE_BACKEND_PER_NAMESPACE,
+            Audited(
+                subject="'backend/' || COALESCE((SELECT name FROM pools_backend"
+                " WHERE id = COALESCE(NEW.backend_id, OLD.backend_id)), '?')",
+                action="CASE TG_OP WHEN 'INSERT' THEN 'backend.connected' WHEN 'UPDATE' THEN 'backend.updated'"
+                " ELSE 'backend.disconnected' END",
+                hide=["sealed_kubeconfig"],
+            ),
+            NoTruncate("The table of clusters"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.access} {self.server}".strip()

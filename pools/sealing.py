@@ -1,0 +1,42 @@
+"""Secrets that the house must be able to read again, such as a cluster's credentials: sealed with a key that is made
+from the house's own, so that the database or a dump of it alone opens nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+
+
+class Unreadable(Exception):
+    """It was sealed with another key than this house has now."""
+
+
+def seal(text: str) -> str:
+    """The text, encrypted and signed."""
+    return _box().encrypt(text.encode()).decode()
+
+
+def unseal(sealed: str) -> str:
+    """The text again. Raises Unreadable."""
+    try:
+        return _box().decrypt(sealed.encode()).decode()
+    except InvalidToken as error:
+        raise Unreadable("It was sealed with another OSMO_SECRET_KEY.") from error
+
+
+def mark(text: str) -> str:
+    """A short mark by which a secret is known again, and from which nobody makes it."""
+    return hashlib.blake2b(text.encode(), key=_key(settings.SECRET_KEY), digest_size=8).hexdigest()
+
+
+def _box() -> MultiFernet:
+    """Seals with the present key; keys that were replaced still open."""
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return MultiFernet([Fernet(base64.urlsafe_b64encode(_key(secret))) for secret in secrets])
+
+
+def _key(secret: str) -> bytes:
+    return hashlib.sha256(b"osmo sealed secret:" + secret.encode()).digest()

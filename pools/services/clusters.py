@@ -1,0 +1,180 @@
+"""The Kubernetes side of a backend: its credential is read and checked before any lock, and kept sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from django.conf import settings
+
+from pools.domain.cluster_config import FILE, IN_CLUSTER, KUBECONFIG, NODE_POOL_KEY, SCHEDULER, ClusterSpec
+from pools.domain.errors import Conflict, Violation
+from pools.domain.kubeconfig import LONGEST, KubeconfigFacts, read_kubeconfig
+from pools.models import Backend, KubernetesSettings
+from pools.sealing import Unreadable, mark, seal, unseal
+
+OWN_CLUSTER = "in-cluster"
+_DEFAULTS = {"scheduler_name": SCHEDULER, "node_pool_key": NODE_POOL_KEY}
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """How the cluster will be reached, by column."""
+
+    columns: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+def read_credential(spec: ClusterSpec, present: Backend | None) -> tuple[Credential, list[Violation]]:
+    """The credential that `spec` asks for, or the present one where it says nothing; and every fault in it."""
+    row = _settings_of(present)
+    access = _access(spec, row)
+    if access == IN_CLUSTER:
+        return Credential(_columns(access, server=OWN_CLUSTER)), []
+    if access == FILE:
+        return _file(spec, row)
+    if access == KUBECONFIG:
+        return _kubeconfig(spec, row)
+    missing = "The cluster's credential is missing: send a kubeconfig, a kubeconfig_file, or access in_cluster."
+    return Credential({}), [Violation("access", "missing", missing)]
+
+
+def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool:
+    """Write it beside its backend; whether anything moved. Raises Conflict when another backend is on the same cluster
+    and namespace. Called inside the change of the backend, under the lock of the configuration."""
+    columns = dict(credential.columns)
+    for key in ("scheduler_name", "node_pool_key", "node_pool", "sync_mode"):
+        value = getattr(spec, key)
+        if value is not None:
+            columns[key] = value or _DEFAULTS.get(key, "")
+    _check_place(row, columns["server"])
+    there = KubernetesSettings.objects.filter(backend=row).first()
+    if there is None:
+        KubernetesSettings.objects.create(backend=row, **columns)
+        return True
+    different = [key for key, value in columns.items() if getattr(there, key) != value]
+    for key in different:
+        setattr(there, key, columns[key])
+    if different:
+        there.save(update_fields=different)
+    return bool(different)
+
+
+def kubeconfig_of(row: KubernetesSettings) -> tuple[Any, str]:
+    """The kubeconfig of a cluster, read, with the context to use: from its seal, or from the operator's folder.
+
+    Raises Unreadable with a sentence that holds no credential.
+    """
+    if row.access == FILE:
+        folder = settings.OSMO.kubeconfig_dir
+        if folder is None:
+            raise Unreadable("OSMO_KUBECONFIG_DIR is not set here, so kubeconfig files cannot be found.")
+        try:
+            text = (folder / row.kubeconfig_file).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise Unreadable(f"The file {row.kubeconfig_file} in OSMO_KUBECONFIG_DIR: {reason}.") from error
+    else:
+        text = _unsealed(row)
+    content = _yaml(text)
+    if content is None:
+        raise Unreadable("The kubeconfig is no YAML.")
+    return content, row.context
+
+
+def _settings_of(backend: Backend | None) -> KubernetesSettings | None:
+    return KubernetesSettings.objects.filter(backend=backend).first() if backend is not None else None
+
+
+def _access(spec: ClusterSpec, row: KubernetesSettings | None) -> str | None:
+    given = KUBECONFIG if spec.kubeconfig else FILE if spec.kubeconfig_file else None
+    return given or spec.access or (row.access if row else None)
+
+
+def _columns(access: str, **more: str) -> dict[str, str]:
+    nothing = {"sealed_kubeconfig": "", "credential_mark": "", "kubeconfig_file": "", "context": "", "server": ""}
+    return nothing | {"access": access} | more
+
+
+def _file(spec: ClusterSpec, row: KubernetesSettings | None) -> tuple[Credential, list[Violation]]:
+    name = spec.kubeconfig_file or (row.kubeconfig_file if row else "")
+    context = spec.context if spec.context is not None else (row.context if row else "")
+    faults = []
+    if not name:
+        faults.append(Violation("kubeconfig_file", "missing", "kubeconfig_file is missing: the name of the file."))
+    if settings.OSMO.kubeconfig_dir is None:
+        sentence = "This house has no folder of kubeconfigs: set OSMO_KUBECONFIG_DIR, or send the kubeconfig itself."
+        faults.append(Violation("kubeconfig_file", "no_folder", sentence))
+    return Credential(_columns(FILE, kubeconfig_file=name, context=context)), faults
+
+
+def _kubeconfig(spec: ClusterSpec, row: KubernetesSettings | None) -> tuple[Credential, list[Violation]]:
+    kept = row if row is not None and row.access == KUBECONFIG else None
+    context = spec.context if spec.context is not None else (kept.context if kept and not spec.kubeconfig else "")
+    if spec.kubeconfig is None:
+        if kept is None:
+            return Credential({}), [Violation(KUBECONFIG, "missing", "kubeconfig is missing: its text.")]
+        if spec.context in {None, kept.context}:
+            return Credential(_present(kept)), []
+        try:
+            text = _unsealed(kept)
+        except Unreadable as error:
+            return Credential({}), [Violation(KUBECONFIG, "unreadable", str(error))]
+    else:
+        text = spec.kubeconfig
+    facts, faults = _facts(text, context)
+    columns = _columns(KUBECONFIG, context=context, server=facts.server)
+    if kept is not None and kept.credential_mark == mark(text):  # a new seal of the same would only look like news
+        columns |= {"sealed_kubeconfig": kept.sealed_kubeconfig, "credential_mark": kept.credential_mark}
+    else:
+        columns |= {"sealed_kubeconfig": seal(text), "credential_mark": mark(text)}
+    return Credential(columns, facts.warnings), faults
+
+
+def _present(row: KubernetesSettings) -> dict[str, str]:
+    return {key: getattr(row, key) for key in _columns("")}
+
+
+def _unsealed(row: KubernetesSettings) -> str:
+    try:
+        return unseal(row.sealed_kubeconfig)
+    except Unreadable as error:
+        sentence = (
+            "The stored kubeconfig was sealed with another OSMO_SECRET_KEY and cannot be read. Send it again, or put "
+            "the old key into OSMO_SECRET_KEY_FALLBACKS."
+        )
+        raise Unreadable(sentence) from error
+
+
+def _facts(text: str, context: str) -> tuple[KubeconfigFacts, list[Violation]]:
+    if len(text) > LONGEST:
+        sentence = f"kubeconfig has {len(text)} characters; the most is {LONGEST}."
+        return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, "too_long", sentence)]
+    return read_kubeconfig(_yaml(text), context)
+
+
+def _yaml(text: str) -> Any:
+    """The content; None for what is no YAML. The reader's own sentence would quote the text, so it is not passed on."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+
+
+def _check_place(row: Backend, server: str) -> None:
+    if not server:
+        return
+    other = (
+        Backend.objects.filter(kubernetes__server=server, namespace=row.namespace)
+        .exclude(pk=row.pk)
+        .values_list("name", flat=True)
+        .first()
+    )
+    if other is not None:
+        sentence = (
+            f"Backend {other} is on the cluster {server} and in namespace {row.namespace} already; two would write the "
+            "same queues. Give this one another namespace."
+        )
+        raise Conflict(sentence, [Violation("namespace", "in_use", sentence)])

@@ -1,0 +1,74 @@
+"""Connections to the clusters of our backends: opened on first use, kept by each process, opened anew when the settings
+moved. The official client is loaded here, by those who need a cluster, and not before."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from pools.models import Backend, KubernetesSettings
+from pools.sealing import Unreadable
+from pools.services.clusters import kubeconfig_of
+from scheduling.kube.access import Access, InCluster, Kubeconfig
+from scheduling.kube.errors import BadCredentials
+from scheduling.kube.port import Cluster
+
+_Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    key: _Key
+    cluster: Cluster
+
+
+_open: dict[int, _Open] = {}
+_lock = threading.Lock()  # of the table only: nobody speaks to a cluster while holding it
+
+
+def connect(backend: Backend) -> Cluster:
+    """The connection to a backend's cluster. Raises BadCredentials when what is configured cannot be tried; whether
+    the cluster answers shows with the first call.
+
+    A file is read anew each time, since its owner may renew the credential in it.
+    """
+    settings = settings_of(backend)
+    access = access_of(settings)
+    key = _key(settings, access)
+    with _lock:
+        kept = _open.get(backend.pk)
+        if kept is not None and kept.key == key:
+            return kept.cluster
+    from scheduling.kube.client import KubernetesCluster  # noqa: PLC0415  (takes most of a second)
+
+    cluster = KubernetesCluster(access)
+    with _lock:
+        _open[backend.pk] = _Open(key, cluster)
+    return cluster
+
+
+def settings_of(backend: Backend) -> KubernetesSettings:
+    """The Kubernetes side of a backend, as it is now. Raises BadCredentials when it has none."""
+    settings = KubernetesSettings.objects.filter(backend=backend).first()
+    if settings is None:
+        raise BadCredentials(f"Backend {backend.name} has no cluster configured: send it a kubeconfig.")
+    return settings
+
+
+def access_of(settings: KubernetesSettings) -> Access:
+    """Where and who. Raises BadCredentials."""
+    if settings.access == KubernetesSettings.Access.IN_CLUSTER:
+        return InCluster()
+    try:
+        content, context = kubeconfig_of(settings)
+    except Unreadable as error:
+        raise BadCredentials(str(error)) from error
+    if not isinstance(content, dict):
+        raise BadCredentials("The kubeconfig is no YAML object.")
+    return Kubeconfig(content, context)
+
+
+def _key(settings: KubernetesSettings, access: Access) -> _Key:
+    """What a connection was opened with; another key means another connection."""
+    content = repr(access.content) if isinstance(access, Kubeconfig) and not settings.credential_mark else ""
+    return (settings.access, settings.credential_mark, settings.kubeconfig_file, settings.context, content)

@@ -1,0 +1,233 @@
+"""Kubernetes backends over HTTP: what may be configured, and that nobody sees a credential again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from django.db import IntegrityError, transaction
+from django.test import override_settings
+
+from pools.models import AuditEntry, Backend, KubernetesSettings
+from pools.sealing import Unreadable
+from pools.services.clusters import kubeconfig_of
+from tests.integration.pools.conftest import Caller
+
+BACKEND = "/api/configs/backend"
+TOKEN = "a-very-secret-token"
+
+
+def kubeconfig(server: str = "https://kube.example:6443", **user: Any) -> str:
+    """A kubeconfig of one cluster, one user, and two contexts."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": {"server": server, "certificate-authority-data": "Q0E="}}],
+        "users": [{"name": "house", "user": user or {"token": TOKEN}}],
+        "contexts": [
+            {"name": "main", "context": {"cluster": "lab", "user": "house"}},
+            {"name": "broken", "context": {"cluster": "nowhere", "user": "house"}},
+        ],
+        "current-context": "main",
+    }
+    return yaml.safe_dump(content)
+
+
+def body(**more: Any) -> dict[str, Any]:
+    return {"type": "kubernetes", "namespace": "osmo", "kubeconfig": kubeconfig()} | more
+
+
+def test_a_cluster_is_kept_and_shown_without_its_credential(admin: Caller) -> None:
+    answer = admin("PUT", f"{BACKEND}/lab", body(node_pool="gpu"))
+    assert answer.status == 200
+    mark = answer.body.pop("credential_mark")
+    assert len(mark) == 16
+    assert answer.body == {
+        "name": "lab",
+        "type": "kubernetes",
+        "namespace": "osmo",
+        "description": "",
+        "nodes": [],
+        "auto_end": True,
+        "offline": False,
+        "access": "kubeconfig",
+        "kubeconfig_file": "",
+        "context": "",
+        "server": "https://kube.example:6443",
+        "scheduler_name": "kai-scheduler",
+        "node_pool_key": "kai.scheduler/node-pool",
+        "node_pool": "gpu",
+        "sync_mode": "apply",
+        "pools": [],
+        "version": 1,
+        "warnings": [],
+    }
+    assert admin("GET", BACKEND).body["backends"] == [answer.body | {"credential_mark": mark}]
+    row = KubernetesSettings.objects.get(backend__name="lab")
+    assert TOKEN not in row.sealed_kubeconfig
+    assert kubeconfig_of(row)[0]["users"][0]["user"]["token"] == TOKEN
+
+
+def test_put_back_nothing_changes_and_the_credential_stays(admin: Caller) -> None:
+    shown = admin("PUT", f"{BACKEND}/lab", body())
+    again = admin("PUT", f"{BACKEND}/lab", shown.body)
+    assert (again.status, again.body) == (200, shown.body)
+    assert admin("PUT", f"{BACKEND}/lab", body()).headers["ETag"] == '"1"', "the same kubeconfig is no change"
+    moved = admin("PUT", f"{BACKEND}/lab", {"scheduler_name": "kai-2", "sync_mode": "report"})
+    assert (moved.body["scheduler_name"], moved.body["version"]) == ("kai-2", 2)
+    assert moved.body["credential_mark"] == shown.body["credential_mark"]
+
+
+def test_the_audit_trail_knows_of_the_credential_only_that_it_moved(admin: Caller) -> None:
+    admin("PUT", f"{BACKEND}/lab", body())
+    admin("PUT", f"{BACKEND}/lab", {"kubeconfig": kubeconfig(token="another-secret")})
+    entries = list(AuditEntry.objects.filter(object="backend/lab").order_by("pk"))
+    assert [entry.action for entry in entries] == ["backend.created", "backend.connected", "backend.updated"]
+    moved = next(entry for entry in entries if "credential_mark" in (entry.before or {}))
+    assert moved.before["credential_mark"] != moved.after["credential_mark"]
+    text = str([(entry.before, entry.after) for entry in entries])
+    assert TOKEN not in text
+    assert "another-secret" not in text
+    assert "sealed" not in text
+    assert str(admin("GET", "/api/audit").body).count("another-secret") == 0
+
+
+def test_a_dry_run_shows_the_effect(admin: Caller) -> None:
+    answer = admin("PUT", f"{BACKEND}/lab", body(), query={"dry_run": True})
+    assert (answer.body["before"], answer.body["after"]["server"]) == (None, "https://kube.example:6443")
+    assert not Backend.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "codes"),
+    [
+        ({"kubeconfig": None}, {("access", "missing")}),
+        ({"kubeconfig": "{"}, {("kubeconfig", "bad_value")}),
+        ({"kubeconfig": "just words"}, {("kubeconfig", "bad_value")}),
+        ({"kubeconfig": 7}, {("kubeconfig", "bad_value"), ("access", "missing")}),
+        ({"context": "nobody"}, {("kubeconfig.contexts", "unknown_name")}),
+        ({"context": "broken"}, {("kubeconfig.clusters", "unknown_name")}),
+        ({"kubeconfig": kubeconfig("ftp://x")}, {("kubeconfig.clusters.server", "bad_value")}),
+        ({"kubeconfig": kubeconfig("https://me:pw@x")}, {("kubeconfig.clusters.server", "bad_value")}),
+        (
+            {"kubeconfig": kubeconfig(exec={"command": "sh"}, **{"client-key": "/etc/shadow"})},
+            {("kubeconfig.users.exec", "reaches_into_house"), ("kubeconfig.users.client-key", "reaches_into_house")},
+        ),
+        ({"kubeconfig": kubeconfig(tokenFile="/etc/shadow")}, {("kubeconfig.users.tokenFile", "reaches_into_house")}),
+        (
+            {"kubeconfig": None, "kubeconfig_file": "../secret"},
+            {("kubeconfig_file", "bad_value"), ("kubeconfig_file", "no_folder")},
+        ),
+        ({"kubeconfig_file": "lab.yaml"}, {("access", "bad_value")}),
+        ({"access": "in_cluster"}, {("access", "bad_value")}),
+        (
+            {"access": "x", "sync_mode": "y", "node_pool": "-", "node_pool_key": "a/b/c", "scheduler_name": "A"},
+            {
+                ("access", "bad_value"),
+                ("sync_mode", "bad_value"),
+                ("node_pool", "bad_value"),
+                ("node_pool_key", "bad_value"),
+                ("scheduler_name", "bad_value"),
+            },
+        ),
+        ({"type": "other"}, {("type", "bad_value"), ("kubeconfig", "unknown_key")}),
+        ({"colour": 1}, {("colour", "unknown_key")}),
+    ],
+)
+def test_all_faults_at_once(admin: Caller, change: dict[str, Any], codes: set[tuple[str, str]]) -> None:
+    answer = admin("PUT", f"{BACKEND}/lab", body(**change))
+    assert (answer.status, answer.codes) == (400, codes)
+    assert TOKEN not in str(answer.body)
+    assert not Backend.objects.exists()
+
+
+def test_what_is_dangerous_is_said(admin: Caller) -> None:
+    content = yaml.safe_load(kubeconfig("http://kube.example:8080"))
+    content["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    answer = admin("PUT", f"{BACKEND}/lab", body(kubeconfig=yaml.safe_dump(content)))
+    assert answer.status == 200
+    assert [sentence.split()[0] for sentence in answer.body["warnings"]] == [
+        "http://kube.example:8080",
+        "insecure-skip-tls-verify",
+    ]
+
+
+def test_a_backend_keeps_its_type(sim: str, admin: Caller) -> None:
+    answer = admin("PUT", f"{BACKEND}/sim", body())
+    assert answer.status == 400
+    assert ("type", "bad_value") in answer.codes
+
+
+def test_one_backend_per_cluster_and_namespace(admin: Caller) -> None:
+    assert admin("PUT", f"{BACKEND}/lab", body()).status == 200
+    answer = admin("PUT", f"{BACKEND}/second", body())
+    assert (answer.status, answer.codes) == (409, {("namespace", "in_use")})
+    assert "lab" in answer.body["message"]
+    assert admin("PUT", f"{BACKEND}/second", body(namespace="other")).status == 200
+    moved = admin("PUT", f"{BACKEND}/second", {"namespace": "osmo"})
+    assert moved.status == 409
+    second = KubernetesSettings.objects.get(backend__name="second")
+    Backend.objects.filter(name="second").update(namespace="osmo")
+    with pytest.raises(IntegrityError, match="on the same cluster"), transaction.atomic():
+        KubernetesSettings.objects.filter(pk=second.pk).update(context="main")
+
+
+def test_a_file_is_found_in_the_operators_folder_only(admin: Caller, tmp_path: Any, settings: Any) -> None:
+    (tmp_path / "lab.yaml").write_text(kubeconfig())
+    settings.OSMO = _with(settings.OSMO, kubeconfig_dir=tmp_path)
+    answer = admin("PUT", f"{BACKEND}/lab", {"type": "kubernetes", "kubeconfig_file": "lab.yaml"})
+    assert (answer.status, answer.body["access"], answer.body["server"]) == (200, "file", "")
+    row = KubernetesSettings.objects.get()
+    assert kubeconfig_of(row)[0]["users"][0]["user"]["token"] == TOKEN
+    (tmp_path / "lab.yaml").unlink()
+    with pytest.raises(Unreadable, match=r"lab\.yaml in OSMO_KUBECONFIG_DIR: No such file"):
+        kubeconfig_of(row)
+
+
+def test_from_inside_the_cluster_no_credential_is_kept(admin: Caller) -> None:
+    admin("PUT", f"{BACKEND}/lab", body())
+    answer = admin("PUT", f"{BACKEND}/lab", {"access": "in_cluster"})
+    assert (answer.body["access"], answer.body["server"], answer.body["credential_mark"]) == (
+        "in_cluster",
+        "in-cluster",
+        "",
+    )
+    assert KubernetesSettings.objects.get().sealed_kubeconfig == ""
+    assert admin("PUT", f"{BACKEND}/lab", {"access": "kubeconfig"}).codes == {("kubeconfig", "missing")}
+
+
+def test_another_context_of_the_same_kubeconfig(admin: Caller) -> None:
+    admin("PUT", f"{BACKEND}/lab", body())
+    assert admin("PUT", f"{BACKEND}/lab", {"context": "main"}).body["context"] == "main"
+    assert admin("PUT", f"{BACKEND}/lab", {"context": "broken"}).codes == {("kubeconfig.clusters", "unknown_name")}
+
+
+def test_a_replaced_key_still_opens_and_a_lost_one_is_said(admin: Caller, settings: Any) -> None:
+    admin("PUT", f"{BACKEND}/lab", body())
+    row = KubernetesSettings.objects.get()
+    old = settings.SECRET_KEY
+    with override_settings(SECRET_KEY="new" * 20, SECRET_KEY_FALLBACKS=[old]):
+        assert kubeconfig_of(row)[0]["current-context"] == "main"
+    with override_settings(SECRET_KEY="new" * 20), pytest.raises(Unreadable, match="Send it again"):
+        kubeconfig_of(row)
+
+
+def test_only_an_osmo_admin_may(admin: Caller, viewer: Caller) -> None:
+    assert viewer("PUT", f"{BACKEND}/lab", body()).status == 403
+    admin("PUT", f"{BACKEND}/lab", body())
+    assert viewer("GET", f"{BACKEND}/lab").body["access"] == "kubeconfig"
+
+
+def test_deleting_the_backend_takes_its_credential_along(admin: Caller) -> None:
+    admin("PUT", f"{BACKEND}/lab", body())
+    assert admin("DELETE", f"{BACKEND}/lab").status == 200
+    assert not KubernetesSettings.objects.exists()
+    gone = AuditEntry.objects.filter(object="backend/lab").order_by("-pk").values_list("action", flat=True)
+    assert set(gone[:2]) == {"backend.disconnected", "backend.deleted"}
+
+
+def _with(env: Any, **change: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(env, **change)
