@@ -52,7 +52,7 @@ def _not_now(request: HttpRequest, refusal: Busy) -> HttpResponse:
 
 
 def _for_programs(request: HttpRequest) -> bool:
-    return request.path_info.startswith("/api/")
+    return request.path_info.startswith(("/api/", "/webhooks/"))
 
 
 def _json(refusal: DomainError, status: int) -> JsonResponse:

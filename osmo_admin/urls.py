@@ -11,6 +11,7 @@ from osmo_admin.metrics import Metrics
 from osmo_admin.schema_views import Docs, schema
 from pools.api.not_offered import NotOffered
 from pools.api.version import client_version
+from scheduling.api import webhook_urls
 
 urlpatterns = [
     path("health", health.health),
@@ -21,8 +22,10 @@ urlpatterns = [
     path("api/docs", Docs.as_view()),
     path("api/", include("pools.api.urls")),
     path("api/", include("scheduling.api.urls")),
+    path("api/", include(webhook_urls.settings)),
+    path("webhooks/", include(webhook_urls.reviews)),
     path("api/configs/<path:kind>", NotOffered.as_view()),
-    re_path("^api/", csrf_exempt(errors.unknown_address)),
+    re_path("^(?:api|webhooks)/", csrf_exempt(errors.unknown_address)),
     path("", admin.site.urls),
 ]
 handler400 = errors.bad_request

@@ -2,6 +2,7 @@
 
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
+from scheduling.models.guard import Bypass, QueueGuard
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
-__all__ = ["Decision", "Group", "Task", "Workflow", "WorkflowConfig", "WorkflowName"]
+__all__ = ["Bypass", "Decision", "Group", "QueueGuard", "Task", "Workflow", "WorkflowConfig", "WorkflowName"]

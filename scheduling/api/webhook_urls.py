@@ -1,0 +1,18 @@
+"""Addresses of the admission webhooks: those that an API server calls, and their settings below `/api`."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from scheduling.api import webhooks
+
+reviews: list[URLPattern] = [
+    path("pod", webhooks.PodReview.as_view()),
+    path("pod/<str:backend>", webhooks.PodReview.as_view()),
+    path("podgroup", webhooks.PodGroupReview.as_view()),
+    path("podgroup/<str:backend>", webhooks.PodGroupReview.as_view()),
+]
+settings: list[URLPattern] = [
+    path("configs/backend/<str:backend>/webhook", webhooks.Guard.as_view()),
+    path("backend/<str:backend>/bypasses", webhooks.Bypasses.as_view()),
+]

@@ -1,0 +1,80 @@
+"""The guard of a cluster's queues: how strict the admission webhooks are, whom they let in, and what they met."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models.functions import Now
+
+from pools.models import Backend
+from pools.triggers import Audited, NoTruncate
+
+
+class QueueGuard(models.Model):
+    """How the webhooks treat one backend. `identity` is the user name under which the cluster knows the house, and
+    `accounts` are other users or groups that may use its queues, as the API server names them
+    (`system:serviceaccount:team:runner`)."""
+
+    class Mode(models.TextChoices):
+        OFF = "off", "off: allow everything"
+        AUDIT = "audit", "audit: allow, and note what would be refused"
+        ENFORCE = "enforce", "enforce: refuse"
+
+    backend = models.OneToOneField(Backend, on_delete=models.CASCADE, related_name="guard")
+    mode = models.TextField(choices=Mode.choices, default=Mode.AUDIT)
+    identity = models.TextField(blank=True)
+    accounts = models.JSONField(default=list, blank=True)
+    version = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(mode__in=["off", "audit", "enforce"]),
+                name="guard_mode_known",
+                violation_error_message="A webhook's mode is off, audit or enforce.",
+            )
+        ]
+        triggers = [
+            Audited(
+                subject="'webhook/' || (SELECT name FROM pools_backend "
+                "WHERE id = COALESCE(NEW.backend_id, OLD.backend_id))",
+                action="CASE TG_OP WHEN 'INSERT' THEN 'webhook.created' WHEN 'DELETE' THEN 'webhook.deleted' "
+                "ELSE 'webhook.updated' END",
+                ignore=["version"],
+            ),
+            NoTruncate("The table of webhook settings"),
+        ]
+
+    def __str__(self) -> str:
+        return f"webhooks of {self.backend_id}"
+
+
+class Bypass(models.Model):
+    """Somebody who tried to go around the house, and how often: one row for each caller, kind, namespace and rule.
+
+    `object_name` and `message` are of the last try. `refused` are those of `tries` that were not let through; the
+    others came in audit mode.
+    """
+
+    backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="bypasses")
+    kind = models.TextField()
+    namespace = models.TextField(blank=True)
+    username = models.TextField(blank=True)
+    code = models.TextField()
+    object_name = models.TextField(blank=True)
+    message = models.TextField()
+    tries = models.PositiveBigIntegerField(default=1)
+    refused = models.PositiveBigIntegerField(default=0)
+    first_at = models.DateTimeField(db_default=Now())
+    last_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["-last_at", "-pk"]
+        verbose_name_plural = "bypasses"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["backend", "kind", "namespace", "username", "code"], name="bypass_once_per_caller"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username}: {self.kind} {self.namespace}/{self.object_name}"

@@ -1,0 +1,155 @@
+"""The guard of a backend's queues: how strict its webhooks are, whom they let in, and what they have met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import connection
+
+from pools.domain.errors import BadInput, Stale, Violation
+from pools.domain.roles import Action, Actor
+from pools.models import Backend
+from pools.permissions import require_house
+from pools.services.backends import get_backend
+from pools.transactions import change
+from scheduling.models import Bypass, QueueGuard
+
+MODES = tuple(QueueGuard.Mode.values)
+MOST_ACCOUNTS = 200
+LONGEST_ACCOUNT = 253
+MOST_BYPASSES = 1000
+"""Rows kept for one backend; tries of further callers are counted in one row without a name."""
+
+SHOWN_KEYS = ("mode", "identity", "accounts")
+_LONGEST_KEPT = 500
+
+
+def guard_of(backend: Backend) -> QueueGuard:
+    """How this backend is guarded. Before anybody has said: strictly, for nothing asks until a webhook is installed."""
+    row = QueueGuard.objects.filter(backend=backend).first()
+    return row or QueueGuard(backend=backend, mode=QueueGuard.Mode.ENFORCE, version=0)
+
+
+def read_guard(actor: Actor, backend: str) -> QueueGuard:
+    """One backend's guard, for those who read the house."""
+    require_house(actor, Action.HOUSE_READ)
+    return guard_of(get_backend(backend))
+
+
+def put_guard(
+    *,
+    actor: Actor,
+    backend: str,
+    body: Mapping[str, Any],
+    description: str = "",
+    expected_version: int | None = None,
+) -> QueueGuard:
+    """Change mode, identity or accounts; keys left out keep what is there. `osmo-admin` only.
+
+    Raises BadInput with every fault, NotFound, Forbidden, Stale.
+    """
+    require_house(actor)
+    if faults := _violations(body):
+        raise BadInput.of(faults)
+    with change(actor=actor, description=description):
+        place = get_backend(backend)
+        Backend.objects.select_for_update().get(pk=place.pk)
+        row = guard_of(place)
+        if expected_version is not None and row.version != expected_version:
+            raise Stale(
+                f"The webhook of backend {backend} was changed meanwhile: you saw version {expected_version}, it is "
+                f"now {row.version}. Read it again."
+            )
+        wanted = {key: body[key] for key in SHOWN_KEYS if body.get(key) is not None}
+        if "accounts" in wanted:
+            wanted["accounts"] = list(dict.fromkeys(wanted["accounts"]))
+        different = {key: value for key, value in wanted.items() if getattr(row, key) != value}
+        if different or row.pk is None:
+            for key, value in different.items():
+                setattr(row, key, value)
+            row.version += 1
+            row.save()
+        return row
+
+
+def guard_body(row: QueueGuard) -> dict[str, Any]:
+    """The guard as the API shows it."""
+    return {
+        "backend": row.backend.name,
+        "mode": row.mode,
+        "identity": row.identity,
+        "accounts": row.accounts,
+        "version": row.version,
+    }
+
+
+def bypasses(actor: Actor, backend: str) -> tuple[Bypass, ...]:
+    """Who tried to go around the house, the latest first."""
+    require_house(actor, Action.HOUSE_READ)
+    return tuple(Bypass.objects.filter(backend=get_backend(backend)))
+
+
+def record(
+    backend: Backend, *, kind: str, namespace: str, name: str, username: str, found: Sequence[Violation], refused: bool
+) -> None:
+    """Count a try, one row for each caller and rule. Not a change of the ledger, so nothing is audited."""
+    by_code = {violation.code: violation.message for violation in reversed(found)}
+    with connection.cursor() as cursor:
+        for code, message in sorted(by_code.items()):
+            values = [_kept(kind), _kept(namespace), _kept(username), code]
+            cursor.execute(_KNOWN_OR_ROOM, [backend.pk, *values, backend.pk, MOST_BYPASSES])
+            if not cursor.fetchone()[0]:
+                values = [values[0], "", "", code]
+            cursor.execute(_COUNT, [backend.pk, *values, _kept(name), _kept(message), int(refused)])
+
+
+_KNOWN_OR_ROOM = """
+    SELECT EXISTS (SELECT FROM scheduling_bypass
+                   WHERE backend_id = %s AND kind = %s AND namespace = %s AND username = %s AND code = %s)
+        OR (SELECT count(*) FROM scheduling_bypass WHERE backend_id = %s) < %s
+"""
+_COUNT = """
+    INSERT INTO scheduling_bypass
+        (backend_id, kind, namespace, username, code, object_name, message, tries, refused, first_at, last_at)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, 1, %s, now(), now())
+    ON CONFLICT (backend_id, kind, namespace, username, code) DO UPDATE SET
+        object_name = excluded.object_name, message = excluded.message, last_at = excluded.last_at,
+        tries = scheduling_bypass.tries + 1, refused = scheduling_bypass.refused + excluded.refused
+"""
+
+
+def _kept(text: str) -> str:
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()[:_LONGEST_KEPT]
+
+
+def _violations(body: Mapping[str, Any]) -> list[Violation]:
+    found = []
+    if body.get("mode") is not None and body["mode"] not in MODES:
+        sentence = f"A webhook's mode is {', '.join(MODES[:-1])} or {MODES[-1]}, not {str(body['mode'])[:40]!r}."
+        found.append(Violation("mode", "bad_value", sentence))
+    if body.get("identity") is not None and not _is_account(body["identity"], empty=True):
+        found.append(Violation("identity", "bad_value", _ACCOUNT.format(what="identity")))
+    accounts = body.get("accounts")
+    if accounts is None:
+        return found
+    if not isinstance(accounts, list) or len(accounts) > MOST_ACCOUNTS:
+        sentence = f"`accounts` is a list of at most {MOST_ACCOUNTS} users or groups."
+        return [*found, Violation("accounts", "bad_value", sentence)]
+    return found + [
+        Violation(f"accounts[{position}]", "bad_value", _ACCOUNT.format(what="account"))
+        for position, account in enumerate(accounts)
+        if not _is_account(account)
+    ]
+
+
+_ACCOUNT = (
+    "An {what} is a user or group as the API server names it, such as system:serviceaccount:NAMESPACE:NAME, of at most "
+    f"{LONGEST_ACCOUNT} characters and without spaces."
+)
+
+
+def _is_account(value: object, *, empty: bool = False) -> bool:
+    if not isinstance(value, str) or (not value and not empty):
+        return False
+    return len(value) <= LONGEST_ACCOUNT and value.isprintable() and " " not in value

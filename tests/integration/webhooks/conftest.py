@@ -1,0 +1,75 @@
+"""An API server's questions, as bodies, and people who set the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.models import Backend, User
+from tests.support import houses
+
+QUEUE = "osmo-pool-ns-team--a"
+Ask = Callable[..., dict[str, Any]]
+
+
+def question(kind: str, now: dict[str, Any], *, who: str = "mallory", **more: Any) -> dict[str, Any]:
+    """An AdmissionReview about a creation in namespace `elsewhere`."""
+    request = {
+        "uid": "0f1e2d3c",
+        "operation": "CREATE",
+        "kind": {"group": "", "version": "v1", "kind": kind},
+        "namespace": "elsewhere",
+        "name": "thing",
+        "userInfo": {"username": who, "groups": ["system:authenticated"]},
+        "object": now,
+        "oldObject": None,
+        "dryRun": False,
+        **more,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def pod(queue: str = QUEUE, **annotations: str) -> dict[str, Any]:
+    """A pod that names a queue."""
+    return {"metadata": {"name": "p", "labels": {"kai.scheduler/queue": queue}, "annotations": annotations}, "spec": {}}
+
+
+def pod_group(queue: str = QUEUE, **spec: Any) -> dict[str, Any]:
+    """A PodGroup that names a queue."""
+    return {"metadata": {"name": "g"}, "spec": {"queue": queue, **(spec or {"minMember": 1})}}
+
+
+def post(path: str, body: Any) -> Any:
+    """Somebody without any login."""
+    return Client().post(f"/webhooks/{path}", body, content_type="application/json")
+
+
+@pytest.fixture
+def ask(db: None) -> Ask:
+    """Ask about a pod or a PodGroup; the `response` of the answer."""
+
+    def asked(now: dict[str, Any], *, at: str = "", **more: Any) -> dict[str, Any]:
+        kind = "PodGroup" if "queue" in (now.get("spec") or {}) else "Pod"
+        answer = post(kind.lower() + at, question(kind, now, **more))
+        assert answer.status_code == 200, answer.content
+        return dict(answer.json()["response"])
+
+    return asked
+
+
+@pytest.fixture
+def cluster(db: None) -> Backend:
+    """A cluster whose queues are guarded."""
+    return Backend.objects.create(name="prod", kind=Backend.Kind.KUBERNETES, namespace="ns")
+
+
+@pytest.fixture
+def admin(db: None) -> Client:
+    """The one who may set the guard."""
+    houses.admin()
+    client = Client()
+    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
+    return client
