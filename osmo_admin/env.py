@@ -44,6 +44,7 @@ class Env:
     kubeconfig_dir: Path | None
     sync_interval: float
     max_tasks: int
+    max_pods: int
     event_streams: int
     metrics_public: bool
 
@@ -83,6 +84,7 @@ def load() -> Env:
         kubeconfig_dir=read.path("OSMO_KUBECONFIG_DIR", None),
         sync_interval=read.float("OSMO_SYNC_INTERVAL", 30.0, validate=at_least(min=0.1)),
         max_tasks=read.int("OSMO_MAX_TASKS", 20, validate=at_least(min=1)),
+        max_pods=read.int("OSMO_MAX_PODS", 1000, validate=at_least(min=1, max=2000)),
         event_streams=read.int("OSMO_EVENT_STREAMS", 1, validate=at_least(min=1)),
         metrics_public=read.bool("OSMO_METRICS_PUBLIC", False),
     )

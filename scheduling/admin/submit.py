@@ -1,4 +1,4 @@
-"""Submitting a workflow file: paste or upload, see what it would do or every fault with its line, then submit."""
+"""Submitting a workflow file or a PodGroup: paste or upload, see what it would do or every fault with its line."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ workflow:
     args: ["echo hello"]
 """
 PRIORITIES = [
+    ("", "As the file says; NORMAL if it says nothing"),
     (Priority.NORMAL, "NORMAL: inside the quota, never taken back"),
     (Priority.HIGH, "HIGH: as NORMAL, and starts first"),
     (Priority.LOW, "LOW: may go over quota, may be taken back"),
@@ -60,11 +61,11 @@ class SubmitForm(forms.HouseForm):
     """A file and where it shall run."""
 
     pool = forms.choice("Pool or slice")
-    priority = forms.choice("Priority", PRIORITIES)
+    priority = forms.choice("Priority", PRIORITIES, required=False)
     upload = FileField(
         label="Upload a file", required=False, widget=UnfoldAdminFileFieldWidget(), help_text="Replaces the text below."
     )
-    file = forms.code("Workflow (YAML)", rows=18)
+    file = forms.code("Workflow or PodGroup (YAML or JSON)", rows=18)
     variables = forms.code(
         "Template variables",
         rows=2,
@@ -106,7 +107,7 @@ class SubmitForm(forms.HouseForm):
         lines = [line.strip() for line in self.cleaned_data["variables"].splitlines() if line.strip()]
         return Submission(
             file=self.cleaned_data["file"],
-            priority=Priority(self.cleaned_data["priority"]),
+            priority=Priority(self.cleaned_data["priority"]) if self.cleaned_data["priority"] else None,
             set_variables=tuple(lines),
         )
 
@@ -148,7 +149,7 @@ def _pools(actor: Actor) -> list[tuple[str, str]]:
 
 def _initial(request: HttpRequest, actor: Actor) -> dict[str, Any]:
     """The pool of the link that led here; the file of a workflow that shall be sent again."""
-    initial: dict[str, Any] = {"pool": request.GET.get("pool", ""), "priority": Priority.NORMAL, "file": EXAMPLE}
+    initial: dict[str, Any] = {"pool": request.GET.get("pool", ""), "priority": "", "file": EXAMPLE}
     if name := request.GET.get("like"):
         try:
             seen = visible_workflow(actor, name)

@@ -196,9 +196,10 @@ def _read(values: dict[str, Any], prefix: str, found: list[Violation]) -> Submis
 
     if values.get("file") is None:
         found.append(Violation(f"{prefix}file", "missing", "file is missing: the text of the workflow file."))
-    priority = Priority.NORMAL
+    priority = None
     try:
-        (priority,) = members([text("priority") or Priority.NORMAL], Priority, f"{prefix}priority")
+        if written := text("priority"):
+            (priority,) = members([written], Priority, f"{prefix}priority")
     except BadInput as error:
         found += error.details
     template = text("uploaded_templated_spec")

@@ -21,6 +21,10 @@ MOST_PODS = 2**31 - 1
 MOST_LEVELS = 64
 """Far deeper than any workload; the walks over the tree are recursive."""
 
+LONGEST_SHOWN = 60
+MOST_NAMED = 20
+"""What a sentence quotes of a name, and how much of a circle it walks."""
+
 STRUCTURAL = frozenset({"bad_value", "duplicate_name", "unknown_parent", "cycle"})
 WARNING = "warning"
 
@@ -136,12 +140,12 @@ def _structure(group: PodGroup, names: Names) -> Iterator[Violation]:
     first: dict[str, int] = {}
     for position, sub in enumerate(group.groups):
         if sub.name in first:
-            message = f"SubGroup name '{sub.name}' is used twice; names are unique in a PodGroup."
+            message = f"SubGroup name {_shown(sub.name)} is used twice; names are unique in a PodGroup."
             yield Violation(names.at(position, "name"), "duplicate_name", message)
         first.setdefault(sub.name, position)
     for position, sub in enumerate(group.groups):
         if sub.parent is not None and sub.parent not in first:
-            message = f"SubGroup '{sub.name}' names the parent '{sub.parent}', which does not exist."
+            message = f"SubGroup {_shown(sub.name)} names the parent {_shown(sub.parent)}, which does not exist."
             yield Violation(names.at(position, "parent"), "unknown_parent", message)
     parents = [first.get(sub.parent, -1) if sub.parent else -1 for sub in group.groups]
     cycles = cycles_of(parents)
@@ -149,9 +153,18 @@ def _structure(group: PodGroup, names: Names) -> Iterator[Violation]:
         message = f"SubGroups may stand at most {MOST_LEVELS} levels deep."
         yield Violation(names.at(deep, "parent"), "bad_value", message)
     for cycle in cycles:
-        way = " → ".join(group.groups[x].name for x in [*cycle, cycle[0]])
+        way = " → ".join(_short(group.groups[x].name) for x in [*cycle[:MOST_NAMED], cycle[0]])
         message = f"The parents run in a circle: {way}. Let one of them name another parent, or none."
         yield Violation(names.at(cycle[0], "parent"), "cycle", message)
+
+
+def _short(name: str) -> str:
+    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name[: LONGEST_SHOWN + 1])
+    return flat if len(flat) <= LONGEST_SHOWN else f"{flat[: LONGEST_SHOWN - 1]}…"
+
+
+def _shown(name: str) -> str:
+    return f"'{_short(name)}'"
 
 
 def _too_deep(parents: Sequence[int]) -> int | None:
@@ -221,7 +234,7 @@ class _PodGroupRules(_Rules):
 
 class _SubGroupRules(_Rules):
     def __init__(self, group: Group, names: Names, position: int, children: int) -> None:
-        super().__init__(group, names, position, children, f"SubGroup '{group.name}'")
+        super().__init__(group, names, position, children, f"SubGroup {_shown(group.name)}")
 
     def violations(self) -> Iterator[Violation]:
         yield from super().violations()

@@ -15,6 +15,7 @@ from typing import Any
 from pools.domain.durations import duration
 from pools.domain.exit_codes import ExitCodes
 from scheduling.domain.gang import tree_of
+from scheduling.domain.priorities import Priority
 
 SIMULATED_RUNTIME_LABEL = "osmo/simulated-runtime"
 
@@ -113,13 +114,17 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSpec:
-    """A workflow. Groups stand in the order of the file, which need not be the order they run in."""
+    """A workflow. Groups stand in the order of the file, which need not be the order they run in.
+
+    `priority` is what the file itself asks for (a PodGroup's `priorityClassName`); what is said beside it wins.
+    """
 
     name: str
     groups: tuple[GroupSpec, ...]
     exec_timeout: timedelta | None = None
     queue_timeout: timedelta | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    priority: Priority | None = None
 
     @property
     def largest_gang_gpus(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from pools.domain.durations import duration
-from pools.models import Pool
+from pools.models import Backend, Pool
 from scheduling.specs import PlatformRules, SpecRules
 
 
@@ -18,6 +18,7 @@ def spec_rules(root: Pool) -> SpecRules:
     config, platforms = root.config, root.platforms
     return SpecRules(
         max_tasks=settings.OSMO.max_tasks,
+        max_pods=settings.OSMO.max_pods,
         platforms={name: _platform_rules(body) for name, body in platforms.items()},
         default_platform=config.get("default_platform") or (next(iter(platforms)) if len(platforms) == 1 else None),
         default_exec_timeout=_time(config.get("default_exec_timeout")),
@@ -26,6 +27,7 @@ def spec_rules(root: Pool) -> SpecRules:
         max_queue_timeout=_time(config.get("max_queue_timeout")),
         default_variables=config.get("common_default_variables") or {},
         exit_actions=config.get("default_exit_actions") or {},
+        needs_image=root.backend is not None and root.backend.kind == Backend.Kind.KUBERNETES,
     )
 
 

@@ -38,10 +38,11 @@ from scheduling.specs import Parsed, SpecRules, check_labels, parse
 @dataclass(frozen=True, slots=True)
 class Submission:
     """What a client sends: the file and what it says beside it. `template` is the file before a dry run rendered it;
-    `already_rendered` says that `file` holds no template any more."""
+    `already_rendered` says that `file` holds no template any more. Without `priority` the file's own counts, and
+    NORMAL where it names none."""
 
     file: str
-    priority: Priority = Priority.NORMAL
+    priority: Priority | None = None
     set_variables: tuple[str, ...] = ()
     set_string_variables: tuple[str, ...] = ()
     template: str = ""
@@ -71,6 +72,10 @@ class _Prepared:
     rendered: str
     warnings: tuple[str, ...]
     labels: Mapping[str, str]
+
+    @property
+    def priority(self) -> Priority:
+        return self.submission.priority or self.spec.priority or Priority.NORMAL
 
 
 def again(seen: Workflow, submission: Submission) -> Submission:
@@ -143,7 +148,8 @@ def _prepare(actor: Actor, pool: str, submissions: Sequence[Submission]) -> tupl
         found = [*parsed.violations, *_label_violations(submission, labels)]
         faults.append(found)
         if parsed.spec is not None and not found:
-            prepared.append(_Prepared(submission, parsed.spec, parsed.rendered, parsed.warnings, labels))
+            warnings = (*parsed.warnings, *_overruled(submission, parsed.spec))
+            prepared.append(_Prepared(submission, parsed.spec, parsed.rendered, warnings, labels))
     if any(faults):
         raise refused_file(faults[0]) if len(submissions) == 1 else refused_together(faults)
     return leaf, prepared
@@ -165,6 +171,14 @@ def _parse(submission: Submission, rules: SpecRules, known: dict[tuple[object, .
             already_rendered=submission.already_rendered,
         )
     return known[mark]
+
+
+def _overruled(submission: Submission, spec: WorkflowSpec) -> list[str]:
+    """What the file asks for and does not get, because something else was said beside it."""
+    asked = submission.priority
+    if asked is None or spec.priority in {None, asked}:
+        return []
+    return [f"The file asks for priority {spec.priority}, the submission for {asked}: it is {asked}."]
 
 
 def _label_violations(submission: Submission, labels: Mapping[str, str]) -> list[Violation]:
@@ -190,7 +204,7 @@ def _judge(actor: Actor, facts: LeafFacts, prepared: Sequence[_Prepared]) -> Non
     refusals: list[Refusal | None] = [
         submission_verdict(
             facts,
-            priority=item.submission.priority,
+            priority=item.priority,
             largest_gang=item.spec.largest_gang_gpus,
             ignores_maintenance=actor.is_admin,
         )
@@ -235,7 +249,7 @@ def _workflow(actor: Actor, leaf: Pool, item: _Prepared, now: datetime) -> Workf
         pool=leaf,
         root_pool=leaf.root,
         submitted_by_id=actor.user_id,
-        priority=submission.priority,
+        priority=item.priority,
         submit_time=now,
         exec_timeout=spec.exec_timeout,
         queue_timeout=spec.queue_timeout,

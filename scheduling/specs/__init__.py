@@ -1,4 +1,7 @@
-"""Workflow files: text in, a `WorkflowSpec` or every fault with its line out (OSMO contract, 7.3)."""
+"""Workflow files and PodGroup manifests: text in, a `WorkflowSpec` or every fault with its line out.
+
+Source: OSMO contract, 7.3; api.md, "Waiting and what-if".
+"""
 
 from .labels import check_labels
 from .parser import Parsed, parse

@@ -113,15 +113,16 @@ class Place:
             self._wrong("true or false")
         return _FLAGS.get(word, default)
 
-    def whole(self, what: str) -> int:
-        """A whole number from 0; 0 after a fault."""
+    def whole(self, what: str, *, least: int = 0) -> int:
+        """A whole number from `least`; 0 after a fault."""
         number = whole_number(self.node.text) if isinstance(self.node, Scalar) else None
-        if number is None:
+        if number is None or number < least:
             self.fail(
                 "bad_number",
-                f"{what} is {self.found}; allowed are whole numbers from 0 to {MOST_UNITS}. Write for example 1.",
+                f"{what} is {self.found}; allowed are whole numbers from {least} to {MOST_UNITS}. Write for example 1.",
             )
-        return number or 0
+            return 0
+        return number
 
     def size(self, what: str) -> int:
         """A size in bytes; 0 after a fault."""

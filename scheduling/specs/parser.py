@@ -9,7 +9,7 @@ from typing import Any
 from pools.domain.errors import Violation
 from scheduling.domain.workflow_spec import WorkflowSpec
 
-from . import nodes, sections, template, variables, yaml_source
+from . import manifest, nodes, sections, template, variables, yaml_source
 from .faults import Faults
 from .rules import SpecRules
 from .schema import read_file
@@ -39,7 +39,8 @@ def parse(
     rules: SpecRules = SpecRules(),  # noqa: B008  # frozen
     already_rendered: bool = False,
 ) -> Parsed:
-    """Read a workflow file. Any text gets a `Parsed`; the work is bounded (3 s, 1 MiB, 50,000 nodes).
+    """Read a workflow file, or a PodGroup manifest, which is known by its `kind`. Any text gets a `Parsed`; the work is
+    bounded (3 s, 1 MiB, 50,000 nodes).
 
     `already_rendered`: the text is what a dry run answered (the client then sends `uploaded_templated_spec` beside it);
     braces in it are what `{% raw %}` protected and must not be taken for templates again.
@@ -50,6 +51,8 @@ def parse(
     source = clean(text, faults)
     if source is None:
         return _parsed(None, faults, template.Rendered(""))
+    if (found := manifest.find(source)) is not None:
+        return _of_manifest(found, source, rules, [*set_variables, *set_string_variables])
     rendered = (
         template.Rendered(source)
         if already_rendered
@@ -64,6 +67,14 @@ def parse(
     spec = read_file(node, rules, late) if node is not None else None
     rendered.keep_certain(late, faults)
     return _parsed(spec, faults, rendered)
+
+
+def _of_manifest(found: manifest.Manifest, source: str, rules: SpecRules, variables_given: Sequence[str]) -> Parsed:
+    """A PodGroup is no template: it is read as it stands, and kept so."""
+    spec = manifest.read_manifest(found.node, rules, found.faults) if found.node is not None else None
+    if variables_given:
+        found.faults.warn("A PodGroup manifest is no template; the variables given beside it are not used.")
+    return _parsed(spec, found.faults, template.Rendered(source))
 
 
 def _render(

@@ -52,7 +52,7 @@ def read_task(place: Place, resources: dict[str, Resource], names: Names, rules:
     mounts = data.read_mounts(found.get("volumeMounts"))
     task = TaskSpec(
         name=name,
-        image=_image(found.get("image")),
+        image=read_image(found.get("image")),
         command=_command(found.get("command")),
         args=found["args"].texts() if "args" in found else (),
         environment=data.read_environment(found.get("environment")),
@@ -129,7 +129,8 @@ def _check_platform(
             )
 
 
-def _image(place: Place | None) -> str:
+def read_image(place: Place | None) -> str:
+    """A container image; an empty text after a fault."""
     image = (place.text() if place is not None else None) or ""
     if place is not None and any(character.isspace() for character in image):
         place.fail(

@@ -33,18 +33,18 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     page = tab.open(house.page)
     page.get_by_role("link", name="Submit work").click()
     assert page.get_by_label("Pool or slice").input_value() == house.pool
-    page.get_by_label("Workflow (YAML)").fill(BROKEN)
+    page.get_by_label("Workflow or PodGroup").fill(BROKEN)
     page.get_by_role("button", name="Submit", exact=True).click()
     told = page.inner_text("main")
     assert "Line 4" in told
     assert "Line 7" in told
     assert "imagine" in told
-    assert page.get_by_label("Workflow (YAML)").input_value() == BROKEN
+    assert page.get_by_label("Workflow or PodGroup").input_value() == BROKEN
     tab.screenshot("faults")
     tab.accessible()
 
     name = house.stack.name("pasted")
-    page.get_by_label("Workflow (YAML)").fill(WORKFLOW.format(name=name, gpus=101))
+    page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=101))
     page.get_by_role("button", name="Check it").click()
     assert "The largest gang asks for 101 GPUs at once" in page.inner_text("main")
 
@@ -53,7 +53,7 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     page.set_input_files("input[name=upload]", uploaded)
     page.get_by_role("button", name="Check it").click()
     assert "would be accepted" in page.inner_text("main")
-    assert name in page.get_by_label("Workflow (YAML)").input_value()
+    assert name in page.get_by_label("Workflow or PodGroup").input_value()
     assert house.stack.sql("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
     tab.screenshot("good")
     tab.accessible()
