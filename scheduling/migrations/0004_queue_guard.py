@@ -9,7 +9,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pools", "0002_cohorts"),
+        ("pools", "0002_kubernetes_backends"),
         ("scheduling", "0003_decisions"),
     ]
 
