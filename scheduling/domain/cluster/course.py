@@ -1,0 +1,106 @@
+"""What the ends of its tasks mean for a gang on a cluster (OSMO contract, sections 7.3 and 7.4).
+
+A task that ends may, by its exit actions, count as completed, count as failed, or be tried again. Then the group:
+
+* with `ignores_nonlead` only the lead decides: its end is the gang's, others may end as they like;
+* without it every failure is the gang's, and it has completed when all its tasks have;
+* a gang with a tree has completed when nothing of it runs any more and what completed makes up its minimum: replicas
+  that never found a place were not needed.
+
+A preemption is no end of this kind and never comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduling.domain.gang import tree_of
+from scheduling.domain.statuses import TaskStatus
+
+COMPLETE, FAIL, RESCHEDULE = "COMPLETE", "FAIL", "RESCHEDULE"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A task of the gang: how its latest try stands now, as observed. `action` is what its exit actions say of its exit
+    code, `may_retry` whether the house allows one more try."""
+
+    name: str
+    status: TaskStatus
+    lead: bool = False
+    sub_group: str = ""
+    action: str | None = None
+    may_retry: bool = False
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What follows. `ends` are the final statuses of tries that ended just now, `again` the tasks that are tried once
+    more, `restart` those that are too although they run, because a gang begins together. `verdict` ends the gang;
+    `message` says by which task."""
+
+    ends: Mapping[str, TaskStatus] = field(default_factory=dict)
+    again: frozenset[str] = frozenset()
+    restart: frozenset[str] = frozenset()
+    verdict: TaskStatus | None = None
+    message: str = ""
+
+
+def course(
+    members: Sequence[Member], *, tree: Mapping[str, Any] | None, ignores_nonlead: bool, ended_before: frozenset[str]
+) -> Course:
+    """What follows for a gang from where its tasks stand. `ended_before` are the tasks whose end was known already."""
+    news = [member for member in members if member.status.is_finished and member.name not in ended_before]
+    ends = {member.name: _counted(member) for member in news}
+    again = frozenset(name for name, status in ends.items() if status is TaskStatus.RESCHEDULED)
+    final = {member.name: ends.get(member.name, member.status) for member in members}
+    has_lead = any(member.lead for member in members)
+    for member in members:
+        decides = member.lead or not (ignores_nonlead and has_lead)
+        if decides and final[member.name].is_failed:
+            return Course(ends, verdict=final[member.name], message=f"{member.name}: {member.message}")
+    restart: frozenset[str] = frozenset()
+    if again and not (ignores_nonlead and has_lead):
+        restart = frozenset(member.name for member in members if not member.status.is_finished)
+    verdict = None if again else _completed(members, final, tree, ignores_nonlead and has_lead)
+    return Course(ends, again, restart, verdict)
+
+
+def _counted(member: Member) -> TaskStatus:
+    """The end of a try as its exit actions count it."""
+    if member.action == RESCHEDULE and member.may_retry:
+        return TaskStatus.RESCHEDULED
+    if member.action == COMPLETE:
+        return TaskStatus.COMPLETED
+    if member.action == FAIL and not member.status.is_failed:
+        return TaskStatus.FAILED
+    return member.status
+
+
+def _completed(
+    members: Sequence[Member], final: Mapping[str, TaskStatus], tree: Mapping[str, Any] | None, lead_decides: bool
+) -> TaskStatus | None:
+    done = [member for member in members if final[member.name] is TaskStatus.COMPLETED]
+    if lead_decides:
+        return TaskStatus.COMPLETED if any(member.lead for member in done) else None
+    if len(done) == len(members):
+        return TaskStatus.COMPLETED
+    if tree is None or any(final[member.name] in {TaskStatus.INITIALIZING, TaskStatus.RUNNING} for member in members):
+        return None
+    shape = tree_of(tree, len(members))
+    pods = [0] * len(shape.names)
+    for member in done:
+        pods[shape.leaf_of(member.sub_group)] += 1
+    return TaskStatus.COMPLETED if done and shape.satisfied(pods) else None
+
+
+def gang_status(tasks: Sequence[TaskStatus]) -> TaskStatus:
+    """Where an unfinished gang stands: RUNNING while one task runs, INITIALIZING while one has a machine, else it waits
+    for its turn."""
+    for status in (TaskStatus.RUNNING, TaskStatus.INITIALIZING):
+        if status in tasks:
+            return status
+    return TaskStatus.SCHEDULING

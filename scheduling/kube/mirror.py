@@ -1,0 +1,144 @@
+"""What a cluster holds of one kind, kept up in memory by list and watch.
+
+A watch that ends is resumed from its place; one whose place is forgotten (410), or that cannot be resumed, begins again
+with a list. Now and then it lists without any need, which heals what a lost event broke. Nothing here gives up: it
+waits longer each time and says what is wrong meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from scheduling.kube import errors
+from scheduling.kube.backoff import Backoff
+from scheduling.kube.errors import ClusterError
+from scheduling.kube.port import Cluster, EventType, Kind, Object
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds: how long one watch lasts, after how long everything is listed anew, and the first and longest pause
+    after a failure."""
+
+    window: float = 240.0
+    relist: float = 300.0
+    first_pause: float = 0.25
+    longest_pause: float = 30.0
+
+
+class Mirror:
+    """The objects of one kind that match. `changed` is called, from the thread that follows, with the name of each
+    object that came, moved or went; `connect` hands out the connection of the moment, None while there is none."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        connect: Callable[[], Cluster | None],
+        changed: Callable[[str], None],
+        namespace: str | None = None,
+        labels: str = "",
+        pace: Pace = Pace(),
+    ) -> None:
+        self.kind = kind
+        self.fault: ClusterError | None = None
+        self._connect, self._changed = connect, changed
+        self._namespace, self._labels, self._pace = namespace, labels, pace
+        self._objects: dict[str, Object] = {}
+        self._lock = threading.Lock()
+        self._listed_at: float | None = None
+        self._since = ""  # the place that the watch has come to; empty: list first
+
+    @property
+    def is_ready(self) -> bool:
+        """Everything was listed once."""
+        return self._listed_at is not None
+
+    def objects(self) -> Mapping[str, Object]:
+        """All of them by name, as of now. They are shared: nobody may change them."""
+        with self._lock:
+            return dict(self._objects)
+
+    def get(self, name: str) -> Object | None:
+        """One of them."""
+        with self._lock:
+            return self._objects.get(name)
+
+    def follow(self, stop: threading.Event) -> None:
+        """Keep up until told to stop."""
+        backoff = Backoff(self._pace.first_pause, self._pace.longest_pause)
+        while not stop.is_set():
+            try:
+                self._follow_once(stop)
+            except ClusterError as error:
+                self._note(error)
+                # Once it may be a connection that broke, and what was missed is still to be had; then nothing is sure.
+                if backoff.failures or not isinstance(error, errors.Unreachable):
+                    self._since = ""
+                stop.wait(backoff.pause(error.retry_after))
+            else:
+                self.fault = None
+                backoff.reset()
+
+    def _follow_once(self, stop: threading.Event) -> None:
+        """One list if it is due, and one watch."""
+        cluster = self._connect()
+        if cluster is None:
+            raise errors.Unreachable("There is no connection yet.")
+        if not self._since or self._is_old():
+            self._since = self._list(cluster)
+            self.fault = None
+        events = cluster.watch(
+            self.kind, since=self._since, seconds=self._pace.window, namespace=self._namespace, labels=self._labels
+        )
+        for event in events:
+            if event.type is not EventType.BOOKMARK:
+                self._take(event.object, gone=event.type is EventType.DELETED)
+            self._since = event.resource_version
+            if stop.is_set():
+                break
+
+    def _is_old(self) -> bool:
+        return self._listed_at is None or time.monotonic() - self._listed_at > self._pace.relist
+
+    def _list(self, cluster: Cluster) -> str:
+        listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels)
+        there = {item["metadata"]["name"]: _slim(item) for item in listing.items}
+        with self._lock:
+            before, self._objects = self._objects, there
+        self._listed_at = time.monotonic()
+        for name in before.keys() | there.keys():
+            if _version(before.get(name)) != _version(there.get(name)):
+                self._changed(name)
+        return listing.resource_version
+
+    def _take(self, item: Object, *, gone: bool) -> None:
+        name = item["metadata"]["name"]
+        with self._lock:
+            if gone:
+                self._objects.pop(name, None)
+            else:
+                self._objects[name] = _slim(item)
+        self._changed(name)
+
+    def _note(self, error: ClusterError) -> None:
+        if isinstance(error, errors.Gone):
+            return
+        if self.fault is None or str(self.fault) != str(error):
+            logger.warning("%s cannot be followed: %s", self.kind, error)
+        self.fault = error
+
+
+def _slim(item: Object) -> Object:
+    """Without the record of who wrote which field, which is most of an object and of no use here."""
+    return item | {"metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}
+
+
+def _version(item: Object | None) -> str | None:
+    return None if item is None else item["metadata"]["resourceVersion"]
