@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +11,10 @@ from django.utils import timezone
 from rest_framework.request import Request
 
 from pools.api.rendering import naive
+from scheduling.api.queue import standing
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
+from scheduling.selectors.queue import Told
 from scheduling.selectors.workflows import queues_of
 
 GIB = 2**30
@@ -62,11 +65,12 @@ def list_entry(workflow: Workflow, links: Links) -> dict[str, Any]:
     }
 
 
-def detail(workflow: Workflow, links: Links) -> dict[str, Any]:
-    """One workflow with groups and tasks, which must be loaded."""
+def detail(workflow: Workflow, links: Links, waiting: Mapping[str, Told]) -> dict[str, Any]:
+    """One workflow with groups and tasks, which must be loaded; `waiting` says of its groups why they wait."""
     queue, k8s_queue = queues_of(workflow)
     groups = list(workflow.groups.all())
     assert workflow.root_pool.backend is not None
+    first = min(waiting.values(), key=lambda told: told.position, default=None)
     return {
         "name": workflow.name,
         "uuid": str(workflow.pk),
@@ -89,7 +93,7 @@ def detail(workflow: Workflow, links: Links) -> dict[str, Any]:
         "status": workflow.status,
         "failure_message": workflow.failure_message or None,
         "outputs": "",
-        "groups": [_group(workflow, group, groups, links) for group in groups],
+        "groups": [_group(workflow, group, groups, links, waiting.get(group.name)) for group in groups],
         "pool": workflow.pool.name,
         "backend": workflow.root_pool.backend.name,
         "app_owner": None,
@@ -101,6 +105,7 @@ def detail(workflow: Workflow, links: Links) -> dict[str, Any]:
         "warnings": workflow.warnings,
         "queue": queue,
         "k8s_queue": k8s_queue,
+        "reason": None if first is None else standing(first)["reason"],
     }
 
 
@@ -137,7 +142,7 @@ def summary_entry(row: dict[str, Any]) -> dict[str, Any]:
     return body | {"storage": float(row["storage_bytes"] / GIB), "memory": float(row["memory_bytes"] / GIB)}
 
 
-def _group(workflow: Workflow, group: Group, groups: list[Group], links: Links) -> dict[str, Any]:
+def _group(workflow: Workflow, group: Group, groups: list[Group], links: Links, waiting: Told | None) -> dict[str, Any]:
     queue, k8s_queue = queues_of(workflow)
     done = {each.name for each in groups if each.status == TaskStatus.COMPLETED}
     return {
@@ -154,6 +159,7 @@ def _group(workflow: Workflow, group: Group, groups: list[Group], links: Links) 
         "gpus": group.gpus,
         "queue": queue,
         "k8s_queue": k8s_queue,
+        "waiting": None if waiting is None else standing(waiting),
         "tasks": [_task(workflow, group, task, links) for task in group.tasks.all()],
     }
 

@@ -7,6 +7,7 @@ from django.urls import URLPattern, path
 from scheduling.api import (
     podgroups,
     pool_lists,
+    queue,
     resources,
     simulated,
     submissions,
@@ -35,6 +36,7 @@ urlpatterns: list[URLPattern] = [
     path("workflow/<str:name>/tag", workflows.Tag.as_view()),
     path("tag", workflows.TagList.as_view()),
     path("task", tasks.TaskList.as_view()),
+    path("queue", queue.Queue.as_view()),
     path("podgroup/validate", podgroups.PodGroupValidation.as_view()),
     path("podgroup/plan", podgroups.PodGroupPlan.as_view()),
     path("backend/<str:backend>/settle", simulated.Settle.as_view()),

@@ -18,6 +18,7 @@ from scheduling.api.bodies import Links, detail, list_entry
 from scheduling.api.queries import label_selectors, many, members, newest_first, pools, priorities, users
 from scheduling.api.shapes import END, NOTES, WORKFLOW, WORKFLOW_FILTERS, WORKFLOWS
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.selectors.queue import waiting_of
 from scheduling.selectors.workflows import (
     WorkflowFilter,
     listed_workflows,
@@ -158,4 +159,5 @@ def _tried_or_done(view: View, request: Request, name: str, deed: Callable[[], R
 
 
 def _whole(view: View, request: Request, name: str, *, every_try: bool = False) -> dict[str, Any]:
-    return detail(whole_workflow(view.actor, name, every_try=every_try), Links(request))
+    workflow = whole_workflow(view.actor, name, every_try=every_try)
+    return detail(workflow, Links(request), waiting_of(view.actor, workflow))

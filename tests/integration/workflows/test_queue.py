@@ -1,0 +1,274 @@
+"""`/api/queue`: everybody who waits, at which place and why, and how much of it each reader is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, Node, Pool
+from pools.services.subpools import delete_subpool, update_quota
+from scheduling.selectors import line
+from tests.support import houses
+from tests.support.houses import spec
+
+TWO_GROUPS = """workflow:
+  name: chain
+  resources: {default: {gpu: 2}}
+  groups:
+  - name: first
+    tasks: [{name: a, image: i, command: [sh], lead: true}]
+  - name: second
+    tasks: [{name: b, image: i, command: [sh], inputs: [{task: a}]}]
+"""
+
+A = "osmo-pool-ns-team--a"
+
+
+def standing(answer: Any) -> list[tuple[str, int, int, int]]:
+    """(workflow, position, position in its queue, ahead) of every entry."""
+    return [
+        (entry["workflow"], entry["position"], entry["position_in_queue"], entry["ahead"])
+        for entry in answer["entries"]
+    ]
+
+
+def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", spec("big", 28))
+    settled()
+    alice.submit("team--a", spec("next", 5), query="priority=HIGH")
+
+    answer = alice.get("/api/queue")
+
+    (entry,) = answer["entries"]
+    assert answer["more_entries"] is False
+    submitted = entry.pop("submit_time")
+    assert submitted.count(":") == 2
+    assert entry == {
+        "workflow": "next-1",
+        "group": "train-group",
+        "user": "alice",
+        "backend": "sim",
+        "pool": "team--a",
+        "queue": A,
+        "priority": "HIGH",
+        "gpus": 5,
+        "position": 1,
+        "position_in_queue": 1,
+        "ahead": 0,
+        "reason": {
+            "code": "over_quota",
+            "message": f"It asks for 5 GPUs; the quota of {A} (30) leaves 2 GPUs: 3 GPUs missing.",
+            "queue": A,
+            "limit": "quota",
+            "requested": 5,
+            "free": 2,
+            "missing": 3,
+        },
+        "unblock": [
+            f"The quota of {A} grows by 3 GPUs, or HIGH or NORMAL work in {A} that holds as much ends (big-1)."
+        ],
+    }
+
+
+def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: Any, settled: Any) -> None:
+    Backend.objects.update(offline=True)
+    alice.submit("team", spec("n"))
+    alice.submit("team--a", spec("l"), query="priority=LOW")
+    alice.submit("team--a", spec("h"), query="priority=HIGH")
+    alice.submit("team--a", spec("n"))
+    settled()
+
+    whole = alice.get("/api/queue")
+    in_slice = [each for each in standing(whole) if each[0] in {"h-1", "n-2", "l-1"}]
+    assert [name for name, *_ in in_slice] == ["h-1", "n-2", "l-1"]
+    assert [place for _, _, place, _ in in_slice] == [1, 2, 3]
+    assert [place for _, place, _, _ in standing(whole)] == [1, 2, 3, 4]
+    assert {entry["reason"]["code"] for entry in whole["entries"]} == {"backend_offline"}
+    assert {entry["unblock"][0] for entry in whole["entries"]} == {"Backend sim is set online again."}
+
+    first, second = alice.get("/api/queue", limit=3), alice.get("/api/queue", limit=3, offset=3)
+    assert first["entries"] + second["entries"] == whole["entries"]
+    assert (first["more_entries"], second["more_entries"]) == (True, False)
+    assert standing(alice.get("/api/queue", pool="team--a")) == in_slice
+    assert standing(alice.get("/api/queue", pool="team")) == standing(whole)
+    assert [name for name, *_ in standing(alice.get("/api/queue", pool="team--_shared"))] == ["n-1"]
+    assert alice.get("/api/queue", pool="unknown") == {"entries": [], "more_entries": False}
+    assert alice.get("/api/queue", user="bob") == {"entries": [], "more_entries": False}
+    assert standing(alice.get("/api/queue", user="alice")) == standing(whole)
+    assert alice.get("/api/queue", limit="many")["details"][0]["path"] == "limit"
+    assert alice.status == 400
+
+
+def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, settled: Any) -> None:
+    """Pools that share nodes: bob's work stands in olga's way, and neither may know the other's names."""
+    Node.objects.filter(name__in=["sim-n2", "sim-n3", "sim-n4"]).delete()
+    houses.pool("other", 100)
+    bob, olga = caller("bob", "osmo-team-user"), caller("olga", "osmo-other-user")
+    bob.submit("team", spec("secret", 30))
+    settled()
+    bob.submit("team", spec("hidden", 3), query="priority=HIGH")
+    olga.submit("other", spec("mine", 4))
+
+    answer = olga.get("/api/queue")
+
+    assert [entry["workflow"] for entry in answer["entries"]] == ["mine-1"]
+    entry = answer["entries"][0]
+    assert entry["reason"]["code"] == "no_room"
+    assert entry["unblock"] == ["2 GPUs more must be free on sim-n1 (1 of other people)."]
+    text = json.dumps(answer) + json.dumps(olga.get("/api/workflow/mine-1"))
+    assert "secret" not in text
+    assert "hidden" not in text
+    everything = caller("vera", "osmo-viewer").get("/api/queue")
+    assert sorted(each["position"] for each in everything["entries"]) == [1, 2]
+    of_mine = next(each for each in everything["entries"] if each["workflow"] == "mine-1")
+    assert (of_mine["position"], of_mine["ahead"]) == (entry["position"], entry["ahead"])
+    assert of_mine["unblock"] == ["2 GPUs more must be free on sim-n1 (secret-1)."]
+
+
+def test_one_who_lost_the_role_still_sees_what_is_his(alice: Any, caller: Any, settled: Any) -> None:
+    Backend.objects.update(offline=True)
+    alice.submit("team", spec("w"))
+    assert [name for name, *_ in standing(caller("alice").get("/api/queue"))] == ["w-1"]
+    assert caller("stranger").get("/api/queue")["entries"] == []
+
+
+def test_a_gang_behind_other_groups_says_so(alice: Any, settled: Any) -> None:
+    alice.submit("team", TWO_GROUPS)
+    settled()
+
+    (entry,) = alice.get("/api/queue")["entries"]
+
+    assert (entry["group"], entry["gpus"], entry["position"]) == ("second", 2, 1)
+    assert entry["reason"] == {
+        "code": "waiting_for_groups",
+        "message": "It starts when the groups before it have completed: first (RUNNING).",
+        "queue": "osmo-pool-ns-team--_shared",
+        "limit": None,
+        "requested": None,
+        "free": None,
+        "missing": None,
+    }
+    assert entry["unblock"] == ["Group first, which is RUNNING, completes."]
+
+
+def test_a_pool_in_maintenance_says_what_is_true(alice: Any, settled: Any) -> None:
+    """Maintenance closes the door, not the house: what waits there waits for the same things as anywhere (D6)."""
+    alice.submit("team--a", spec("big", 30))
+    settled()
+    alice.submit("team--a", spec("w", 4))
+    Pool.objects.filter(name="team").update(enable_maintenance=True)
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert (entry["reason"]["code"], entry["reason"]["missing"]) == ("over_quota", 4)
+
+
+def test_work_on_a_draining_slice_says_what_it_waits_for(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", spec("big", 30))
+    settled()
+    alice.submit("team--a", spec("w", 20))
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert (entry["workflow"], entry["reason"]["code"], entry["reason"]["missing"]) == ("w-1", "over_quota", 20)
+
+
+def test_a_gang_that_is_too_large_for_every_node_is_told_so(alice: Any, settled: Any) -> None:
+    alice.submit("team", spec("wide", 40))
+    settled()
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert entry["reason"]["code"] == "never_fits"
+    assert entry["reason"]["message"].startswith("It asks for 40 GPUs; the nodes could not")
+    assert entry["unblock"][0].startswith("Never on these nodes: it needs 40 GPUs in")
+
+
+def test_on_a_cluster_the_quota_is_ours_to_explain_and_the_place_is_not(alice: Any) -> None:
+    Backend.objects.update(kind=Backend.Kind.KUBERNETES)
+    Node.objects.all().delete()
+    alice.submit("team--a", spec("w", 4))
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert (entry["reason"]["code"], entry["unblock"]) == ("waiting_for_cluster", ["The cluster has room for it."])
+    Pool.objects.filter(name="team--a").update(last_quota=3)
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert entry["reason"]["code"] == "never_fits"
+
+
+def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> None:
+    def codes() -> list[str]:
+        return [entry["reason"]["code"] for entry in alice.get("/api/queue")["entries"]]
+
+    assert codes() == []
+    alice.submit("team--a", spec("w", 20))
+    assert codes() == ["next_pass"]
+    Backend.objects.update(offline=True)
+    assert codes() == ["backend_offline"]
+    Backend.objects.update(offline=False)
+    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=4)
+    assert codes() == ["never_fits"]
+    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    Node.objects.update(gpus=10)
+    assert codes() == ["never_fits"]
+    Node.objects.update(gpus=32)
+    settled()
+    assert codes() == []
+    alice.submit("team--a", spec("w", 20))
+    assert codes() == ["over_quota"]
+    admin.post("/api/workflow/w-1/end", {"status": "COMPLETED"})
+    assert codes() == ["next_pass"]
+    alice.post("/api/workflow/w-2/cancel")
+    assert codes() == []
+
+
+def test_an_unchanged_line_is_not_made_again(alice: Any, settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Backend] = []
+    make = line._made
+    monkeypatch.setattr(line, "_made", lambda backend: (made.append(backend), make(backend))[1])
+    alice.submit("team--a", spec("w", 20))
+    before = alice.get("/api/queue")
+    assert len(made) == 1
+    assert alice.get("/api/queue") == before
+    assert alice.get("/api/workflow/w-1")["reason"] == before["entries"][0]["reason"]
+    assert len(made) == 1
+    alice.submit("team--a", spec("w", 20))
+    assert len(alice.get("/api/queue")["entries"]) == 2
+    assert len(made) == 2
+
+
+def test_what_a_dry_run_saw_is_forgotten(alice: Any, admin: Any, settled: Any) -> None:
+    alice.submit("team--a", spec("w", 20))
+    before = alice.get("/api/queue")
+    effect = alice.post("/api/workflow/w-1/cancel", query="dry_run=True")
+    assert effect["after"]["reason"] is None
+    assert alice.get("/api/queue") == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_large_line_may_be_some_seconds_old(ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "LARGE", 1)
+    monkeypatch.setattr(line, "MAY_BE_OLD", 3600.0)
+    team = houses.pool("team", 100, a=30)
+    backend = team.backend
+    assert backend is not None
+    first = line.line_of(backend)
+    houses.submitted(houses.admin(), "team", 1)
+    one = line.line_of(backend)
+    houses.submitted(houses.admin(), "team", 1)
+    assert [len(each.entries) for each in (first, one, line.line_of(backend))] == [0, 1, 1]
+    monkeypatch.setattr(line, "LARGE", 5)
+    assert len(line.line_of(backend).entries) == 2
+
+
+def test_a_workflow_carries_its_reason(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", spec("big", 28))
+    settled()
+    alice.submit("team--a", spec("w", 5))
+    told = alice.get("/api/workflow/w-1")
+    (entry,) = alice.get("/api/queue")["entries"]
+    assert told["reason"] == entry["reason"]
+    assert told["groups"][0]["waiting"] == {
+        key: entry[key] for key in ("position", "position_in_queue", "ahead", "reason", "unblock")
+    }
+    runs = alice.get("/api/workflow/big-1")
+    assert (runs["reason"], runs["groups"][0]["waiting"]) == (None, None)
+    alice.post("/api/workflow/w-1/cancel")
+    assert alice.get("/api/workflow/w-1")["reason"] is None
