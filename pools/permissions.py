@@ -29,7 +29,9 @@ def require_house(actor: Actor, action: Action = Action.HOUSE_WRITE) -> None:
 
 def visible_pool(actor: Actor, name: str) -> Pool:
     """The pool or slice of this canonical name. Raises NotFound if it is not there or not visible to `actor`."""
-    pool = Pool.objects.visible_to(actor).select_related("parent__backend", "backend").filter(name=name).first()
+    pool = (
+        Pool.objects.visible_to(actor).select_related("parent__backend", "backend", "cohort").filter(name=name).first()
+    )
     if pool is None:
         raise unknown_pool(name)
     return pool

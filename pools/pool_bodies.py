@@ -22,6 +22,9 @@ def settings_of(row: Pool) -> PoolSettings:
         guarantee=row.guarantee,
         maximum=row.maximum,
         weight=row.weight,
+        cohort=row.cohort.name if row.cohort else None,
+        borrowing_limit=row.borrowing_limit,
+        lending_limit=row.lending_limit,
         enable_maintenance=row.enable_maintenance,
         config=row.config,
     )

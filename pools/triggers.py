@@ -10,6 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import pgtrigger
 
+CONFIGURATION_LOCK = 0x05A0
+"""The advisory lock of configuration writes: services take it by :func:`pools.locking.lock_configuration`, a trigger
+where two writers could each leave right what together is wrong."""
+
 
 def raise_sentence(constraint: str, sentence: str, *values: str) -> str:
     """PL/pgSQL that refuses with a sentence (`%` placeholders filled from SQL expressions)."""
@@ -53,7 +57,8 @@ class Audited(pgtrigger.Trigger):
     `TG_OP`. Actor, description and request id come from the transaction's settings (see :mod:`pools.transactions`);
     a change made around the services is signed `database:{role}`. `ignore` names columns whose change is no news,
     `hide` those whose change is news but whose content is nobody's business. `also` adds to both images what the row
-    only refers to (key → SQL expression), under the name it had at the time.
+    only refers to (key → SQL expression), under the name it had at the time; `named` does so where the reference
+    itself may change (key → SQL expression in which `ROW` is the image's own row).
     """
 
     def __init__(
@@ -66,9 +71,13 @@ class Audited(pgtrigger.Trigger):
         ignore: Sequence[str] = (),
         hide: Sequence[str] = (),
         also: Mapping[str, str] | None = None,
+        named: Mapping[str, str] | None = None,
     ) -> None:
         ignored, hidden = _without(ignore), _without(hide)
         added = _with(also or {})
+        old, new = (
+            _with({key: sql.replace("ROW.", f"{row}.") for key, sql in (named or {}).items()}) for row in ("OLD", "NEW")
+        )
         super().__init__(
             name="audit",
             operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
@@ -84,7 +93,7 @@ class Audited(pgtrigger.Trigger):
                 VALUES (
                     clock_timestamp(),
                     COALESCE(NULLIF(current_setting('osmo.actor', true), ''), 'database:' || session_user),
-                    deed, {subject}, before_row{hidden}{added}, after_row{hidden}{added},
+                    deed, {subject}, before_row{hidden}{added}{old}, after_row{hidden}{added}{new},
                     COALESCE(current_setting('osmo.description', true), ''),
                     COALESCE(current_setting('osmo.request_id', true), ''),
                     {pool_id}, {owner}, pg_current_xact_id()

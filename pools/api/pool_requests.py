@@ -90,7 +90,7 @@ def effect_on_pool(name: str, deed: Callable[[], object], *, becomes: str | None
 
 def picture(name: str) -> dict[str, Any] | None:
     """A pool as dry runs show it, None if there is none."""
-    root = Pool.objects.roots().select_related("backend").filter(name=name).first()
+    root = Pool.objects.roots().select_related("backend", "cohort").filter(name=name).first()
     if root is None:
         return None
     return tree_body(root) | {"archived": root.archived, "configs": editable(settings_of(root))}

@@ -45,7 +45,7 @@ class PoolConfigs(View):
         answer=fields({"pools": OBJECT}),
     )
     def get(self, request: Request) -> Response:
-        rows = Pool.objects.visible_to(self.actor).roots().select_related("backend").order_by("name")
+        rows = Pool.objects.visible_to(self.actor).roots().select_related("backend", "cohort").order_by("name")
         if not boolean(request, "include_archived"):
             rows = rows.listed()
         if backend := request.query_params.get("backend"):

@@ -53,6 +53,32 @@ def short_name_violations(name: str, *, namespace: str, parent: str | None, path
     A pool counts the name of its own shared queue, so that every pool may be partitioned.
     """
     what = "pool" if parent is None else "subpool"
+    found = _form_violations(name, what, path)
+    leaf = (name, SHARED) if parent is None else (parent, name)
+    derived = k8s_name(queue_name(namespace, *leaf))
+    if len(derived) > LABEL_LIMIT:
+        over = len(derived) - LABEL_LIMIT
+        found.append(
+            Violation(
+                path,
+                "name_too_long",
+                f"The queue {derived!r} would have {len(derived)} characters; Kubernetes allows {LABEL_LIMIT}. "
+                f"Shorten the {what} name by {over}.",
+                numbers=(("length", len(derived)), ("limit", LABEL_LIMIT)),
+            )
+        )
+    return found
+
+
+def cohort_name_violations(name: str, path: str) -> list[Violation]:
+    """Every rule that a cohort's name breaks: those of a pool's name, and a length of its own."""
+    if len(name) <= LABEL_LIMIT:
+        return _form_violations(name, "cohort", path)
+    sentence = f"A cohort's name has at most {LABEL_LIMIT} characters; this one has {len(name)}."
+    return [Violation(path, "name_too_long", sentence, numbers=(("length", len(name)), ("limit", LABEL_LIMIT)))]
+
+
+def _form_violations(name: str, what: str, path: str) -> list[Violation]:
     found: list[Violation] = []
     if name.startswith("_"):
         found.append(
@@ -73,19 +99,6 @@ def short_name_violations(name: str, *, namespace: str, parent: str | None, path
                 "bad_name",
                 f"{name!r} is no {what} name: lower-case letters, digits and single hyphens, a letter first, "
                 "a letter or digit last.",
-            )
-        )
-    leaf = (name, SHARED) if parent is None else (parent, name)
-    derived = k8s_name(queue_name(namespace, *leaf))
-    if len(derived) > LABEL_LIMIT:
-        over = len(derived) - LABEL_LIMIT
-        found.append(
-            Violation(
-                path,
-                "name_too_long",
-                f"The queue {derived!r} would have {len(derived)} characters; Kubernetes allows {LABEL_LIMIT}. "
-                f"Shorten the {what} name by {over}.",
-                numbers=(("length", len(derived)), ("limit", LABEL_LIMIT)),
             )
         )
     return found

@@ -7,9 +7,11 @@ and put back changes nothing. A pool that names no platforms has one, `default`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pools.domain.amounts import DEFAULT_FLAVOR
+from pools.domain.amounts import UNLIMITED as WITHOUT_END
 from pools.domain.durations import duration
 from pools.domain.errors import Violation
 from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, parse_codes
@@ -23,6 +25,7 @@ from pools.domain.platforms import (
     platform_body,
     platforms_of,
 )
+from pools.domain.quota_rules import QuotaRow, check_rows
 from pools.domain.quotas import LARGEST, UNLIMITED
 
 DEFAULT_WEIGHT = 1
@@ -38,6 +41,9 @@ EDITABLE = (
     *TIMEOUTS,
     "default_exit_actions",
     "resources",
+    "cohort",
+    "borrowing_limit",
+    "lending_limit",
     "topology_keys",
     "platforms",
     "common_default_variables",
@@ -52,14 +58,17 @@ ADDED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """A top-level pool's configuration as the ledger keeps it. GPUs; -1 is unlimited; None is "nothing configured".
-    `config` holds every other key that differs from its default."""
+    """A top-level pool's configuration as the ledger keeps it. GPUs; -1 is unlimited; None is "nothing configured", of
+    the two limits inside the cohort "no limit". `config` holds every other key that differs from its default."""
 
     backend: str
     description: str = ""
     guarantee: int | None = None
     maximum: int | None = None
     weight: int | None = None
+    cohort: str | None = None
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
     enable_maintenance: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -93,6 +102,9 @@ def editable(settings: PoolSettings) -> dict[str, Any]:
         **{key: config.get(key, "") for key in TIMEOUTS},
         "default_exit_actions": dict(config.get("default_exit_actions", {})),
         "resources": {} if gpu is None else {"gpu": gpu},
+        "cohort": settings.cohort,
+        "borrowing_limit": settings.borrowing_limit,
+        "lending_limit": settings.lending_limit,
         "topology_keys": list(config.get("topology_keys", [])),
         "platforms": {name: platform_body(platform) for name, platform in platforms_of(config).items()},
         "common_default_variables": dict(config.get("common_default_variables", {})),
@@ -109,12 +121,16 @@ def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings
     if pool.body.get("backend") in (None, ""):
         pool.fault("backend", "missing", "is missing: name the backend on which the pool's work runs.")
     guarantee, maximum, weight = _gpu(pool)
+    cohort, borrowing, lending = _cohort(pool, guarantee)
     settings = PoolSettings(
         backend=pool.text("backend"),
         description=pool.text("description"),
         guarantee=guarantee,
         maximum=maximum,
         weight=weight,
+        cohort=cohort,
+        borrowing_limit=borrowing,
+        lending_limit=lending,
         enable_maintenance=pool.flag("enable_maintenance"),
         config={key: value for key, value in _config(pool).items() if value},
     )
@@ -140,6 +156,20 @@ def _gpu(pool: Fields) -> tuple[int | None, int | None, int | None]:
             "Raise it, or give -1 for no limit.",
         )
     return guarantee, maximum, gpu.whole("weight", DEFAULT_WEIGHT, least=0, most=LARGEST)
+
+
+def _cohort(pool: Fields, guarantee: int | None) -> tuple[str | None, int | None, int | None]:
+    """The cohort it joins, and what it may borrow and lend there."""
+    cohort = pool.text("cohort") or None
+    borrowing, lending = (
+        pool.whole(key, 0, least=-LARGEST, most=LARGEST) if pool.has(key) else None
+        for key in ("borrowing_limit", "lending_limit")
+    )
+    promised = WITHOUT_END if guarantee in (None, UNLIMITED) else guarantee
+    row = QuotaRow("", DEFAULT_FLAVOR, "gpu", promised or 0, borrowing, lending)
+    for fault in check_rows([row], has_parent=cohort is not None, is_pool=True):
+        pool.faults.append(replace(fault, path=pool.at(fault.path.lstrip("."))))
+    return cohort, borrowing, lending
 
 
 def _config(pool: Fields) -> dict[str, Any]:

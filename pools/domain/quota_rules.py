@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from .amounts import Number
+from .amounts import Amount, Number
 from .errors import Violation
 
 MOST_RESOURCES: Final = 16 * 64
@@ -24,7 +24,7 @@ class QuotaRow:
     path: str
     flavor: str
     resource: str
-    nominal: Number
+    nominal: Amount
     borrowing_limit: Number | None = None
     lending_limit: Number | None = None
 
@@ -53,7 +53,8 @@ def _check(row: QuotaRow, *, has_parent: bool, is_pool: bool) -> Iterator[Violat
         if amount < 0:
             yield Violation(f"{row.path}.{name}", "negative", f"The {called} of {what} is {amount}; it starts at 0.")
         if name != "nominal" and not has_parent:
-            message = f"A {called} of {what} needs a parent: there is nobody above to borrow from or lend to."
+            above = "cohort" if is_pool else "parent"
+            message = f"A {called} of {what} needs a {above}: there is nobody above to borrow from or lend to."
             yield Violation(f"{row.path}.{name}", "limit_without_parent", message)
     if is_pool and row.lending_limit is not None and row.lending_limit > row.nominal >= 0:
         message = f"The lending limit of {what} ({row.lending_limit}) is above the quota ({row.nominal})."

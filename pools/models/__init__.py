@@ -3,6 +3,7 @@
 from pools.models.audit import AuditEntry
 from pools.models.backend import Backend, Node
 from pools.models.cluster import KubernetesSettings
+from pools.models.cohort import Cohort, QuotaStamp
 from pools.models.history import ConfigRevision
 from pools.models.idempotency import IdempotencyRecord
 from pools.models.membership import AccessToken, RoleAssignment, User
@@ -13,12 +14,14 @@ __all__ = [
     "AccessToken",
     "AuditEntry",
     "Backend",
+    "Cohort",
     "ConfigRevision",
     "IdempotencyRecord",
     "KubernetesSettings",
     "LeafUsage",
     "Node",
     "Pool",
+    "QuotaStamp",
     "Reservation",
     "RoleAssignment",
     "User",

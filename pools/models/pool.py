@@ -13,6 +13,7 @@ from pools.domain import names, quotas
 from pools.domain.lifecycle import TRANSITIONS, SubpoolState
 from pools.domain.roles import Action, Actor
 from pools.models.backend import Backend
+from pools.models.cohort import RESTAMP, Cohort
 from pools.triggers import Audited, NoTruncate, raise_sentence
 
 _STEPS = ", ".join(f"'{step.source}>{step.target}'" for step in TRANSITIONS)
@@ -137,6 +138,18 @@ NAMES_FIT = pgtrigger.Trigger(
     """,
 )
 
+STAMPS_ITS_COHORT = pgtrigger.Trigger(
+    name="stamps_its_cohort",
+    operation=pgtrigger.Insert
+    | pgtrigger.Delete
+    | pgtrigger.UpdateOf("guarantee", "maximum", "cohort_id", "borrowing_limit", "lending_limit"),
+    when=pgtrigger.After,
+    func=f"""
+        IF NEW.cohort_id IS NULL AND OLD.cohort_id IS NULL THEN RETURN NULL; END IF;
+        {RESTAMP}
+    """,
+)
+
 KEEPS_HISTORY = pgtrigger.Trigger(
     name="keeps_history",
     operation=pgtrigger.Delete,
@@ -214,6 +227,7 @@ class Pool(models.Model):
     A slice owns its name, its quota and its state; everything else is the parent's and is read there. `last_quota` is
     the slice's quota while ACTIVE and what it was afterwards. A top-level row also stands for its hidden shared leaf.
     `guarantee` and `maximum` are GPUs, -1 is unlimited, null is "nothing configured", which means the same.
+    `borrowing_limit` and `lending_limit` are GPUs too, null is no limit; only a pool in a cohort has them.
     `version` moves with configuration and state, never with usage.
     """
 
@@ -229,6 +243,9 @@ class Pool(models.Model):
     guarantee = models.IntegerField(null=True)
     maximum = models.IntegerField(null=True)
     weight = models.IntegerField(null=True)
+    cohort = models.ForeignKey(Cohort, on_delete=models.PROTECT, null=True, related_name="pools")
+    borrowing_limit = models.IntegerField(null=True)
+    lending_limit = models.IntegerField(null=True)
     enable_maintenance = models.BooleanField(default=False)
     config = models.JSONField(default=dict)
 
@@ -261,6 +278,7 @@ class Pool(models.Model):
                     guarantee__isnull=True,
                     maximum__isnull=True,
                     weight__isnull=True,
+                    cohort__isnull=True,
                     enable_maintenance=False,
                     config={},
                 ),
@@ -286,11 +304,36 @@ class Pool(models.Model):
                 name="pool_no_negative_quota",
                 violation_error_message="A quota is 0 or more GPUs; -1 means unlimited.",
             ),
+            models.CheckConstraint(
+                condition=Q(cohort__isnull=False) | Q(borrowing_limit__isnull=True, lending_limit__isnull=True),
+                name="pool_limits_need_cohort",
+                violation_error_message="Only a pool in a cohort has a borrowing or a lending limit.",
+            ),
+            models.CheckConstraint(
+                condition=(Q(borrowing_limit__isnull=True) | Q(borrowing_limit__gte=0))
+                & (Q(lending_limit__isnull=True) | Q(lending_limit__gte=0)),
+                name="pool_no_negative_limit",
+                violation_error_message="A limit is 0 or more GPUs.",
+            ),
+            models.CheckConstraint(
+                condition=Q(lending_limit__isnull=True)
+                | Q(guarantee__isnull=True)
+                | Q(guarantee=quotas.UNLIMITED)
+                | Q(lending_limit__lte=F("guarantee")),
+                name="pool_lends_what_it_has",
+                violation_error_message="A pool cannot lend more than its guarantee.",
+            ),
+            models.CheckConstraint(
+                condition=Q(archived=False) | Q(cohort__isnull=True),
+                name="pool_archived_has_no_cohort",
+                violation_error_message="An archived pool belongs to no cohort.",
+            ),
         ]
         triggers = [
             STATE_MACHINE,
             SLICES_WITHIN_GUARANTEE,
             NAMES_FIT,
+            STAMPS_ITS_COHORT,
             KEEPS_HISTORY,
             HAS_COUNTERS,
             Audited(
@@ -298,6 +341,7 @@ class Pool(models.Model):
                 action=_ACTION,
                 pool_id="COALESCE(NEW.parent_id, NEW.id, OLD.id)",
                 ignore=["version", "updated_at"],
+                named={"cohort": "(SELECT name FROM pools_cohort WHERE id = ROW.cohort_id)"},
             ),
             NoTruncate("The table of pools"),
         ]

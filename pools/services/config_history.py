@@ -165,6 +165,9 @@ def _settings(image: Mapping[str, Any], backends: Mapping[int, str]) -> PoolSett
         guarantee=image["guarantee"],
         maximum=image["maximum"],
         weight=image["weight"],
+        cohort=image.get("cohort"),
+        borrowing_limit=image.get("borrowing_limit"),
+        lending_limit=image.get("lending_limit"),
         enable_maintenance=image["enable_maintenance"],
         config=image["config"],
     )

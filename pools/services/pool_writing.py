@@ -14,12 +14,15 @@ from typing import Any
 from pools.domain import names
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
 from pools.domain.pool_config import PoolSettings, parse_pool
+from pools.domain.quota_debts import debt_sentence, new_debts
 from pools.domain.quotas import UNLIMITED, PoolBalance, guarantee_violation
 from pools.domain.roles import Actor
-from pools.locking import lock_configuration, lock_trees
-from pools.models import Backend, Pool
+from pools.locking import cohort_tops, lock_configuration, lock_trees
+from pools.models import Backend, Cohort, Pool
 from pools.permissions import unknown_pool
+from pools.quota_trees import verdict_tree
 from pools.selectors import balances
+from pools.services.cohort_naming import forget_unnamed, hint_cohorts, named_cohorts
 from pools.services.config_history import record
 from pools.services.members import make_pool_roles
 from pools.signals import hint
@@ -132,6 +135,8 @@ def _judge(wanted: _Wanted, facts: PoolBalance | None, backends: Mapping[str, Ba
             f"There is no backend {wanted.settings.backend[:60]!r}. osmo-admin makes one with PUT /api/configs/backend."
         )
         yield Violation(f"{at}backend", "unknown_backend", sentence)
+    if wanted.settings.cohort:
+        yield from names.cohort_name_violations(wanted.settings.cohort, f"{at}cohort")
     if wanted.row is None or facts is None:
         namespace = backend.namespace if backend else ""
         yield from names.short_name_violations(
@@ -158,10 +163,15 @@ def _write(
 ) -> list[PoolResult]:
     warnings: dict[str, tuple[str, ...]] = {}
     reactivated, new = set(), []
+    cohorts = named_cohorts({each.settings.cohort for each in wanted if each.settings.cohort})
+    touched = {row.pk for row in cohorts.values()}
+    touched |= {each.row.cohort_id for each in wanted if each.row and each.row.cohort_id}
+    before = verdict_tree(tops := cohort_tops(touched).values())
     for each in wanted:
-        columns = _columns(each.settings, backends)
+        columns = _columns(each.settings, backends, cohorts)
         for backend_id in {columns["backend_id"], each.row.backend_id if each.row else None}:
             hint(backend_id)
+        hint_cohorts({columns["cohort_id"], each.row.cohort_id if each.row else None})
         if each.row is None:
             new.append(Pool(name=each.name, **columns))
             continue
@@ -175,18 +185,25 @@ def _write(
             each.row.save(update_fields=different)
     Pool.objects.bulk_create(new)
     make_pool_roles(*(row.name for row in new))
-    fresh = Pool.objects.select_related("backend").filter(name__in=[each.name for each in wanted])
+    forget_unnamed()
+    owing = tuple(debt_sentence(debt) for debt in new_debts(before, verdict_tree(tops)))
+    fresh = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in wanted])
     rows = {row.name: row for row in fresh}
-    return [PoolResult(rows[each.name], warnings.get(each.name, ()), each.name in reactivated) for each in wanted]
+    return [
+        PoolResult(rows[each.name], (*warnings.get(each.name, ()), *owing), each.name in reactivated) for each in wanted
+    ]
 
 
-def _columns(settings: PoolSettings, backends: Mapping[str, Backend]) -> dict[str, Any]:
+def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: Mapping[str, Cohort]) -> dict[str, Any]:
     return {
         "backend_id": backends[settings.backend].pk,
         "description": settings.description,
         "guarantee": settings.guarantee,
         "maximum": settings.maximum,
         "weight": settings.weight,
+        "cohort_id": cohorts[settings.cohort].pk if settings.cohort else None,
+        "borrowing_limit": settings.borrowing_limit,
+        "lending_limit": settings.lending_limit,
         "enable_maintenance": settings.enable_maintenance,
         "config": dict(settings.config),
         "archived": False,

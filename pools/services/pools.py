@@ -22,6 +22,7 @@ from pools.models import Pool
 from pools.permissions import require, require_house
 from pools.pool_bodies import settings_of
 from pools.selectors import balance
+from pools.services.cohort_naming import forget_unnamed, hint_cohorts
 from pools.services.members import drop_pool_roles, rename_default_pool, rename_pool_roles
 from pools.services.pool_writing import (
     PoolResult,
@@ -153,7 +154,7 @@ def delete_pool(
     tags: Sequence[str] | None = None,
     expected_version: int | None = None,
 ) -> Pool | None:
-    """Remove a pool; one that ever had slices or workflows is archived instead and returned (D8).
+    """Remove a pool; one that ever had slices or workflows is archived instead and returned (D8). It leaves its cohort.
 
     Raises Conflict while it has ACTIVE or DELETING slices or live work, and for one that is archived already.
     """
@@ -162,14 +163,18 @@ def delete_pool(
         row = locked_pool(name, expected_version=expected_version, deed="deleted")
         refuse_while_in_use(row, "it cannot be deleted")
         hint(row.backend_id)
+        hint_cohorts({row.cohort_id})
+        left: Pool | None = None
         if row.subpools.exists() or row.workflows.exists():  # the second edge is scheduling's
-            row.archived = True
-            row.save(update_fields=["archived"])
+            row.archived, row.cohort, row.borrowing_limit, row.lending_limit = True, None, None, None
+            row.save(update_fields=["archived", "cohort", "borrowing_limit", "lending_limit"])
             row.refresh_from_db()
-            return row
-        row.delete()
-        drop_pool_roles(name)
-        return None
+            left = row
+        else:
+            row.delete()
+            drop_pool_roles(name)
+        forget_unnamed()
+        return left
 
 
 def rename_pool(
@@ -198,7 +203,7 @@ def rename_pool(
         rename_pool_roles(name, new_name)
         rename_default_pool(name, new_name)
         hint(row.backend_id)
-    return PoolResult(Pool.objects.select_related("backend").get(pk=row.pk))
+    return PoolResult(Pool.objects.select_related("backend", "cohort").get(pk=row.pk))
 
 
 def refuse_while_in_use(row: Pool, consequence: str) -> None:

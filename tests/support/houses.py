@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
 from django.db import connection
 
 from pools.domain.roles import SYSTEM, Actor
-from pools.models import Backend, Node, Pool, User
+from pools.models import Backend, Node, Pool, Reservation, User
 from pools.services.members import create_user, make_pool_roles
 from pools.services.subpools import create_subpool
 from scheduling.domain.priorities import Priority
-from scheduling.models import Workflow
+from scheduling.models import Group, Task, Workflow
 from scheduling.services.submission import Submission, submit
 
 
@@ -58,6 +62,24 @@ def submitted(
     receipt = submit(actor=actor, pool=to, submission=Submission(file=spec(name, gpus), priority=priority))
     assert receipt.workflow is not None
     return receipt.workflow
+
+
+def holding(leaf: str, gpus: int, *, priority: Priority = Priority.LOW, needs: int = 0) -> None:
+    """Somebody's GPUs on a leaf as the ledger counts them, without the work itself."""
+    Reservation.objects.create(
+        workflow=uuid4(), workflow_name=f"held-{uuid4().hex[:8]}", pool=Pool.objects.get(name=leaf), owner="somebody",
+        priority=str(priority), held_gpus=gpus, needed_gpus=max(gpus, needs),
+    )  # fmt: skip
+
+
+def elastic(workflow: str, gang: dict[str, Any], *, gpus: int, sub_groups: Mapping[str, str] | None = None) -> None:
+    """Give the one gang of a waiting workflow a tree (as its row keeps it) whose minimum asks for `gpus`; `sub_groups`
+    names the leaf of each task."""
+    row = Group.objects.get(workflow__name=workflow)
+    Group.objects.filter(pk=row.pk).update(gang=gang, gpus=gpus)
+    Reservation.objects.filter(workflow=row.workflow_id).update(needed_gpus=gpus)
+    for name, leaf in (sub_groups or {}).items():
+        Task.objects.filter(group=row, name=name).update(sub_group=leaf)
 
 
 def admin() -> Actor:

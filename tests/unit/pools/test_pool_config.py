@@ -70,7 +70,7 @@ def test_keys_that_answers_add_may_come_back_and_say_nothing() -> None:
         ({"backend": ""}, "backend", "missing"),
         ({"backend": 5}, "backend", "bad_value"),
         (pool(gpus=3), "gpus", "unknown_key"),
-        (pool(cohort="org"), "cohort", "unknown_key"),
+        (pool(colour="org"), "colour", "unknown_key"),
         (pool(description=5), "description", "bad_value"),
         (pool(enable_maintenance="yes"), "enable_maintenance", "bad_value"),
         (pool(enable_maintenance=1), "enable_maintenance", "bad_value"),

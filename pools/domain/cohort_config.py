@@ -1,0 +1,161 @@
+"""A cohort's configuration: the JSON of a PUT on one side, what the ledger keeps on the other (api.md, "Quota tree and
+cohorts"; what may be written is judged in :mod:`pools.domain.quota_rules`).
+
+Amounts are whole numbers, of whatever unit the resource is counted in; null is no limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, cast
+
+from pools.domain.amounts import DEFAULT_FLAVOR, UNLIMITED, Number, as_json, whole_if_whole
+from pools.domain.errors import Violation
+from pools.domain.fields import Fields, short
+from pools.domain.quota import Quota
+from pools.domain.quota_rules import QuotaRow, check_rows, check_weight
+
+LARGEST_AMOUNT: Final = 2**53 - 1
+"""As far as every JSON reader counts exactly; eight petabytes, in bytes."""
+
+LARGEST_WEIGHT: Final = 10**9
+WEIGHT_DECIMALS: Final = 9
+LONGEST_WORD: Final = 253
+EDITABLE: Final = ("parent", "quotas", "weight")
+ADDED: Final = frozenset(
+    {"name", "explicit", "version", "warnings", "active", "condition", "cohorts", "pools", "created_at", "updated_at"}
+)
+"""What answers add; it may come back with a PUT and says nothing there."""
+
+_ROW: Final = ("flavor", "resource", "nominal", "borrowing_limit", "lending_limit")
+_LIMITS: Final = ("borrowing_limit", "lending_limit")
+
+Stored = Mapping[str, Mapping[str, int | None]]
+"""The quotas as a row keeps them: `{"default/gpu": {"nominal": 4, "borrowing_limit": null, "lending_limit": 2}}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CohortSettings:
+    """What a cohort is configured to be. `parent` None: it stands at the top of its tree."""
+
+    parent: str | None = None
+    quotas: tuple[QuotaRow, ...] = ()
+    weight: Number = 1
+
+
+def parse_cohort(body: Mapping[str, Any]) -> tuple[CohortSettings, list[Violation]]:
+    """What the JSON configures and every fault in it; the first is worth nothing if there are any of the second.
+    Whether the parent closes a circle is not asked here."""
+    faults: list[Violation] = []
+    cohort = Fields(body, "", faults)
+    cohort.only(EDITABLE, ADDED)
+    parent = cohort.text("parent") or None
+    rows = [_row(row) for row in cohort.rows("quotas")]
+    weight = _weight(cohort)
+    faults += check_rows(rows, has_parent=parent is not None, is_pool=False)
+    faults += check_weight(weight)
+    return CohortSettings(parent, tuple(rows), weight), faults
+
+
+def _row(row: Fields) -> QuotaRow:
+    row.only(_ROW)
+    flavor, resource = row.text("flavor", DEFAULT_FLAVOR), row.text("resource")
+    if not resource:
+        row.fault("resource", "missing", "is missing: say what is counted, as gpu.")
+    for key, word in (("flavor", flavor), ("resource", resource)):
+        if word and (len(word) > LONGEST_WORD or not _is_word(word) or (key == "flavor" and "/" in word)):
+            allowed = "letters, digits, '-', '_' and '.'" + ("" if key == "flavor" else ", and '/'")
+            row.fault(key, "bad_name", f"is {short(word)!r}; it is made of {allowed}.")
+    nominal, *limits = (_amount(row, key) for key in ("nominal", *_LIMITS))
+    return QuotaRow(row.path, flavor, resource, nominal or 0, *limits)
+
+
+def _is_word(text: str) -> bool:
+    return text.isascii() and text[0].isalnum() and text[-1].isalnum() and all(c.isalnum() or c in "-_./" for c in text)
+
+
+def _amount(row: Fields, key: str) -> int | None:
+    """A whole number, below 0 too: the rules have the better sentence for that."""
+    return row.whole(key, 0, least=-LARGEST_AMOUNT, most=LARGEST_AMOUNT) if row.has(key) else None
+
+
+def _weight(cohort: Fields) -> Number:
+    value = cohort.body.get("weight")
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        cohort.fault("weight", "bad_value", "must be a number.")
+        return 1
+    weight = whole_if_whole(Fraction(repr(value)))
+    if weight > LARGEST_WEIGHT:
+        cohort.fault("weight", "too_large", f"is {short(repr(value))}; the most is {LARGEST_WEIGHT}.")
+        return 1
+    if weight >= Fraction(1, 10**WEIGHT_DECIMALS) and (weight * 10**WEIGHT_DECIMALS).denominator != 1:
+        cohort.fault("weight", "bad_weight", f"is {value!r}; at most {WEIGHT_DECIMALS} decimals are kept.")
+        return 1
+    return weight
+
+
+def editable(settings: CohortSettings) -> dict[str, Any]:
+    """The JSON that a PUT takes, every key in it."""
+    return {
+        "parent": settings.parent,
+        "quotas": [
+            {
+                "flavor": row.flavor,
+                "resource": row.resource,
+                "nominal": row.nominal,
+                "borrowing_limit": row.borrowing_limit,
+                "lending_limit": row.lending_limit,
+            }
+            for row in settings.quotas
+        ],
+        "weight": as_json(settings.weight),
+    }
+
+
+def to_stored(rows: Sequence[QuotaRow]) -> dict[str, dict[str, int | None]]:
+    """The rows as the ledger keeps them, by `flavor/resource`."""
+    return {
+        f"{row.flavor}/{row.resource}": {
+            "nominal": cast("int", row.nominal),
+            "borrowing_limit": cast("int | None", row.borrowing_limit),
+            "lending_limit": cast("int | None", row.lending_limit),
+        }
+        for row in sorted(rows, key=lambda row: (row.flavor, row.resource))
+    }
+
+
+def from_stored(stored: Stored) -> tuple[QuotaRow, ...]:
+    """The rows as they are written, by flavor and resource."""
+    rows = []
+    for place, (key, amounts) in enumerate(sorted(stored.items())):
+        flavor, _, resource = key.partition("/")
+        nominal, limits = amounts.get("nominal") or 0, [amounts.get(limit) for limit in _LIMITS]
+        rows.append(QuotaRow(f"quotas[{place}]", flavor, resource, nominal, *limits))
+    return tuple(rows)
+
+
+def without_limits(stored: Stored) -> dict[str, dict[str, int | None]]:
+    """The same quotas for a cohort that nobody stands above: what it might borrow or lend means nothing there."""
+    return {key: {**amounts, **dict.fromkeys(_LIMITS)} for key, amounts in stored.items()}
+
+
+def has_limits(stored: Stored) -> bool:
+    """Whether anything bounds what it borrows or lends."""
+    return any(amounts.get(limit) is not None for amounts in stored.values() for limit in _LIMITS)
+
+
+def quotas_of(stored: Stored) -> dict[str, Quota]:
+    """The quotas as the arithmetic takes them."""
+    return {
+        key: Quota(amounts.get("nominal") or 0, *(_or_unlimited(amounts.get(limit)) for limit in _LIMITS))
+        for key, amounts in stored.items()
+    }
+
+
+def _or_unlimited(amount: int | None) -> Number | float:
+    return UNLIMITED if amount is None else amount

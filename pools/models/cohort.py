@@ -1,0 +1,200 @@
+"""Cohorts: groups of pools, and of other cohorts, that lend to and borrow from one another."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pgtrigger
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from pools.domain import names
+from pools.domain.amounts import whole_if_whole
+from pools.domain.cohort_config import LARGEST_WEIGHT, WEIGHT_DECIMALS, CohortSettings, from_stored
+from pools.domain.quota_rules import MOST_RESOURCES
+from pools.triggers import CONFIGURATION_LOCK, Audited, NoTruncate, raise_sentence
+
+_NAME = rf"^[a-z]([a-z0-9-]{{0,{names.LABEL_LIMIT - 2}}}[a-z0-9])?$"
+
+# All writers of parents stand in one line, raw SQL too: two that each look right alone could close a circle together.
+NO_CIRCLE = pgtrigger.Trigger(
+    name="no_circle",
+    operation=pgtrigger.Insert | pgtrigger.UpdateOf("parent_id"),
+    when=pgtrigger.Before,
+    declare=[("circle", "text[]")],
+    func=f"""
+        IF NEW.parent_id IS NULL THEN RETURN NEW; END IF;
+        PERFORM pg_advisory_xact_lock({CONFIGURATION_LOCK});
+        WITH RECURSIVE way (id, parent_id, names) AS (
+            SELECT id, parent_id, ARRAY[NEW.name, name] FROM pools_cohort WHERE id = NEW.parent_id
+            UNION ALL
+            SELECT above.id, above.parent_id, way.names || above.name
+            FROM way JOIN pools_cohort above ON above.id = way.parent_id
+            WHERE way.id <> NEW.id AND above.name <> ALL (way.names[2:])
+        )
+        SELECT names INTO circle FROM way WHERE id = NEW.id;
+        IF circle IS NOT NULL THEN
+            {
+        raise_sentence(
+            "cohort_no_circle", "The parents of cohorts would run in a circle: %.", "array_to_string(circle, ' → ')"
+        )
+    }
+        END IF;
+        RETURN NEW;
+    """,
+)
+
+RULES = pgtrigger.Trigger(
+    name="rules",
+    operation=pgtrigger.Insert | pgtrigger.Update,
+    when=pgtrigger.Before,
+    declare=[("wrong", "text")],
+    func=f"""
+        IF jsonb_typeof(NEW.quotas) <> 'object' THEN
+            {raise_sentence("cohort_quotas", "The quotas of a cohort stand by flavor/resource.")}
+        END IF;
+        IF (SELECT count(*) FROM jsonb_object_keys(NEW.quotas)) > {MOST_RESOURCES} THEN
+            {raise_sentence("cohort_quotas", f"A cohort has quotas of at most {MOST_RESOURCES} resources.")}
+        END IF;
+        SELECT key INTO wrong FROM jsonb_each(NEW.quotas)
+            WHERE key NOT LIKE '_%/_%' OR jsonb_typeof(value) <> 'object'
+                OR COALESCE(jsonb_typeof(value -> 'nominal'), '') <> 'number' LIMIT 1;
+        IF wrong IS NOT NULL THEN
+            {raise_sentence("cohort_quotas", "% is no flavor/resource with a nominal quota.", "wrong")}
+        END IF;
+        SELECT quota.key || ' ' || amount.key INTO wrong
+            FROM jsonb_each(NEW.quotas) quota, jsonb_each_text(quota.value) amount
+            WHERE amount.key NOT IN ('nominal', 'borrowing_limit', 'lending_limit') OR amount.value !~ '^[0-9]{{1,16}}$'
+            LIMIT 1;
+        IF wrong IS NOT NULL THEN
+            {raise_sentence("cohort_no_negative_quota", "% is no whole number from 0.", "wrong")}
+        END IF;
+        IF NEW.parent_id IS NULL AND jsonb_path_exists(
+            NEW.quotas, '$.*.keyvalue() ? (@.key != "nominal" && @.value != null)'
+        ) THEN
+            {raise_sentence("cohort_limits_need_parent", "Cohort % has limits, and no parent.", "NEW.name")}
+        END IF;
+        IF TG_OP = 'UPDATE' THEN
+            IF to_jsonb(NEW) - ARRAY['version', 'updated_at', 'inactive_since']
+                IS DISTINCT FROM to_jsonb(OLD) - ARRAY['version', 'updated_at', 'inactive_since']
+            THEN
+                NEW.version := OLD.version + 1;
+                NEW.updated_at := clock_timestamp();
+            ELSE
+                NEW.version := OLD.version;
+            END IF;
+        END IF;
+        RETURN NEW;
+    """,
+)
+
+RESTAMP = """
+    INSERT INTO pools_quotastamp (id, stamp) VALUES (1, gen_random_uuid())
+        ON CONFLICT (id) DO UPDATE SET stamp = EXCLUDED.stamp;
+    RETURN NULL;
+"""
+
+_ACTION = """
+    CASE
+        WHEN TG_OP = 'INSERT' THEN CASE WHEN NEW.explicit THEN 'cohort.created' ELSE 'cohort.named' END
+        WHEN TG_OP = 'DELETE' THEN CASE WHEN OLD.explicit THEN 'cohort.deleted' ELSE 'cohort.forgotten' END
+        WHEN NEW.explicit AND NOT OLD.explicit THEN 'cohort.created'
+        WHEN NEW.parent_id IS DISTINCT FROM OLD.parent_id THEN 'cohort.moved'
+        WHEN OLD.inactive_since IS NULL AND NEW.inactive_since IS NOT NULL THEN 'cohort.inactive'
+        WHEN OLD.inactive_since IS NOT NULL AND NEW.inactive_since IS NULL THEN 'cohort.active'
+        ELSE 'cohort.updated'
+    END
+"""
+
+
+class Cohort(models.Model):
+    """A node above the pools. Its quotas are its own, shared by everything below it, on top of what is promised there;
+    it runs no work.
+
+    A cohort that somebody only names (a pool, or another cohort as its parent) is there without being `explicit`: no
+    quota, no limits, no parent. It becomes explicit when it is configured, and goes when nobody names it any more.
+    `quotas` is by `flavor/resource` (:data:`pools.domain.cohort_config.Stored`). `inactive_since` is when the house
+    noticed that its parents run in a circle, which only somebody who writes past the triggers can bring about.
+    """
+
+    name = models.TextField(unique=True)
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="children")
+    explicit = models.BooleanField(default=True)
+    quotas = models.JSONField(default=dict)
+    weight = models.DecimalField(max_digits=10 + WEIGHT_DECIMALS, decimal_places=WEIGHT_DECIMALS, default=Decimal(1))
+
+    inactive_since = models.DateTimeField(null=True)
+
+    version = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(name__regex=_NAME) & ~Q(name__contains=names.SEPARATOR),
+                name="cohort_name_rule",
+                violation_error_message="A cohort's name has lower-case letters, digits and single hyphens.",
+            ),
+            models.CheckConstraint(
+                condition=Q(weight=0) | Q(weight__gt=0, weight__lte=LARGEST_WEIGHT),
+                name="cohort_weight",
+                violation_error_message="A weight is 0 or more.",
+            ),
+            models.CheckConstraint(
+                condition=Q(explicit=True) | Q(parent__isnull=True, quotas={}, weight=1),
+                name="cohort_named_is_bare",
+                violation_error_message="A cohort that is only named has no quota, no limits and no parent.",
+            ),
+        ]
+        triggers = [
+            NO_CIRCLE,
+            RULES,
+            pgtrigger.Trigger(
+                name="restamp",
+                level=pgtrigger.Statement,
+                operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+                when=pgtrigger.After,
+                func=RESTAMP,
+            ),
+            Audited(
+                subject="'cohort/' || COALESCE(NEW.name, OLD.name)",
+                action=_ACTION,
+                ignore=["version", "updated_at"],
+                named={"parent": "(SELECT name FROM pools_cohort WHERE id = ROW.parent_id)"},
+            ),
+            NoTruncate("The table of cohorts"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def settings(self) -> CohortSettings:
+        """The configuration that the row keeps."""
+        parent = self.parent.name if self.parent else None
+        return CohortSettings(parent, from_stored(self.quotas), whole_if_whole(Fraction(self.weight)))
+
+
+class QuotaStamp(models.Model):
+    """One row whose stamp is new whenever a cohort changed, or what a pool brings to its cohort; moved by triggers.
+
+    What was worked out from all of them stays right as long as the stamp is the same, so a submission reads the stamp
+    and not the tree.
+    """
+
+    id = models.PositiveSmallIntegerField(primary_key=True)
+    stamp = models.UUIDField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(id=1), name="one_quota_stamp", violation_error_message="There is one stamp."
+            )
+        ]
+
+    def __str__(self) -> str:
+        return str(self.stamp)

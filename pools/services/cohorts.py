@@ -1,0 +1,212 @@
+"""Cohorts: put, change, move, remove (api.md, "Quota tree and cohorts"; decision D12).
+
+Only `osmo-admin` writes them. No change of a quota or a limit takes anything from anybody: what is used beyond it is a
+debt, which is shown and which work that ends pays back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from pools.domain import names
+from pools.domain.cohort_config import (
+    CohortSettings,
+    editable,
+    from_stored,
+    parse_cohort,
+    to_stored,
+    without_limits,
+)
+from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.quota_debts import debt_sentence, new_debts
+from pools.domain.quota_rules import cycle_closed_by
+from pools.domain.roles import Action, Actor
+from pools.locking import lock_cohort_trees, lock_configuration, lock_trees
+from pools.models import Cohort, Pool
+from pools.permissions import require_house
+from pools.quota_trees import verdict_tree
+from pools.services.cohort_naming import forget_unnamed, hint_cohorts, named_cohorts
+from pools.services.config_history import record
+from pools.transactions import change
+
+Body = Mapping[str, Any]
+SHOWN_NAMES = 10
+ARROW = " → "
+
+
+@dataclass(frozen=True, slots=True)
+class CohortResult:
+    """A cohort after a change, and what is worth saying about it."""
+
+    row: Cohort
+    warnings: tuple[str, ...] = ()
+
+
+def put_cohort(
+    *, actor: Actor, name: str, body: Body, description: str = "", expected_version: int | None = None
+) -> CohortResult:
+    """Make a cohort or replace its configuration. With another `parent` it moves, and everything below it with it.
+
+    Raises BadInput with every fault at once (form, names, limits without a parent, the whole circle that its parent
+    would close), Stale, Forbidden.
+    """
+    return _write(actor, name, lambda _: body, description, expected_version)
+
+
+def patch_cohort(
+    *, actor: Actor, name: str, patch: Body, description: str = "", expected_version: int | None = None
+) -> CohortResult:
+    """Replace only the keys that are given. Raises what :func:`put_cohort` raises, and NotFound."""
+
+    def patched(row: Cohort | None) -> Body:
+        return editable(_there(name, row).settings) | dict(patch)
+
+    return _write(actor, name, patched, description, expected_version)
+
+
+def move_cohort(
+    *, actor: Actor, name: str, parent: str | None, description: str = "", expected_version: int | None = None
+) -> CohortResult:
+    """Hang a cohort, with everything below it, under another one; None makes it the top of its own tree, where its
+    limits mean nothing and are let go of."""
+
+    def moved(row: Cohort | None) -> Body:
+        settings = _there(name, row).settings
+        stored = to_stored(settings.quotas)
+        kept = stored if parent is not None else without_limits(stored)
+        return editable(CohortSettings(parent, from_stored(kept), settings.weight))
+
+    return _write(actor, name, moved, description, expected_version)
+
+
+def delete_cohort(
+    *, actor: Actor, name: str, orphan: bool = False, description: str = "", expected_version: int | None = None
+) -> None:
+    """Remove a cohort with its quota. Its children become tops of their own trees if `orphan`, and lose the limits that
+    mean nothing there; otherwise Conflict names them."""
+    require_house(actor)
+    with change(actor=actor, description=description):
+        lock_configuration()
+        row = get_cohort(name)
+        _check_version(name, row, expected_version)
+        pools = lock_trees(list(row.pools.values_list("pk", flat=True)))
+        lock_cohort_trees([row.pk])
+        children = list(row.children.order_by("name"))
+        if (children or pools) and not orphan:
+            raise _has_children(name, children, pools)
+        hint_cohorts([row.pk])
+        for child in children:
+            child.parent, child.quotas = None, without_limits(child.quotas)
+            child.save(update_fields=["parent", "quotas"])
+        for pool in pools:
+            pool.cohort, pool.borrowing_limit, pool.lending_limit = None, None, None
+            pool.save(update_fields=["cohort", "borrowing_limit", "lending_limit"])
+        row.delete()
+        forget_unnamed()
+        if pools:  # their configuration changed, so it has a revision
+            record(actor=actor, name="", description=description or f"cohort {name} was deleted", tags=None)
+
+
+def read_cohort(actor: Actor, name: str) -> Cohort:
+    """One cohort, for those who read the house."""
+    require_house(actor, Action.HOUSE_READ)
+    return get_cohort(name)
+
+
+def get_cohort(name: str) -> Cohort:
+    """The cohort of this name. Raises NotFound."""
+    return _there(name, Cohort.objects.select_related("parent").filter(name=name).first())
+
+
+def _there(name: str, row: Cohort | None) -> Cohort:
+    if row is None:
+        raise NotFound(f"Cohort {name[:80]} does not exist.")
+    return row
+
+
+def _write(
+    actor: Actor,
+    name: str,
+    body_from: Callable[[Cohort | None], Body],
+    description: str,
+    expected_version: int | None,
+) -> CohortResult:
+    """Put what `body_from` makes of the cohort as it is, or of None where it is not."""
+    require_house(actor)
+    with change(actor=actor, description=description):
+        lock_configuration()
+        row = Cohort.objects.select_related("parent").filter(name=name).first()
+        _check_version(name, row, expected_version)
+        settings, faults = parse_cohort(body_from(row))
+        faults += _judge(name, settings)
+        if faults:
+            raise BadInput.of(faults)
+        return _save(name, row, settings)
+
+
+def _judge(name: str, settings: CohortSettings) -> Iterator[Violation]:
+    """What is wrong with the names, and the circle that the parent would close."""
+    yield from names.cohort_name_violations(name, "name")
+    if settings.parent is None:
+        return
+    yield from names.cohort_name_violations(settings.parent, "parent")
+    parents = dict(Cohort.objects.values_list("name", "parent__name"))
+    if circle := cycle_closed_by(parents, name, settings.parent):
+        way = ARROW.join([*circle, name])
+        sentence = f"{name} cannot stand below {settings.parent}: the parents would run in a circle, {way}."
+        yield Violation("parent", "cycle", sentence, numbers=(("cycle", circle),))
+
+
+def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResult:
+    parents = named_cohorts([settings.parent] if settings.parent else [])
+    parent = parents[settings.parent] if settings.parent else None
+    touched = [each.pk for each in (row, parent) if each is not None]
+    tops = lock_cohort_trees(touched)
+    before = verdict_tree(tops)
+    hint_cohorts(touched)
+    columns = {
+        "parent_id": parent.pk if parent else None,
+        "explicit": True,
+        "quotas": to_stored(settings.quotas),
+        "weight": Decimal(Fraction(settings.weight).numerator) / Fraction(settings.weight).denominator,
+    }
+    if row is None:
+        row = Cohort.objects.create(name=name, **columns)
+    else:
+        different = [column for column, value in columns.items() if getattr(row, column) != value]
+        for column in different:
+            setattr(row, column, columns[column])
+        if different:
+            row.save(update_fields=different)
+    forget_unnamed()
+    made = new_debts(before, verdict_tree({*tops, row.pk}))
+    return CohortResult(get_cohort(name), tuple(debt_sentence(debt) for debt in made))
+
+
+def _check_version(name: str, row: Cohort | None, expected: int | None) -> None:
+    if expected is None or (row is not None and row.version == expected):
+        return
+    now = "it does not exist" if row is None else f"it is now {row.version}"
+    raise Stale(f"Cohort {name} was changed meanwhile: you saw version {expected}, {now}. Read it again.")
+
+
+def _has_children(name: str, cohorts: Sequence[Cohort], pools: Sequence[Pool]) -> Conflict:
+    found = []
+    for what, path, rows in (("cohorts", "cohorts", cohorts), ("pools", "pools", pools)):
+        if rows:
+            sentence = (
+                f"Cohort {name} has {len(rows)} {what if len(rows) > 1 else what[:-1]} below it "
+                f"({_listed([row.name for row in rows])}), so it cannot be deleted. Move them first, or delete it with "
+                "orphan=True, which makes each the top of its own tree."
+            )
+            found.append(Violation(path, "has_children", sentence, numbers=((what, len(rows)),)))
+    return Conflict.of(found)  # type: ignore[return-value]
+
+
+def _listed(shown: Sequence[str]) -> str:
+    more = f" and {len(shown) - SHOWN_NAMES} more" if len(shown) > SHOWN_NAMES else ""
+    return ", ".join(shown[:SHOWN_NAMES]) + more

@@ -1,0 +1,67 @@
+"""Cohorts through their services: the builder draws a tree on one screen.
+
+cohorts("corp 4", "  prod 6 borrow 8", "  research 0 lend 5")
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import Pool
+from pools.services.cohorts import put_cohort
+from pools.services.pools import patch_pool
+from tests.support import houses
+
+_LINE = re.compile(r"( *)(\S+) (\d+)(?: borrow (\d+))?(?: lend (\d+))?")
+
+
+def gpu(nominal: int, borrow: int | None = None, lend: int | None = None, resource: str = "gpu") -> dict[str, Any]:
+    """One row of quotas."""
+    return {
+        "flavor": "default",
+        "resource": resource,
+        "nominal": nominal,
+        "borrowing_limit": borrow,
+        "lending_limit": lend,
+    }
+
+
+def draw(*lines: str) -> None:
+    """Make the cohorts of an indented drawing."""
+    above: list[str] = []
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        assert match, line
+        depth = len(match[1]) // 2
+        del above[depth:]
+        limits = [None if text is None else int(text) for text in (match[4], match[5])]
+        body = {"parent": above[-1] if above else None, "quotas": [gpu(int(match[3]), *limits)]}
+        put_cohort(actor=SYSTEM, name=match[2], body=body)
+        above.append(match[2])
+
+
+def join(pool: str, cohort: str, quota: int, *, borrow: int | None = None, lend: int | None = None) -> Pool:
+    """A pool that guarantees `quota` GPUs in a cohort."""
+    row = houses.pool(pool, quota)
+    patch_pool(actor=SYSTEM, name=pool, patch={"cohort": cohort, "borrowing_limit": borrow, "lending_limit": lend})
+    row.refresh_from_db()
+    return row
+
+
+@pytest.fixture
+def corp(db: None) -> Callable[..., None]:
+    """Worked example A of the reference: who may borrow what from whom."""
+
+    def make() -> None:
+        draw("corp 4", "  prod 6 borrow 8", "  research 0 lend 5")
+        join("serve", "prod", 10)
+        join("batch", "prod", 4, borrow=3)
+        join("train", "research", 16, lend=12)
+        join("labs", "research", 0, borrow=2)
+
+    return make

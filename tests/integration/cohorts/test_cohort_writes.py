@@ -1,0 +1,207 @@
+"""Putting, changing, moving and deleting cohorts through their services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Stale
+from pools.domain.roles import SYSTEM
+from pools.models import Cohort, ConfigRevision, Pool
+from pools.services.cohorts import delete_cohort, move_cohort, patch_cohort, put_cohort
+from pools.services.config_rollback import rollback
+from pools.services.pools import delete_pool, patch_pool
+from tests.integration.cohorts.conftest import draw, gpu, join
+from tests.support import houses
+
+pytestmark = pytest.mark.django_db
+
+
+def put(name: str, **body: Any) -> Cohort:
+    return put_cohort(actor=SYSTEM, name=name, body=body).row
+
+
+def refused(call: Any, *arguments: Any, **options: Any) -> set[tuple[str, str]]:
+    """(path, code) of every fault."""
+    with pytest.raises(DomainError) as error:
+        call(*arguments, **options)
+    return {(fault.path, fault.code) for fault in error.value.details}
+
+
+def test_a_cohort_that_is_named_exists_until_nobody_names_it() -> None:
+    put("team", parent="org")
+    named = Cohort.objects.get(name="org")
+    assert (named.explicit, named.quotas, named.parent) == (False, {}, None)
+    put("org", quotas=[gpu(4)], weight=0.5)
+    assert Cohort.objects.get(name="org").explicit
+    put("team", parent="elsewhere")
+    assert set(Cohort.objects.values_list("name", flat=True)) == {"team", "org", "elsewhere"}
+    put("team", parent=None)
+    assert set(Cohort.objects.values_list("name", flat=True)) == {"team", "org"}
+
+
+def test_a_pool_names_a_cohort_too() -> None:
+    join("p", "org", 4)
+    assert not Cohort.objects.get(name="org").explicit
+    patch_pool(actor=SYSTEM, name="p", patch={"cohort": None})
+    assert not Cohort.objects.exists()
+    join("q", "org", 4)
+    delete_pool(actor=SYSTEM, name="q")
+    assert not Cohort.objects.exists()
+
+
+def test_all_faults_at_once() -> None:
+    body = {
+        "parent": "Bad--Name",
+        "quotas": [
+            {"flavor": "default", "resource": "gpu", "nominal": -1, "borrowing_limit": -2},
+            {"flavor": "default", "resource": "gpu", "nominal": 1},
+            {"flavor": "a/b", "resource": "x", "nominal": 1.5},
+            {"nominal": 1, "speed": 2},
+        ],
+        "weight": -1,
+        "colour": "red",
+    }
+    assert refused(put_cohort, actor=SYSTEM, name="-x", body=body) == {
+        ("name", "bad_name"),
+        ("parent", "separator_in_name"),
+        ("quotas[0].nominal", "negative"),
+        ("quotas[0].borrowing_limit", "negative"),
+        ("quotas[1]", "duplicate"),
+        ("quotas[2].flavor", "bad_name"),
+        ("quotas[2].nominal", "bad_value"),
+        ("quotas[3].resource", "missing"),
+        ("quotas[3].speed", "unknown_key"),
+        ("weight", "bad_weight"),
+        ("colour", "unknown_key"),
+    }
+    assert not Cohort.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("weight", "code"),
+    [
+        ("1", "bad_value"),
+        (True, "bad_value"),
+        (float("inf"), "bad_value"),
+        (10**10, "too_large"),
+        (1e-10, "bad_weight"),
+    ],
+)
+def test_a_weight_that_is_none(weight: object, code: str) -> None:
+    assert refused(put_cohort, actor=SYSTEM, name="org", body={"weight": weight}) == {("weight", code)}
+
+
+def test_limits_need_somebody_above() -> None:
+    assert refused(put_cohort, actor=SYSTEM, name="org", body={"quotas": [gpu(4, 1, 2)]}) == {
+        ("quotas[0].borrowing_limit", "limit_without_parent"),
+        ("quotas[0].lending_limit", "limit_without_parent"),
+    }
+    houses.pool("p", 10)
+    patch = {"borrowing_limit": 1, "lending_limit": 12}
+    assert refused(patch_pool, actor=SYSTEM, name="p", patch=patch) == {
+        ("borrowing_limit", "limit_without_parent"),
+        ("lending_limit", "limit_without_parent"),
+        ("lending_limit", "lending_above_nominal"),
+    }
+    assert refused(patch_pool, actor=SYSTEM, name="p", patch={"cohort": "Org", "borrowing_limit": -1}) == {
+        ("cohort", "bad_name"),
+        ("borrowing_limit", "negative"),
+    }
+
+
+def test_a_cohort_lends_of_its_whole_subtree_so_its_limit_may_be_above_its_own_quota() -> None:
+    draw("corp 0", "  research 0 lend 5")
+    assert Cohort.objects.get(name="research").quotas["default/gpu"]["lending_limit"] == 5
+
+
+def test_a_circle_is_refused_and_named_whole() -> None:
+    draw("a 0", "  b 0", "    c 0")
+    with pytest.raises(BadInput, match="a → c → b → a") as error:
+        put("a", parent="c")
+    assert dict(error.value.details[0].numbers) == {"cycle": ["a", "c", "b"]}
+    assert refused(put_cohort, actor=SYSTEM, name="a", body={"parent": "a"}) == {("parent", "cycle")}
+    assert refused(put_cohort, actor=SYSTEM, name="new", body={"parent": "new"}) == {("parent", "cycle")}
+
+
+def test_moving_takes_everything_along() -> None:
+    draw("a 0", "  b 3 borrow 1", "    c 2", "z 0")
+    result = move_cohort(actor=SYSTEM, name="b", parent="z")
+    assert result.row.parent is not None
+    assert (result.row.parent.name, result.row.quotas["default/gpu"]["borrowing_limit"]) == ("z", 1)
+    assert Cohort.objects.get(name="c").parent_id == result.row.pk
+    alone = move_cohort(actor=SYSTEM, name="b", parent=None).row
+    assert (alone.parent, alone.quotas["default/gpu"]["borrowing_limit"]) == (None, None)
+    with pytest.raises(NotFound):
+        move_cohort(actor=SYSTEM, name="nobody", parent=None)
+
+
+def test_a_patch_replaces_what_it_names() -> None:
+    draw("a 0", "  b 3 borrow 1")
+    row = patch_cohort(actor=SYSTEM, name="b", patch={"quotas": [gpu(5)]}).row
+    assert row.parent is not None
+    assert (row.parent.name, row.quotas["default/gpu"]["nominal"]) == ("a", 5)
+    assert row.quotas["default/gpu"]["borrowing_limit"] is None
+
+
+def test_deleting_one_with_children_is_refused_unless_they_may_become_roots() -> None:
+    draw("top 0", "  org 3", "    below 2 borrow 1 lend 1", "    other 0")
+    join("p", "org", 8, borrow=2, lend=3)
+    with pytest.raises(Conflict) as error:
+        delete_cohort(actor=SYSTEM, name="org")
+    assert [(each.path, dict(each.numbers)) for each in error.value.details] == [
+        ("cohorts", {"cohorts": 2}),
+        ("pools", {"pools": 1}),
+    ]
+    revisions = ConfigRevision.objects.count()
+    delete_cohort(actor=SYSTEM, name="org", orphan=True)
+    below, pool = Cohort.objects.get(name="below"), Pool.objects.get(name="p")
+    assert (below.parent, below.quotas["default/gpu"]) == (
+        None,
+        {"nominal": 2, "borrowing_limit": None, "lending_limit": None},
+    )
+    assert (pool.cohort, pool.borrowing_limit, pool.lending_limit) == (None, None, None)
+    assert ConfigRevision.objects.count() == revisions + 1
+    delete_cohort(actor=SYSTEM, name="below")
+    with pytest.raises(NotFound):
+        delete_cohort(actor=SYSTEM, name="below")
+
+
+def test_the_house_and_the_version_are_asked() -> None:
+    draw("org 4")
+    houses.pool("p", 1)
+    chief = houses.person("chief", "osmo-p-admin", "osmo-viewer")
+    for call in (
+        lambda: put_cohort(actor=chief, name="org", body={}),
+        lambda: delete_cohort(actor=chief, name="org"),
+    ):
+        with pytest.raises(Forbidden):
+            call()
+    with pytest.raises(Stale):
+        put_cohort(actor=SYSTEM, name="org", body={}, expected_version=7)
+    with pytest.raises(Stale):
+        put_cohort(actor=SYSTEM, name="new", body={}, expected_version=1)
+    assert put_cohort(actor=SYSTEM, name="org", body={"weight": 2}, expected_version=1).row.version == 2
+
+
+def test_a_change_says_who_goes_into_debt_and_takes_nothing() -> None:
+    draw("corp 4", "  prod 0")
+    join("p", "prod", 6)
+    houses.holding("p", 9)
+    result = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu(1)]})
+    assert result.warnings == ("corp uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
+    again = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu(2)]})
+    assert again.warnings == ()
+    moved = patch_pool(actor=SYSTEM, name="p", patch={"borrowing_limit": 1})
+    assert moved.warnings == ("p uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
+
+
+def test_an_old_configuration_of_a_pool_brings_its_cohort_back() -> None:
+    join("p", "org", 8, lend=3)
+    then = ConfigRevision.objects.order_by("-revision")[0].revision
+    patch_pool(actor=SYSTEM, name="p", patch={"cohort": None, "lending_limit": None})
+    rollback(actor=SYSTEM, revision=then)
+    pool = Pool.objects.select_related("cohort").get(name="p")
+    assert pool.cohort is not None
+    assert (pool.cohort.name, pool.cohort.explicit, pool.lending_limit) == ("org", False, 3)
