@@ -11,12 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pools.domain.errors import Violation
-from pools.domain.gpu_workers import NOTHING, RESOURCES, SIDES, Amounts, Held, Worker, held_by
+from pools.domain.gpu_workers import NOTHING, RESOURCES, SIDES, Amounts, Held, Worker, held_by, held_together
 from pools.domain.quantities import ZERO, Quantity
 
 DEFAULT_THRESHOLD = 95
 TOTALS = tuple((side, resource) for side in SIDES for resource in RESOURCES)
 """The totals in the order of their checks."""
+
+GPU_COUNT = "single.max.gpuCount.limit"
+SINGLES = (*(f"single.max.{resource}.{side.removesuffix('s')}" for side, resource in TOTALS), GPU_COUNT)
+"""The caps on one worker in the order of their checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def single_broken(spec: GpuQuotaSpec, worker: Worker) -> list[Broken]:
     """The caps on one worker that it breaks (rules 1 to 5)."""
     found = list(_single(spec, worker))
     if spec.max_gpu_count is not None and worker.count > spec.max_gpu_count:
-        found.append(Broken("single.max.gpuCount.limit", "count", worker.count, spec.max_gpu_count))
+        found.append(Broken(GPU_COUNT, "count", worker.count, spec.max_gpu_count))
     return found
 
 
@@ -121,6 +125,13 @@ def total_broken(spec: GpuQuotaSpec, used: Held, more: Held) -> list[Broken]:
     if spec.max_workers is not None and more.workers and used.workers + more.workers > spec.max_workers:
         found.append(Broken("total.max.workers.limit", "workers", more.workers, spec.max_workers, used.workers))
     return found
+
+
+def gang_broken(spec: GpuQuotaSpec, used: Held, workers: Sequence[Worker]) -> list[Broken]:
+    """Every cap that workers which begin together would break; of a total, `requested` is that of all of them."""
+    single = {each.resource: each for worker in reversed(workers) for each in single_broken(spec, worker)}
+    order = [name for name in SINGLES if name in single]
+    return [*(single[name] for name in order), *total_broken(spec, used, held_together(workers))]
 
 
 def broken_by_change(spec: GpuQuotaSpec, used: Held, before: Worker, after: Worker) -> list[Broken]:

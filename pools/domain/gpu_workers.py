@@ -7,7 +7,7 @@ TFLOPS are plain, vram is in bytes. Source: tensorfusion-quota.md, section 2.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,13 @@ class Amounts:
 
     def __add__(self, other: Amounts) -> Amounts:
         return Amounts(self.tflops + other.tflops, self.vram + other.vram)
+
+    def without(self, other: Amounts) -> Amounts:
+        """What is left when `other` goes; never below zero."""
+        return Amounts(
+            Quantity(max(0, self.tflops.milli - other.tflops.milli), self.tflops.family),
+            Quantity(max(0, self.vram.milli - other.vram.milli), self.vram.family),
+        )
 
     def times(self, count: int) -> Amounts:
         """Both, `count` times."""
@@ -92,6 +99,14 @@ class Held:
     def __add__(self, other: Held) -> Held:
         return Held(self.requests + other.requests, self.limits + other.limits, self.workers + other.workers)
 
+    def without(self, other: Held) -> Held:
+        """What is left when `other` goes; never below zero."""
+        return Held(
+            self.requests.without(other.requests),
+            self.limits.without(other.limits),
+            max(0, self.workers - other.workers),
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """As `status.used`."""
         return {"requests": self.requests.as_dict(), "limits": self.limits.as_dict(), "workers": self.workers}
@@ -100,6 +115,14 @@ class Held:
 def held_by(worker: Worker) -> Held:
     """What one worker holds: its amounts times its GPUs, and one worker."""
     return Held(worker.request.times(worker.count), worker.limit.times(worker.count), 1)
+
+
+EMPTY = Held()
+
+
+def held_together(workers: Iterable[Worker]) -> Held:
+    """What several workers hold."""
+    return sum(map(held_by, workers), start=EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +145,23 @@ def parse_allocation(body: Mapping[str, Any]) -> tuple[Asked, list[Violation]]:
     request, limit = amounts_in(place, "request"), amounts_in(place, "limit")
     count = place.whole("count", 1, least=1, most=MOST_GPUS)
     return Asked(name, workload, Worker(request, limit, count)), faults
+
+
+def parse_worker(query: Mapping[str, str | None]) -> tuple[Worker, list[Violation]]:
+    """A worker's size from texts: `request_tflops`, `request_vram`, `limit_tflops`, `limit_vram` and `count`."""
+    faults: list[Violation] = []
+    place = Fields(query, "", faults)
+    request, limit = (
+        Amounts(*(quantity_in(place, f"{side}_{resource}") or ZERO for resource in RESOURCES))
+        for side in ("request", "limit")
+    )
+    count = place.read("count", _gpus, 1, f"a whole number from 1 to {MOST_GPUS}")
+    return Worker(request, limit, count), faults
+
+
+def _gpus(text: str) -> int | None:
+    good = text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MOST_GPUS
+    return int(text) if good else None
 
 
 def parse_adjustment(body: Mapping[str, Any], before: Worker) -> tuple[Worker, list[Violation]]:

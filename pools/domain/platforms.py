@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from pools.domain.fields import Fields, short
+from pools.domain.gpu_config import GPU_TFLOPS, GPU_VRAM, parse_gpu_worth
 
 DEFAULT_PLATFORM = "default"
 PLATFORM_RULE = "letters, digits, '-', '_' and '.', at most 63, a letter or digit at both ends"
 LISTS = ("allowed_mounts", "resource_validations", "override_pod_template")
 FLAGS = ("host_network_allowed", "privileged_allowed")
-KEYS = ("description", *FLAGS, *LISTS, "default_variables")
+WORTH = (GPU_TFLOPS, GPU_VRAM)
+KEYS = ("description", *FLAGS, *LISTS, "default_variables", *WORTH)
 ADDED = frozenset({"name", "tolerations", "labels", "default_mounts"})  # by answers; ignored when it comes back
 PARSED = "parsed_"
 
@@ -45,6 +47,7 @@ def platform_body(platform: Mapping[str, Any]) -> dict[str, Any]:
         **{key: platform.get(key, False) for key in FLAGS},
         **{key: list(platform.get(key, [])) for key in LISTS},
         "default_variables": dict(platform.get("default_variables", {})),
+        **{key: platform.get(key, "0") for key in WORTH},
     }
 
 
@@ -70,6 +73,7 @@ def _platform(platform: Fields) -> dict[str, Any]:
         **{key: platform.flag(key) for key in FLAGS},
         **{key: platform.texts(key) for key in LISTS},
         "default_variables": parse_variables(platform, "default_variables"),
+        **parse_gpu_worth(platform),
     }
     return {key: value for key, value in values.items() if value}
 

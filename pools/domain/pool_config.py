@@ -16,6 +16,7 @@ from pools.domain.durations import duration
 from pools.domain.errors import Violation
 from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, parse_codes
 from pools.domain.fields import Fields, short
+from pools.domain.gpu_config import GPU_NAMESPACE, parse_gpu_namespace
 from pools.domain.platforms import (
     DEFAULT_PLATFORM,
     PARSED,
@@ -45,6 +46,7 @@ EDITABLE = (
     "borrowing_limit",
     "lending_limit",
     "topology_keys",
+    GPU_NAMESPACE,
     "platforms",
     "common_default_variables",
     *NAME_LISTS,
@@ -106,6 +108,7 @@ def editable(settings: PoolSettings) -> dict[str, Any]:
         "borrowing_limit": settings.borrowing_limit,
         "lending_limit": settings.lending_limit,
         "topology_keys": list(config.get("topology_keys", [])),
+        GPU_NAMESPACE: config.get(GPU_NAMESPACE, ""),
         "platforms": {name: platform_body(platform) for name, platform in platforms_of(config).items()},
         "common_default_variables": dict(config.get("common_default_variables", {})),
         **{key: list(config.get(key, [])) for key in NAME_LISTS},
@@ -191,6 +194,7 @@ def _config(pool: Fields) -> dict[str, Any]:
         **_timeouts(pool),
         "default_exit_actions": _exit_actions(pool),
         "topology_keys": _topology_keys(pool),
+        GPU_NAMESPACE: parse_gpu_namespace(pool),
         "platforms": named,
         "common_default_variables": parse_variables(pool, "common_default_variables"),
         **{key: pool.texts(key) for key in NAME_LISTS},

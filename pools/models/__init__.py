@@ -4,6 +4,7 @@ from pools.models.audit import AuditEntry
 from pools.models.backend import Backend, Node
 from pools.models.cluster import KubernetesSettings
 from pools.models.cohort import Cohort, QuotaStamp
+from pools.models.gpu_quota import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
 from pools.models.history import ConfigRevision
 from pools.models.idempotency import IdempotencyRecord
 from pools.models.membership import AccessToken, RoleAssignment, User
@@ -16,6 +17,10 @@ __all__ = [
     "Backend",
     "Cohort",
     "ConfigRevision",
+    "GpuAllocation",
+    "GpuQuota",
+    "GpuUsage",
+    "GpuUsageSample",
     "IdempotencyRecord",
     "KubernetesSettings",
     "LeafUsage",

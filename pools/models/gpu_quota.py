@@ -1,0 +1,321 @@
+"""GPU quota by namespace: the caps, what workers hold, and the counters that make asking cost the same at any load.
+
+Amounts are plain TFLOPS and bytes of vram with three decimals; those of an allocation are per GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pgtrigger
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from pools.domain.gpu_quota_spec import NAMESPACE_PATTERN
+from pools.models.backend import Backend
+from pools.triggers import Audited, NoTruncate, created_updated_deleted, raise_sentence
+
+AMOUNTS = ("request_tflops", "request_vram", "limit_tflops", "limit_vram")
+"""The columns of one worker, in the order of the checks; `families` and `written` follow it."""
+
+COUNTERS = ("requests_tflops", "requests_vram", "limits_tflops", "limits_vram", "workers")
+"""The sums over workers, in the same order."""
+
+
+def _amount() -> Any:
+    return models.DecimalField(max_digits=22, decimal_places=3, default=0)
+
+
+def _sum() -> Any:
+    return models.DecimalField(max_digits=40, decimal_places=3, default=0)
+
+
+class GpuQuota(models.Model):
+    """What the workers of one namespace may hold (`spec`, in the camelCase of the GPUResourceQuota object).
+
+    `source` says who keeps it: people, or an object in a cluster. `faults` are sentences about a newer spec of that
+    object that could not be taken. `conditions` holds type, status and the time of the last change of each status;
+    `alert_since` is when the threshold was passed, until use is calm again, and `alerts` how often it was.
+    """
+
+    namespace = models.TextField(unique=True)
+    spec = models.JSONField()
+    source = models.TextField(default="api")
+    faults = models.JSONField(default=list)
+    conditions = models.JSONField(default=list)
+    alert_since = models.DateTimeField(null=True)
+    alerts = models.PositiveIntegerField(default=0)
+    version = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["namespace"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(namespace__regex=f"^{NAMESPACE_PATTERN}$"),
+                name="gpu_quota_namespace_rule",
+                violation_error_message="A namespace has at most 63 lower-case letters, digits and hyphens.",
+            ),
+        ]
+        triggers = [
+            Audited(
+                subject="'gpu_quota/' || COALESCE(NEW.namespace, OLD.namespace)",
+                action="CASE WHEN TG_OP = 'UPDATE' AND NEW.alert_since IS NOT NULL AND OLD.alert_since IS NULL "
+                "THEN 'gpu_quota.alert' WHEN TG_OP = 'UPDATE' AND NEW.alert_since IS NULL AND OLD.alert_since IS NOT "
+                f"NULL THEN 'gpu_quota.calm' ELSE {created_updated_deleted('gpu_quota')} END",
+                ignore=["version", "conditions", "updated_at"],
+            ),
+            NoTruncate("The table of GPU quotas"),
+        ]
+
+    def __str__(self) -> str:
+        return self.namespace
+
+
+class GpuUsage(models.Model):
+    """What the workers of one namespace hold together, with or without a quota; its row is the namespace's lock.
+
+    The counters are moved by the triggers of :class:`GpuAllocation` in the very statement that moves an allocation, and
+    by nothing else but a recount. What is assumed is reserved and not yet said to be used. `families` says how each of
+    the four sums is printed, `revision` grows with every move.
+    """
+
+    namespace = models.TextField(primary_key=True)
+    requests_tflops = _sum()
+    requests_vram = _sum()
+    limits_tflops = _sum()
+    limits_vram = _sum()
+    workers = models.BigIntegerField(default=0)
+    assumed_requests_tflops = _sum()
+    assumed_requests_vram = _sum()
+    assumed_limits_tflops = _sum()
+    assumed_limits_vram = _sum()
+    assumed_workers = models.BigIntegerField(default=0)
+    families = models.TextField(default="DDDD")
+    revision = models.BigIntegerField(default=0)
+    changed_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(**{f"{prefix}{name}__gte": 0 for prefix in ("", "assumed_") for name in COUNTERS}),
+                name="gpu_usage_never_negative",
+                violation_error_message="What a namespace uses cannot fall below zero.",
+            )
+        ]
+        triggers = [
+            pgtrigger.Trigger(
+                name="follows_allocations",
+                operation=pgtrigger.Update,
+                when=pgtrigger.Before,
+                func=f"""
+                    IF pg_trigger_depth() < 2 AND COALESCE(current_setting('osmo.recount', true), '') <> 'on' THEN
+                        {
+                    raise_sentence(
+                        "gpu_usage_follows_allocations",
+                        "What a namespace uses follows its allocations; it is not edited.",
+                    )
+                }
+                    END IF;
+                    RETURN NEW;
+                """,
+            ),
+            NoTruncate("The table of GPU usage"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}: {self.workers} workers"
+
+
+def _sums(table: str, sign: str) -> str:
+    """What the rows of a transition table hold, as signed columns: committed, then assumed."""
+    parts = []
+    for prefix, state in (("", "committed"), ("assumed_", "assumed")):
+        here = f"CASE WHEN state = '{state}' THEN {sign}1 ELSE 0 END"
+        for counter, amount in zip(COUNTERS, AMOUNTS, strict=False):
+            parts.append(f"{here} * count * {amount} AS {prefix}{counter}")
+        parts.append(f"{here} AS {prefix}workers")
+    for place, amount in enumerate(AMOUNTS, 1):
+        family = f"substr(families, {place}, 1)"
+        parts.append(f"CASE WHEN state <> 'released' AND {amount} > 0 THEN {family} END AS f{place}")
+    return f"SELECT namespace, {', '.join(parts)} FROM {table}"
+
+
+def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool) -> pgtrigger.Trigger:
+    parts = ([_sums("old_rows", "-")] if old else []) + ([_sums("new_rows", "")] if new else [])
+    columns = [f"{prefix}{counter}" for prefix in ("", "assumed_") for counter in COUNTERS]
+    added = ", ".join(f"{column} = usage.{column} + moved.{column}" for column in columns)
+    families = " || ".join(
+        f"CASE WHEN usage.{counter} + usage.assumed_{counter} = 0 THEN COALESCE(moved.f{place}, "
+        f"substr(usage.families, {place}, 1)) ELSE substr(usage.families, {place}, 1) END"
+        for place, counter in enumerate(COUNTERS[:4], 1)
+    )
+    summed = ", ".join(f"sum({column}) AS {column}" for column in columns)
+    shown = ", ".join(f"min(f{place}) AS f{place}" for place in range(1, 5))
+    zeros = ", ".join("0" for _ in columns)
+    first = f"""
+        INSERT INTO pools_gpuusage (namespace, {", ".join(columns)}, families, revision)
+        SELECT DISTINCT namespace, {zeros}, 'DDDD', 0 FROM new_rows ORDER BY 1 ON CONFLICT DO NOTHING;
+    """
+    return pgtrigger.Trigger(
+        name=name,
+        operation=operation,
+        level=pgtrigger.Statement,
+        when=pgtrigger.After,
+        referencing=pgtrigger.Referencing(old="old_rows" if old else None, new="new_rows" if new else None),
+        func=f"""
+            {first if new and not old else ""}
+            UPDATE pools_gpuusage usage SET {added}, families = {families},
+                revision = usage.revision + 1, changed_at = clock_timestamp()
+            FROM (
+                SELECT namespace, {summed}, {shown} FROM ({" UNION ALL ".join(parts)}) rows GROUP BY namespace
+            ) moved
+            WHERE usage.namespace = moved.namespace;
+            RETURN NULL;
+        """,
+    )
+
+
+class _AuditedByHand(Audited):
+    """Audits what somebody allocated by name. Those of workflows and pods are told by their own entries and objects."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            subject="'gpu_allocation/' || COALESCE(NEW.namespace, OLD.namespace) || '/' "
+            "|| COALESCE(NEW.name, OLD.name)",
+            action="CASE WHEN TG_OP = 'INSERT' THEN 'gpu_allocation.' || NEW.state WHEN TG_OP = 'DELETE' THEN "
+            "'gpu_allocation.deleted' WHEN NEW.state <> OLD.state THEN 'gpu_allocation.' || NEW.state "
+            "ELSE 'gpu_allocation.adjusted' END",
+            ignore=["changed_at", "families", "written"],
+        )
+        self.func = f"IF COALESCE(NEW.source, OLD.source) <> 'api' THEN RETURN NULL; END IF; {self.func}"
+
+
+def _one_way(sentence: str) -> str:
+    return raise_sentence("gpu_allocation_one_way", sentence, "OLD.name")
+
+
+class GpuAllocation(models.Model):
+    """One worker in a namespace: `count` GPUs, each with these amounts. `name` is the id its client gave it, unique
+    among those not released; a released row stays as history and never comes back.
+
+    `source` says by which door it came. An assumed one is a reservation that ends at `expires_at`. `holder` is the
+    gang of a workflow's worker, `backend` the cluster of a pod's. `written` keeps the four amounts as they were typed.
+    """
+
+    class State(models.TextChoices):
+        ASSUMED = "assumed"
+        COMMITTED = "committed"
+        RELEASED = "released"
+
+    class Source(models.TextChoices):
+        API = "api"
+        WORKFLOW = "workflow"
+        POD = "pod"
+
+    namespace = models.TextField()
+    name = models.TextField()
+    workload = models.TextField(blank=True)
+    request_tflops = _amount()
+    request_vram = _amount()
+    limit_tflops = _amount()
+    limit_vram = _amount()
+    count = models.PositiveIntegerField(default=1)
+    families = models.TextField(default="DDDD")
+    written = models.JSONField(default=list)
+    state = models.TextField(choices=State.choices, default=State.COMMITTED)
+    source = models.TextField(choices=Source.choices, default=Source.API)
+    holder = models.UUIDField(null=True)
+    backend = models.ForeignKey(Backend, on_delete=models.CASCADE, null=True, related_name="+")
+    expires_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+    changed_at = models.DateTimeField(db_default=Now())
+    released_at = models.DateTimeField(null=True)
+    reason = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["namespace", "name"],
+                condition=~Q(state="released"),
+                name="gpu_allocation_live_once",
+                violation_error_message="A live allocation of that id exists already.",
+            ),
+            models.CheckConstraint(
+                condition=Q(count__gte=1, **{f"{name}__gte": 0 for name in AMOUNTS}),
+                name="gpu_allocation_amounts",
+                violation_error_message="An allocation has at least one GPU and no negative amount.",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["assumed", "committed", "released"])
+                & (Q(state="assumed", expires_at__isnull=False) | ~Q(state="assumed") & Q(expires_at__isnull=True)),
+                name="gpu_allocation_state",
+                violation_error_message="An allocation is assumed with an end, committed, or released.",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["namespace", "-id"], name="gpu_allocation_newest"),
+            models.Index(fields=["namespace", "name"], name="gpu_allocation_by_name"),
+            models.Index(fields=["holder"], name="gpu_allocation_holder", condition=~Q(state="released")),
+            models.Index(fields=["expires_at"], name="gpu_allocation_expiry", condition=Q(state="assumed")),
+            models.Index(
+                fields=["released_at"], name="gpu_allocation_released", condition=Q(released_at__isnull=False)
+            ),
+        ]
+        triggers = [
+            pgtrigger.Trigger(
+                name="one_way",
+                operation=pgtrigger.Update,
+                when=pgtrigger.Before,
+                func=f"""
+                    IF OLD.state = 'released' THEN
+                        {_one_way("Allocation % was released; it stays as it was.")}
+                    END IF;
+                    IF OLD.state = 'committed' AND NEW.state = 'assumed' THEN
+                        {_one_way("Allocation % is committed; it is not assumed again.")}
+                    END IF;
+                    IF (NEW.namespace, NEW.name, NEW.source) IS DISTINCT FROM (OLD.namespace, OLD.name, OLD.source) THEN
+                        {_one_way("Allocation % keeps its namespace, its id and its door.")}
+                    END IF;
+                    NEW.changed_at := clock_timestamp();
+                    IF NEW.state = 'released' THEN
+                        NEW.released_at := clock_timestamp();
+                        NEW.expires_at := NULL;
+                    END IF;
+                    RETURN NEW;
+                """,
+            ),
+            _counting("count_insert", pgtrigger.Insert, old=False, new=True),
+            _counting("count_update", pgtrigger.Update, old=True, new=True),
+            _counting("count_delete", pgtrigger.Delete, old=True, new=False),
+            _AuditedByHand(),
+            NoTruncate("The table of GPU allocations"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class GpuUsageSample(models.Model):
+    """What a namespace had committed at a moment, kept when it differs from the sample before: its history of use."""
+
+    namespace = models.TextField()
+    at = models.DateTimeField(db_default=Now())
+    requests_tflops = _sum()
+    requests_vram = _sum()
+    limits_tflops = _sum()
+    limits_vram = _sum()
+    workers = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ["namespace", "-at"]
+        indexes = [
+            models.Index(fields=["namespace", "-at"], name="gpu_usage_sample_newest"),
+            models.Index(fields=["at"], name="gpu_usage_sample_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace} at {self.at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,239 @@
+"""Workers by name: allocate, adjust, commit, release, and let reservations expire.
+
+Each is one transaction under the namespace's lock: the check and the record are one step, whichever door or process
+they come from. Each is idempotent by the id of a live allocation.
+Source: tensorfusion-quota.md, sections 2, 3, 5 and 7; decision D14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from pools.domain.errors import BadInput, Conflict, DomainError, ErrorCode, NotFound, Violation
+from pools.domain.gpu_quota import Broken, broken_by, broken_by_change, gang_broken
+from pools.domain.gpu_quota_spec import namespace_violations
+from pools.domain.gpu_workers import EMPTY, Asked, Held, Worker, held_by, held_together, parse_adjustment
+from pools.domain.roles import SYSTEM, Action, Actor
+from pools.gpu_hints import hint_room
+from pools.gpu_ledger import Namespace, columns_of, lock_namespace, lock_namespaces, worker_of
+from pools.gpu_policy import require_namespace
+from pools.models import GpuAllocation
+from pools.services.gpu_status import restate
+from pools.transactions import change
+
+ASSUMED_FOR = timedelta(minutes=30)
+"""How long a reservation waits for its commit."""
+
+MOST_EXPIRED = 1000  # rows of one transaction of the sweep
+
+State, Source = GpuAllocation.State, GpuAllocation.Source
+
+
+def allocate(
+    *, actor: Actor, namespace: str, asked: Asked, assume: bool = False, description: str = ""
+) -> GpuAllocation:
+    """Record one worker if every cap allows it. `assume` only reserves it, until it is committed or
+    :data:`ASSUMED_FOR` is over.
+
+    The same live id with the same amounts is answered as it is, with others it is a Conflict. A cap on one worker is a
+    BadInput, a total a Conflict; both have every broken rule in the order of the checks. Without a quota everything
+    fits and is recorded all the same.
+    """
+    require_namespace(actor, namespace, Action.POOL_MANAGE_WORK)
+    if faults := namespace_violations(namespace):
+        raise BadInput.of(faults)
+    with change(actor=actor, description=description):
+        facts = lock_namespace(namespace)
+        worker = facts.spec.filled(asked.worker)
+        live = _live(namespace, asked.name)
+        if live is not None:
+            return _same(live, asked, worker)
+        refuse(namespace, broken_by(facts.spec, facts.reserved, worker))
+        now = timezone.now()
+        row = GpuAllocation.objects.create(
+            namespace=namespace,
+            name=asked.name,
+            workload=asked.workload,
+            state=State.ASSUMED if assume else State.COMMITTED,
+            expires_at=now + ASSUMED_FOR if assume else None,
+            **columns_of(worker),
+        )
+        if not assume:
+            restate(facts.quota, facts.spec, facts.committed + held_by(worker), now)
+    return row
+
+
+def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], description: str = "") -> GpuAllocation:
+    """Give a live allocation new amounts per GPU; what `body` leaves out stays. Only what grows is checked, so giving
+    back is never refused. Raises BadInput, Conflict (a total, or it was released), NotFound."""
+    require_namespace(actor, namespace, Action.POOL_MANAGE_WORK)
+    with change(actor=actor, description=description):
+        facts = lock_namespace(namespace)
+        row = _live_or_refuse(namespace, name, "it cannot change")
+        before = worker_of(row)
+        after, faults = parse_adjustment(body, before)
+        if faults:
+            raise BadInput.of(faults)
+        if after.same_as(before):
+            return row
+        refuse(namespace, broken_by_change(facts.spec, facts.reserved, before, after))
+        _set(row, columns_of(after))
+        if row.state == State.COMMITTED:
+            _restate_after(facts, held_by(after), gone=held_by(before))
+        hint_room([namespace])
+    return row
+
+
+def commit(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
+    """Make a reservation a worker. Again is no error; after its release or its end it is a Conflict."""
+    require_namespace(actor, namespace, Action.POOL_MANAGE_WORK)
+    with change(actor=actor, description=description):
+        facts = lock_namespace(namespace)
+        row = _live_or_refuse(namespace, name, "it cannot be committed; allocate it again")
+        if row.state == State.ASSUMED:
+            _set(row, {"state": State.COMMITTED, "expires_at": None})
+            _restate_after(facts, held_by(worker_of(row)))
+    return row
+
+
+def release(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
+    """Give back what an allocation holds. Again is no error; one that never was is NotFound."""
+    require_namespace(actor, namespace, Action.POOL_MANAGE_WORK)
+    with change(actor=actor, description=description):
+        facts = lock_namespace(namespace)
+        row = _newest(namespace, name)
+        if row.state != State.RELEASED:
+            release_rows(facts, [row], reason="released")
+    return row
+
+
+def expire_assumed() -> int:
+    """Release reservations whose time is over; how many. Namespaces are taken one after the other."""
+    total = 0
+    while True:
+        due = GpuAllocation.objects.filter(state=State.ASSUMED, expires_at__lt=timezone.now())
+        names = sorted(set(due.order_by("expires_at").values_list("namespace", flat=True)[:MOST_EXPIRED]))
+        if not names:
+            return total
+        for namespace in names:
+            with change(actor=SYSTEM, description="the reservation was over"):
+                facts = lock_namespace(namespace)
+                rows = list(due.filter(namespace=namespace)[:MOST_EXPIRED])
+                release_rows(facts, rows, reason="expired")
+                total += len(rows)
+
+
+def hold_gang(*, namespace: str, holder: UUID, workers: Sequence[Asked]) -> list[Broken]:
+    """Commit all workers of a gang, or none and say which caps do not allow it (defaults are filled in here).
+
+    Inside the caller's transaction; the namespace is locked here. Workers that are held already are left alone.
+    """
+    facts = lock_namespace(namespace)
+    live = GpuAllocation.objects.filter(holder=holder).exclude(state=State.RELEASED)
+    known = set(live.values_list("name", flat=True))
+    new = [replace(each, worker=facts.spec.filled(each.worker)) for each in workers if each.name not in known]
+    if not new:
+        return []
+    broken = gang_broken(facts.spec, facts.reserved, [each.worker for each in new])
+    if broken:
+        return broken
+    GpuAllocation.objects.bulk_create(
+        GpuAllocation(
+            namespace=namespace,
+            name=each.name,
+            workload=each.workload,
+            source=Source.WORKFLOW,
+            holder=holder,
+            **columns_of(each.worker),
+        )
+        for each in new
+    )
+    _restate_after(facts, held_together(each.worker for each in new))
+    return []
+
+
+def release_held(holders: Collection[UUID], *, reason: str) -> None:
+    """Release the workers of these gangs. Inside the caller's transaction; the namespaces are locked here."""
+    held = GpuAllocation.objects.filter(holder__in=holders).exclude(state=State.RELEASED)
+    names = sorted(set(held.values_list("namespace", flat=True)))
+    if not names:
+        return
+    facts = lock_namespaces(names)
+    for namespace, rows in groupby(held.order_by("namespace"), key=lambda row: row.namespace):
+        release_rows(facts[namespace], list(rows), reason=reason)
+
+
+def release_rows(facts: Namespace, rows: Sequence[GpuAllocation], *, reason: str) -> None:
+    """Release live rows of one locked namespace, in one statement."""
+    if not rows:
+        return
+    gone = EMPTY
+    for row in rows:
+        if row.state == State.COMMITTED:
+            gone += held_by(worker_of(row))
+    GpuAllocation.objects.filter(pk__in=[row.pk for row in rows]).update(
+        state=State.RELEASED, expires_at=None, reason=reason
+    )
+    for row in rows:
+        row.state, row.expires_at, row.reason = State.RELEASED, None, reason
+    _restate_after(facts, EMPTY, gone=gone)
+    hint_room([facts.name])
+
+
+def refuse(namespace: str, broken: Sequence[Broken]) -> None:
+    """Raise what these broken caps amount to: final if one on a single worker is among them, else it may clear."""
+    if not broken:
+        return
+    kind: type[DomainError] = Conflict if all(each.resolvable for each in broken) else BadInput
+    details = [each.violation(namespace) for each in broken]
+    raise kind(details[0].message, details, error_code=ErrorCode.RESOURCE)
+
+
+def _restate_after(facts: Namespace, more: Held, *, gone: Held = EMPTY) -> None:
+    restate(facts.quota, facts.spec, (facts.committed + more).without(gone), timezone.now())
+
+
+def _same(live: GpuAllocation, asked: Asked, worker: Worker) -> GpuAllocation:
+    before = worker_of(live)
+    # What was asked for at first may have been filled with defaults that have changed since.
+    if before.same_as(worker) or before.same_as(asked.worker):
+        return live
+    sentence = (
+        f"Allocation {asked.name} is live in namespace {live.namespace} with other amounts; "
+        "adjust it, or release it first."
+    )
+    raise Conflict(sentence, [Violation("id", "other_amounts", sentence)])
+
+
+def _live(namespace: str, name: str) -> GpuAllocation | None:
+    return GpuAllocation.objects.filter(namespace=namespace, name=name).exclude(state=State.RELEASED).first()
+
+
+def _newest(namespace: str, name: str) -> GpuAllocation:
+    """The live allocation of that id, or the one released last."""
+    row = GpuAllocation.objects.filter(namespace=namespace, name=name).order_by("-id").first()
+    if row is None:
+        raise NotFound(f"There is no allocation {name[:100]} in namespace {namespace[:100]}.")
+    return row
+
+
+def _live_or_refuse(namespace: str, name: str, consequence: str) -> GpuAllocation:
+    row = _newest(namespace, name)
+    if row.state == State.RELEASED:
+        how = "expired" if row.reason == "expired" else "was released"
+        sentence = f"Allocation {name} in namespace {namespace} {how}; {consequence}."
+        raise Conflict(sentence, [Violation("id", "released", sentence)])
+    return row
+
+
+def _set(row: GpuAllocation, columns: Mapping[str, Any]) -> None:
+    for column, value in columns.items():
+        setattr(row, column, value)
+    row.save(update_fields=list(columns))

@@ -1,0 +1,144 @@
+"""The quotas themselves: put, delete, and the history of what namespaces used.
+
+Lowering a cap below what is used is never refused: what runs stays, new workers are refused. Use is counted with or
+without a quota, so a quota that is made again counts the workers that are there (D14).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import connection
+from django.utils import timezone
+
+from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.gpu_quota_spec import namespace_violations, parse_spec, spec_body
+from pools.domain.roles import Actor
+from pools.gpu_hints import hint_room
+from pools.gpu_ledger import Namespace, lock_namespace, look_at, spec_of
+from pools.models import GpuQuota, GpuUsageSample
+from pools.permissions import require_house
+from pools.services.gpu_status import restate
+from pools.transactions import change
+
+KEPT = timedelta(days=30)
+"""How long samples of use are kept."""
+
+
+def put_quota(
+    *, actor: Actor, namespace: str, spec: object, description: str = "", expected_version: int | None = None
+) -> Namespace:
+    """Make the quota of a namespace, or replace its spec as a whole. `osmo-admin` only.
+
+    Raises BadInput (every fault at once), Conflict (an object in a cluster keeps this quota), Stale, Forbidden.
+    """
+    require_house(actor)
+    parsed, faults = parse_spec(spec)
+    faults = [*namespace_violations(namespace), *faults]
+    if faults:
+        raise BadInput.of(faults)
+    with change(actor=actor, description=description):
+        facts = lock_namespace(namespace)
+        row = facts.quota
+        _check_version(namespace, row, expected_version)
+        if row is not None and row.source != "api":
+            raise _kept_elsewhere(row)
+        _store(facts, spec_body(parsed))
+    return look_at([namespace])[namespace]
+
+
+def delete_quota(*, actor: Actor, namespace: str, description: str = "", expected_version: int | None = None) -> None:
+    """Take a quota away; allocations stay and go on being counted. Raises NotFound, Conflict, Stale, Forbidden."""
+    require_house(actor)
+    with change(actor=actor, description=description):
+        row = lock_namespace(namespace).quota
+        if row is None:
+            raise NotFound(f"There is no GPU quota in namespace {namespace[:100]}.")
+        _check_version(namespace, row, expected_version)
+        if row.source != "api":
+            raise _kept_elsewhere(row)
+        row.delete()
+        hint_room([namespace])
+
+
+def take_from_cluster(*, actor: Actor, namespace: str, source: str, spec: object) -> bool:
+    """Bring a namespace's quota in line with the object `source` (`kubernetes:BACKEND/NAME`) of a cluster; whether
+    anything changed.
+
+    An object whose spec cannot be read leaves the one before it in force, and `faults` say why. Raises Conflict when
+    somebody else keeps the quota of that namespace.
+    """
+    parsed, found = parse_spec(spec)
+    faults = [fault.message for fault in found]
+    with change(actor=actor, description=f"read from {source}"):
+        facts = lock_namespace(namespace)
+        row = facts.quota
+        if row is not None and row.source != source:
+            raise _kept_elsewhere(row)
+        if faults and row is None:
+            return False  # nothing was in force before it, and nothing is now
+        body = row.spec if faults and row is not None else spec_body(parsed)
+        if row is not None and (row.spec, row.faults) == (body, faults):
+            return False
+        _store(facts, body, source=source, faults=faults)
+    return True
+
+
+def drop_from_cluster(*, actor: Actor, namespace: str, source: str) -> bool:
+    """Take away the quota that an object kept, now that the object is gone; whether there was one."""
+    with change(actor=actor, description=f"{source} is gone"):
+        row = lock_namespace(namespace).quota
+        if row is None or row.source != source:
+            return False
+        row.delete()
+        hint_room([namespace])
+    return True
+
+
+def sample_usage() -> int:
+    """Keep what each namespace has committed where it differs from its sample before, and drop old samples; how many
+    were kept. One statement each."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO pools_gpuusagesample
+                (namespace, requests_tflops, requests_vram, limits_tflops, limits_vram, workers)
+            SELECT usage.namespace, usage.requests_tflops, usage.requests_vram, usage.limits_tflops, usage.limits_vram,
+                usage.workers
+            FROM pools_gpuusage usage
+            LEFT JOIN LATERAL (
+                SELECT * FROM pools_gpuusagesample WHERE namespace = usage.namespace ORDER BY at DESC LIMIT 1
+            ) last ON TRUE
+            WHERE (usage.requests_tflops, usage.requests_vram, usage.limits_tflops, usage.limits_vram, usage.workers)
+                IS DISTINCT FROM (last.requests_tflops, last.requests_vram, last.limits_tflops, last.limits_vram,
+                last.workers)
+            """
+        )
+        kept = int(cursor.rowcount)
+    GpuUsageSample.objects.filter(at__lt=timezone.now() - KEPT).delete()
+    return kept
+
+
+def _store(facts: Namespace, spec: dict[str, object], *, source: str = "api", faults: list[str] | None = None) -> None:
+    now, row = timezone.now(), facts.quota
+    if row is None:
+        row = GpuQuota.objects.create(namespace=facts.name, spec=spec, source=source, faults=faults or [])
+    elif (row.spec, row.faults) != (spec, faults or []):
+        row.spec, row.faults, row.updated_at = spec, faults or [], now
+        row.version += 1
+        row.save(update_fields=["spec", "faults", "updated_at", "version"])
+    restate(row, spec_of(row), facts.committed, now)
+    hint_room([facts.name])
+
+
+def _check_version(namespace: str, row: GpuQuota | None, expected: int | None) -> None:
+    if expected is None or (row is not None and row.version == expected):
+        return
+    now = "it does not exist" if row is None else f"it is now {row.version}"
+    raise Stale(f"The quota of {namespace} was changed meanwhile: you saw version {expected}, {now}. Read it again.")
+
+
+def _kept_elsewhere(row: GpuQuota) -> Conflict:
+    where = "by the API" if row.source == "api" else f"by the object {row.source.partition(':')[2]} in its cluster"
+    sentence = f"The quota of namespace {row.namespace} is kept {where}; change or delete it there."
+    return Conflict(sentence, [Violation("namespace", "kept_elsewhere", sentence)])

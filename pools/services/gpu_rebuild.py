@@ -1,0 +1,201 @@
+"""Making the ledger of GPU quota agree with the pods there are, and its counters with its rows.
+
+Pods are listed first, without a lock; each namespace is then put right in one transaction under its own lock, so
+nothing is counted as free in between. What moved after the list began is left alone: the list cannot know of it.
+Source: tensorfusion-quota.md, section 10; decision D14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from django.utils import timezone
+
+from pools.domain.gpu_workers import Worker
+from pools.domain.roles import SYSTEM
+from pools.gpu_hints import hint_room
+from pools.gpu_ledger import Namespace, columns_of, lock_namespace, look_at, worker_of
+from pools.models import GpuAllocation
+from pools.services.gpu_status import restate
+from pools.transactions import change
+
+State, Source = GpuAllocation.State, GpuAllocation.Source
+
+
+@dataclass(frozen=True, slots=True)
+class PodWorker:
+    """A worker as its pod tells it. `backend` is the id of the cluster's row."""
+
+    namespace: str
+    uid: str
+    workload: str
+    worker: Worker
+    backend: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One difference that was put right. `code` is `added`, `removed`, `changed`, `committed` or `recounted`."""
+
+    namespace: str
+    path: str
+    code: str
+    before: Any
+    after: Any
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        said = f"{self.namespace}: {self.path} {self.code}"
+        return {
+            "namespace": self.namespace,
+            "path": self.path,
+            "code": self.code,
+            "before": self.before,
+            "after": self.after,
+            "message": said,
+        }
+
+
+def database_time() -> datetime:
+    """The clock by which rows are stamped. A list of pods begins after it was asked."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        found: datetime = cursor.fetchone()[0]
+    return found
+
+
+def rebuild(pods: Iterable[PodWorker], listed: Mapping[int, datetime], only: str | None = None) -> list[Repair]:
+    """Bring every namespace (or `only` one) in line with these pods, and recount it.
+
+    `listed` says of which clusters (by the id of their backend) all pods are given, and since when the list is true.
+    Reservations of pods not yet bound stay until they expire; entries made by hand or by workflows are kept.
+    """
+    by_namespace: dict[str, list[PodWorker]] = {}
+    for pod in pods:
+        by_namespace.setdefault(pod.namespace, []).append(pod)
+    repairs: list[Repair] = []
+    for namespace in sorted({*by_namespace, *_known()} if only is None else {only}):
+        with change(actor=SYSTEM, description="rebuilt"):
+            facts = lock_namespace(namespace)
+            found = _replace_pods(facts, by_namespace.get(namespace, []), listed) if listed else []
+            found += _recount(namespace)
+            if found:
+                now = look_at([namespace])[namespace]
+                restate(facts.quota, facts.spec, now.committed, timezone.now())
+                hint_room([namespace])
+            repairs += found
+    return repairs
+
+
+def _known() -> set[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT namespace FROM pools_gpuusage")
+        return {name for (name,) in cursor.fetchall()}
+
+
+def _replace_pods(facts: Namespace, pods: Sequence[PodWorker], listed: Mapping[int, datetime]) -> list[Repair]:
+    live = {row.name: row for row in GpuAllocation.objects.filter(namespace=facts.name).exclude(state=State.RELEASED)}
+    there = {pod.uid: pod for pod in pods}
+    repairs, gone = [], []
+    for uid, row in live.items():
+        if row.source != Source.POD:
+            continue
+        pod = there.get(uid)
+        if pod is not None:
+            repairs += _brought_up(row, pod)
+        elif row.state == State.COMMITTED and _older(row, listed):
+            gone.append(row)
+            repairs.append(Repair(facts.name, uid, "removed", _body(worker_of(row)), None))
+    GpuAllocation.objects.filter(pk__in=[row.pk for row in gone]).update(state=State.RELEASED, reason="gone")
+    new = [pod for uid, pod in there.items() if uid not in live]
+    late = _released_later(facts.name, new, listed)
+    new = [pod for pod in new if pod.uid not in late]
+    GpuAllocation.objects.bulk_create(
+        GpuAllocation(
+            namespace=pod.namespace,
+            name=pod.uid,
+            workload=pod.workload,
+            source=Source.POD,
+            backend_id=pod.backend,
+            **columns_of(pod.worker),
+        )
+        for pod in new
+    )
+    return repairs + [Repair(facts.name, pod.uid, "added", None, _body(pod.worker)) for pod in new]
+
+
+def _older(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
+    """Whether the list of its cluster would have shown this row's pod."""
+    return row.backend_id is not None and row.backend_id in listed and row.changed_at < listed[row.backend_id]
+
+
+def _brought_up(row: GpuAllocation, pod: PodWorker) -> list[Repair]:
+    """A known pod: bound by now, or with other amounts."""
+    before, repairs = worker_of(row), []
+    columns: dict[str, Any] = {}
+    if row.state == State.ASSUMED:
+        columns |= {"state": State.COMMITTED, "expires_at": None}
+        repairs.append(Repair(row.namespace, row.name, "committed", "assumed", "committed"))
+    if not before.same_as(pod.worker):
+        columns |= columns_of(pod.worker)
+        repairs.append(Repair(row.namespace, row.name, "changed", _body(before), _body(pod.worker)))
+    if row.workload != pod.workload or row.backend_id != pod.backend:
+        columns |= {"workload": pod.workload, "backend_id": pod.backend}
+    if columns:
+        GpuAllocation.objects.filter(pk=row.pk).update(**columns)
+    return repairs
+
+
+def _released_later(namespace: str, pods: Sequence[PodWorker], listed: Mapping[int, datetime]) -> set[str]:
+    """Pods of the list that were given back after it began: they are not to come back."""
+    rows = GpuAllocation.objects.filter(
+        namespace=namespace, state=State.RELEASED, name__in=[pod.uid for pod in pods]
+    ).values_list("name", "released_at")
+    since = {pod.uid: listed[pod.backend] for pod in pods}
+    return {name for name, at in rows if at is not None and at >= since[name]}
+
+
+def _body(worker: Worker) -> dict[str, Any]:
+    return {"request": worker.request.as_dict(), "limit": worker.limit.as_dict(), "count": worker.count}
+
+
+_SUMS = {
+    f"{prefix}{counter}": f"COALESCE(sum({amount}) FILTER (WHERE state = '{state}'), 0)"
+    for prefix, state in (("", "committed"), ("assumed_", "assumed"))
+    for counter, amount in (
+        ("requests_tflops", "request_tflops * count"),
+        ("requests_vram", "request_vram * count"),
+        ("limits_tflops", "limit_tflops * count"),
+        ("limits_vram", "limit_vram * count"),
+        ("workers", "1"),
+    )
+}
+
+
+def _recount(namespace: str) -> list[Repair]:
+    """Counters that are not the sum of their rows, put right."""
+    names = list(_SUMS)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            SELECT {", ".join(names)} FROM pools_gpuusage WHERE namespace = %s
+            UNION ALL
+            SELECT {", ".join(_SUMS.values())} FROM pools_gpuallocation WHERE namespace = %s AND state <> 'released'
+            """,
+            [namespace, namespace],
+        )
+        stored, counted = cursor.fetchall()
+        wrong = [place for place in range(len(names)) if stored[place] != counted[place]]
+        if wrong:
+            cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
+            cursor.execute(
+                f"UPDATE pools_gpuusage SET {', '.join(f'{names[place]} = %s' for place in wrong)}, "
+                "revision = revision + 1, changed_at = clock_timestamp() WHERE namespace = %s",
+                [*(counted[place] for place in wrong), namespace],
+            )
+            cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
+    return [Repair(namespace, names[place], "recounted", str(stored[place]), str(counted[place])) for place in wrong]

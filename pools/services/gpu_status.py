@@ -1,0 +1,38 @@
+"""What a change of use or of caps means for a quota's conditions and for its alert.
+
+Called under the namespace's lock by everything that moves either; writes only when a status changes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pools.domain.gpu_quota import GpuQuotaSpec
+from pools.domain.gpu_quota_status import alert_after, conditions
+from pools.domain.gpu_workers import Held
+from pools.gpu_ledger import kept_conditions, stored_conditions
+from pools.models import GpuQuota
+
+
+def restate(quota: GpuQuota | None, spec: GpuQuotaSpec, used: Held, now: datetime) -> None:
+    """Bring the conditions in line with what is committed now, and raise or end the alert.
+
+    The audit entry that a raised alert leaves is the event people and streams hear.
+    """
+    if quota is None:
+        return
+    before = quota.conditions
+    quota.conditions = stored_conditions(
+        conditions(spec, used, kept_conditions(quota), now, faults=tuple(quota.faults))
+    )
+    raised = alert_after(spec, used, raised=quota.alert_since is not None)
+    if raised == (quota.alert_since is not None) and quota.conditions == before:
+        return
+    if raised and quota.alert_since is None:
+        quota.alert_since = now
+        quota.alerts += 1
+    elif not raised:
+        quota.alert_since = None
+    GpuQuota.objects.filter(pk=quota.pk).update(
+        conditions=quota.conditions, alert_since=quota.alert_since, alerts=quota.alerts
+    )

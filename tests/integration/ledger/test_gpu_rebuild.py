@@ -1,0 +1,126 @@
+"""Rebuilding from pods: what they say replaces what was recorded of pods, the rest stays, counters are recounted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.roles import SYSTEM
+from pools.models import GpuAllocation, GpuUsage
+from pools.services.gpu_allocations import allocate, release
+from pools.services.gpu_quotas import put_quota
+from pools.services.gpu_rebuild import PodWorker, Repair, database_time, rebuild
+from tests.support import houses
+from tests.unit.gpu_quota.rows import amounts
+
+pytestmark = pytest.mark.django_db
+ONE = Worker(amounts(10, "1Gi"), amounts(20, "2Gi"), 2)
+
+
+@pytest.fixture
+def cluster() -> int:
+    return houses.backend("k").pk
+
+
+def pod(cluster: int, uid: str, namespace: str = "ns", worker: Worker = ONE) -> PodWorker:
+    return PodWorker(namespace, uid, "infer", worker, cluster)
+
+
+def told(repairs: list[Repair]) -> list[tuple[str, str, str]]:
+    return [(each.namespace, each.path, each.code) for each in repairs]
+
+
+def run(cluster: int, *pods: PodWorker, since: Any = None, only: str | None = None) -> list[tuple[str, str, str]]:
+    return told(rebuild(pods, {cluster: since or database_time()}, only))
+
+
+def live(namespace: str = "ns") -> set[str]:
+    rows = GpuAllocation.objects.filter(namespace=namespace).exclude(state="released")
+    return set(rows.values_list("name", flat=True))
+
+
+def test_pods_come_stay_change_and_go(cluster: int) -> None:
+    assert run(cluster, pod(cluster, "a"), pod(cluster, "b", "other")) == [
+        ("ns", "a", "added"),
+        ("other", "b", "added"),
+    ]
+    assert GpuUsage.objects.get(pk="ns").requests_tflops == 20
+    assert run(cluster, pod(cluster, "a"), pod(cluster, "b", "other")) == []
+    bigger = Worker(amounts(11, "1Gi"), amounts(20, "2Gi"), 2)
+    assert run(cluster, pod(cluster, "a", worker=bigger)) == [("ns", "a", "changed"), ("other", "b", "removed")]
+    assert (GpuUsage.objects.get(pk="ns").requests_tflops, GpuUsage.objects.get(pk="other").workers) == (22, 0)
+
+
+def test_entries_of_people_and_workflows_are_kept(cluster: int) -> None:
+    allocate(actor=SYSTEM, namespace="ns", asked=Asked("mine", "", ONE))
+    assert run(cluster) == []
+    assert live() == {"mine"}
+
+
+def test_over_quota_is_kept_as_it_is(cluster: int) -> None:
+    put_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 1}})
+    run(cluster, pod(cluster, "a"), pod(cluster, "b"))
+    assert GpuUsage.objects.get(pk="ns").workers == 2
+    from pools.gpu_bodies import shown
+
+    body = shown("ns")
+    assert body is not None
+    assert body["status"]["conditions"][1]["status"] == "True"
+
+
+def test_one_namespace_alone(cluster: int) -> None:
+    assert run(cluster, pod(cluster, "a"), pod(cluster, "b", "other"), only="other") == [("other", "b", "added")]
+
+
+def test_a_reservation_becomes_a_worker_once_its_pod_is_bound(cluster: int) -> None:
+    row = allocate(actor=SYSTEM, namespace="ns", asked=Asked("a", "", ONE), assume=True)
+    GpuAllocation.objects.filter(pk=row.pk).delete()
+    GpuAllocation.objects.create(
+        namespace="ns",
+        name="a",
+        source="pod",
+        state="assumed",
+        expires_at=timezone.now() + timedelta(minutes=5),
+        backend_id=cluster,
+        count=1,
+    )
+    assert run(cluster) == [], "not yet bound: it waits for its pod"
+    assert run(cluster, pod(cluster, "a")) == [("ns", "a", "committed"), ("ns", "a", "changed")]
+    usage = GpuUsage.objects.get(pk="ns")
+    assert (usage.workers, usage.assumed_workers) == (1, 0)
+
+
+def test_what_moved_after_the_list_began_is_left_alone(cluster: int) -> None:
+    """The list was taken, then a pod was bound and another one given back: the list knows neither."""
+    run(cluster, pod(cluster, "old"))
+    before = database_time()
+    run(cluster, pod(cluster, "old"), pod(cluster, "new"))
+    release(actor=SYSTEM, namespace="ns", name="old")
+    assert run(cluster, pod(cluster, "old"), since=before) == []
+    assert live() == {"new"}
+
+
+def test_other_clusters_are_not_touched(cluster: int) -> None:
+    other = houses.backend("k2").pk
+    run(cluster, pod(cluster, "a"))
+    assert run(other) == []
+    assert live() == {"a"}
+
+
+def test_a_bent_counter_is_recounted_and_told(cluster: int) -> None:
+    allocate(actor=SYSTEM, namespace="ns", asked=Asked("mine", "", ONE))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
+        cursor.execute("UPDATE pools_gpuusage SET workers = 9, limits_vram = 0.5")
+        cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
+    found = rebuild([], {})
+    assert sorted(told(found)) == [("ns", "limits_vram", "recounted"), ("ns", "workers", "recounted")]
+    assert found[0].as_dict()["message"]
+    usage = GpuUsage.objects.get(pk="ns")
+    assert (usage.workers, usage.limits_vram) == (1, 2 * 2**31)
+    assert rebuild([], {}) == []

@@ -1,0 +1,445 @@
+"""GPU quota over HTTP, as api.md has it: quotas, allocations, refusals with their numbers, roles."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsage, Pool
+from pools.services.gpu_allocations import expire_assumed
+from pools.services.gpu_quotas import sample_usage
+from tests.integration.pools.conftest import Answer, Caller
+from tests.support import houses
+
+QUOTA = "/api/configs/gpu_quota"
+HERE = "/api/gpu_quota/team-a/allocation"
+SPEC = {
+    "total": {
+        "requests": {"tflops": "1000", "vram": "100Gi"},
+        "limits": {"tflops": "2000", "vram": "200Gi"},
+        "maxWorkers": 50,
+        "alertThresholdPercent": 95,
+    },
+    "single": {
+        "maxRequests": {"tflops": "100", "vram": "16Gi"},
+        "maxLimits": {"tflops": "200", "vram": "32Gi"},
+        "maxGPUCount": 8,
+    },
+}
+
+
+def put(admin: Caller, spec: Any, namespace: str = "team-a", **headers: str) -> Answer:
+    return admin("PUT", f"{QUOTA}/{namespace}", {"spec": spec}, **headers)
+
+
+def worker(name: str, tflops: object = "10", vram: object = "1Gi", count: int = 1, **more: Any) -> dict[str, Any]:
+    amounts = {"tflops": tflops, "vram": vram}
+    return {"id": name, "workload": "infer", "request": amounts, "limit": amounts, "count": count, **more}
+
+
+def used(admin: Caller, namespace: str = "team-a") -> Any:
+    return admin("GET", f"{QUOTA}/{namespace}").body["status"]["used"]
+
+
+def test_a_quota_is_put_and_read(admin: Caller) -> None:
+    answer = put(admin, SPEC)
+    assert answer.status == 200
+    assert answer.body["namespace"] == "team-a"
+    assert answer.body["spec"] == SPEC
+    status = answer.body["status"]
+    assert status["used"] == {
+        "requests": {"tflops": "0", "vram": "0"},
+        "limits": {"tflops": "0", "vram": "0"},
+        "workers": 0,
+    }
+    assert status["availablePercent"] == {
+        "requests.tflops": "100.00",
+        "requests.vram": "100.00",
+        "limits.tflops": "100.00",
+        "limits.vram": "100.00",
+        "workers": "100.00",
+    }
+    assert [(each["type"], each["status"]) for each in status["conditions"]] == [
+        ("Ready", "True"),
+        ("Exceeded", "False"),
+        ("AlertThresholdReached", "False"),
+    ]
+    assert all(set(each) == CONDITION for each in status["conditions"])
+    assert answer.headers["ETag"] == '"1"'
+    assert admin("GET", f"{QUOTA}/team-a").body == answer.body
+    assert admin("GET", QUOTA).body == {"quotas": [answer.body]}
+
+
+CONDITION = {"type", "status", "reason", "message", "lastTransitionTime"}
+
+
+def test_a_quota_put_back_as_it_was_read_changes_nothing(admin: Caller) -> None:
+    first = put(admin, SPEC)
+    again = admin("PUT", f"{QUOTA}/team-a", first.body)
+    assert (again.status, again.headers["ETag"]) == (200, '"1"')
+
+
+def test_all_faults_of_a_spec_at_once(admin: Caller) -> None:
+    answer = put(admin, {"total": {"requests": {"tflops": "-1", "compute": 1}, "maxWorkers": -1}, "one": 1}, "Bad_")
+    assert answer.status == 400
+    assert answer.codes == {
+        ("namespace", "bad_name"),
+        ("spec.one", "unknown_key"),
+        ("spec.total.requests.compute", "unknown_key"),
+        ("spec.total.requests.tflops", "negative"),
+        ("spec.total.maxWorkers", "negative"),
+    }
+    assert admin("PUT", f"{QUOTA}/team-a", {}).codes == {("spec", "missing")}
+    assert admin("PUT", f"{QUOTA}/team-a", {"spec": {}, "specs": 1}).codes == {("specs", "unknown_key")}
+    assert not GpuQuota.objects.exists()
+
+
+def test_versions(admin: Caller) -> None:
+    put(admin, SPEC)
+    assert put(admin, {}, if_match='"7"').status == 412
+    assert put(admin, {}, if_match='"1"').headers["ETag"] == '"2"'
+    admin("POST", HERE, worker("w1"))
+    assert admin("GET", f"{QUOTA}/team-a").headers["ETag"] == '"2"', "use moves no version"
+    assert admin("DELETE", f"{QUOTA}/team-a", if_match='"1"').status == 412
+    assert admin("DELETE", f"{QUOTA}/team-a", if_match='"2"').body is None
+    assert admin("GET", f"{QUOTA}/team-a").status == 404
+    assert admin("DELETE", f"{QUOTA}/team-a").status == 404
+
+
+def test_a_dry_run_of_a_put_shows_before_and_after(admin: Caller) -> None:
+    answer = admin("PUT", f"{QUOTA}/team-a", {"spec": SPEC}, query={"dry_run": True})
+    assert (answer.status, answer.body["before"], answer.body["after"]["spec"]) == (200, None, SPEC)
+    assert not GpuQuota.objects.exists()
+
+
+def test_an_allocation_counts_its_gpus_and_one_worker(admin: Caller) -> None:
+    put(admin, SPEC)
+    answer = admin("POST", HERE, worker("w1", "10", "1Gi", 2))
+    assert answer.status == 200
+    assert {key: answer.body[key] for key in ("id", "namespace", "workload", "count", "state")} == {
+        "id": "w1",
+        "namespace": "team-a",
+        "workload": "infer",
+        "count": 2,
+        "state": "committed",
+    }
+    assert answer.body["request"] == answer.body["limit"] == {"tflops": "10", "vram": "1Gi"}
+    assert answer.body["created"]
+    assert used(admin) == {
+        "requests": {"tflops": "20", "vram": "2Gi"},
+        "limits": {"tflops": "20", "vram": "2Gi"},
+        "workers": 1,
+    }
+    assert admin("GET", HERE).body == {"allocations": [answer.body], "more_entries": False}
+    assert admin("GET", f"{HERE}/w1").body == answer.body
+
+
+def test_sums_are_exact_and_canonical(admin: Caller) -> None:
+    put(admin, {})
+    admin("POST", HERE, worker("a", "0.25", "1536Mi", 4))
+    admin("POST", HERE, worker("b", 999, "512Mi", 1))
+    assert used(admin)["requests"] == {"tflops": "1k", "vram": "6656Mi"}
+    admin("POST", HERE, worker("c", "0.001", "0.1Gi"))
+    assert used(admin)["requests"] == {"tflops": "1000001m", "vram": "7086696038400m"}
+
+
+def test_a_total_cap_may_clear_and_says_its_numbers(admin: Caller) -> None:
+    put(admin, {"total": {"requests": {"tflops": "50"}}})
+    for name in range(5):
+        assert admin("POST", HERE, worker(f"w{name}")).status == 200
+    answer = admin("POST", HERE, worker("w5"))
+    assert answer.status == 409
+    assert answer.body["error_code"] == "RESOURCE"
+    told = "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50"
+    assert answer.body["message"] == told
+    (detail,) = answer.body["details"]
+    assert detail == {
+        "path": "request.tflops",
+        "code": "total.max.tflops.request",
+        "message": told,
+        "namespace": "team-a",
+        "requested": "10",
+        "limit": "50",
+        "used": "50",
+        "resolvable": True,
+    }
+    assert admin("DELETE", f"{HERE}/w0").body["state"] == "released"
+    assert admin("POST", HERE, worker("w5")).status == 200
+
+
+def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_told(admin: Caller) -> None:
+    put(admin, SPEC)
+    answer = admin("POST", HERE, worker("w1", "101", "200Gi", 9))
+    assert answer.status == 400
+    assert [detail["code"] for detail in answer.body["details"]] == [
+        "single.max.tflops.request",
+        "single.max.vram.request",
+        "single.max.vram.limit",
+        "single.max.gpuCount.limit",
+        "total.max.vram.request",
+        "total.max.vram.limit",
+    ]
+    first, total = answer.body["details"][0], answer.body["details"][-1]
+    assert answer.body["message"] == first["message"]
+    assert (first["requested"], first["limit"], first["used"], first["resolvable"]) == ("101", "100", None, False)
+    assert (total["requested"], total["limit"], total["used"], total["resolvable"]) == ("1800Gi", "200Gi", "0", True)
+    assert not GpuAllocation.objects.exists()
+
+
+def test_workers_have_a_cap_of_their_own(admin: Caller) -> None:
+    put(admin, {"total": {"maxWorkers": 1}})
+    assert admin("POST", HERE, worker("w1", count=128)).status == 200
+    (detail,) = admin("POST", HERE, worker("w2")).body["details"]
+    assert (detail["code"], detail["requested"], detail["limit"], detail["used"]) == (
+        "total.max.workers.limit",
+        1,
+        1,
+        1,
+    )
+
+
+def test_the_same_live_id_does_nothing_twice(admin: Caller) -> None:
+    put(admin, {"total": {"maxWorkers": 1}})
+    first = admin("POST", HERE, worker("w1"))
+    assert admin("POST", HERE, worker("w1")).body == first.body
+    assert admin("POST", HERE, worker("w1", "10000m", "1024Mi")).body == first.body, "the same amounts"
+    other = admin("POST", HERE, worker("w1", "11"))
+    assert (other.status, other.codes) == (409, {("id", "other_amounts")})
+    assert used(admin)["workers"] == 1
+    assert admin("DELETE", f"{HERE}/w1").status == 200
+    assert admin("DELETE", f"{HERE}/w1").status == 200, "again is no error"
+    assert admin("DELETE", f"{HERE}/w2").status == 404
+    again = admin("POST", HERE, worker("w1", "11"))
+    assert (again.status, again.body["state"], again.body["request"]["tflops"]) == (200, "committed", "11")
+    assert GpuAllocation.objects.filter(name="w1").count() == 2
+
+
+def test_without_a_quota_everything_fits_and_is_counted(admin: Caller) -> None:
+    assert admin("POST", HERE, worker("w1", "1E")).status == 200
+    assert admin("GET", f"{QUOTA}/team-a").status == 404
+    put(admin, {"total": {"requests": {"tflops": "10"}}})
+    assert used(admin)["workers"] == 1, "a quota that comes later counts who is there"
+    assert {each["type"]: each["status"] for each in admin("GET", f"{QUOTA}/team-a").body["status"]["conditions"]} == {
+        "Ready": "True",
+        "Exceeded": "True",
+        "AlertThresholdReached": "True",
+    }
+    admin("DELETE", f"{QUOTA}/team-a")
+    put(admin, SPEC)
+    assert used(admin)["workers"] == 1
+
+
+def test_defaults_fill_what_is_missing(admin: Caller) -> None:
+    put(admin, {"single": {"defaultRequests": {"tflops": "5", "vram": "1Gi"}, "defaultLimits": {"tflops": "7"}}})
+    answer = admin("POST", HERE, {"id": "w1", "request": {"tflops": "0"}, "limit": {"vram": "2Gi"}})
+    assert answer.body["request"] == {"tflops": "5", "vram": "1Gi"}
+    assert answer.body["limit"] == {"tflops": "7", "vram": "2Gi"}
+    put(admin, {})
+    assert admin("POST", HERE, {"id": "w1", "request": {"tflops": "0"}, "limit": {"vram": "2Gi"}}).status == 409
+    assert (
+        admin("POST", HERE, {"id": "w1", "request": answer.body["request"], "limit": answer.body["limit"]}).status
+        == 200
+    )
+
+
+def test_a_dry_run_allocates_nothing(admin: Caller) -> None:
+    put(admin, {"total": {"maxWorkers": 1}})
+    answer = admin("POST", HERE, worker("w1"), query={"dry_run": True})
+    assert (answer.status, answer.body["after"]["state"], answer.body["violations"]) == (200, "committed", [])
+    assert not GpuAllocation.objects.exists()
+    admin("POST", HERE, worker("w1"))
+    refused = admin("POST", HERE, worker("w2"), query={"dry_run": True})
+    assert (refused.status, refused.body["after"]) == (200, None)
+    assert refused.body["violations"][0]["code"] == "total.max.workers.limit"
+
+
+def test_an_adjustment_checks_what_grows(admin: Caller) -> None:
+    put(admin, {"total": {"requests": {"tflops": "50"}}, "single": {"maxRequests": {"tflops": "30"}}})
+    admin("POST", HERE, worker("w1", "10", count=2))
+    admin("POST", HERE, worker("w2", "20"))
+    assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "15"}}).body["request"]["tflops"] == "15"
+    assert used(admin)["requests"]["tflops"] == "50"
+    total = admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "15.001"}})
+    assert total.status == 409
+    (detail,) = total.body["details"]
+    assert (detail["requested"], detail["limit"], detail["used"]) == ("30002m", "50", "50")
+    final = admin("PATCH", f"{HERE}/w2", {"request": {"tflops": "30.001"}})
+    assert (final.status, final.body["details"][0]["code"]) == (400, "single.max.tflops.request")
+    put(admin, {"total": {"requests": {"tflops": "5"}}})
+    assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "14"}}).status == 200, "a decrease is never refused"
+    assert admin("PATCH", f"{HERE}/w1", {"limit": {"tflops": "99"}}).status == 200, "no cap on limits"
+    assert used(admin) == {
+        "requests": {"tflops": "48", "vram": "3Gi"},
+        "limits": {"tflops": "218", "vram": "3Gi"},
+        "workers": 2,
+    }
+
+
+def test_a_dry_run_of_an_adjustment_changes_nothing(admin: Caller) -> None:
+    put(admin, {"total": {"requests": {"tflops": "50"}}})
+    admin("POST", HERE, worker("w1"))
+    before = GpuUsage.objects.values().get()
+    answer = admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "50"}}, query={"dry_run": True})
+    assert (answer.body["before"]["request"]["tflops"], answer.body["after"]["request"]["tflops"]) == ("10", "50")
+    refused = admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "51"}}, query={"dry_run": True})
+    assert (refused.body["after"], refused.body["violations"][0]["used"]) == (None, "10")
+    assert GpuUsage.objects.values().get() == before
+
+
+def test_what_was_released_cannot_change(admin: Caller) -> None:
+    admin("POST", HERE, worker("w1"))
+    admin("DELETE", f"{HERE}/w1")
+    assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}}).codes == {("id", "released")}
+    assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}}).status == 409
+    assert admin("POST", f"{HERE}/w1/commit").status == 409
+    assert admin("PATCH", f"{HERE}/none", {"request": {"tflops": "1"}}).status == 404
+    assert admin("POST", f"{HERE}/none/commit").status == 404
+    assert admin("GET", HERE).body["allocations"] == []
+    released = admin("GET", HERE, query={"include_released": True}).body["allocations"]
+    assert [each["state"] for each in released] == ["released"]
+
+
+def test_a_reservation_counts_in_checks_and_not_in_the_status(admin: Caller) -> None:
+    put(admin, {"total": {"maxWorkers": 1}})
+    answer = admin("POST", HERE, worker("w1"), query={"assume": True})
+    assert (answer.body["state"], answer.body["expires"] is not None) == ("assumed", True)
+    assert used(admin)["workers"] == 0
+    refused = admin("POST", HERE, worker("w2"))
+    assert (refused.status, refused.body["details"][0]["used"]) == (409, 1)
+    assert admin("POST", f"{HERE}/w1/commit").body["state"] == "committed"
+    assert admin("POST", f"{HERE}/w1/commit").body["state"] == "committed", "again is no error"
+    assert used(admin)["workers"] == 1
+    assert GpuUsage.objects.get().assumed_workers == 0
+
+
+def test_a_reservation_ends_by_itself(admin: Caller) -> None:
+    put(admin, {"total": {"maxWorkers": 1}})
+    admin("POST", HERE, worker("w1"), query={"assume": True})
+    assert expire_assumed() == 0
+    GpuAllocation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert expire_assumed() == 1
+    assert admin("GET", f"{HERE}/w1").body["state"] == "released"
+    late = admin("POST", f"{HERE}/w1/commit")
+    assert (late.status, "expired" in late.body["message"]) == (409, True)
+    assert admin("POST", HERE, worker("w2")).status == 200
+
+
+def test_all_faults_of_an_allocation_at_once(admin: Caller) -> None:
+    body = {"request": {"tflops": "1 Gi", "compute": 5}, "count": 0, "gpus": 1}
+    assert admin("POST", HERE, body).codes == {
+        ("id", "missing"),
+        ("request.tflops", "bad_value"),
+        ("request.compute", "unknown_key"),
+        ("count", "bad_value"),
+        ("gpus", "unknown_key"),
+    }
+    assert admin("POST", "/api/gpu_quota/Bad_/allocation", worker("w1")).codes == {("namespace", "bad_name")}
+
+
+@pytest.mark.parametrize("path", [HERE, f"{HERE}/w1", f"{HERE}/w1/commit", f"{QUOTA}/team-a"])
+def test_bodies_that_are_none(admin: Caller, path: str) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        for body in ([], "x", 1, {"request": []}, {"id": 5}, {"spec": [1]}):
+            assert admin(method, path, body).status in {400, 404, 405}, (method, body)
+
+
+def test_a_quota_is_written_by_house_admins_only(caller: Any, admin: Caller, viewer: Caller) -> None:
+    houses.pool("team")
+    Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
+    houses.pool("else")
+    put(admin, SPEC)
+    boss, user, other = caller("b", "osmo-team-admin"), caller("u", "osmo-team-user"), caller("o", "osmo-else-admin")
+    for somebody in (boss, user, other, viewer):
+        assert put(somebody, SPEC).status == 403
+        assert somebody("DELETE", f"{QUOTA}/team-a").status == 403
+    for reader in (boss, user, viewer):
+        assert reader("GET", f"{QUOTA}/team-a").status == 200
+        assert len(reader("GET", QUOTA).body["quotas"]) == 1
+        assert reader("GET", HERE).status == 200
+    assert other("GET", f"{QUOTA}/team-a").status == 404
+    assert other("GET", HERE).status == 404
+    assert other("GET", QUOTA).body == {"quotas": []}
+
+
+def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: Caller, viewer: Caller) -> None:
+    houses.pool("team")
+    Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
+    boss, user = caller("b", "osmo-team-admin"), caller("u", "osmo-team-user")
+    assert boss("POST", HERE, worker("w1")).status == 200
+    assert boss("POST", "/api/gpu_quota/team-b/allocation", worker("w1")).status == 404
+    for somebody in (user, viewer):
+        assert somebody("POST", HERE, worker("w2")).status == 403
+        assert somebody("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}}).status == 403
+        assert somebody("POST", f"{HERE}/w1/commit").status == 403
+        assert somebody("DELETE", f"{HERE}/w1").status == 403
+        assert somebody("GET", f"{HERE}/w1").status == 200
+    assert boss("DELETE", f"{HERE}/w1").status == 200
+
+
+def test_how_many_more_fit(admin: Caller) -> None:
+    put(admin, {"total": {"requests": {"tflops": "50", "vram": "100Gi"}}})
+    admin("POST", HERE, worker("w1"), query={"assume": True})
+    room = admin("GET", "/api/gpu_quota/team-a/room", query={"request_tflops": "15", "count": 2}).body
+    assert (room["fits"], room["stopped_by"][0]["code"]) == (1, "total.max.tflops.request")
+    assert admin("GET", "/api/gpu_quota/team-a/room").body == {"namespace": "team-a", "fits": None, "stopped_by": []}
+    bad = admin("GET", "/api/gpu_quota/team-a/room", query={"request_tflops": "x", "count": 0})
+    assert bad.codes == {("request_tflops", "bad_value"), ("count", "bad_value")}
+
+
+def test_an_alert_is_one_event_per_crossing(admin: Caller) -> None:
+    put(admin, {"total": {"requests": {"tflops": "100"}}})
+    admin("POST", HERE, worker("w0", "90"))
+    for tflops in ("5.5", "6", "7", "4", "6"):
+        if admin("POST", HERE, worker("w1", tflops)).status == 409:
+            admin("PATCH", f"{HERE}/w1", {"request": {"tflops": tflops}})
+    alerts = AuditEntry.objects.filter(object="gpu_quota/team-a", action="gpu_quota.alert")
+    assert alerts.count() == 1
+    body = admin("GET", f"{QUOTA}/team-a").body
+    assert (body["alerts"], body["alert_since"] is not None) == (1, True)
+    before = body["status"]["conditions"]
+    admin("DELETE", f"{HERE}/w0")
+    body = admin("GET", f"{QUOTA}/team-a").body
+    assert body["alert_since"] is None
+    assert AuditEntry.objects.filter(object="gpu_quota/team-a", action="gpu_quota.calm").count() == 1
+    after = body["status"]["conditions"]
+    assert before[2]["lastTransitionTime"] < after[2]["lastTransitionTime"]
+    assert before[0]["lastTransitionTime"] == after[0]["lastTransitionTime"]
+    admin("POST", HERE, worker("w0", "93"))
+    assert alerts.count() == 2
+
+
+def test_who_allocated_is_on_record(admin: Caller) -> None:
+    admin("POST", HERE, worker("w1", description="for the demo"))
+    admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}})
+    admin("DELETE", f"{HERE}/w1")
+    told = AuditEntry.objects.filter(object="gpu_allocation/team-a/w1").order_by("id")
+    assert [(entry.actor, entry.action, entry.description) for entry in told] == [
+        ("root", "gpu_allocation.committed", "for the demo"),
+        ("root", "gpu_allocation.adjusted", ""),
+        ("root", "gpu_allocation.released", ""),
+    ]
+
+
+def test_a_repeated_request_with_a_key_is_answered_the_same(admin: Caller) -> None:
+    first = admin("POST", HERE, worker("w1"), idempotency_key="k1")
+    admin("DELETE", f"{HERE}/w1")
+    again = admin("POST", HERE, worker("w1"), idempotency_key="k1")
+    assert again.body == first.body
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert GpuUsage.objects.get().workers == 0
+
+
+def test_the_history_of_use(admin: Caller) -> None:
+    admin("POST", HERE, worker("w1"))
+    assert sample_usage() == 1
+    assert sample_usage() == 0, "nothing moved"
+    admin("POST", HERE, worker("w2"))
+    assert sample_usage() == 1
+    admin("DELETE", f"{HERE}/w1")
+    told = admin("GET", "/api/gpu_quota/team-a/history").body
+    assert [point["workers"] for point in told["samples"]] == [1, 2, 1]
+    assert told["samples"][1]["requests"] == {"tflops": "20", "vram": "2Gi"}
+    assert told["more_entries"] is False
