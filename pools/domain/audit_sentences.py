@@ -167,7 +167,10 @@ def _token(deed: str, joint: str) -> Callable[[_Entry], str]:
 
 
 def _config_updated(entry: _Entry) -> str:
-    key = "subpool_drain_interval_minutes"
+    key, retries = "subpool_drain_interval_minutes", "max_retry_per_task"
+    if not entry.moved(key) and entry.moved(retries):
+        old, new = entry.before.get(retries), entry.after.get(retries)
+        return f"set the retries of a task from {old} to {new}{entry.changes(retries)}"
     if not entry.moved(key):
         return f"updated the workflow configuration{entry.changes()}"
     old, new = entry.before.get(key), entry.after.get(key)

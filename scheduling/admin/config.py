@@ -12,17 +12,22 @@ from pools.domain.errors import DomainError, Stale
 from pools.domain.roles import Action, Actor, allows
 from pools.permissions import require_house
 from scheduling.models import WorkflowConfig
-from scheduling.services.workflow_config import DRAIN_INTERVAL, current, update_workflow_config
+from scheduling.services.workflow_config import DRAIN_INTERVAL, MAX_RETRY, current, update_workflow_config
 
 
 class ConfigForm(forms.HouseForm):
-    """The drain monitor's interval, and the version that was shown."""
+    """The drain monitor's interval, the retries of a task, and the version that was shown."""
 
-    paths = {DRAIN_INTERVAL: "minutes"}
+    paths = {DRAIN_INTERVAL: "minutes", MAX_RETRY: "retries"}
     minutes = forms.text(
         "Look for drained slices every … minutes",
         help_text="1 to 10080. The last workflow that ends archives its slice at once; this is the net under it. "
         "Counts from now, without a restart.",
+        inputmode="numeric",
+    )
+    retries = forms.text(
+        "Try a task again at most … times",
+        help_text="0 to 100, where its exit actions say RESCHEDULE. Preempted work is always tried again.",
         inputmode="numeric",
     )
     version = forms.hidden_number()
@@ -41,14 +46,20 @@ class WorkflowConfigAdmin(PolicyAdmin):
             require_house(actor)
         row = current()
         form = ConfigForm(
-            forms.sent(request), initial={"minutes": row.subpool_drain_interval_minutes, "version": row.version}
+            forms.sent(request),
+            initial={
+                "minutes": row.subpool_drain_interval_minutes,
+                "retries": row.max_retry_per_task,
+                "version": row.version,
+            },
         )
         if request.method == "POST" and form.is_valid():
-            text = form.cleaned_data["minutes"]
+            minutes, retries = form.cleaned_data["minutes"], form.cleaned_data["retries"]
             try:
                 update_workflow_config(
                     actor=actor,
-                    drain_interval_minutes=int(text) if text.isascii() and text.isdigit() else text,
+                    drain_interval_minutes=_number(minutes),
+                    max_retry_per_task=_number(retries) if retries else None,  # an empty field changes nothing
                     expected_version=form.cleaned_data["version"],
                 )
             except DomainError as refusal:
@@ -56,7 +67,7 @@ class WorkflowConfigAdmin(PolicyAdmin):
                 if isinstance(refusal, Stale):
                     form.retype("version", str(row.version))
             else:
-                self.say(request, f"The drain monitor looks every {text} minutes from now.")
+                self.say(request, f"The drain monitor looks every {minutes} minutes from now.")
                 return HttpResponseRedirect(request.path)
         return self.page(
             request,
@@ -72,3 +83,8 @@ class WorkflowConfigAdmin(PolicyAdmin):
 
     def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:scheduling_workflowconfig_changelist"))
+
+
+def _number(text: str) -> int | str:
+    """What was typed, as a number if it is one."""
+    return int(text) if text.isascii() and text.isdigit() else text

@@ -17,15 +17,18 @@ from scheduling.models import WorkflowConfig
 from scheduling.services.workflow_config import (
     DRAIN_INTERVAL,
     LEAST_MINUTES,
+    MAX_RETRY,
     MOST_MINUTES,
+    MOST_RETRIES,
     config_body,
     current,
     update_workflow_config,
 )
 
 INTERVAL = {"type": "integer", "minimum": LEAST_MINUTES, "maximum": MOST_MINUTES}
-CONFIG = fields({DRAIN_INTERVAL: INTERVAL, "version": WHOLE})
-CHANGE = fields({DRAIN_INTERVAL: INTERVAL})
+RETRIES = {"type": "integer", "minimum": 0, "maximum": MOST_RETRIES}
+CONFIG = fields({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES, "version": WHOLE})
+CHANGE = fields({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES})
 
 
 class WorkflowConfigView(View):
@@ -46,15 +49,17 @@ class WorkflowConfigView(View):
     def _change(self, request: Request, *ignored: str) -> Response:
         require_house(self.actor)
         body, description, _ = unwrapped(request)
-        only(body, DRAIN_INTERVAL, *ignored)
-        if body.get(DRAIN_INTERVAL) is None:
-            raise BadInput.of([Violation(DRAIN_INTERVAL, "missing", f"{DRAIN_INTERVAL} is missing.")])
+        only(body, DRAIN_INTERVAL, MAX_RETRY, *ignored)
+        if body.get(DRAIN_INTERVAL) is None and body.get(MAX_RETRY) is None:
+            sentence = f"{DRAIN_INTERVAL} is missing, and so is {MAX_RETRY}; give one of them."
+            raise BadInput.of([Violation(DRAIN_INTERVAL, "missing", sentence)])
         version = expected_version(request)
 
         def deed() -> WorkflowConfig:
             return update_workflow_config(
                 actor=self.actor,
-                drain_interval_minutes=body[DRAIN_INTERVAL],
+                drain_interval_minutes=body.get(DRAIN_INTERVAL),
+                max_retry_per_task=body.get(MAX_RETRY),
                 description=description,
                 expected_version=version,
             )

@@ -9,9 +9,11 @@ from pools.triggers import Audited, created_updated_deleted
 
 class WorkflowConfig(models.Model):
     """The workflow configuration: one row. `subpool_drain_interval_minutes` is how often the net under the drain is
-    cast; archiving itself follows the last workflow that ends."""
+    cast; archiving itself follows the last workflow that ends. `max_retry_per_task` is how often a task is tried again
+    because its exit actions say RESCHEDULE; preemptions do not count."""
 
     subpool_drain_interval_minutes = models.PositiveIntegerField(default=15)
+    max_retry_per_task = models.PositiveIntegerField(default=0)
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
@@ -23,6 +25,11 @@ class WorkflowConfig(models.Model):
                 condition=models.Q(subpool_drain_interval_minutes__range=(1, 10_080)),
                 name="drain_interval_range",
                 violation_error_message="The drain interval is 1 to 10080 minutes.",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(max_retry_per_task__range=(0, 100)),
+                name="max_retry_range",
+                violation_error_message="A task is retried 0 to 100 times.",
             ),
         ]
         triggers = [

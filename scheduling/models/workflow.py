@@ -145,6 +145,7 @@ class Task(models.Model):
     """One try of one task: a pod. A new try is a new row with the next `retry_id`; the old one stays to be seen.
 
     `sub_group` names the leaf of the gang's tree that counts it; empty where the tree has one leaf alone.
+    `exit_actions` is `{"RESCHEDULE": [[first code, last code], …]}`, the pool's defaults included.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -161,6 +162,7 @@ class Task(models.Model):
     storage_bytes = models.PositiveBigIntegerField(default=0)
     platform = models.TextField(default="default")
     nodes_excluded = models.JSONField(default=list)
+    exit_actions = models.JSONField(default=dict)
     node_name = models.TextField(blank=True)
     start_time = models.DateTimeField(null=True)
     end_time = models.DateTimeField(null=True)

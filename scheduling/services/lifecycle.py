@@ -53,7 +53,8 @@ def cancel_pending(*, actor: Actor, leaf: Pool) -> None:
 def end_workflow(
     *, actor: Actor, name: str, status: TaskStatus, group: str | None = None, description: str = ""
 ) -> Workflow:
-    """Report the end of the running gangs (or of one) of a workflow on a simulated backend. An admin of the pool.
+    """Report the end of the running gangs (or of one) of a workflow on a simulated backend. An admin of the pool. What
+    then becomes of them, their exit actions say too.
 
     Raises Conflict for a gang that is not running and for a backend that knows itself what ended, NotFound for an
     unknown group.
@@ -77,7 +78,7 @@ def end_workflow(
             sentence = f"{what} is not running ({stand}); only what runs can end."
             raise Conflict(sentence, [Violation("group", "not_running", sentence)], workflow_id=seen.name)
         for each in running:
-            work.end(each, status, description if status is not TaskStatus.COMPLETED else "")
+            work.report(each, status, description if status is not TaskStatus.COMPLETED else "")
         work.save()
         hint(root.backend_id)
     return work.workflows[seen.pk]

@@ -41,7 +41,6 @@ _MOST_ROUNDS = 100
 _LOCK_SPACE = 0x05E7  # first key of the advisory locks of settling; the second is the backend's id
 
 _MESSAGES = {
-    TaskStatus.COMPLETED: "",
     TaskStatus.FAILED_EXEC_TIMEOUT: "ran longer than its exec_timeout",
     TaskStatus.FAILED_QUEUE_TIMEOUT: "waited longer than its queue_timeout",
 }
@@ -159,7 +158,9 @@ def _end_those_due(work: WorkInHand) -> list[dict[str, Any]]:
         verdicts = {group.pk: work.deadlines(group).verdict(work.now) for group in groups}
         for group in groups:
             status = verdicts[group.pk]
-            if status is not None and status is not TaskStatus.FAILED_EXEC_TIMEOUT:
+            if status is TaskStatus.COMPLETED:
+                work.report(group, status)
+            elif status is TaskStatus.FAILED_QUEUE_TIMEOUT:
                 work.end(group, status, _MESSAGES[status])
         if TaskStatus.FAILED_EXEC_TIMEOUT in verdicts.values():  # the time is the workflow's, so all of it ends
             late = TaskStatus.FAILED_EXEC_TIMEOUT
@@ -215,7 +216,8 @@ def _start_in_tree(root_id: int, backend: Backend, starts: Sequence[Start], now:
         steps = []
         for start in right:
             group = groups[start.gang.group]
-            work.start(group, start.nodes)
+            names = {str(task.pk): task.name for task in work.tries.open(group.pk)}
+            work.start(group, {names[task]: node for task, node in start.nodes.items()})
             workflow = work.workflows[group.workflow_id]
             nodes = sorted(set(start.nodes.values()))
             steps.append({"action": "start", "workflow": workflow.name, "group": group.name, "nodes": nodes})

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pools.services.verify import LEDGER_CHECKS, Check, Difference, one_snapshot, run
-from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK
+from scheduling.domain.gang import tree_of
+from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK, TaskStatus
+from scheduling.models import Group
 
 _LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE_WORKFLOW))
 _OPEN = ", ".join(f"'{status}'" for status in sorted(UNFINISHED_TASK))
@@ -17,7 +21,12 @@ WORK_CHECKS = (
             COALESCE(work.needed::text, 'nothing')
         FROM (
             SELECT workflow.uuid, workflow.name, workflow.pool_id, workflow.priority,
-                COALESCE(sum(part.gpus) FILTER (WHERE part.status = 'RUNNING'), 0) AS held,
+                COALESCE(sum(
+                    CASE WHEN part.gang IS NULL THEN part.gpus ELSE (
+                        SELECT COALESCE(sum(task.gpu_count), 0) FROM scheduling_task task
+                        WHERE task.group_id = part.uuid AND task.status = 'RUNNING'
+                    ) END
+                ) FILTER (WHERE part.status = 'RUNNING'), 0) AS held,
                 COALESCE(max(part.gpus) FILTER (WHERE part.status IN ({_OPEN})), 0) AS needed
             FROM scheduling_workflow workflow JOIN scheduling_group part ON part.workflow_id = workflow.uuid
             WHERE workflow.status IN ({_LIVE}) GROUP BY workflow.uuid
@@ -55,6 +64,7 @@ WORK_CHECKS = (
             SELECT FROM scheduling_task later
             WHERE later.group_id = task.group_id AND later.name = task.name AND later.retry_id > task.retry_id
         )
+        WHERE part.gang IS NULL
         GROUP BY workflow.uuid, part.uuid
         HAVING count(*) FILTER (WHERE task.status = 'RUNNING')
             <> CASE part.status WHEN 'RUNNING' THEN count(*) ELSE 0 END
@@ -69,6 +79,7 @@ WORK_CHECKS = (
         FROM scheduling_group part
         JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
         JOIN scheduling_task task ON task.group_id = part.uuid AND task.retry_id = 0
+        WHERE part.gang IS NULL
         GROUP BY workflow.uuid, part.uuid HAVING sum(task.gpu_count) <> part.gpus ORDER BY 1, 2
         """,
         "{}, group {} counts {} GPUs, its tasks ask for {}.",
@@ -89,4 +100,24 @@ WORK_CHECKS = (
 def verify() -> list[Difference]:
     """All differences of the ledger and of the work on it; none means that everything is right."""
     with one_snapshot():
-        return list(run((*LEDGER_CHECKS, *WORK_CHECKS)))
+        return [*run((*LEDGER_CHECKS, *WORK_CHECKS)), *_elastic_gangs()]
+
+
+def _elastic_gangs() -> Iterator[Difference]:
+    """An elastic gang holds its minimum or nothing, and counts the least with which it holds it."""
+    gangs = Group.objects.exclude(gang=None).select_related("workflow").order_by("workflow__name", "position")
+    for gang in gangs.prefetch_related("tasks"):
+        label, tasks = f"{gang.workflow.name}, group {gang.name}", list(gang.tasks.all())
+        tree = tree_of(gang.gang, 0)
+        running, asked = [0] * len(tree.names), {}
+        for task in tasks:
+            leaf = tree.leaf_of(task.sub_group)
+            running[leaf] += task.status == TaskStatus.RUNNING
+            asked[leaf] = task.gpu_count
+        is_right = tree.satisfied(running) if gang.status == TaskStatus.RUNNING else not any(running)
+        if not is_right:
+            sentence = f"{label} is {gang.status} with {sum(running)} running tasks: it holds its minimum or nothing."
+            yield Difference("gang", sentence)
+        if tree.least(asked) != gang.gpus:
+            sentence = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.least(asked)}."
+            yield Difference("size", sentence)

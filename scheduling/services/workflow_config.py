@@ -12,7 +12,9 @@ from scheduling.models import WorkflowConfig
 from scheduling.services import schedule
 
 DRAIN_INTERVAL = "subpool_drain_interval_minutes"
+MAX_RETRY = "max_retry_per_task"
 LEAST_MINUTES, MOST_MINUTES = 1, 10_080
+MOST_RETRIES = 100
 
 
 def current() -> WorkflowConfig:
@@ -21,16 +23,26 @@ def current() -> WorkflowConfig:
 
 
 def update_workflow_config(
-    *, actor: Actor, drain_interval_minutes: object, description: str = "", expected_version: int | None = None
+    *,
+    actor: Actor,
+    drain_interval_minutes: object = None,
+    max_retry_per_task: object = None,
+    description: str = "",
+    expected_version: int | None = None,
 ) -> WorkflowConfig:
-    """Change how often the drain monitor looks, from now on and without a restart. `osmo-admin` only.
+    """Change how often the drain monitor looks and how often a task is retried, from now on and without a restart; None
+    leaves it. `osmo-admin` only.
 
-    Raises BadInput (not a whole number from 1 to 10080), Forbidden, Stale.
+    Raises BadInput (not a whole number from 1 to 10080, from 0 to 100), Forbidden, Stale.
     """
     require_house(actor)
-    if found := interval_violation(drain_interval_minutes):
-        raise BadInput.of([found])
-    assert isinstance(drain_interval_minutes, int)
+    asked = {
+        name: value
+        for name, value in ((DRAIN_INTERVAL, drain_interval_minutes), (MAX_RETRY, max_retry_per_task))
+        if value is not None
+    }
+    if found := [fault for name, value in asked.items() if (fault := _VIOLATIONS[name](value))]:
+        raise BadInput.of(found)
     with change(actor=actor, description=description):
         current()
         row = WorkflowConfig.objects.select_for_update().get(pk=1)
@@ -39,11 +51,13 @@ def update_workflow_config(
                 f"The workflow configuration was changed meanwhile: you saw version {expected_version}, it is now "
                 f"{row.version}. Read it again."
             )
-        if row.subpool_drain_interval_minutes != drain_interval_minutes:
-            row.subpool_drain_interval_minutes = drain_interval_minutes
+        if different := [name for name, value in asked.items() if getattr(row, name) != value]:
+            for name in different:
+                setattr(row, name, asked[name])
             row.version += 1
-            row.save(update_fields=["subpool_drain_interval_minutes", "version"])
-            schedule.set_drain_interval(drain_interval_minutes)
+            row.save(update_fields=[*different, "version"])
+        if DRAIN_INTERVAL in different:
+            schedule.set_drain_interval(row.subpool_drain_interval_minutes)
         return row
 
 
@@ -59,6 +73,22 @@ def interval_violation(minutes: object) -> Violation | None:
     )
 
 
+def retry_violation(times: object) -> Violation | None:
+    """Why this is no number of retries."""
+    if isinstance(times, int) and not isinstance(times, bool) and 0 <= times <= MOST_RETRIES:
+        return None
+    return Violation(
+        MAX_RETRY, "bad_value", f"{MAX_RETRY} is a whole number from 0 to {MOST_RETRIES}, not {str(times)[:40]!r}."
+    )
+
+
+_VIOLATIONS = {DRAIN_INTERVAL: interval_violation, MAX_RETRY: retry_violation}
+
+
 def config_body(row: WorkflowConfig) -> dict[str, Any]:
     """The configuration as the API shows it."""
-    return {DRAIN_INTERVAL: row.subpool_drain_interval_minutes, "version": row.version}
+    return {
+        DRAIN_INTERVAL: row.subpool_drain_interval_minutes,
+        MAX_RETRY: row.max_retry_per_task,
+        "version": row.version,
+    }

@@ -160,6 +160,21 @@ def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
     assert "5 minutes" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
 
 
+@pytest.mark.parametrize("text", ["-1", "101", "often"])
+def test_the_retries_of_a_task_refuse_nonsense(as_person: Callable[[str], Client], text: str) -> None:
+    answer = as_person("root").post("/scheduling/workflowconfig/", {"minutes": "15", "retries": text})
+    assert answer.status_code == 400
+    assert answer.context["form"].errors["retries"]
+
+
+def test_the_retries_of_a_task(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    assert root.post("/scheduling/workflowconfig/", {"minutes": "15", "retries": "2"}).status_code == 302
+    row = WorkflowConfig.objects.get()
+    assert (row.max_retry_per_task, row.subpool_drain_interval_minutes) == (2, 15)
+    assert "2 times" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
+
+
 def test_submitting(as_person: Callable[[str], Client]) -> None:
     worker, address = as_person("worker"), "/scheduling/workflow/submit/"
     choices = [name for name, _ in worker.get(address).context["form"].fields["pool"].choices]

@@ -19,7 +19,7 @@ from scheduling.services.workflow_config import update_workflow_config
 from .conftest import Caller
 
 ADDRESS = "/api/configs/workflow"
-FIELD = "subpool_drain_interval_minutes"
+FIELD, RETRIES = "subpool_drain_interval_minutes", "max_retry_per_task"
 Callers = Callable[..., Caller]
 
 
@@ -31,7 +31,7 @@ def _interval(name: str = schedule.DRAIN_MONITOR) -> timedelta:
 class TestOverHttp:
     def test_everybody_signed_in_may_read(self, caller: Callers, anonymous: Caller) -> None:
         answer = caller("bob")("GET", ADDRESS)
-        assert (answer.status, answer.body) == (200, {FIELD: 15, "version": 1})
+        assert (answer.status, answer.body) == (200, {FIELD: 15, RETRIES: 0, "version": 1})
         assert answer.headers["ETag"] == '"1"'
         assert anonymous("GET", ADDRESS).status == 401
 
@@ -40,7 +40,7 @@ class TestOverHttp:
         for other in (caller("bob"), caller("vera", "osmo-viewer")):
             assert other(method, ADDRESS, {FIELD: 5}).status == 403
         answer = admin(method, ADDRESS, {FIELD: 5, "description": "nightly drill"})
-        assert (answer.status, answer.body) == (200, {FIELD: 5, "version": 2})
+        assert (answer.status, answer.body) == (200, {FIELD: 5, RETRIES: 0, "version": 2})
         assert admin("GET", ADDRESS).body[FIELD] == 5
 
     @pytest.mark.parametrize(
@@ -68,6 +68,19 @@ class TestOverHttp:
     def test_nothing_to_change(self, admin: Caller) -> None:
         assert admin("PATCH", ADDRESS, {}).status == 400
         assert admin("PATCH", ADDRESS, {"other": 1}).body["details"][0]["code"] == "unknown_key"
+
+    @pytest.mark.parametrize("times", [-1, 101, 1.5, "3", True, []])
+    def test_what_is_no_number_of_retries(self, admin: Caller, times: object) -> None:
+        answer = admin("PATCH", ADDRESS, {RETRIES: times})
+        assert (answer.status, answer.body["details"][0]["path"]) == (400, RETRIES)
+
+    def test_retries_are_changed_alone_or_with_the_interval(self, admin: Caller) -> None:
+        assert admin("PATCH", ADDRESS, {RETRIES: 3}).body == {FIELD: 15, RETRIES: 3, "version": 2}
+        (entry,) = admin("GET", "/api/audit?object=config/workflow&limit=1").body["entries"]
+        assert entry["sentence"] == "root set the retries of a task from 0 to 3"
+        assert admin("PATCH", ADDRESS, {RETRIES: 100, FIELD: 7}).body == {FIELD: 7, RETRIES: 100, "version": 3}
+        both = admin("PATCH", ADDRESS, {RETRIES: -1, FIELD: 0})
+        assert [fault["path"] for fault in both.body["details"]] == [FIELD, RETRIES]
 
     def test_if_match(self, admin: Caller) -> None:
         assert admin("PATCH", ADDRESS, {FIELD: 5}, if_match='"1"').status == 200

@@ -1,0 +1,109 @@
+"""The tries of tasks while work is moved: placed, ended, tried again. Written once, in a few statements.
+
+A try is a row. One that ends stays as it is to be seen; trying again is a new row with the next `retry_id`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Count
+
+from scheduling.domain.statuses import UNFINISHED_TASK, TaskStatus
+from scheduling.models import Task
+
+_COPIED = (
+    "group_id", "name", "position", "lead", "sub_group", "gpu_count", "cpu_count", "memory_bytes", "storage_bytes",
+    "platform", "nodes_excluded", "exit_actions",
+)  # fmt: skip
+
+
+class Tries:
+    """The open tries of some gangs. They are read when the first is asked for, all in one statement."""
+
+    def __init__(self, groups: Collection[UUID], *, now: datetime) -> None:
+        self._groups, self._now = groups, now
+        self._open: dict[UUID, list[Task]] | None = None
+        self._rescheduled: Counter[tuple[UUID, str]] | None = None
+        self._placed: dict[UUID, Task] = {}
+        self._ended: defaultdict[tuple[TaskStatus, str, int | None], list[UUID]] = defaultdict(list)
+        self._new: list[Task] = []
+
+    def open(self, group: UUID) -> Sequence[Task]:
+        """The tries of a gang that have not ended, by position."""
+        if self._open is None:
+            self._open = defaultdict(list)
+            rows = Task.objects.filter(group__in=self._groups, status__in=UNFINISHED_TASK)
+            for task in rows.order_by("position", "name"):
+                self._open[task.group_id].append(task)
+        return self._open[group]
+
+    def running(self, group: UUID) -> list[Task]:
+        """Those that hold a place."""
+        return [task for task in self.open(group) if task.status == TaskStatus.RUNNING]
+
+    def rescheduled(self, task: Task) -> int:
+        """How often this task was tried again because its spec said so. A preemption is not a retry (D11)."""
+        if self._rescheduled is None:
+            rows = Task.objects.filter(group__in=self._groups, status=TaskStatus.RESCHEDULED)
+            self._rescheduled = Counter(
+                {
+                    (group, name): count
+                    for group, name, count in rows.values_list("group_id", "name").annotate(Count("pk"))
+                }
+            )
+        return self._rescheduled[task.group_id, task.name]
+
+    def place(self, task: Task, node: str) -> None:
+        """A waiting try starts on a node."""
+        task.status, task.start_time, task.node_name = TaskStatus.RUNNING, self._now, node
+        if task._state.adding is False:
+            self._placed[task.pk] = task
+
+    def end(self, task: Task, status: TaskStatus, message: str, exit_code: int | None) -> None:
+        """A try ends."""
+        assert self._open is not None
+        self._open[task.group_id].remove(task)
+        self._ended[status, message, exit_code].append(task.pk)
+
+    def again(self, task: Task, node: str | None = None) -> None:
+        """A task whose try ended is tried again: it waits, or starts at once on a node."""
+        following = Task(
+            uuid=uuid.uuid4(),
+            retry_id=task.retry_id + 1,
+            status=TaskStatus.SCHEDULING,
+            **{name: getattr(task, name) for name in _COPIED},
+        )
+        if node is not None:
+            self.place(following, node)
+        self._new.append(following)
+        found = self._open
+        assert found is not None
+        found[task.group_id].append(following)
+        found[task.group_id].sort(key=lambda each: (each.position, each.name))
+
+    def save(self) -> None:
+        """Write what became of them."""
+        if self._placed:
+            _write_places(self._placed, self._now)
+        for (status, message, exit_code), tries in self._ended.items():
+            Task.objects.filter(pk__in=tries).update(
+                status=status, end_time=self._now, exit_code=exit_code, failure_message=message
+            )
+        Task.objects.bulk_create(self._new)
+
+
+def _write_places(placed: Mapping[UUID, Task], now: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE scheduling_task AS task SET status = %s, start_time = %s, node_name = chosen.node
+            FROM unnest(%s::uuid[], %s::text[]) AS chosen(task, node) WHERE task.uuid = chosen.task
+            """,
+            [TaskStatus.RUNNING, now, list(placed), [task.node_name for task in placed.values()]],
+        )
