@@ -1,6 +1,8 @@
-"""The web application as servers load it."""
+"""The web application as servers load it, and the part of it that clusters call."""
 
 import os
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from django.core.wsgi import get_wsgi_application
 
@@ -9,3 +11,14 @@ from osmo_admin import checks
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
 application = get_wsgi_application()
 checks.refuse_unsafe()
+
+_FOR_CLUSTERS = ("/webhooks/", "/health")
+
+
+def webhooks(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Only what clusters ask: the port that is open to them serves no login and no page."""
+    if not str(environ.get("PATH_INFO", "")).startswith(_FOR_CLUSTERS):
+        start_response("404 Not Found", [("Content-Type", "text/plain")])
+        return [b"Only /webhooks/ is served here.\n"]
+    answer: Iterable[bytes] = application(environ, start_response)
+    return answer

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
-from osmo_admin.cli.server_commands import django, house, ledger, people, serve
+from osmo_admin.cli.server_commands import django, house, ledger, people, serve, webhook
 from osmo_admin.explain import explained
 
 
@@ -39,6 +39,7 @@ app.add_typer(people.users, name="user")
 app.add_typer(people.tokens, name="token")
 app.command()(ledger.verify)
 app.command()(ledger.demo)
+app.add_typer(webhook.app, name="webhook")
 app.command()(django.check)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
     django.manage

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 WEB = "web"
+WEBHOOK = "webhook"
 WORKER = "worker"
 BEAT = "beat"
 WEB_WORKERS = 2
@@ -23,6 +25,16 @@ def web(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:
         "--workers", str(workers), "--blocking-threads", str(WEB_THREADS), "--no-ws",
         "--respawn-failed-workers", "--workers-kill-timeout", "3", "--log-level", "warning",
         "osmo_admin.wsgi:application",
+    ]  # fmt: skip
+
+
+def webhook(host: str, port: int, certificate: Path, key: Path) -> list[str]:
+    """Granian serving what clusters ask, over TLS: the one address of the house that Kubernetes calls."""
+    return [
+        sys.executable, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port),
+        "--workers", "1", "--blocking-threads", "2", "--no-ws", "--respawn-failed-workers",
+        "--workers-kill-timeout", "3", "--log-level", "warning", "--ssl-protocol-min", "tls1.2",
+        "--ssl-certificate", str(certificate), "--ssl-keyfile", str(key), "osmo_admin.wsgi:webhooks",
     ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ DIR/                    the mark `osmo-admin.json` says it is ours
   valkey/               the broker's append-only file
   logs/                 one file per process
   metrics/              counters the web processes share, emptied at each start
+  webhook/              the certificates under which clusters call us
   run/                  sockets, gone when the server stops
   secrets.json  0600    made once, kept
   runtime.json  0600    addresses of the running server, gone when it stops
@@ -113,6 +114,10 @@ class DataDir:
     @property
     def valkey(self) -> Path:
         return self.root / "valkey"
+
+    @property
+    def webhook(self) -> Path:
+        return self.root / "webhook"
 
     @property
     def metrics(self) -> Path:

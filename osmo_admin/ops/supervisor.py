@@ -1,6 +1,7 @@
 """`osmo-admin up`: everything of the house, in order, as one thing that is either up or down.
 
-Order up: database and broker, migrations and defaults, then web, worker and beat together. Order down: those three
+Order up: database and broker, migrations and defaults, then web, worker and beat together (and, where
+clusters call us, the server of the webhooks). Order down: those three
 together, then the broker, then the database. One child that dies takes the rest down, because half a house misleads.
 """
 
@@ -18,8 +19,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from osmo_admin.ops import commands, keys, logfiles, orphans, ports, postgres, readiness, valkey
+from osmo_admin.ops import certificates, commands, keys, logfiles, orphans, ports, postgres, readiness, valkey
 from osmo_admin.ops.datadir import DataDir, Held, write_private
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import database_account, give, reaches
@@ -48,6 +50,7 @@ class Options:
     demo: bool = True
     check: bool = False
     dev: bool = False
+    webhook_port: int | None = None
 
 
 class _Stopped(Exception):
@@ -106,6 +109,7 @@ class Supervisor:
         login = self._bootstrap()
         write_private(self.data.runtime, json.dumps(runtime, indent=2) + "\n")
         self._start_service(commands.WEB, commands.web(self.options.host, port), self._metrics_folder())
+        self._start_webhook()
         self._start_service(commands.WORKER, commands.worker())
         self._start_service(commands.BEAT, commands.beat())
         self._wait_ready()
@@ -185,6 +189,19 @@ class Supervisor:
         self.services.append(start(name, command, log=self.data.logs / f"{name}.log", env=env))
         self._record()
 
+    def _start_webhook(self) -> None:
+        """The server that clusters call, where one is wanted; its certificate is made or renewed first."""
+        port = self.options.webhook_port
+        if port is None:
+            return
+        named = urlsplit(os.environ.get("OSMO_WEBHOOK_URL", "")).hostname
+        hosts = {"localhost", "127.0.0.1", "::1", *_names(self.options.host), *([named] if named else [])}
+        certificate = certificates.ensure(self.data.webhook, {host.strip("[]") for host in hosts})
+        allowed = ",".join([self.env["OSMO_ALLOWED_HOSTS"], *sorted(certificate.hosts)])
+        more = {commands.METRICS_DIR: str(self.data.metrics), "OSMO_ALLOWED_HOSTS": allowed}
+        command = commands.webhook(self.options.host, port, certificate.certificate, certificate.key)
+        self._start_service(commands.WEBHOOK, command, more)
+
     def _metrics_folder(self) -> dict[str, str]:
         shutil.rmtree(self.data.metrics, ignore_errors=True)
         self.data.metrics.mkdir(mode=0o700)
@@ -206,6 +223,8 @@ class Supervisor:
         logs = ", ".join(sorted(path.name for path in self.data.logs.glob("*.log")))
         self.say(f"Ready:  {public_url}")
         self.say(f"Login:  {login}")
+        if self.options.webhook_port is not None:
+            self.say(f"Hooks:  https, port {self.options.webhook_port}; osmo-admin webhook install BACKEND --url …")
         self.say(f"Data:   {self.data.root}")
         if self.data.location.exists():
             self.say(f"        database in {self.data.location.read_text().strip()}: its user cannot enter the above")

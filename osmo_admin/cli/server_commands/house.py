@@ -25,11 +25,19 @@ def up(
     demo: Annotated[bool, typer.Option(help="Fill a new house with pools, people and work to look at.")] = True,
     check: Annotated[bool, typer.Option("--check", help="Start, do one round trip through everything, stop.")] = False,
     dev: Annotated[bool, typer.Option("--dev", help="Believe the x-osmo-user header: login without a secret.")] = False,
+    webhook_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, envvar="OSMO_WEBHOOK_PORT", help="Also answer clusters' webhooks here, over TLS."
+        ),
+    ] = None,
 ) -> None:
     """Start everything: database, broker, web, worker, beat. Ctrl-C stops it."""
     from osmo_admin.ops.supervisor import Options, Supervisor, speak
 
-    options = Options(data_dir=data_dir, host=host, port=port, demo=demo, check=check, dev=dev)
+    options = Options(
+        data_dir=data_dir, host=host, port=port, demo=demo, check=check, dev=dev, webhook_port=webhook_port
+    )
     raise typer.Exit(Supervisor(options, speak).run())
 
 

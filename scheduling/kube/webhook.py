@@ -1,0 +1,146 @@
+"""Our ValidatingWebhookConfiguration in a cluster: what it should be, putting it there, and whether it is right.
+
+Only what names a queue or a gang is sent to us, so that a house that is down holds up nobody else's pods.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduling.domain.cluster.membership import QUEUE_LABELS
+from scheduling.domain.cluster.naming import OWNER, POD_GROUP_OF_POD
+from scheduling.kube import errors, kinds
+from scheduling.kube.port import Cluster, Kind, Object
+
+TIMEOUT_SECONDS = 5
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+SELF_REVIEW = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the API server finds us: a URL, or a Service in the cluster. `authority` is the PEM it must trust."""
+
+    authority: str
+    url: str = ""
+    service: tuple[str, str] | None = None
+    port: int = 443
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted of the webhooks of one backend. `fails_closed`: refuse while the house does not answer.
+    `namespaces` is a label selector in the API's own form; None: every namespace but the system's."""
+
+    backend: str
+    address: Address
+    fails_closed: bool
+    namespaces: Mapping[str, Any] | None = field(default=None)
+
+
+def name_of(backend: str) -> str:
+    """The configuration's name in the cluster; a cluster that serves several backends has several."""
+    return f"osmo-admin-{backend}"
+
+
+def configuration(wish: Wish) -> Object:
+    """The object. Pods are sent when they name a queue or a gang, PodGroups always."""
+    labelled = [f"has(object.metadata.labels) && '{label}' in object.metadata.labels" for label in QUEUE_LABELS]
+    annotated = f"has(object.metadata.annotations) && '{POD_GROUP_OF_POD}' in object.metadata.annotations"
+    names_us = " || ".join(f"({part})" for part in (*labelled, annotated))
+    return {
+        "metadata": {"name": name_of(wish.backend), "labels": {"app.kubernetes.io/managed-by": OWNER}},
+        "webhooks": [
+            _webhook(wish, "pod", "", "v1", "pods", names_us),
+            _webhook(wish, "podgroup", kinds.POD_GROUP.group, kinds.POD_GROUP.version, kinds.POD_GROUP.plural, ""),
+        ],
+    }
+
+
+def _webhook(wish: Wish, what: str, group: str, version: str, plural: str, condition: str) -> Object:
+    path = f"/webhooks/{what}/{wish.backend}"
+    client: Object = {"caBundle": base64.b64encode(wish.address.authority.encode()).decode()}
+    if wish.address.service is not None:
+        namespace, service = wish.address.service
+        client["service"] = {"namespace": namespace, "name": service, "path": path, "port": wish.address.port}
+    else:
+        client["url"] = wish.address.url.rstrip("/") + path
+    outside = {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}
+        ]
+    }
+    made: Object = {
+        "name": f"{what}.{wish.backend}.osmo-admin.local",
+        "clientConfig": client,
+        "rules": [
+            {
+                "apiGroups": [group],
+                "apiVersions": [version],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": [plural],
+                "scope": "Namespaced",
+            }
+        ],
+        "failurePolicy": "Fail" if wish.fails_closed else "Ignore",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": dict(wish.namespaces) if wish.namespaces is not None else outside,
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+    }
+    if condition:
+        made["matchConditions"] = [{"name": "names-a-queue-or-a-gang", "expression": condition}]
+    return made
+
+
+def install(cluster: Cluster, wish: Wish) -> None:
+    """Put it there or bring it up to date. Raises what the port raises."""
+    cluster.apply(kinds.VALIDATING_WEBHOOK, configuration(wish), owner=OWNER, force=True)
+
+
+def remove(cluster: Cluster, backend: str) -> bool:
+    """Take it out; False when it was not there."""
+    try:
+        cluster.delete(kinds.VALIDATING_WEBHOOK, name_of(backend))
+    except errors.NotFound:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What a cluster says of our configuration."""
+
+    fails_closed: bool
+    address: str
+    trusts: frozenset[str]
+    """The authorities in it, as PEM."""
+
+
+def installed(cluster: Cluster, backend: str) -> Installed | None:
+    """What is there; None when nothing is."""
+    try:
+        found = cluster.get(kinds.VALIDATING_WEBHOOK, name_of(backend))
+    except errors.NotFound:
+        return None
+    hooks = found.get("webhooks") or []
+    clients = [hook.get("clientConfig") or {} for hook in hooks]
+    first = clients[0] if clients else {}
+    service = first.get("service") or {}
+    address = first.get("url") or f"Service {service.get('namespace')}/{service.get('name')}"
+    bundles = {base64.b64decode(client.get("caBundle") or "").decode(errors="replace") for client in clients}
+    closed = bool(hooks) and all(hook.get("failurePolicy") == "Fail" for hook in hooks)
+    return Installed(closed, address, frozenset(bundles))
+
+
+def who_we_are(cluster: Cluster) -> str:
+    """The user name under which this cluster knows us; empty when it does not tell."""
+    try:
+        answer = cluster.create(SELF_REVIEW, {"metadata": {}}, owner=OWNER)
+    except (errors.KindMissing, errors.NotFound, errors.Forbidden):
+        return ""
+    return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")

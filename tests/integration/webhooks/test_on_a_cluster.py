@@ -1,0 +1,284 @@
+"""The API server itself asks, over TLS: pods and PodGroups around the house are refused, ours are taken."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from osmo_admin.cli.server import app
+from osmo_admin.ops import commands
+from osmo_admin.ops.certificates import Certificate, ensure
+from osmo_admin.ops.processes import start, stop_all
+from pools.domain.errors import Busy, Conflict
+from pools.domain.roles import SYSTEM
+from pools.models import Backend
+from pools.services.backends import put_backend
+from scheduling.kube import errors, kinds, webhook
+from scheduling.kube.webhook import Address
+from scheduling.models import Bypass
+from scheduling.services.guard import put_guard
+from scheduling.services.webhooks import install_webhook, remove_webhook, webhook_standing
+from tests.support.kube import KubeServer, Place, eventually
+from tests.support.stack import ROOT, Stack, free_port
+
+pytestmark = pytest.mark.k8s
+
+US = "system:serviceaccount:osmo:osmo-admin"
+Create = Callable[..., httpx.Response]
+
+
+@pytest.fixture(scope="module")
+def listener(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Certificate]]:
+    """The house's webhook server over TLS."""
+    folder = tmp_path_factory.mktemp("webhook")
+    certificate = ensure(folder / "certificates", ["127.0.0.1"])
+    port = free_port()
+    command = commands.webhook("127.0.0.1", port, certificate.certificate, certificate.key)
+    child = start(commands.WEBHOOK, command, log=folder / "webhook.log", env=stack.env, cwd=ROOT)
+    url = f"https://127.0.0.1:{port}"
+    try:
+        eventually(lambda: _answers(url, certificate), seconds=90, what=f"an answer at {url}: {child.log_tail()}")
+        yield url, certificate
+    finally:
+        stop_all([child], grace=5)
+
+
+def _answers(url: str, certificate: Certificate) -> bool:
+    try:
+        return httpx.get(f"{url}/health", verify=_trust(certificate), timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _trust(certificate: Certificate) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=certificate.authority)
+
+
+@pytest.fixture
+def house(stack: Stack, kube_server: KubeServer, kube: Place) -> Iterator[Backend]:
+    """A backend of the running house on the cluster; its webhook is taken out at the end."""
+    name = stack.name("cluster")
+    with stack.orm():
+        body = {"type": "kubernetes", "namespace": kube.namespace, "kubeconfig": yaml.safe_dump(kube_server.content())}
+        row = put_backend(actor=SYSTEM, name=name, body=body).row
+    yield row
+    webhook.remove(kube.cluster, name)
+
+
+@pytest.fixture
+def install(stack: Stack, house: Backend, kube: Place, listener: tuple[str, Certificate]) -> Callable[..., None]:
+    """Put the webhook into the cluster and wait until it is in force."""
+    url, certificate = listener
+    only_here = {"matchLabels": {"kubernetes.io/metadata.name": kube.namespace}}
+
+    def installed(mode: str) -> None:
+        with stack.orm():
+            address = Address(certificate.authority, url=url)
+            install_webhook(
+                actor=SYSTEM, backend=house.name, address=address, mode=mode, identity=US, namespaces=only_here
+            )
+
+    return installed
+
+
+@pytest.fixture
+def create(kube_server: KubeServer, kube: Place) -> Iterator[Create]:
+    """Make a pod or a PodGroup as somebody: the API server's own answer."""
+    content = kube_server.content()
+    token = content["users"][0]["user"]["token"]
+    # The test's server signs for itself; whom the API server trusts is what is tested here, not whom we do.
+    with httpx.Client(base_url=kube_server.address, verify=False, timeout=60) as client:
+
+        def made(
+            kind: str, body: dict[str, Any], *, who: str = "mallory", groups: tuple[str, ...] = ("system:masters",)
+        ) -> httpx.Response:
+            base = "/api/v1" if kind == "pods" else "/apis/scheduling.run.ai/v2alpha2"
+            headers = [("Authorization", f"Bearer {token}"), ("Impersonate-User", who)]
+            headers += [("Impersonate-Group", group) for group in groups]
+            return client.post(f"{base}/namespaces/{kube.namespace}/{kind}", json=body, headers=headers)
+
+        yield made
+
+
+def pod(name: str, queue: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"kai.scheduler/queue": queue}},
+        "spec": {"containers": [{"name": "c", "image": "busybox"}]},
+    }
+
+
+def pod_group(name: str, queue: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"queue": queue, **(spec or {"minMember": 1})},
+    }
+
+
+def in_force(create: Create, queue: str) -> None:
+    """A webhook configuration needs a moment to be asked."""
+
+    def refused() -> bool:
+        answer = create("pods", pod(f"probe-{time.monotonic_ns()}", queue))
+        return answer.status_code == 403
+
+    eventually(refused, what="the webhook is in force")
+
+
+def test_pods_and_pod_groups_around_the_house_are_refused(
+    house: Backend, install: Callable[..., None], create: Create, kube: Place, stack: Stack
+) -> None:
+    queue = f"osmo-pool-{kube.namespace}-team--a"
+    install("enforce")
+    in_force(create, queue)
+    refusal = create("pods", pod("around", queue))
+    assert refusal.status_code == 403
+    assert "osmo workflow submit FILE --pool team--a" in refusal.json()["message"]
+    refusal = create("podgroups", pod_group("around", queue))
+    assert refusal.status_code == 403
+    refusal = create("podgroups", pod_group("wrong", "elsewhere", minMember=0))
+    assert refusal.status_code in {403, 422}, "the schema of the older CRD wants 1 already"
+    assert create("pods", pod("elsewhere", "default-queue")).status_code == 201
+    assert create("podgroups", pod_group("elsewhere", "default-queue")).status_code == 201
+    assert create("pods", pod("ours", queue), who=US).status_code == 201
+    assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
+    with stack.orm():
+        counted = {row.kind: row.refused for row in Bypass.objects.filter(backend=house, code="foreign_work")}
+        put_guard(actor=SYSTEM, backend=house.name, body={"accounts": ["team:runners"]})
+    assert counted["Pod"] >= 2
+    assert counted["PodGroup"] == 1
+    allowed = create("pods", pod("let-in", queue), who="runner", groups=("team:runners", "system:masters"))
+    assert allowed.status_code == 201
+
+
+def test_all_violations_in_one_answer(
+    house: Backend, install: Callable[..., None], create: Create, kube: Place
+) -> None:
+    install("enforce")
+    in_force(create, f"osmo-pool-{kube.namespace}-x")
+    groups = [
+        {"name": "a", "minMember": 1},
+        {"name": "a", "minMember": 1},
+        {"name": "b", "parent": "c", "minMember": 1},
+    ]
+    refusal = create("podgroups", pod_group("wrong", "elsewhere", subGroups=groups))
+    assert refusal.status_code == 422
+    causes = {cause["field"]: cause["reason"] for cause in refusal.json()["details"]["causes"]}
+    assert causes == {"spec.subGroups[1].name": "duplicate_name", "spec.subGroups[2].parent": "unknown_parent"}
+
+
+def test_audit_lets_pass_and_warns(
+    house: Backend, install: Callable[..., None], create: Create, kube: Place, stack: Stack
+) -> None:
+    queue = f"osmo-pool-{kube.namespace}-team"
+    install("audit")
+
+    def warned() -> str:
+        answer = create("pods", pod(f"p-{time.monotonic_ns()}", queue))
+        assert answer.status_code == 201
+        return answer.headers.get("Warning", "")
+
+    assert "OSMO Admin would refuse this" in eventually(warned, what="a warning")
+    with stack.orm():
+        row = Bypass.objects.get(backend=house, kind="Pod")
+    assert (row.username, row.refused) == ("mallory", 0)
+
+
+def test_the_scheduler_may_change_what_we_dispatched(
+    house: Backend, install: Callable[..., None], create: Create, kube: Place
+) -> None:
+    queue = f"osmo-pool-{kube.namespace}-team--a"
+    install("enforce")
+    in_force(create, queue)
+    assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
+    # The connection's own user is a stranger here, as the scheduler is.
+    kube.cluster.merge(
+        kinds.POD_GROUP, "ours", {"metadata": {"annotations": {"seen": "yes"}}}, owner="kai", namespace=kube.namespace
+    )
+    with pytest.raises((errors.Forbidden, errors.Invalid)):
+        kube.cluster.merge(
+            kinds.POD_GROUP, "ours", {"spec": {"queue": queue + "b"}}, owner="kai", namespace=kube.namespace
+        )
+
+
+def test_standing(
+    house: Backend, install: Callable[..., None], stack: Stack, listener: tuple[str, Certificate], kube: Place
+) -> None:
+    _, certificate = listener
+
+    def faults(authority: str) -> tuple[str, ...]:
+        with stack.orm():
+            return webhook_standing(SYSTEM, house.name, authority=authority).faults
+
+    assert "no webhook configuration" in faults("")[0]
+    install("enforce")
+    assert faults(certificate.authority) == ()
+    assert "another authority" in faults("other")[0]
+    with stack.orm():
+        assert remove_webhook(actor=SYSTEM, backend=house.name)
+        assert not remove_webhook(actor=SYSTEM, backend=house.name)
+
+
+def test_a_cluster_that_does_not_tell_who_we_are(
+    house: Backend, stack: Stack, listener: tuple[str, Certificate]
+) -> None:
+    url, certificate = listener
+    with stack.orm(), pytest.raises(Conflict, match="--identity"):
+        install_webhook(actor=SYSTEM, backend=house.name, address=Address(certificate.authority, url=url))
+
+
+def test_the_commands(
+    house: Backend, stack: Stack, listener: tuple[str, Certificate], tmp_path: Path, kube: Place
+) -> None:
+    url, _ = listener
+    runner = CliRunner()
+    with stack.orm():
+        at = ["--data-dir", str(tmp_path)]
+        wrong = runner.invoke(app, ["webhook", "status", house.name, *at], env=stack.env)
+        assert wrong.exit_code == 1
+        assert "no webhook configuration" in wrong.output
+        options = [house.name, *at, "--url", url]
+        done = runner.invoke(app, ["webhook", "install", *options, "--identity", US], env=stack.env)
+        assert done.exit_code == 0, done.output
+        assert "mode audit" in done.output
+        right = runner.invoke(app, ["webhook", "status", house.name, *at], env=stack.env)
+        assert right.exit_code == 0, right.output
+        printed = runner.invoke(app, ["webhook", "manifest", *options], env=stack.env)
+        kinds_printed = [item["kind"] for item in yaml.safe_load_all(printed.output)]
+        assert kinds_printed == [
+            "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+            "ValidatingWebhookConfiguration",
+        ]  # fmt: skip
+        gone = runner.invoke(app, ["webhook", "remove", house.name, *at], env=stack.env)
+        assert "no more" in gone.output
+
+
+def test_the_port_for_clusters_serves_nothing_else(listener: tuple[str, Certificate]) -> None:
+    url, certificate = listener
+    with httpx.Client(base_url=url, verify=_trust(certificate)) as client:
+        assert client.get("/api/version").status_code == 404
+        assert client.get("/login/").status_code == 404
+        assert client.post("/webhooks/pod", content=b"{").status_code == 400
+
+
+def test_a_cluster_that_is_away_is_said_so(house: Backend, stack: Stack, listener: tuple[str, Certificate]) -> None:
+    url, certificate = listener
+    gone = {"clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{free_port()}"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}  # fmt: skip
+    with stack.orm():
+        name = stack.name("away")
+        put_backend(
+            actor=SYSTEM, name=name, body={"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(gone)}
+        )
+        with pytest.raises(Busy, match=name):
+            install_webhook(actor=SYSTEM, backend=name, address=Address(certificate.authority, url=url), identity=US)
