@@ -1,8 +1,20 @@
 """The tables of work: workflows, their groups and tasks, and how the house schedules."""
 
+from scheduling.models.cluster import ClusterState, MachineState
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
 from scheduling.models.guard import Bypass, QueueGuard
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
-__all__ = ["Bypass", "Decision", "Group", "QueueGuard", "Task", "Workflow", "WorkflowConfig", "WorkflowName"]
+__all__ = [
+    "Bypass",
+    "ClusterState",
+    "Decision",
+    "Group",
+    "MachineState",
+    "QueueGuard",
+    "Task",
+    "Workflow",
+    "WorkflowConfig",
+    "WorkflowName",
+]

@@ -123,6 +123,7 @@ class Group(models.Model):
     gpus = models.PositiveIntegerField(default=0)
     gang = models.JSONField(null=True)
     failure_message = models.TextField(blank=True)
+    waiting_reason = models.JSONField(null=True)
     ready_at = models.DateTimeField(null=True)
     start_time = models.DateTimeField(null=True)
     end_time = models.DateTimeField(null=True)
@@ -145,7 +146,8 @@ class Task(models.Model):
     """One try of one task: a pod. A new try is a new row with the next `retry_id`; the old one stays to be seen.
 
     `sub_group` names the leaf of the gang's tree that counts it; empty where the tree has one leaf alone.
-    `exit_actions` is `{"RESCHEDULE": [[first code, last code], …]}`, the pool's defaults included.
+    `exit_actions` is `{"RESCHEDULE": [[first code, last code], …]}`, the pool's defaults included. `dispatched_at` is
+    since when its pod is known to be in the cluster; a try whose pod is missing after that is never made again.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -164,6 +166,8 @@ class Task(models.Model):
     nodes_excluded = models.JSONField(default=list)
     exit_actions = models.JSONField(default=dict)
     node_name = models.TextField(blank=True)
+    pod_ip = models.TextField(blank=True, default="")
+    dispatched_at = models.DateTimeField(null=True)
     start_time = models.DateTimeField(null=True)
     end_time = models.DateTimeField(null=True)
     exit_code = models.IntegerField(null=True)

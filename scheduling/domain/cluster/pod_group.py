@@ -66,6 +66,20 @@ def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> Object:
     return {there: fields[here] for here, there in names.items() if here in fields}
 
 
+def difference(wanted: Object, there: Object) -> Object:
+    """The merge patch that brings a PodGroup of ours to what its gang is today; empty if nothing is to be done. Only
+    what may move is looked at: its queue (with the labels that follow it) and its minimum."""
+    patch: Object = {}
+    spec, now = wanted["spec"], there.get("spec") or {}
+    moved = {key: spec[key] for key in ("queue", "minMember") if key in spec and spec[key] != now.get(key)}
+    if moved:
+        patch["spec"] = moved
+    labels = there["metadata"].get("labels") or {}
+    if different := {key: text for key, text in wanted["metadata"]["labels"].items() if labels.get(key) != text}:
+        patch["metadata"] = {"labels": different}
+    return patch
+
+
 def lost_fields(sent: Object, kept: Object) -> list[str]:
     """The paths in `spec` that an API server did not keep: its PodGroup is older than what we asked of it."""
     return list(_lost(sent["spec"], kept.get("spec") or {}, "spec"))
