@@ -1,0 +1,105 @@
+"""The webhooks of each cluster: how strict, whom they let in, and who tried to go around the house."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, Sum
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from pools.admin import forms
+from pools.admin.policy import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError, Stale
+from pools.domain.roles import Action, Actor, allows
+from pools.models import Backend
+from pools.permissions import require_house
+from scheduling.models import QueueGuard
+from scheduling.services.guard import bypasses, guard_of, put_guard, read_guard
+
+MOST_SHOWN = 200
+
+
+class GuardForm(forms.HouseForm):
+    """What `put_guard` takes; accounts one a line."""
+
+    mode = forms.choice("Mode", QueueGuard.Mode.choices)
+    identity = forms.text(
+        "The cluster knows us as",
+        help_text="Our own user name there, such as system:serviceaccount:osmo:osmo-admin. Our work is never refused.",
+    )
+    accounts = forms.area(
+        "Others who may use our queues",
+        rows=4,
+        help_text="One user or group a line, as the API server names them. Their work holds GPUs that nobody counts.",
+    )
+    description = forms.text("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    version = forms.hidden_number()
+
+    def body(self) -> dict[str, Any]:
+        """What the service takes."""
+        data = self.cleaned_data
+        lines = [line.strip() for line in data["accounts"].splitlines()]
+        return {
+            "mode": data["mode"],
+            "identity": data["identity"].strip(),
+            "accounts": [each for each in lines if each],
+        }
+
+
+@admin.register(QueueGuard)
+class GuardAdmin(PolicyAdmin):
+    """Looked at by those who read the house, changed by osmo-admin."""
+
+    def may_see(self, actor: Actor) -> bool:
+        return allows(actor, Action.HOUSE_READ)
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        clusters = (
+            Backend.objects.filter(kind=Backend.Kind.KUBERNETES)
+            .select_related("guard")
+            .annotate(callers=Count("bypasses"), tries=Sum("bypasses__tries"))
+            .order_by("name")
+        )
+        rows = [{"backend": row, "guard": row.guard if hasattr(row, "guard") else guard_of(row)} for row in clusters]
+        return self.page(request, "osmo/guards.html", title="Webhooks", rows=rows)
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """`object_id` is the backend's name."""
+        actor = actor_of(request)
+        if request.method == "POST":
+            require_house(actor)
+        row = read_guard(actor, object_id)
+        initial = {"mode": row.mode, "identity": row.identity, "accounts": "\n".join(row.accounts)}
+        form = GuardForm(forms.sent(request), initial=initial | {"version": row.version})
+        if request.method == "POST" and form.is_valid():
+            try:
+                put_guard(
+                    actor=actor,
+                    backend=object_id,
+                    body=form.body(),
+                    description=form.cleaned_data["description"],
+                    expected_version=form.cleaned_data["version"],
+                )
+            except DomainError as refusal:
+                form.blame(refusal)
+                if isinstance(refusal, Stale):
+                    form.retype("version", str(row.version))
+            else:
+                self.say(request, f"The webhooks of {object_id} are now in mode {form.cleaned_data['mode']}.")
+                return HttpResponseRedirect(request.path)
+        met = bypasses(actor, object_id)
+        return self.page(
+            request,
+            "osmo/guard.html",
+            title=f"Webhooks of {object_id}",
+            crumbs=[("Webhooks", reverse("admin:scheduling_queueguard_changelist"))],
+            form=form,
+            row=row,
+            bypasses=met[:MOST_SHOWN],
+            more=max(0, len(met) - MOST_SHOWN),
+            may_write=allows(actor, Action.HOUSE_WRITE),
+            button="Save",
+            status=400 if form.errors else 200,
+        )

@@ -1,0 +1,68 @@
+"""The webhooks' pages in the browser."""
+
+from __future__ import annotations
+
+from django.test import Client
+
+from pools.models import Backend, User
+from scheduling.models import QueueGuard
+from tests.support import houses
+
+from .conftest import Ask, pod
+
+LIST = "/scheduling/queueguard/"
+PAGE = "/scheduling/queueguard/prod/change/"
+
+
+def test_the_list_names_each_cluster_and_what_it_met(cluster: Backend, ask: Ask, admin: Client) -> None:
+    ask(pod())
+    ask(pod())
+    page = admin.get(LIST).content.decode()
+    assert PAGE in page
+    assert "enforce" in page
+    assert 'data-label="Tries" class="oa-right">2<' in page
+
+
+def test_without_clusters_the_list_says_so(db: None, admin: Client) -> None:
+    assert "this house has none" in admin.get(LIST).content.decode()
+
+
+def test_the_page_shows_who_was_met_and_why(cluster: Backend, ask: Ask, admin: Client) -> None:
+    ask(pod(), who="<mallory>")
+    page = admin.get(PAGE).content.decode()
+    assert "&lt;mallory&gt;" in page
+    assert "osmo workflow submit FILE --pool team--a" in page
+
+
+def test_saving(cluster: Backend, admin: Client) -> None:
+    sent = {"mode": "audit", "identity": "us", "accounts": "one\n\n two \n", "version": "0"}
+    answer = admin.post(PAGE, sent, follow=True)
+    assert "are now in mode audit" in answer.content.decode()
+    row = QueueGuard.objects.get()
+    assert (row.mode, row.identity, row.accounts) == ("audit", "us", ["one", "two"])
+
+
+def test_a_fault_keeps_what_was_typed(cluster: Backend, admin: Client) -> None:
+    answer = admin.post(PAGE, {"mode": "enforce", "identity": "u s", "accounts": "a b", "version": "0"})
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    assert 'value="u s"' in page
+    assert "without spaces" in page
+    assert not QueueGuard.objects.exists()
+
+
+def test_somebody_elses_change_is_not_overwritten(cluster: Backend, admin: Client) -> None:
+    admin.post(PAGE, {"mode": "audit", "version": "0"})
+    answer = admin.post(PAGE, {"mode": "off", "version": "0"})
+    assert answer.status_code == 400
+    assert "was changed meanwhile" in answer.content.decode()
+    assert QueueGuard.objects.get().mode == "audit"
+
+
+def test_readers_look_and_others_do_not(cluster: Backend) -> None:
+    for name, role, status in (("vera", "osmo-viewer", 200), ("otto", "", 403)):
+        houses.person(name, *([role] if role else []))
+        client = Client()
+        client.force_login(User.objects.get(username=name), "django.contrib.auth.backends.ModelBackend")
+        assert client.get(PAGE).status_code == status
+        assert client.post(PAGE, {"mode": "off"}).status_code == 403
