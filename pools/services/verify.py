@@ -92,6 +92,32 @@ LEDGER_CHECKS = (
         "{} does not carry the name of its parent {}.",
     ),
     Check(
+        "gpu_usage",
+        """
+        SELECT usage.namespace, counter.label, counter.stored, counter.counted
+        FROM pools_gpuusage usage
+        LEFT JOIN LATERAL (
+            SELECT count(*) FILTER (WHERE state = 'committed') AS workers,
+                count(*) FILTER (WHERE state = 'assumed') AS assumed,
+                COALESCE(sum(count * request_tflops) FILTER (WHERE state = 'committed'), 0) AS request_tflops,
+                COALESCE(sum(count * request_vram) FILTER (WHERE state = 'committed'), 0) AS request_vram,
+                COALESCE(sum(count * limit_tflops) FILTER (WHERE state = 'committed'), 0) AS limit_tflops,
+                COALESCE(sum(count * limit_vram) FILTER (WHERE state = 'committed'), 0) AS limit_vram
+            FROM pools_gpuallocation WHERE namespace = usage.namespace AND state <> 'released'
+        ) recount ON TRUE
+        CROSS JOIN LATERAL (VALUES
+            ('workers', usage.workers::numeric, recount.workers::numeric),
+            ('reserved workers', usage.assumed_workers, recount.assumed),
+            ('requests.tflops', usage.requests_tflops, recount.request_tflops),
+            ('requests.vram', usage.requests_vram, recount.request_vram),
+            ('limits.tflops', usage.limits_tflops, recount.limit_tflops),
+            ('limits.vram', usage.limits_vram, recount.limit_vram)
+        ) AS counter (label, stored, counted)
+        WHERE counter.stored <> counter.counted ORDER BY usage.namespace, counter.label
+        """,
+        "Namespace {}: the counter {} says {}, its workers add up to {}; a rebuild puts it right.",
+    ),
+    Check(
         "audit",
         """
         SELECT pool.name FROM pools_pool pool

@@ -15,6 +15,7 @@ from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import allocate, release
 from pools.services.gpu_quotas import put_quota
 from pools.services.gpu_rebuild import PodWorker, Repair, database_time, rebuild
+from scheduling.services.verify import verify
 from tests.support import houses
 from tests.unit.gpu_quota.rows import amounts
 
@@ -118,7 +119,9 @@ def test_a_bent_counter_is_recounted_and_told(cluster: int) -> None:
         cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
         cursor.execute("UPDATE pools_gpuusage SET workers = 9, limits_vram = 0.5")
         cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
+    assert [difference.code for difference in verify()] == ["gpu_usage"] * 2
     found = rebuild([], {})
+    assert verify() == []
     assert sorted(told(found)) == [("ns", "limits_vram", "recounted"), ("ns", "workers", "recounted")]
     assert found[0].as_dict()["message"]
     usage = GpuUsage.objects.get(pk="ns")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
+from pools.domain.gpu_workers import Asked, Worker
 from pools.domain.lifecycle import SubpoolState
 from pools.models import Pool
+from pools.services.gpu_allocations import allocate
 from pools.services.verify import LEDGER_CHECKS
 from scheduling.services.settle import settle
 from scheduling.services.verify import WORK_CHECKS, verify
@@ -20,6 +22,7 @@ BENT = {
     "archived": "UPDATE pools_pool SET subpool_state = 'ARCHIVED' WHERE name = 'team--a'",
     "drained": "UPDATE pools_pool SET updated_at = now() - interval '2 days' WHERE name = 'team--left'",
     "name": "UPDATE pools_pool SET name = 'tram--a' WHERE name = 'team--a'",
+    "gpu_usage": "UPDATE pools_gpuusage SET workers = workers + 1",
     "audit": "UPDATE pools_pool SET description = 'quietly' WHERE name = 'team'",
     "reservation": "UPDATE pools_reservation SET needed_gpus = needed_gpus + 1 WHERE priority = 'LOW'",
     "status": "UPDATE scheduling_workflow SET status = 'COMPLETED'",
@@ -38,6 +41,7 @@ def house() -> None:
     assert root.backend_id is not None
     settle(root.backend_id)
     houses.submitted(admin, "team--a", 2, name="later", priority=houses.Priority.LOW)
+    allocate(actor=admin, namespace="team-a", asked=Asked("w1", "", Worker()))
     Pool.objects.filter(name="team--left").update(subpool_state=SubpoolState.DELETING)
     houses.commit_time()
 

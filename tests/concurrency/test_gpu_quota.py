@@ -1,0 +1,178 @@
+"""Races about GPU quota: shown to go wrong without the lock, then closed, between threads and between processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from pools.domain.errors import Busy, Conflict
+from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.roles import SYSTEM
+from pools.gpu_ledger import Namespace, look_at
+from pools.models import GpuAllocation, GpuUsage
+from pools.services import gpu_allocations
+from pools.services.gpu_allocations import allocate, commit, release
+from pools.services.gpu_quotas import put_quota
+from pools.services.gpu_rebuild import PodWorker, database_time, rebuild
+from scheduling.services.verify import verify
+from tests.support import houses
+from tests.support.races import Meeting
+from tests.support.services import ROOT, Services
+from tests.support.threads import together
+from tests.unit.gpu_quota.rows import amounts
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+
+GATE = 0x6A7E
+TEN = Worker(amounts(10))
+
+
+@pytest.fixture
+def fifty() -> None:
+    """A cap of 50 TFLOPS, and a usage row, so that nobody waits for its making."""
+    put_quota(actor=SYSTEM, namespace="ns", spec={"total": {"requests": {"tflops": "50"}}})
+
+
+def ask(name: str) -> Any:
+    return allocate(actor=SYSTEM, namespace="ns", asked=Asked(name, "", TEN))
+
+
+def used() -> int:
+    return int(GpuUsage.objects.get(pk="ns").requests_tflops)
+
+
+def patiently(deed: Callable[[], Any]) -> Any:
+    """A lock that is not had in time is asked for again, as clients do."""
+    for _ in range(50):
+        with suppress(Busy):
+            return deed()
+    return deed()
+
+
+def unlocked(patch: pytest.MonkeyPatch) -> None:
+    """Let services read a namespace without its lock."""
+
+    def plain_read(name: str) -> Namespace:
+        return look_at([name])[name]
+
+    patch.setattr(gpu_allocations, "lock_namespace", plain_read)
+
+
+class TestSixRequestsOfTenOnFifty:
+    def test_without_the_lock_more_is_given_than_there_is(self, fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        unlocked(monkeypatch)
+        Meeting(6, seconds=20).at(monkeypatch, gpu_allocations, "lock_namespace")
+        results = together([lambda name=f"w{n}": ask(name) for n in range(6)])  # type: ignore[misc]
+        assert all(isinstance(result, GpuAllocation) for result in results)
+        assert used() == 60
+
+    def test_with_the_lock_five_threads_succeed(self, fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        results = together([lambda name=f"w{n}": ask(name) for n in range(6)])  # type: ignore[misc]
+        (refused,) = [result for result in results if isinstance(result, Exception)]
+        assert isinstance(refused, Conflict)
+        assert refused.details[0].as_dict()["used"] == "50"
+        assert used() == 50
+
+    def test_with_the_lock_five_processes_succeed(self, fifty: None, template: Services) -> None:
+        address = template.database_url(connection.settings_dict["NAME"])
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s)", [GATE])
+            children = [_process(address, f"w{number}") for number in range(6)]
+            try:
+                for child in children:
+                    assert child.stdout is not None
+                    assert child.stdout.readline() == "ready\n"
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [GATE])
+                told = sorted(child.communicate(timeout=100)[0].strip() for child in children)
+            finally:
+                for child in children:
+                    child.kill()
+                    with child:  # waits and closes its pipe
+                        pass
+        assert told == ["committed"] * 5 + ["total.max.tflops.request"]
+        assert used() == 50
+
+
+def test_the_same_id_twice_at_once_is_one_allocation(fifty: None) -> None:
+    first, second = together([lambda: ask("w"), lambda: ask("w")])
+    assert isinstance(first, GpuAllocation)
+    assert isinstance(second, GpuAllocation)
+    assert first.pk == second.pk
+    assert used() == 10
+
+
+def test_the_same_id_twice_without_the_lock_meets_the_floor(fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlocked(monkeypatch)
+    Meeting(2, seconds=20).at(monkeypatch, gpu_allocations, "_live")
+    results = together([lambda: ask("w"), lambda: ask("w")])
+    (refused,) = [result for result in results if isinstance(result, Exception)]
+    assert isinstance(refused, Conflict)
+    assert refused.details[0].code == "gpu_allocation_live_once"
+    assert used() == 10
+
+
+def test_commit_against_release(fifty: None) -> None:
+    """One of the two comes first; never is anything counted twice or left behind."""
+    for number in range(5):
+        name = f"w{number}"
+        allocate(actor=SYSTEM, namespace="ns", asked=Asked(name, "", TEN), assume=True)
+        together(
+            [
+                lambda name=name: commit(actor=SYSTEM, namespace="ns", name=name),  # type: ignore[misc]
+                lambda name=name: release(actor=SYSTEM, namespace="ns", name=name),  # type: ignore[misc]
+            ]
+        )
+    row = GpuUsage.objects.get(pk="ns")
+    assert (row.requests_tflops, row.assumed_requests_tflops, row.workers, row.assumed_workers) == (0, 0, 0, 0)
+
+
+def test_a_rebuild_under_way_gives_nothing_away_twice(fifty: None) -> None:
+    """While usage is rebuilt from pods again and again, others allocate and release: never more than the cap, and in
+    the end the counters are the rows."""
+    cluster = houses.backend("k").pk
+    pods = [PodWorker("ns", f"pod{number}", "", TEN, cluster) for number in range(2)]
+    rebuild(pods, {cluster: database_time()})
+    seen: list[int] = []
+
+    def keep_rebuilding() -> None:
+        for _ in range(10):
+            patiently(lambda: rebuild(pods, {cluster: database_time()}))
+            seen.append(used())
+
+    def come_and_go(who: int) -> None:
+        for number in range(10):
+            name = f"w{who}-{number}"
+            try:
+                patiently(lambda name=name: ask(name))  # type: ignore[misc]
+            except Conflict:
+                continue
+            seen.append(used())
+            patiently(lambda name=name: release(actor=SYSTEM, namespace="ns", name=name))  # type: ignore[misc]
+
+    outcome = together([keep_rebuilding, *(lambda who=who: come_and_go(who) for who in range(4))])  # type: ignore[misc]
+    assert outcome == [None] * 5
+    assert max(seen) <= 50
+    assert used() == 20
+    assert verify() == []
+
+
+def _process(address: str, name: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.concurrency.gpu_process", str(GATE), "ns", name, "10"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DATABASE_URL": address,
+            "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
+            "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+    )
