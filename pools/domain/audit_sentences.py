@@ -14,7 +14,7 @@ Image = Mapping[str, Any]
 SHOWN_CHANGES = 3
 LONGEST_VALUE = 60
 # Bookkeeping that moves along with a change and tells a reader nothing of its own.
-SILENT = frozenset({"id", "version", "created_at", "updated_at", "last_login", "start_time", "end_time"})
+SILENT = frozenset({"id", "version", "created_at", "updated_at", "last_login", "start_time", "end_time", "cohort_id"})
 # What the system writes as its reason; the deed says as much.
 MACHINE_REASONS = frozenset({"settled", "drained"})
 
@@ -136,7 +136,31 @@ def _pool_updated(entry: _Entry) -> str:
     if entry.moved("enable_maintenance"):
         deed = "put pool {} into" if entry.after.get("enable_maintenance") else "took pool {} out of"
         return f"{deed.format(entry.name)} maintenance{entry.changes('enable_maintenance')}"
+    if entry.moved("cohort"):
+        left, joined = entry.before.get("cohort"), entry.after.get("cohort")
+        rest = entry.changes("cohort")
+        return (
+            f"took pool {entry.name} out of cohort {left}{rest}"
+            if joined is None
+            else (f"put pool {entry.name} into cohort {joined}{f' instead of {left}' if left else ''}{rest}")
+        )
     return f"updated pool {entry.name}{entry.changes()}"
+
+
+def _cohort_created(entry: _Entry) -> str:
+    quotas: Mapping[str, Any] = entry.after.get("quotas") or {}
+    own = ", ".join(f"{amounts.get('nominal')} {key}" for key, amounts in sorted(quotas.items())[:SHOWN_CHANGES])
+    parent = entry.after.get("parent")
+    below = f" below {parent}" if parent else ""
+    return f"configured cohort {entry.name}{below}{f' with {own}' if own else ' without a quota of its own'}"
+
+
+def _cohort_moved(entry: _Entry) -> str:
+    parent = entry.after.get("parent")
+    rest = entry.changes("parent", "parent_id")
+    if parent is None:
+        return f"made cohort {entry.name} the top of its own tree{rest}"
+    return f"moved cohort {entry.name} below {parent}{rest}"
 
 
 def _renamed(entry: _Entry) -> str:
@@ -219,6 +243,12 @@ _DEEDS: dict[str, Callable[[_Entry], str]] = {
     "pool.renamed": _renamed,
     "pool.archived": _plain("archived pool {}"),
     "pool.reactivated": _plain("brought pool {} back"),
+    "cohort.created": _cohort_created,
+    "cohort.moved": _cohort_moved,
+    "cohort.named": _plain("named cohort {}, which has no quota until it is configured"),
+    "cohort.forgotten": _plain("let go of cohort {}, which nobody names any more"),
+    "cohort.inactive": _plain("found the parents of cohort {} in a circle: nothing new starts below it"),
+    "cohort.active": _plain("found the parents of cohort {} in order again"),
     "user.updated": _user_updated,
     "user.password_changed": _password_changed,
     "role.granted": lambda entry: f"granted {entry.value('role')} to {entry.name}",

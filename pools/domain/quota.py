@@ -204,6 +204,15 @@ class QuotaTree:
         """False on a cycle and below one: nothing is admitted there, running work goes on."""
         return self.index[name] not in self.cyclic
 
+    def circle(self, name: str) -> list[str]:
+        """The circle of parents that a node stands on or below; empty for everybody else."""
+        if self.active(name):
+            return []
+        way = [name]
+        while (parent := self.nodes[way[-1]].parent) is not None and parent not in way:
+            way.append(parent)
+        return [] if parent is None else way[way.index(parent) :]
+
     def available(self, name: str, key: str) -> Amount:
         """What the leaf may start now; never below 0, and 0 where the tree is cyclic."""
         if key not in self.columns or not self.active(name):

@@ -78,7 +78,7 @@ def shown(key: str) -> str:
 
 
 def forest(cohorts: Iterable[CohortFact], pools: Iterable[PoolFact]) -> QuotaTree:
-    """The tree with what every leaf holds."""
+    """The tree with what every leaf holds. GPUs are always counted."""
     nodes = [
         QuotaNode(
             cohort_key(cohort.name),
@@ -88,7 +88,7 @@ def forest(cohorts: Iterable[CohortFact], pools: Iterable[PoolFact]) -> QuotaTre
         )
         for cohort in cohorts
     ]
-    usage: dict[str, dict[str, Number]] = {}
+    usage: dict[str, dict[str, Number]] = {node.name: {GPU: 0} for node in nodes}
     for pool in pools:
         nodes.append(_pool(pool))
         if not pool.leaves:

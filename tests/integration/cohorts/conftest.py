@@ -15,6 +15,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
+from tests.integration.pools.conftest import admin, caller, nobody, viewer  # noqa: F401  # people at the API
 from tests.support import houses
 
 _LINE = re.compile(r"( *)(\S+) (\d+)(?: borrow (\d+))?(?: lend (\d+))?")

@@ -1,0 +1,53 @@
+"""Trying a change of a cohort: done, looked at, rolled back, with everything that it would mean for the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pools.cohort_bodies import cohort_body
+from pools.domain.amounts import as_json
+from pools.domain.quota import QuotaTree
+from pools.domain.quota_debts import Debt, changed_debts
+from pools.domain.quota_forest import COHORT, shown
+from pools.domain.roles import Actor
+from pools.locking import cohort_tops
+from pools.models import Cohort
+from pools.quota_bodies import tree_nodes
+from pools.quota_trees import verdict_tree
+from pools.quota_view import quota_view
+from pools.services.dry_run import effect_of
+
+
+def effect_on_cohort(actor: Actor, name: str, deed: Callable[[], object]) -> dict[str, Any]:
+    """What `deed` would do: the cohort before and after, each with the `nodes` of the tree in which it stands, and the
+    `debts` that come, go, grow or shrink. The rest as in :func:`pools.services.dry_run.effect_of`."""
+    trees: list[QuotaTree] = []
+
+    def read() -> dict[str, Any] | None:
+        trees.append(verdict_tree(Cohort.objects.filter(parent=None).values_list("pk", flat=True)))
+        return _picture(actor, name)
+
+    effect = effect_of(deed, read=read, actor=actor)
+    return effect | {"debts": [_debt_body(debt) for debt in changed_debts(trees[0], trees[-1])]}
+
+
+def _picture(actor: Actor, name: str) -> dict[str, Any] | None:
+    """The cohort and its tree, None if there is none."""
+    row = Cohort.objects.filter(name=name).first()
+    if row is None:
+        return None
+    top = Cohort.objects.get(pk=cohort_tops([row.pk])[row.pk])
+    return cohort_body(row) | {"nodes": tree_nodes(quota_view(actor, root=top.name))}
+
+
+def _debt_body(debt: Debt) -> dict[str, Any]:
+    flavor, _, resource = debt.key.partition("/")
+    return {
+        "name": shown(debt.node),
+        "kind": "cohort" if debt.node.startswith(COHORT) else "pool",
+        "flavor": flavor,
+        "resource": resource,
+        "before": as_json(debt.before),
+        "after": as_json(debt.after),
+    }

@@ -1,0 +1,226 @@
+"""Cohorts and the tree of quotas over HTTP, as api.md writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from pools.models import Cohort
+from tests.integration.cohorts.conftest import draw, gpu, join
+from tests.integration.pools.conftest import Caller
+from tests.support import houses
+from tests.support.races import without_floor
+
+pytestmark = pytest.mark.django_db
+ORG = "/api/configs/cohort/org"
+
+
+def tree(call: Caller, root: str | None = None) -> dict[str, dict[str, Any]]:
+    """Nodes by name; of a cohort and a pool that share one, the pool."""
+    answer = call("GET", "/api/quota_tree", query={"root": root} if root else {})
+    assert answer.status == 200, answer.body
+    return {node["name"]: node for node in answer.body["nodes"]}
+
+
+def numbers(nodes: dict[str, dict[str, Any]], name: str, *asked: str) -> list[Any]:
+    """Some numbers of a node's GPUs."""
+    (row,) = [row for row in nodes[name]["quotas"] if row["resource"] == "gpu"]
+    return [row[number] for number in asked]
+
+
+def test_put_get_list_delete(admin: Caller) -> None:
+    body = {"parent": "corp", "quotas": [gpu(4, None, 2)], "weight": 0.5}
+    made = admin("PUT", ORG, body)
+    assert made.status == 200
+    assert made.headers["ETag"] == '"1"'
+    shown = {
+        "name": "org",
+        "parent": "corp",
+        "quotas": [gpu(4, None, 2)],
+        "weight": 0.5,
+        "explicit": True,
+        "active": True,
+        "condition": None,
+        "cohorts": [],
+        "pools": [],
+        "version": 1,
+        "warnings": [],
+    }
+    assert made.body == admin("GET", ORG).body == shown
+    assert admin("PUT", ORG, made.body | {"weight": 1}).body["version"] == 2
+    listed = admin("GET", "/api/configs/cohort").body["cohorts"]
+    assert [(each["name"], each["explicit"], each["cohorts"]) for each in listed] == [
+        ("corp", False, ["org"]),
+        ("org", True, []),
+    ]
+    assert admin("DELETE", "/api/configs/cohort/corp").status == 409
+    assert admin("DELETE", ORG, if_match='"1"').status == 412
+    assert admin("DELETE", ORG).body is None
+    assert admin("GET", ORG).status == 404
+    assert admin("GET", "/api/configs/cohort").body == {"cohorts": []}
+
+
+def test_a_patch_moves_and_orphans_are_asked_for(admin: Caller) -> None:
+    draw("a 0", "  b 1", "z 0")
+    assert admin("PATCH", "/api/configs/cohort/b", {"parent": "z", "description": "moved"}).body["parent"] == "z"
+    assert admin("PATCH", "/api/configs/cohort/nope", {"parent": "z"}).status == 404
+    assert admin("DELETE", "/api/configs/cohort/z", query={"orphan": "True"}).status == 200
+    assert admin("GET", "/api/configs/cohort/b").body["parent"] is None
+    trail = admin("GET", "/api/audit", query={"object": "cohort/b"}).body["entries"]
+    assert [entry["sentence"] for entry in trail] == [
+        "root made cohort b the top of its own tree",
+        "root moved cohort b below z: moved",
+        "system configured cohort b below a with 1 default/gpu",
+    ]
+
+
+def test_only_the_house_writes_and_only_its_readers_read(admin: Caller, viewer: Caller, nobody: Caller) -> None:
+    admin("PUT", ORG, {})
+    assert viewer("GET", ORG).status == viewer("GET", "/api/configs/cohort").status == 200
+    assert [viewer(verb, ORG, {}).status for verb in ("PUT", "PATCH", "DELETE")] == [403] * 3
+    assert [nobody(verb, ORG, {} if verb != "GET" else None).status for verb in ("GET", "PUT", "DELETE")] == [403] * 3
+    assert nobody("GET", "/api/quota_tree").body == {"nodes": []}
+
+
+def test_bad_bodies_are_400_with_paths(admin: Caller) -> None:
+    assert admin("PUT", ORG, {"quotas": "4"}).codes == {("quotas", "bad_value")}
+    assert admin("PUT", ORG, {"quotas": [gpu(2**60)]}).codes == {("quotas[0].nominal", "too_large")}
+    assert admin("PUT", "/api/configs/cohort/UPPER", {}).codes == {("name", "bad_name")}
+    assert admin("PUT", ORG, {"parent": "org"}).body["details"][0]["cycle"] == ["org"]
+    assert admin("DELETE", ORG, {"force": True}).codes == {("force", "unknown_key")}
+
+
+def test_the_tree_shows_the_worked_example(admin: Caller, corp: Callable[[], None]) -> None:
+    corp()
+    houses.holding("serve", 18)
+    houses.holding("train", 9)
+    nodes = tree(admin)
+    assert [(node["name"], node["kind"], node["parent"]) for node in nodes.values()] == [
+        ("corp", "cohort", None),
+        ("prod", "cohort", "corp"),
+        ("batch", "pool", "prod"),
+        ("batch--_shared", "shared", "batch"),
+        ("serve", "pool", "prod"),
+        ("serve--_shared", "shared", "serve"),
+        ("research", "cohort", "corp"),
+        ("labs", "pool", "research"),
+        ("labs--_shared", "shared", "labs"),
+        ("train", "pool", "research"),
+        ("train--_shared", "shared", "train"),
+    ]
+    names = ("corp", "prod", "research", "train", "labs")
+    assert [numbers(nodes, name, "subtree_quota")[0] for name in names] == [29, 20, 12, 16, 0]
+    assert [numbers(nodes, name, "t")[0] for name in ("corp", "prod", "research")] == [11, 2, 7]
+    leaves = ("serve--_shared", "batch--_shared", "train--_shared", "labs--_shared")
+    assert [numbers(nodes, name, "available")[0] for name in leaves] == [10, 7, 13, 2]
+    assert [numbers(nodes, name, "potential_available")[0] for name in leaves] == [28, 7, 40, 2]
+    assert numbers(nodes, "serve", "nominal", "borrowed", "borrowing_limit") == [0, 8, None]
+    assert numbers(nodes, "prod", "nominal", "borrowing_limit", "lending_limit") == [6, 8, None]
+    assert numbers(nodes, "batch", "lent", "lendable") == [2, 2]
+    assert nodes["serve"]["weighted_share"] == 286  # 8 borrowed of the 28 that prod could give, in thousandths
+    part = tree(admin, "prod")
+    assert list(part) == ["prod", "batch", "batch--_shared", "serve", "serve--_shared"]
+    assert part["serve"] == nodes["serve"]
+    assert list(tree(admin, "serve")) == ["serve", "serve--_shared"]
+    assert admin("GET", "/api/quota_tree", query={"root": "nowhere"}).status == 404
+
+
+def test_slices_draining_and_what_waits(admin: Caller) -> None:
+    draw("org 0")
+    houses.pool("team", 100, a=30, b=20)
+    admin("PATCH", "/api/configs/pool/team", {"cohort": "org", "lending_limit": 25})
+    houses.holding("team--a", 12)
+    houses.holding("team--b", 0, needs=7)
+    nodes = tree(admin, "org")
+    assert list(nodes) == ["org", "team", "team--_shared", "team--a", "team--b"]
+    assert numbers(nodes, "team", "nominal", "subtree_quota", "usage", "pending", "lending_limit") == [
+        0,
+        100,
+        12,
+        7,
+        25,
+    ]
+    assert numbers(nodes, "team--b", "nominal", "pending") == [20, 7]
+    assert numbers(nodes, "org", "subtree_quota", "usage", "pending") == [25, 0, 7]
+
+
+def test_people_see_their_pools_and_what_stands_above(
+    admin: Caller, caller: Callable[..., Caller], corp: Callable[[], None]
+) -> None:
+    corp()
+    houses.pool("alone", 3)
+    worker = caller("wanda", "osmo-serve-user")
+    assert list(tree(worker)) == ["corp", "prod", "serve", "serve--_shared"]
+    assert tree(worker)["serve"] == tree(admin)["serve"]
+    assert list(tree(worker, "prod")) == ["prod", "serve", "serve--_shared"]
+    for hidden in ("research", "batch", "alone"):
+        assert worker("GET", "/api/quota_tree", query={"root": hidden}).status == 404
+
+
+def test_a_pool_without_a_cohort_stands_alone_in_the_tree(admin: Caller) -> None:
+    houses.pool("alone", 10)
+    admin("PATCH", "/api/configs/pool/alone", {"resources": {"gpu": {"maximum": 12}}})
+    houses.holding("alone", 13)
+    nodes = tree(admin)
+    assert list(nodes) == ["alone", "alone--_shared"]
+    assert numbers(nodes, "alone", "t", "debt", "borrowing_limit") == [-3, 1, 2]
+    assert numbers(nodes, "alone--_shared", "debt") == [0]
+
+
+def test_a_maximum_is_a_borrowing_limit(admin: Caller) -> None:
+    draw("org 20")
+    join("p", "org", 10, borrow=7)
+    admin("PATCH", "/api/configs/pool/p", {"resources": {"gpu": {"maximum": 14}}})
+    assert numbers(tree(admin), "p", "borrowing_limit", "potential_available") == [4, 14]
+
+
+def test_a_dry_run_shows_both_trees_and_every_debt(admin: Caller, corp: Callable[[], None]) -> None:
+    corp()
+    houses.holding("serve", 25)
+    body = {"parent": "corp", "quotas": [gpu(6, 3)]}
+    answer = admin("PUT", "/api/configs/cohort/prod", body, query={"dry_run": "True"}).body
+    assert answer["violations"] == []
+    assert answer["before"]["quotas"][0]["borrowing_limit"] == 8
+    assert answer["after"]["quotas"][0]["borrowing_limit"] == 3
+    after = {node["name"]: node for node in answer["after"]["nodes"]}
+    assert numbers(after, "prod", "t", "debt") == [-5, 2]
+    assert answer["debts"] == [
+        {"name": "prod", "kind": "cohort", "flavor": "default", "resource": "gpu", "before": 0, "after": 2}
+    ]
+    assert Cohort.objects.get(name="prod").version == 1
+    cycle = admin("PUT", "/api/configs/cohort/corp", {"parent": "prod"}, query={"dry_run": "True"})
+    assert (cycle.status, cycle.body["after"]) == (200, None)
+    assert cycle.body["violations"][0]["code"] == "cycle"
+    gone = admin("DELETE", "/api/configs/cohort/prod", query={"dry_run": "True"}).body
+    assert {each["code"] for each in gone["violations"]} == {"has_children"}
+    moved = admin("PATCH", "/api/configs/cohort/prod", {"parent": None, "quotas": [gpu(6)]}, query={"dry_run": "True"})
+    assert [(each["name"], each["after"]) for each in moved.body["debts"]] == [("prod", 5)]
+    assert admin("PUT", "/api/configs/cohort/prod", {"what": 1}, query={"dry_run": "True"}).status == 400
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_circle_that_got_in_is_shown_and_hangs_nothing(
+    transactional_db: None, admin: Caller, corp: Callable[[], None]
+) -> None:
+    corp()
+    houses.holding("serve", 3)
+    with without_floor("pools_cohort", "no_circle"), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pools_cohort SET parent_id = (SELECT id FROM pools_cohort WHERE name = 'prod') WHERE name = 'corp'"
+        )
+    nodes = tree(admin)
+    assert {name: node["active"] for name, node in nodes.items() if node["kind"] != "shared"} == {
+        "corp": False, "prod": False, "research": False, "batch": False, "serve": False, "labs": False, "train": False,
+    }  # fmt: skip
+    condition = nodes["serve"]["condition"]
+    assert (condition["status"], condition["reason"]) == ("False", "Cycle")
+    assert sorted(condition["cycle"]) == ["corp", "prod"]
+    assert numbers(nodes, "serve--_shared", "usage", "available") == [3, 0]
+    assert admin("GET", "/api/configs/cohort/prod").body["active"] is False
+    assert list(tree(admin, "prod"))
+    mended = admin("PUT", "/api/configs/cohort/corp", {"parent": None, "quotas": [gpu(4)]})
+    assert mended.status == 200
+    assert all(node["active"] for node in tree(admin).values())
