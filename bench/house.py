@@ -47,7 +47,7 @@ def running() -> Iterator[House]:
     folder = Path(tempfile.mkdtemp(prefix="osmo-bench-"))
     folder.chmod(0o755)
     data_dir, output = folder / "data", folder / "up.out"
-    port = _free_port()
+    port = free_port()
     environment = {**os.environ, "OSMO_ADMIN_PASSWORD": "bench-password-4711"}
     log = output.open("wb")
     process = subprocess.Popen(
@@ -76,7 +76,8 @@ def _command() -> str:
     return str(beside) if beside.exists() else "osmo-admin"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

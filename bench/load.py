@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,14 +42,26 @@ class Result:
 
 
 def run(
-    base_url: str, jwt: str, *, clients: int, seconds: float, next_request: Callable[[int, int], Request]
+    base_url: str,
+    jwt: str,
+    *,
+    clients: int,
+    seconds: float,
+    next_request: Callable[[int, int], Request],
+    trust: ssl.SSLContext | None = None,
 ) -> Result:
-    """Let `clients` send for `seconds`. `next_request(client, number)` makes each client's requests."""
-    return asyncio.run(_run(base_url, jwt, clients, seconds, next_request))
+    """Let `clients` send for `seconds`. `next_request(client, number)` makes each client's requests; with `trust` they
+    speak TLS."""
+    return asyncio.run(_run(base_url, jwt, clients, seconds, next_request, trust))
 
 
 async def _run(
-    base_url: str, jwt: str, clients: int, seconds: float, next_request: Callable[[int, int], Request]
+    base_url: str,
+    jwt: str,
+    clients: int,
+    seconds: float,
+    next_request: Callable[[int, int], Request],
+    trust: ssl.SSLContext | None,
 ) -> Result:
     parts = urlsplit(base_url)
     latencies: list[float] = []
@@ -57,7 +70,7 @@ async def _run(
     deadline = begin + seconds
 
     async def client(index: int) -> None:
-        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=trust)
         number = 0
         while (sent := time.perf_counter()) < deadline:
             status = await _exchange(reader, writer, next_request(index, number), parts.netloc, jwt)

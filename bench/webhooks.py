@@ -1,0 +1,70 @@
+"""How long a cluster waits for our answer to an admission review: over TLS on kept connections, as API servers ask."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from bench.house import House, free_port
+from bench.load import Request
+from bench.load import run as load
+
+ALLOWED, REFUSED = "default-queue", "osmo-pool-bench-hooks-team--a"
+
+
+def run(home: House, *, seconds: int) -> dict[str, Any]:
+    """Rate and percentiles for pods that pass and pods that are refused (and noted), one and eight at once."""
+    from osmo_admin.ops import commands
+    from osmo_admin.ops.certificates import ensure
+    from osmo_admin.ops.processes import start, stop_all
+    from pools.models import Backend
+
+    Backend.objects.create(name="bench-hooks", kind=Backend.Kind.KUBERNETES, namespace="bench-hooks")
+    folder = home.data_dir / "bench-webhook"
+    certificate = ensure(folder, ["127.0.0.1"])
+    port = free_port()
+    command = commands.webhook("127.0.0.1", port, certificate.certificate, certificate.key)
+    child = start(commands.WEBHOOK, command, log=folder / "log", env=dict(os.environ))
+    url, trust = f"https://127.0.0.1:{port}", ssl.create_default_context(cadata=certificate.authority)
+    try:
+        _wait(url, trust, folder / "log")
+        report: dict[str, Any] = {}
+        for name, queue in (("allowed", ALLOWED), ("refused", REFUSED)):
+            for clients in (1, 8):
+                request = Request("POST", "/webhooks/pod/bench-hooks", _question(queue))
+                result = load(
+                    url, "", clients=clients, seconds=seconds, next_request=lambda *_, r=request: r, trust=trust
+                )
+                report[f"{name}_{clients}"] = result.summary()
+        return report
+    finally:
+        stop_all([child], grace=5)
+
+
+def _question(queue: str) -> bytes:
+    pod = {
+        "metadata": {"name": "p", "labels": {"kai.scheduler/queue": queue}},
+        "spec": {"containers": [{"name": "c", "image": "busybox"}]},
+    }
+    request = {
+        "uid": "u", "operation": "CREATE", "kind": {"kind": "Pod"}, "namespace": "team", "name": "p",
+        "userInfo": {"username": "somebody", "groups": []}, "object": pod,
+    }  # fmt: skip
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def _wait(url: str, trust: ssl.SSLContext, log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"{url}/health", context=trust, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise SystemExit(f"the webhook server did not answer: {log.read_text()[-2000:]}")
