@@ -20,6 +20,7 @@ from scheduling.admin.submit import submit_page
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
+from scheduling.selectors.gangs import rows_of
 from scheduling.selectors.workflows import WorkflowFilter, listed_workflows, queues_of, visible_workflow, whole_workflow
 from scheduling.services.lifecycle import cancel_workflow, end_workflow, may_cancel
 
@@ -117,7 +118,7 @@ class WorkflowAdmin(PolicyAdmin):
             title=workflow.name,
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             workflow=workflow,
-            groups=[(group, list(group.tasks.all()), why.get(group.name, "")) for group in groups],
+            groups=[(group, list(group.tasks.all()), why.get(group.name, ""), rows_of(group)) for group in groups],
             queue=queue,
             is_live=status.is_live,
             may_cancel=status.is_live and may_cancel(actor, workflow),

@@ -92,8 +92,18 @@ _ENTRY = fields(
     more=True,
 )
 _TASK = fields({"name": TEXT, "retry_id": WHOLE, "status": TASK_STATUS, "start_time": _TIME_OR_NULL}, more=True)
+_COUNTED = {"threshold": WHOLE, "count": WHOLE, "size": WHOLE, "satisfied": BOOLEAN}
+_SUB_GROUP = fields({"name": TEXT, "parent": nullable(TEXT), **_COUNTED, "optional": BOOLEAN})
 _GROUP = fields(
-    {"name": TEXT, "status": TASK_STATUS, "queue": TEXT, "k8s_queue": TEXT, "tasks": array(_TASK)}, more=True
+    {
+        "name": TEXT,
+        "status": TASK_STATUS,
+        "queue": TEXT,
+        "k8s_queue": TEXT,
+        "gang": nullable(fields({**_COUNTED, "sub_groups": array(_SUB_GROUP)})),
+        "tasks": array(_TASK),
+    },
+    more=True,
 )
 WORKFLOWS = fields({"workflows": array(_ENTRY), "more_entries": BOOLEAN})
 WORKFLOW = fields(
@@ -145,7 +155,7 @@ SETTLED = fields({"steps": array(OBJECT), "settled": BOOLEAN})
 SUBMIT_DRY_RUN = Query("dry_run", BOOLEAN, "Check the file and answer it rendered; submit nothing.")
 VALIDATION_ONLY = Query("validation_only", BOOLEAN, "Check the file and say so in words; submit nothing.")
 SUBMIT = (
-    Query("priority", PRIORITY, "NORMAL if not given. LOW may go over quota and may be preempted."),
+    Query("priority", PRIORITY, "NORMAL if nobody says, a PodGroup either. LOW may go over quota and be preempted."),
     SUBMIT_DRY_RUN,
     VALIDATION_ONLY,
     Query("workflow_id", TEXT, "Submit the file of this workflow again; then there is no body."),

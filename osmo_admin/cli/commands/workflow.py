@@ -9,6 +9,7 @@ import typer
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.commands import workflow_submit
 from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.gang_text import gang_text
 from osmo_admin.cli.http import path
 from osmo_admin.cli.options import (
     AllUsersOption,
@@ -138,9 +139,8 @@ def _detail(answer: dict[str, Any]) -> str:
         ]
     )
     header = ("Group", "Task", "Try", "Status", "Node", "Start Time", "Exit Code", "Message")
-    return (
-        f"{head}\n\n{table(header, [_task_row(group, task) for group in answer['groups'] for task in group['tasks']])}"
-    )
+    tasks = table(header, [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]])
+    return "\n\n".join([head, *filter(None, map(gang_text, answer["groups"])), tasks])
 
 
 def _task_row(group: dict[str, Any], task: dict[str, Any]) -> list[Any]:

@@ -23,7 +23,8 @@ FIRST_LOOK, LONGEST_LOOK = 1.0, 10.0  # seconds between two looks while waiting
 FileArgument = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="Workflow file, - for standard input, or the ID of a workflow to submit again."
+        metavar="FILE",
+        help="Workflow file or PodGroup, - for standard input, or the ID of a workflow to submit again.",
     ),
 ]
 SetOption = Annotated[
@@ -51,7 +52,8 @@ def submit(
     file: FileArgument,
     pool: PoolOption = None,
     priority: Annotated[
-        Priority | None, typer.Option(case_sensitive=False, help="HIGH, NORMAL or LOW; NORMAL if not given.")
+        Priority | None,
+        typer.Option(case_sensitive=False, help="HIGH, NORMAL or LOW; if not given a PodGroup's own, else NORMAL."),
     ] = None,
     set_values: SetOption = None,
     set_strings: SetStringOption = None,
@@ -97,7 +99,7 @@ def submit(
 def validate(
     session: Session,
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Workflow file, - for standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Workflow file or PodGroup, - for standard input.")],
     pool: PoolOption = None,
     set_values: SetOption = None,
     set_strings: SetStringOption = None,

@@ -301,6 +301,32 @@ def test_query(osmo, stub):
     assert re.split(r" {2,}", text.splitlines()[-1])[:5] == ["t-group", "t", "0", "RUNNING", "n1"]
 
 
+def test_query_draws_the_tree_of_a_gang(osmo, stub):
+    def row(threshold, count, size, **more):
+        return {"threshold": threshold, "count": count, "size": size, "satisfied": count >= threshold, **more}
+
+    gang = row(1, 1, 2) | {
+        "sub_groups": [
+            row(2, 1, 2, name="decode", parent=None, optional=True),
+            row(1, 1, 1, name="leaders", parent="decode", optional=False),
+            row(4, 0, 6, name="workers", parent="decode", optional=False),
+            row(8, 9, 9, name="prefill", parent=None, optional=False),
+        ]
+    }
+    body = detail()
+    body["groups"].append({"name": "serve", "gang": gang, "tasks": []})
+    stub.on("GET", "/api/workflow/hello-1", body)
+    lines = osmo.ok("workflow", "query", "hello-1").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("SubGroup"))
+    assert [re.split(r" {2,}", line) for line in lines[start + 2 : start + 7]] == [
+        ["serve", "1 SubGroup", "1", "1 SubGroup", "has its minimum"],
+        ["└─ decode (optional)", "2 SubGroups", "1", "-", "can be missing"],
+        ["└─── leaders", "1 pod", "1", "-", "has its minimum"],
+        ["└─── workers", "4 pods", "0", "2 pods", "below its minimum"],
+        ["└─ prefill", "8 pods", "9", "1 pod", "has its minimum"],
+    ]
+
+
 def test_cancel_several_goes_on_after_a_failure(osmo, stub):
     stub.on("POST", "/api/workflow/a-1/cancel", Reply({"message": "a-1 has ended.", "error_code": "USER"}, status=400))
     stub.on("POST", "/api/workflow/b-1/cancel", {"name": "b-1"})

@@ -1,0 +1,103 @@
+"""The tree of a gang where people look for it: the answer of one workflow, and its page."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from scheduling.models import Task
+from scheduling.selectors.gangs import rows_of
+from scheduling.selectors.workflows import whole_workflow
+from tests.support.houses import spec
+from tests.unit.specs.test_manifest import INFERENCE, TRAINING
+
+
+def running(**pods: int) -> None:
+    """So many pods of each SubGroup run."""
+    for name, count in pods.items():
+        chosen = (
+            Task.objects.filter(sub_group=name.replace("_", "-"))
+            .order_by("position")
+            .values_list("pk", flat=True)[:count]
+        )
+        Task.objects.filter(pk__in=list(chosen)).update(status="RUNNING", node_name="sim-n1")
+
+
+@pytest.fixture
+def gang(alice: Any) -> Any:
+    """`inference-service-1` with its first replica at 5 of 8 pods and the other three whole."""
+    alice.submit("team", INFERENCE)
+    running(prefill_0=5, prefill_1=8, prefill_2=8, prefill_3=8)
+    return alice
+
+
+def test_one_workflow_tells_how_its_gang_stands(gang: Any) -> None:
+    (group,) = gang.get("/api/workflow/inference-service-1")["groups"]
+    whole = {"threshold": 3, "count": 3, "size": 4, "satisfied": True}
+    leaf = {"parent": None, "threshold": 8, "size": 8}
+    assert group["gang"] == {
+        **whole,
+        "sub_groups": [
+            {"name": "prefill-0", **leaf, "count": 5, "satisfied": False, "optional": True},
+            *[{"name": f"prefill-{n}", **leaf, "count": 8, "satisfied": True, "optional": False} for n in (1, 2, 3)],
+        ],
+    }
+    assert group["tasks"][0]["sub_group"] == "prefill-0"
+
+
+def test_earlier_tries_are_not_counted(gang: Any) -> None:
+    first = Task.objects.get(name="prefill-1-0")
+    first.status = "FAILED_PREEMPTED"
+    first.save()
+    first.pk, first._state.adding = uuid.uuid4(), True
+    first.retry_id, first.status, first.node_name = 1, "SCHEDULING", ""
+    first.save()
+
+    for verbose in ("False", "True"):
+        (group,) = gang.get("/api/workflow/inference-service-1", verbose=verbose)["groups"]
+        assert (group["gang"]["count"], group["gang"]["sub_groups"][1]["count"]) == (2, 7)
+
+
+def test_two_levels_and_the_order_of_reading(alice: Any) -> None:
+    alice.submit("team", TRAINING)
+    (group,) = alice.get("/api/workflow/training-job-1")["groups"]
+    assert [(sub["name"], sub["parent"], sub["threshold"], sub["size"]) for sub in group["gang"]["sub_groups"]] == [
+        ("decode", None, 2, 2),
+        ("decode-leaders", "decode", 1, 1),
+        ("decode-workers", "decode", 4, 4),
+        ("prefill", None, 2, 2),
+        ("prefill-leaders", "prefill", 1, 1),
+        ("prefill-workers", "prefill", 4, 4),
+    ]
+
+
+def test_other_gangs_have_none(alice: Any) -> None:
+    alice.submit("team", spec())
+    (group,) = alice.get("/api/workflow/job-1")["groups"]
+    assert group["gang"] is None
+    assert group["tasks"][0]["sub_group"] is None
+
+
+def test_the_tree_costs_no_query(gang: Any) -> None:
+    (group,) = whole_workflow(gang.actor, "inference-service-1").groups.all()
+    with CaptureQueriesContext(connection) as queries:
+        assert len(rows_of(group)) == 5
+    assert len(queries) == 0
+
+
+def test_the_page_draws_it(gang: Any) -> None:
+    client = Client()
+    client.force_login(gang.user, "django.contrib.auth.backends.ModelBackend")
+    page = client.get("/scheduling/workflow/inference-service-1/change/")
+    text = " ".join(page.content.decode().split())
+    assert page.status_code == 200
+    assert 'aria-label="prefill-0: has 5 of 8, needs 8"' in text
+    assert 'aria-label="inference-service: has 3 of 4, needs 3"' in text
+    for word in ("has its minimum", "can be missing", "1 SubGroup", "8 pods"):
+        assert word in text
+    assert text.count("oa-level") == 5
