@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
 from django.db import transaction
 from django.dispatch import Signal
 
@@ -15,8 +20,39 @@ cancel_pending_work = Signal()
 work_on_nodes = Signal()
 """Asked inside a transaction with `backend` and `nodes` (names): receivers answer with the names of what runs there."""
 
+work_at_stake = Signal()
+"""Asked inside a trial with `actor` and `backend_ids`, where the change is made and not yet taken back: receivers read
+what they need and answer with an `AtStake`, which is called after the locks are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Workflows that would lose their places: the names that the asker may see, and how many others."""
+
+    names: tuple[str, ...] = ()
+    others: int = 0
+
+
+AtStake = Callable[[], Losses]
+
+_hinted: ContextVar[set[int] | None] = ContextVar("osmo_hinted", default=None)
+
 
 def hint(backend_id: int | None) -> None:
     """Say on commit that something moved on a backend."""
-    if backend_id is not None:
-        transaction.on_commit(lambda: ledger_changed.send(sender=None, backend_ids=[backend_id]), robust=True)
+    if backend_id is None:
+        return
+    if (hinted := _hinted.get()) is not None:
+        hinted.add(backend_id)
+    transaction.on_commit(lambda: ledger_changed.send(sender=None, backend_ids=[backend_id]), robust=True)
+
+
+@contextmanager
+def hints_noted() -> Iterator[set[int]]:
+    """Fill a set with the backends that are hinted at inside: those that a trial would have moved something on."""
+    noted: set[int] = set()
+    token = _hinted.set(noted)
+    try:
+        yield noted
+    finally:
+        _hinted.reset(token)

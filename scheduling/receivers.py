@@ -11,9 +11,10 @@ from django_celery_beat.models import PeriodicTask
 
 from pools.domain.roles import Actor
 from pools.models import Backend, Pool
-from pools.signals import cancel_pending_work, ledger_changed, work_on_nodes
+from pools.signals import AtStake, cancel_pending_work, ledger_changed, work_at_stake, work_on_nodes
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
+from scheduling.selectors.at_stake import at_stake
 from scheduling.services.hints import ask_to_settle
 from scheduling.services.lifecycle import cancel_pending
 from scheduling.services.schedule import ensure_schedule
@@ -39,6 +40,12 @@ def running_there(backend: Backend, nodes: Collection[str], **_: Any) -> list[st
         status=TaskStatus.RUNNING, node_name__in=nodes, group__workflow__root_pool__backend=backend
     )
     return list(running.order_by().values_list("group__workflow__name", flat=True).distinct())
+
+
+@receiver(work_at_stake)
+def who_would_lose(actor: Actor, backend_ids: Collection[int], **_: Any) -> AtStake:
+    """The LOW work that the next settling would take if a trial's change were made."""
+    return at_stake(actor, backend_ids)
 
 
 def keep_schedule(using: str, **_: Any) -> None:

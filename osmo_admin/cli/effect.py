@@ -48,6 +48,8 @@ def effect(answer: Mapping[str, Any]) -> str:
     for title, key in (("Would drain", "draining"), ("May be reclaimed", "may_be_reclaimed")):
         if answer.get(key):
             parts.append(f"{title}: {cell(answer[key])}")
+    if answer.get("may_be_reclaimed_elsewhere"):
+        parts.append(f"May be reclaimed of other people: {cell(answer['may_be_reclaimed_elsewhere'])}")
     parts += [f"Refused: {place_of(each)}{each.get('message')}" for each in violations]
     return "\n".join(parts)
 

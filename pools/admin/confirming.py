@@ -123,7 +123,9 @@ class Flow:
     def _preview(self, form: ChangeForm, notice: str = "") -> HttpResponse:
         results: list[Result] = []
         try:
-            effect = effect_on_tree(self.root_name(form), lambda: results.append(self.act(form, version=None)))
+            effect = effect_on_tree(
+                self.root_name(form), lambda: results.append(self.act(form, version=None)), actor=self.actor
+            )
         except Refused as refusal:
             form.blame(refusal)
             return self._ask(form)
@@ -142,6 +144,7 @@ class Flow:
             sentences=(*self.sentences(nodes, staying, results[0]), *results[0].warnings),
             staying=staying,
             reclaimed=effect["may_be_reclaimed"],
+            reclaimed_elsewhere=effect["may_be_reclaimed_elsewhere"],
             hidden={name: form.data[name] for name in form.fields if name in form.data} | seen,
         )
 

@@ -89,7 +89,7 @@ class BackendDetail(View):
             )
 
         if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: _shown(name)))
+            return Response(effect_of(deed, read=lambda: _shown(name), actor=self.actor))
         result = deed()
         return Response(backend_body(result.row, warnings=result.warnings), headers=etag(result.row.version))
 
@@ -104,7 +104,7 @@ class BackendDetail(View):
             delete_backend(actor=self.actor, name=name, description=description, expected_version=version)
 
         if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: _shown(name)))
+            return Response(effect_of(deed, read=lambda: _shown(name), actor=self.actor))
         deed()
         return Response(None)
 

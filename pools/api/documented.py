@@ -64,6 +64,7 @@ DRY_RUN_ANSWER = fields(
         "violations": array(OBJECT),
         "draining": array(TEXT),
         "may_be_reclaimed": array(TEXT),
+        "may_be_reclaimed_elsewhere": WHOLE,
     },
 )
 

@@ -121,7 +121,7 @@ class Rollback(View):
             return Response(None)
 
         if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=_all_pools))
+            return Response(effect_of(deed, read=_all_pools, actor=self.actor))
         return self.once(answer)
 
 

@@ -58,7 +58,7 @@ class PlatformDetail(View):
             )
 
         if boolean(request, "dry_run"):
-            return Response(effect_on_pool(name, deed))
+            return Response(effect_on_pool(name, deed, actor=self.actor))
         row = deed().row
         return Response(_body(row, platform), headers=etag(row.version))
 
@@ -90,7 +90,7 @@ class PlatformRename(View):
             )
 
         if boolean(request, "dry_run"):
-            return Response(effect_on_pool(name, deed))
+            return Response(effect_on_pool(name, deed, actor=self.actor))
         row = deed().row
         return Response(_body(row, to), headers=etag(row.version))
 

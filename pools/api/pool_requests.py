@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.http import body_object, boolean, etag, only, unwrapped
+from pools.api.views import View
 from pools.domain import names
 from pools.domain.errors import BadInput, Violation
 from pools.domain.pool_config import editable
@@ -74,18 +75,20 @@ def top_level(actor: Actor, name: str) -> None:
     raise BadInput(sentence, [Violation("name", "subpool_endpoint", sentence)])
 
 
-def answered(request: Request, name: str, deed: Callable[[], PoolResult], *, becomes: str | None = None) -> Response:
+def answered(view: View, name: str, deed: Callable[[], PoolResult], *, becomes: str | None = None) -> Response:
     """Do it and show the pool, or with `dry_run` show what it would do."""
-    if boolean(request, "dry_run"):
-        return Response(effect_on_pool(name, deed, becomes=becomes))
+    if boolean(view.request, "dry_run"):
+        return Response(effect_on_pool(name, deed, actor=view.actor, becomes=becomes))
     result = deed()
     body = pool_body(result.row, warnings=result.warnings) | {"reactivated": result.reactivated}
     return Response(body, headers=etag(result.row.version))
 
 
-def effect_on_pool(name: str, deed: Callable[[], object], *, becomes: str | None = None) -> dict[str, Any]:
+def effect_on_pool(
+    name: str, deed: Callable[[], object], *, actor: Actor, becomes: str | None = None
+) -> dict[str, Any]:
     """What a change would do to a pool: its tree before and after, each with its configuration."""
-    return effect_of(deed, read=lambda: picture(name), read_after=lambda: picture(becomes or name))
+    return effect_of(deed, read=lambda: picture(name), read_after=lambda: picture(becomes or name), actor=actor)
 
 
 def picture(name: str) -> dict[str, Any] | None:

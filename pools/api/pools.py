@@ -73,7 +73,7 @@ class PoolConfigs(View):
             return put_pools(actor=self.actor, bodies=bodies, description=description, tags=tags)
 
         if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: {name: picture(name) for name in bodies}))
+            return Response(effect_of(deed, read=lambda: {name: picture(name) for name in bodies}, actor=self.actor))
         deed()
         return Response(None)
 
@@ -101,7 +101,7 @@ class PoolConfig(View):
         body, description, tags = configuration(request)
         version = expected_version(request)
         return answered(
-            request,
+            self,
             name,
             lambda: put_pool(
                 actor=self.actor, name=name, body=body, description=description, tags=tags, expected_version=version
@@ -120,7 +120,7 @@ class PoolConfig(View):
         body, description, tags = configuration(request)
         version = expected_version(request)
         return answered(
-            request,
+            self,
             name,
             lambda: patch_pool(
                 actor=self.actor, name=name, patch=body, description=description, tags=tags, expected_version=version
@@ -140,7 +140,7 @@ class PoolConfig(View):
             )
 
         if boolean(request, "dry_run"):
-            return Response(effect_on_pool(name, deed))
+            return Response(effect_on_pool(name, deed, actor=self.actor))
         archived = deed()
         if archived is None:
             return Response(None)
@@ -163,7 +163,7 @@ class PoolRename(View):
         change = remarks(request, "new_name")
         to, version = new_name(change), expected_version(request)
         return answered(
-            request,
+            self,
             name,
             lambda: rename_pool(
                 actor=self.actor,

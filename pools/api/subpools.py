@@ -84,7 +84,7 @@ class SubpoolList(View):
                 expected_version=version,
             )
 
-        return self.once(lambda: _answer(request, parent, deed))
+        return self.once(lambda: _answer(self, parent, deed))
 
 
 class SubpoolDetail(View):
@@ -106,7 +106,7 @@ class SubpoolDetail(View):
         quota = _required(body, "quota")
         version = expected_version(request)
         return _answer(
-            request,
+            self,
             parent,
             lambda: update_quota(
                 actor=self.actor,
@@ -132,7 +132,7 @@ class SubpoolDetail(View):
             raise BadInput.of([Violation("cancel_pending", "bad_value", "cancel_pending is true or false.")])
         version = expected_version(request)
         return _answer(
-            request,
+            self,
             parent,
             lambda: delete_subpool(
                 actor=self.actor,
@@ -155,10 +155,10 @@ def read_subpool(actor: Actor, parent: str, subpool: str) -> Response:
     return Response(subpool_body(row, as_slice(row)), headers=etag(row.version))
 
 
-def _answer(request: Request, parent: str, deed: Callable[[], SubpoolResult]) -> Response:
+def _answer(view: View, parent: str, deed: Callable[[], SubpoolResult]) -> Response:
     """Do it, or with `dry_run` say what it would do."""
-    if boolean(request, "dry_run"):
-        return Response(effect_on_tree(parent, deed))
+    if boolean(view.request, "dry_run"):
+        return Response(effect_on_tree(parent, deed, actor=view.actor))
     result = deed()
     body = subpool_body(result.row, result.part, warnings=result.warnings, reactivated=result.reactivated)
     return Response(body, headers=etag(result.row.version))

@@ -9,14 +9,16 @@ from django.db import transaction
 
 from pools.domain.errors import BadInput, Conflict, DomainError
 from pools.domain.lifecycle import SubpoolState
+from pools.domain.roles import Actor
 from pools.models import Pool, Reservation
 from pools.selectors import tree_body
+from pools.signals import AtStake, hints_noted, work_at_stake
 
 
-def effect_on_tree(root_name: str, deed: Callable[[], object]) -> dict[str, Any]:
+def effect_on_tree(root_name: str, deed: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
     """What `deed` would do to a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does not
     exist yet. See :func:`effect_of`."""
-    return effect_of(deed, read=lambda: _tree(root_name), draining=lambda: _draining(root_name))
+    return effect_of(deed, read=lambda: _tree(root_name), draining=lambda: _draining(root_name), actor=actor)
 
 
 def effect_of(
@@ -25,19 +27,25 @@ def effect_of(
     read: Callable[[], Any],
     read_after: Callable[[], Any] | None = None,
     draining: Callable[[], list[str]] = list,
+    actor: Actor | None = None,
 ) -> dict[str, Any]:
     """What `deed` would do to whatever `read` (afterwards `read_after`) shows: done, looked at, and rolled back.
 
-    `{"dry_run": true, "before", "after", "violations", "draining", "may_be_reclaimed"}`; a change that a rule forbids
-    (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing roles raise as
-    they would in earnest.
+    `{"dry_run": true, "before", "after", "violations", "draining", "may_be_reclaimed", "may_be_reclaimed_elsewhere"}`;
+    a change that a rule forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects
+    and missing roles raise as they would in earnest. With `actor` it is also told which LOW work the next scheduling
+    would take if the change were made: by name what that actor may see, the rest as a number.
     """
     violations, after, drains = [], None, []
+    at_stake: list[AtStake] = []
     before = read()
     try:
-        with transaction.atomic():
+        with transaction.atomic(), hints_noted() as moved:
             deed()
             after, drains = (read_after or read)(), draining()
+            if actor is not None and moved:
+                answers: list[Any] = work_at_stake.send(sender=None, actor=actor, backend_ids=frozenset(moved))
+                at_stake = [tell for _, tell in answers]
             transaction.set_rollback(True)
     except (BadInput, Conflict) as refusal:
         if _is_unreadable(refusal):
@@ -45,13 +53,15 @@ def effect_of(
         violations = [violation.as_dict() for violation in refusal.details] or [
             {"path": "", "code": str(refusal.kind), "message": refusal.message}
         ]
+    losses = [tell() for tell in at_stake]  # with no lock held, for this may take its time
     return {
         "dry_run": True,
         "before": before,
         "after": after,
         "violations": violations,
         "draining": drains,
-        "may_be_reclaimed": [],
+        "may_be_reclaimed": [name for loss in losses for name in loss.names],
+        "may_be_reclaimed_elsewhere": sum(loss.others for loss in losses),
     }
 
 

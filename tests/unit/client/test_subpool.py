@@ -112,7 +112,7 @@ def test_delete_with_what_waits(osmo, stub):
 def test_dry_run_shows_the_tree_before_and_after(osmo, stub, words, method, address):
     before = tree(30, ("team--b", "ACTIVE", 40), ("team--a", "ACTIVE", 30))
     after = tree(20, ("team--a", "DELETING", 0), ("team--b", "ACTIVE", 50), ("team--c", "ACTIVE", 30))
-    answer = effect(before, after, draining=["w-1", "w-2"], may_be_reclaimed=["low-1"])
+    answer = effect(before, after, draining=["w-1", "w-2"], may_be_reclaimed=["low-1"], may_be_reclaimed_elsewhere=2)
     stub.on(method, address, answer)
     text = osmo.ok("pool", "subpool", *words, "--dry-run")
     assert stub.last.query == {"dry_run": ["True"]}
@@ -126,6 +126,7 @@ def test_dry_run_shows_the_tree_before_and_after(osmo, stub, words, method, addr
         "└─ team--c  - → ACTIVE         - → 30\n"
         "Would drain: w-1, w-2\n"
         "May be reclaimed: low-1\n"
+        "May be reclaimed of other people: 2\n"
     )
     assert json.loads(osmo.ok("pool", "subpool", *words, "--dry-run", "-o", "json")) == answer
 
