@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from scheduling.kube import errors
 from scheduling.kube.backoff import Backoff
@@ -19,6 +20,7 @@ from scheduling.kube.errors import ClusterError
 from scheduling.kube.port import Cluster, EventType, Kind, Object
 
 logger = logging.getLogger(__name__)
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +34,28 @@ class Pace:
     longest_pause: float = 30.0
 
 
-class Mirror:
-    """The objects of one kind that match. `changed` is called, from the thread that follows, with the name of each
-    object that came, moved or went; `connect` hands out the connection of the moment, None while there is none."""
+class Mirror(Generic[Key]):
+    """The objects of one kind that match, found by name and by what `key` reads from each. `changed` is called, from
+    the thread that follows, with the key of each object that came, moved or went; `connect` hands out the connection of
+    the moment, None while there is none."""
 
     def __init__(
         self,
         kind: Kind,
         *,
         connect: Callable[[], Cluster | None],
-        changed: Callable[[str], None],
+        key: Callable[[Object], Key],
+        changed: Callable[[Key], None],
         namespace: str | None = None,
         labels: str = "",
         pace: Pace = Pace(),
     ) -> None:
         self.kind = kind
         self.fault: ClusterError | None = None
-        self._connect, self._changed = connect, changed
+        self._connect, self._key, self._changed = connect, key, changed
         self._namespace, self._labels, self._pace = namespace, labels, pace
         self._objects: dict[str, Object] = {}
+        self._names: dict[Key, set[str]] = {}
         self._lock = threading.Lock()
         self._listed_at: float | None = None
         self._since = ""  # the place that the watch has come to; empty: list first
@@ -69,6 +74,24 @@ class Mirror:
         """One of them."""
         with self._lock:
             return self._objects.get(name)
+
+    def of(self, key: Key) -> list[Object]:
+        """Those with this key, by name."""
+        with self._lock:
+            return [self._objects[name] for name in sorted(self._names.get(key, ()))]
+
+    def keys(self) -> set[Key]:
+        """Every key that an object has."""
+        with self._lock:
+            return set(self._names)
+
+    def refresh(self) -> None:
+        """List everything now. Raises ClusterError."""
+        cluster = self._connect()
+        if cluster is None:
+            raise errors.Unreachable("There is no connection yet.")
+        self._since = self._list(cluster)
+        self.fault = None
 
     def follow(self, stop: threading.Event) -> None:
         """Keep up until told to stop."""
@@ -110,22 +133,42 @@ class Mirror:
     def _list(self, cluster: Cluster) -> str:
         listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels)
         there = {item["metadata"]["name"]: _slim(item) for item in listing.items}
+        moved: set[Key] = set()
         with self._lock:
-            before, self._objects = self._objects, there
+            for name in self._objects.keys() - there.keys():
+                moved |= self._drop(name)
+            for name, item in there.items():
+                known = self._objects.get(name)
+                if known is None or known["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
+                    moved |= self._put(name, item)
         self._listed_at = time.monotonic()
-        for name in before.keys() | there.keys():
-            if _version(before.get(name)) != _version(there.get(name)):
-                self._changed(name)
+        for key in moved:
+            self._changed(key)
         return listing.resource_version
 
     def _take(self, item: Object, *, gone: bool) -> None:
         name = item["metadata"]["name"]
         with self._lock:
-            if gone:
-                self._objects.pop(name, None)
-            else:
-                self._objects[name] = _slim(item)
-        self._changed(name)
+            moved = self._drop(name) if gone else self._put(name, _slim(item))
+        for key in moved:
+            self._changed(key)
+
+    def _put(self, name: str, item: Object) -> set[Key]:
+        """Keep it; its key, and the one it had before if that was another."""
+        moved, key = self._drop(name), self._key(item)
+        self._objects[name] = item
+        self._names.setdefault(key, set()).add(name)
+        return moved | {key}
+
+    def _drop(self, name: str) -> set[Key]:
+        item = self._objects.pop(name, None)
+        if item is None:
+            return set()
+        key = self._key(item)
+        self._names[key].discard(name)
+        if not self._names[key]:
+            del self._names[key]
+        return {key}
 
     def _note(self, error: ClusterError) -> None:
         if isinstance(error, errors.Gone):
@@ -138,7 +181,3 @@ class Mirror:
 def _slim(item: Object) -> Object:
     """Without the record of who wrote which field, which is most of an object and of no use here."""
     return item | {"metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}
-
-
-def _version(item: Object | None) -> str | None:
-    return None if item is None else item["metadata"]["resourceVersion"]

@@ -41,8 +41,7 @@ _LOST = {"ContainerStatusUnknown", "NodeLost"}
 class Report:
     """What a pod says of its task.
 
-    `status` is None when it says nothing that can be used. `gone`: the pod is being deleted. `look_again` is when the
-    answer changes without any event.
+    `status` is None when it says nothing that can be used. `gone`: the pod is being deleted.
     """
 
     task: UUID | None
@@ -50,10 +49,10 @@ class Report:
     exit_code: int | None = None
     message: str = ""
     node: str = ""
+    pod_ip: str = ""
     started: datetime | None = None
     ended: datetime | None = None
     gone: bool = False
-    look_again: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,6 @@ class _Verdict:
     status: TaskStatus | None
     message: str = ""
     exit_code: int | None = None
-    look_again: datetime | None = None
 
 
 def read_pod(pod: Object, *, now: datetime) -> Report:
@@ -79,10 +77,10 @@ def read_pod(pod: Object, *, now: datetime) -> Report:
         exit_code=code,
         message=" ".join(verdict.message.split())[:_LONGEST_MESSAGE],
         node=(pod.get("spec") or {}).get("nodeName") or "",
-        started=time_of(running.get("startedAt") or ended.get("startedAt")) or time_of(status.get("startTime")),
+        pod_ip=status.get("podIP") or "",
+        started=time_of(running.get("startedAt") or ended.get("startedAt")),
         ended=time_of(ended.get("finishedAt")),
         gone=bool(metadata.get("deletionTimestamp")),
-        look_again=verdict.look_again,
     )
 
 
@@ -155,7 +153,7 @@ def _late(pod: Object, now: datetime, grace: timedelta, status: TaskStatus, word
     since = time_of(placed.get("lastTransitionTime")) or time_of((pod.get("status") or {}).get("startTime"))
     if since is not None and since + grace <= now:
         return _Verdict(status, words)
-    return _Verdict(TaskStatus.INITIALIZING, look_again=None if since is None else since + grace)
+    return _Verdict(TaskStatus.INITIALIZING)
 
 
 def _condition(pod: Object, *, kind: str = "", reason: str = "") -> Object | None:

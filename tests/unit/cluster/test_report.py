@@ -147,7 +147,7 @@ def test_a_secret_may_come_late_but_not_for_ever() -> None:
         return pod(node="n1", own=waiting("CreateContainerConfigError", 'secret "s3" not found'), conditions=[placed])
 
     early = read_pod(shown(CONFIG_GRACE - timedelta(minutes=1)), now=NOW)
-    assert (early.status, early.look_again) == (S.INITIALIZING, NOW + timedelta(minutes=1))
+    assert (early.status, early.exit_code) == (S.INITIALIZING, None)
     late = read_pod(shown(CONFIG_GRACE), now=NOW)
     assert (late.status, late.exit_code) == (S.FAILED_START_ERROR, 3003)
     assert "s3" in late.message
@@ -158,7 +158,7 @@ def test_an_image_that_never_comes_is_given_up() -> None:
         return pod(node="n1", conditions=[condition("PodScheduled", since=at(since))])
 
     early = read_pod(shown(START_TIMEOUT - timedelta(seconds=5)), now=NOW)
-    assert (early.status, early.look_again) == (S.INITIALIZING, NOW + timedelta(seconds=5))
+    assert (early.status, early.exit_code) == (S.INITIALIZING, None)
     late = read_pod(shown(START_TIMEOUT), now=NOW)
     assert (late.status, late.exit_code) == (S.FAILED_START_TIMEOUT, 3005)
 

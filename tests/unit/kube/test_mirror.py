@@ -44,17 +44,22 @@ class Shaky:
             raise self.failures.pop(0)
 
 
+def _name(item: dict[str, Any]) -> str:
+    return str(item["metadata"]["name"])
+
+
 def make(shaky: Shaky, name: str, **labels: str) -> None:
     body = {"metadata": {"name": name, "namespace": "n", "labels": labels or {"ours": "yes"}}, "spec": {}}
     shaky.twin.create(POD, body, owner="us")
 
 
 @contextmanager
-def following(shaky: Shaky, pace: Pace = QUICK) -> Iterator[tuple[Mirror, list[str]]]:
+def following(shaky: Shaky, pace: Pace = QUICK) -> Iterator[tuple[Mirror[str], list[str]]]:
     changed: list[str] = []
     mirror = Mirror(
         POD,
         connect=lambda: shaky,
+        key=_name,
         changed=changed.append,
         namespace="n",
         labels="ours=yes",
@@ -71,11 +76,11 @@ def following(shaky: Shaky, pace: Pace = QUICK) -> Iterator[tuple[Mirror, list[s
         assert not thread.is_alive()
 
 
-def names(mirror: Mirror) -> set[str]:
+def names(mirror: Mirror[str]) -> set[str]:
     return set(mirror.objects())
 
 
-def becomes(mirror: Mirror, *wanted: str) -> None:
+def becomes(mirror: Mirror[str], *wanted: str) -> None:
     eventually(lambda: mirror.is_ready and names(mirror) == set(wanted), what=f"{wanted} are mirrored")
 
 
@@ -158,7 +163,7 @@ def test_it_says_what_is_wrong_meanwhile() -> None:
 def test_without_a_connection_it_waits() -> None:
     shaky = Shaky()
     connections: list[Any] = [None]
-    mirror = Mirror(POD, connect=lambda: connections[-1], changed=lambda _: None, pace=QUICK)
+    mirror = Mirror(POD, connect=lambda: connections[-1], key=_name, changed=lambda _: None, pace=QUICK)
     stop = threading.Event()
     thread = threading.Thread(target=mirror.follow, args=[stop], daemon=True)
     thread.start()
@@ -187,6 +192,27 @@ def test_what_no_event_told_is_found_in_the_end() -> None:
         deaf.twin.delete(POD, "a", namespace="n")
         becomes(mirror)
     assert changed == ["a", "a"]
+
+
+def test_objects_are_found_by_what_they_belong_to() -> None:
+    shaky = Shaky()
+    changed: list[str] = []
+    mirror = Mirror(
+        POD,
+        connect=lambda: shaky,
+        key=lambda item: item["metadata"]["labels"].get("of", ""),
+        changed=changed.append,  # type: ignore[arg-type, return-value]
+    )
+    for name in ("b", "a"):
+        make(shaky, name, of="x")
+    mirror.refresh()
+    assert [item["metadata"]["name"] for item in mirror.of("x")] == ["a", "b"]
+    shaky.twin.merge(POD, "a", {"metadata": {"labels": {"of": "y"}}}, owner="us", namespace="n")
+    shaky.twin.delete(POD, "b", namespace="n")
+    changed.clear()
+    mirror.refresh()
+    assert (mirror.keys(), set(changed)) == ({"y"}, {"x", "y"})
+    assert mirror.of("x") == []
 
 
 def test_pauses_grow_and_differ() -> None:
