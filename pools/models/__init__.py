@@ -1,7 +1,7 @@
 """The ledger's tables, one subject per file."""
 
 from pools.models.audit import AuditEntry
-from pools.models.backend import Backend, Node
+from pools.models.backend import Backend, LedgerGeneration, Node
 from pools.models.cluster import KubernetesSettings
 from pools.models.cohort import Cohort, QuotaStamp
 from pools.models.gpu_quota import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
@@ -24,6 +24,7 @@ __all__ = [
     "IdempotencyRecord",
     "KubernetesSettings",
     "LeafUsage",
+    "LedgerGeneration",
     "Node",
     "Pool",
     "QuotaStamp",

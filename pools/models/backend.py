@@ -76,3 +76,16 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class LedgerGeneration(models.Model):
+    """How often what is promised on a backend has changed: moved by a trigger in the transaction of the change.
+
+    Whoever carries the promises elsewhere remembers the number it carried, and so knows whether it is behind.
+    """
+
+    backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="generation")
+    number = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.backend_id}: {self.number}"

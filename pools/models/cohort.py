@@ -96,6 +96,19 @@ RESTAMP = """
     RETURN NULL;
 """
 
+# A cohort may have pools on every backend. Deferred like the pools' own (`pools.models.pool.MOVES_GENERATION`).
+MOVES_GENERATIONS = pgtrigger.Trigger(
+    name="moves_generations",
+    operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    func="""
+        PERFORM backend_id FROM pools_ledgergeneration ORDER BY backend_id FOR NO KEY UPDATE;
+        UPDATE pools_ledgergeneration SET number = number + 1;
+        RETURN NULL;
+    """,
+)
+
 _ACTION = """
     CASE
         WHEN TG_OP = 'INSERT' THEN CASE WHEN NEW.explicit THEN 'cohort.created' ELSE 'cohort.named' END
@@ -160,6 +173,7 @@ class Cohort(models.Model):
                 when=pgtrigger.After,
                 func=RESTAMP,
             ),
+            MOVES_GENERATIONS,
             Audited(
                 subject="'cohort/' || COALESCE(NEW.name, OLD.name)",
                 action=_ACTION,

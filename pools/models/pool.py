@@ -150,6 +150,25 @@ STAMPS_ITS_COHORT = pgtrigger.Trigger(
     """,
 )
 
+# Deferred, so that the row that all changes of a backend share is locked only for the moment of the commit, after every
+# tree: changes line up there shortly and cannot wait for one another in a circle.
+MOVES_GENERATION = pgtrigger.Trigger(
+    name="moves_generation",
+    operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    func="""
+        INSERT INTO pools_ledgergeneration (backend_id, number)
+            SELECT id, 1 FROM pools_backend
+            WHERE id IN (NEW.backend_id, OLD.backend_id) OR id = (
+                SELECT backend_id FROM pools_pool WHERE id = COALESCE(NEW.parent_id, OLD.parent_id)
+            )
+            ORDER BY id
+            ON CONFLICT (backend_id) DO UPDATE SET number = pools_ledgergeneration.number + 1;
+        RETURN NULL;
+    """,
+)
+
 KEEPS_HISTORY = pgtrigger.Trigger(
     name="keeps_history",
     operation=pgtrigger.Delete,
@@ -334,6 +353,7 @@ class Pool(models.Model):
             SLICES_WITHIN_GUARANTEE,
             NAMES_FIT,
             STAMPS_ITS_COHORT,
+            MOVES_GENERATION,
             KEEPS_HISTORY,
             HAS_COUNTERS,
             Audited(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -77,27 +77,38 @@ class KubernetesCluster:
         return str(self._json("GET", "/version")["gitVersion"])
 
     def list(
-        self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "", page: int = PAGE
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        page: int = PAGE,
+        keep: Callable[[Object], Any] | None = None,
     ) -> Listing:
         """See the port."""
+        query = _selected(labels, fields) | {"limit": str(page)}
         for attempt in range(_MOST_RELISTS):
             try:
-                return self._list(kind, namespace, labels, fields, page)
+                return self._list(kind, namespace, query, keep)
             except errors.Gone:
                 if attempt == _MOST_RELISTS - 1:
                     raise
         raise AssertionError("the loop above returns or raises")
 
-    def _list(self, kind: Kind, namespace: str | None, labels: str, fields: str, page: int) -> Listing:
-        items: list[Object] = []
-        query = _selected(labels, fields) | {"limit": str(page)}
+    def _list(
+        self, kind: Kind, namespace: str | None, query: Mapping[str, str], keep: Callable[[Object], Any] | None
+    ) -> Listing:
+        items: list[Any] = []
+        more: dict[str, str] = {}
         while True:
-            body = self._json("GET", _path(kind, namespace), query)
-            items += [_named(kind, item) for item in body.get("items") or []]
-            more = body["metadata"].get("continue")
-            if not more:
+            body = self._json("GET", _path(kind, namespace), {**query, **more})
+            for item in body.get("items") or []:
+                found = _named(kind, item)
+                items.append(found if keep is None else keep(found))
+            if not body["metadata"].get("continue"):
                 return Listing(items, body["metadata"]["resourceVersion"])
-            query["continue"] = more
+            more = {"continue": body["metadata"]["continue"]}
 
     def watch(
         self,

@@ -6,7 +6,7 @@ Objects are plain JSON (`dict`), as the API server shows them. Every call has a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -57,9 +57,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Everything that was asked for, over all pages, and the place from which a watch goes on."""
+    """Everything that was asked for, over all pages, and the place from which a watch goes on. The items are objects,
+    or what the caller chose to keep of each."""
 
-    items: list[Object]
+    items: list[Any]
     resource_version: str
 
 
@@ -71,9 +72,17 @@ class Cluster(Protocol):
         ...
 
     def list(
-        self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "", page: int = PAGE
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        page: int = PAGE,
+        keep: Callable[[Object], Any] | None = None,
     ) -> Listing:
-        """All objects that match, page by page, from one moment. `labels` and `fields` are selectors (`a=b,!c`).
+        """All objects that match, page by page, from one moment. `labels` and `fields` are selectors (`a=b,!c`); `keep`
+        says what to keep of each, so that a long list need not be held whole.
 
         Without a namespace: of all namespaces. Pages that grew too old while reading are begun again; Gone only when
         that keeps happening.

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -87,7 +87,14 @@ class Twin:
             self._history.clear()
 
     def list(
-        self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "", page: int = PAGE
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        page: int = PAGE,
+        keep: Callable[[Object], Any] | None = None,
     ) -> Listing:
         """See the port."""
         with self._moved:
@@ -97,7 +104,7 @@ class Twin:
                 for (of, place, _), item in sorted(self._objects.items(), key=lambda pair: pair[0][1:])
                 if of == kind and namespace in {None, place} and _matches(item, labels, fields)
             ]
-            return Listing(found, str(self._version))
+            return Listing(found if keep is None else [keep(item) for item in found], str(self._version))
 
     def watch(
         self,

@@ -120,6 +120,8 @@ def test_a_list_has_all_pages_and_only_what_was_asked(place: Place) -> None:
     assert names(namespace=place.namespace, labels="!colour") == everything[:-1]
     assert names(namespace=place.namespace, labels="colour in (red, blue)") == ["marked"]
     assert names(namespace=place.namespace, fields="metadata.name=c3") == ["c3"]
+    kept = place.cluster.list(CONFIG_MAP, namespace=place.namespace, page=3, keep=lambda item: item["data"]["n"])
+    assert sorted(kept.items) == ["0", "1", "2", "3", "4", "5", "6", "x"]
 
 
 def test_apply_makes_changes_and_takes_away_what_it_no_longer_says(place: Place) -> None:

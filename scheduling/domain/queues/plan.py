@@ -1,0 +1,209 @@
+"""The order in which queues are written while a live scheduler reads them.
+
+At every moment, between any two writes: a child has its parent; the GPU quotas of the children of a queue do not add
+up to more than its own; and nothing is removed that still has something below it. So what shrinks or goes comes before
+what grows, children go before their parents and come after them. Each queue is written once, with all that differs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduling.domain.queues.desired import Queue, is_unlimited
+from scheduling.domain.queues.seen import Difference, Seen, Standing
+
+
+class Deed(StrEnum):
+    """What is done to a queue."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One write; `differences` say why. `above` are the queues that it stands and will stand below: a step that failed
+    bars what comes later at the same place, or the order would be broken."""
+
+    deed: Deed
+    name: str
+    queue: Queue | None
+    uid: str = ""
+    above: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The step for people."""
+        if self.deed is Deed.CREATE:
+            assert self.queue is not None
+            return f"create {self.name}: {_gpus(self.queue.quota)} below {self.queue.parent or 'nothing'}"
+        if self.deed is Deed.DELETE:
+            return f"delete {self.name}"
+        changes = [f"{each.field}: {_shown(each.theirs)} → {_shown(each.ours)}" for each in self.differences]
+        return f"update {self.name}: {', '.join(changes) or 'take over'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """An object that is in the way or below ours and that we leave alone."""
+
+    name: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Writes in their order, and what is left alone and why."""
+
+    steps: tuple[Step, ...]
+    untouched: tuple[Untouched, ...] = ()
+
+
+def plan(wanted: Mapping[str, Queue], seen: Mapping[str, Seen]) -> Plan:
+    """The writes that bring a cluster's queues from `seen` to `wanted` (whose parents stand before their children)."""
+    in_the_way = {name: each.note for name, each in seen.items() if each.standing is Standing.OTHERS}
+    for name, queue in wanted.items():
+        if queue.parent in in_the_way and name not in in_the_way:
+            in_the_way[name] = f"{queue.parent} above it is not ours"
+    mine = {name: queue for name, queue in wanted.items() if name not in in_the_way}
+    guests: dict[str, list[str]] = defaultdict(list)
+    for each in seen.values():
+        if each.standing in {Standing.UNKNOWN, Standing.OTHERS} and each.parent is not None:
+            guests[each.parent].append(each.name)
+    going = {name for name, each in seen.items() if each.standing is Standing.OURS and name not in wanted}
+    staying = {name for host in guests for name in _upwards(host, seen, going)}
+    untouched = [Untouched(name, note) for name, note in in_the_way.items()]
+    untouched += [Untouched(name, "it should go, but somebody else's queue is below it") for name in sorted(staying)]
+    untouched += [
+        Untouched(guest, f"somebody else's queue below our {host}; what it is promised is in no sum of ours")
+        for host in mine
+        for guest in guests.get(host, ())
+    ]
+    deletes = [
+        Step(Deed.DELETE, name, None, seen[name].uid, _above(seen[name].parent)) for name in sorted(going - staying)
+    ]
+    return Plan(tuple(_ordered(mine, seen, deletes)), tuple(untouched))
+
+
+def _upwards(name: str | None, seen: Mapping[str, Seen], within: set[str]) -> Iterator[str]:
+    """A queue and those above it, as far as they are `within`."""
+    passed: set[str] = set()
+    while name is not None and name in within and name not in passed:
+        yield name
+        passed.add(name)
+        name = seen[name].parent
+
+
+def _above(*parents: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(parent for parent in parents if parent))
+
+
+def _ordered(wanted: Mapping[str, Queue], seen: Mapping[str, Seen], deletes: list[Step]) -> Iterator[Step]:
+    """What frees room before what takes it; each step as soon as the tree allows it."""
+    order = _Order(seen)
+    depth = _depths(wanted, seen)
+    shrinking: list[Step] = []
+    growing: list[Step] = []
+    for name, queue in wanted.items():
+        there = seen.get(name)
+        if there is None:
+            growing.append(Step(Deed.CREATE, name, queue, above=_above(queue.parent)))
+        elif there.needs_write:
+            above = _above(there.parent, queue.parent)
+            step = Step(Deed.UPDATE, name, queue, there.uid, above, there.differences)
+            is_less = there.parent == queue.parent and _size(queue.quota) < _size(there.quota)
+            (shrinking if is_less else growing).append(step)
+    deletes.sort(key=lambda step: -depth[step.name])
+    shrinking.sort(key=lambda step: -depth[step.name])
+    waiting = [*deletes, *shrinking, *growing]
+    while waiting:
+        left: list[Step] = []
+        for step in waiting:
+            if order.allows(step):
+                order.take(step)
+                yield step
+            else:
+                left.append(step)
+        if len(left) == len(waiting):  # containers that change places with one another: the sums hold again at the end
+            order.take(left[0])
+            yield left.pop(0)
+        waiting = left
+
+
+class _Order:
+    """The tree as it is after the steps taken so far."""
+
+    def __init__(self, seen: Mapping[str, Seen]) -> None:
+        self._quota: dict[str, float] = {}
+        self._parent: dict[str, str | None] = {}
+        self._children: dict[str | None, set[str]] = defaultdict(set)
+        for each in seen.values():
+            if each.standing in {Standing.OURS, Standing.ADOPTED}:
+                self._put(each.name, each.parent, each.quota)
+
+    def allows(self, step: Step) -> bool:
+        """Whether the promises at the top of this file hold after it. A sum that somebody's hand has made too large
+        must only not grow."""
+        name = step.name
+        if step.queue is None:
+            return not self._children[name]
+        parent, quota = step.queue.parent, _size(step.queue.quota)
+        below, present = self._sum(name), self._quota.get(name, 0)
+        if below > quota and not (below > present and quota >= present):
+            return False
+        if parent is None:
+            return True
+        if parent not in self._quota:
+            return False
+        most = self._quota[parent]
+        return math.isinf(most) or self._sum(parent, without=name) + quota <= max(most, self._sum(parent))
+
+    def take(self, step: Step) -> None:
+        """It is done."""
+        if step.name in self._quota:
+            self._children[self._parent.pop(step.name)].discard(step.name)
+            del self._quota[step.name]
+        if step.queue is not None:
+            self._put(step.name, step.queue.parent, step.queue.quota)
+
+    def _put(self, name: str, parent: str | None, quota: float) -> None:
+        self._quota[name] = _size(quota)
+        self._parent[name] = parent
+        self._children[parent].add(name)
+
+    def _sum(self, name: str, *, without: str = "") -> float:
+        return sum(self._quota[child] for child in self._children[name] if child != without)
+
+
+def _size(quota: float) -> float:
+    return math.inf if is_unlimited(quota) else quota
+
+
+def _depths(wanted: Mapping[str, Queue], seen: Mapping[str, Seen]) -> dict[str, int]:
+    """How deep each queue stands; a circle that somebody made by hand ends where it began."""
+    depth: dict[str, int] = {}
+    for start in (*wanted, *seen):
+        way: list[str] = []
+        name: str | None = start
+        while name is not None and name not in depth and name not in way:
+            way.append(name)
+            name = seen[name].parent if name in seen else wanted[name].parent if name in wanted else None
+        level = depth.get(name, -1) if name is not None else -1
+        for step in reversed(way):
+            level += 1
+            depth[step] = level
+    return depth
+
+
+def _gpus(quota: float) -> str:
+    return "unlimited" if is_unlimited(quota) else f"{quota:g} GPUs"
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None or value == "" else str(value)

@@ -1,0 +1,151 @@
+"""Which queues the ledger asks of a cluster: names (D2), numbers (D4), levels and labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.quotas import UNLIMITED, PoolBalance, Slice, Usage
+from scheduling.domain.queues.desired import (
+    CohortLevel,
+    Place,
+    PoolFacts,
+    Queue,
+    Topology,
+    desired_queues,
+    desired_topologies,
+    queue_body,
+    topology_body,
+)
+
+PLACE = Place("ns", "h1", "kai.scheduler/node-pool")
+ACTIVE, DELETING, ARCHIVED = SubpoolState.ACTIVE, SubpoolState.DELETING, SubpoolState.ARCHIVED
+
+
+def pool(name: str, guarantee: int, *slices: Slice, maximum: int = UNLIMITED, **more: Any) -> PoolFacts:
+    return PoolFacts(PoolBalance(name, guarantee, maximum, slices), **more)
+
+
+def quotas_of(wanted: dict[str, Queue]) -> dict[str, int]:
+    return {name: queue.quota for name, queue in wanted.items()}
+
+
+def test_a_pool_without_slices_has_a_container_and_its_shared_leaf() -> None:
+    wanted = desired_queues(PLACE, [pool("team", 100)])
+    assert quotas_of(wanted) == {"osmo-default-ns": -1, "osmo-pool-ns-team": 100, "osmo-pool-ns-team---shared": 100}
+    assert [queue.parent for queue in wanted.values()] == [None, "osmo-default-ns", "osmo-pool-ns-team"]
+    assert wanted["osmo-pool-ns-team---shared"].shown == "osmo-pool-ns-team--_shared"
+
+
+def test_no_pools_still_have_their_root() -> None:
+    assert list(desired_queues(PLACE, [])) == ["osmo-default-ns"]
+
+
+def test_slices_take_from_the_shared_leaf_and_archived_ones_are_gone() -> None:
+    slices = Slice("a", ACTIVE, 30), Slice("b", ACTIVE, 40), Slice("old", ARCHIVED, 20)
+    assert quotas_of(desired_queues(PLACE, [pool("team", 100, *slices)])) == {
+        "osmo-default-ns": -1,
+        "osmo-pool-ns-team": 100,
+        "osmo-pool-ns-team---shared": 30,
+        "osmo-pool-ns-team--a": 30,
+        "osmo-pool-ns-team--b": 40,
+    }
+
+
+def test_a_draining_slice_keeps_what_its_live_work_needs() -> None:
+    draining = Slice("a", DELETING, 30, Usage(used=8, total_usage=8, live_workflows=2, committed=12))
+    wanted = quotas_of(desired_queues(PLACE, [pool("team", 100, draining)]))
+    assert (wanted["osmo-pool-ns-team--a"], wanted["osmo-pool-ns-team---shared"]) == (12, 88)
+
+
+def test_the_container_covers_its_leaves_when_the_pool_was_cut_meanwhile() -> None:
+    draining = Slice("a", DELETING, 60, Usage(used=50, total_usage=50, live_workflows=1, committed=50))
+    wanted = quotas_of(desired_queues(PLACE, [pool("team", 40, draining)]))
+    assert wanted == {
+        "osmo-default-ns": -1,
+        "osmo-pool-ns-team": 50,
+        "osmo-pool-ns-team---shared": 0,
+        "osmo-pool-ns-team--a": 50,
+    }
+
+
+def test_nothing_configured_is_unlimited() -> None:
+    wanted = desired_queues(PLACE, [pool("free", UNLIMITED)])
+    assert {name: (queue.quota, queue.limit) for name, queue in wanted.items()} == dict.fromkeys(wanted, (-1, -1))
+
+
+def test_maximum_and_weight_stand_on_the_container() -> None:
+    wanted = desired_queues(PLACE, [pool("team", 10, maximum=16, weight=3)])
+    container, leaf = wanted["osmo-pool-ns-team"], wanted["osmo-pool-ns-team---shared"]
+    assert (container.limit, container.weight) == (16, 3)
+    assert (leaf.limit, leaf.weight) == (-1, 1)
+
+
+@pytest.mark.parametrize("weight", [0, 1, 7])
+def test_all_nine_numbers_are_always_there(weight: int) -> None:
+    for queue in desired_queues(PLACE, [pool("team", 0, Slice("a", ACTIVE, 0), maximum=0, weight=weight)]).values():
+        spec = queue_body(PLACE, queue)["spec"]
+        numbers = {resource: sorted(each) for resource, each in spec["resources"].items()}
+        assert numbers == {resource: ["limit", "overQuotaWeight", "quota"] for resource in ("gpu", "cpu", "memory")}
+        boundless = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+        assert spec["resources"]["cpu"] == spec["resources"]["memory"] == boundless
+        assert spec["priority"] == 100
+
+
+def test_a_manifest() -> None:
+    body = queue_body(
+        replace(PLACE, shard="gpu"), desired_queues(PLACE, [pool("team", 8)])["osmo-pool-ns-team---shared"]
+    )
+    assert body["metadata"] == {
+        "name": "osmo-pool-ns-team---shared",
+        "labels": {
+            "osmo.namespace": "ns",
+            "osmo.house": "h1",
+            "osmo.pool": "team",
+            "app.kubernetes.io/managed-by": "osmo-admin",
+            "kai.scheduler/node-pool": "gpu",
+        },
+    }
+    assert body["spec"]["parentQueue"] == "osmo-pool-ns-team"
+    assert body["spec"]["displayName"] == "osmo-pool-ns-team--_shared"
+
+
+def test_the_root_has_no_parent_and_no_pool() -> None:
+    body = queue_body(PLACE, desired_queues(PLACE, [])["osmo-default-ns"])
+    assert "parentQueue" not in body["spec"]
+    assert sorted(body["metadata"]["labels"]) == ["app.kubernetes.io/managed-by", "osmo.house", "osmo.namespace"]
+
+
+def test_cohorts_are_levels_between_the_root_and_the_pools() -> None:
+    levels = [CohortLevel("lab", 20, limit=30, weight=2, above="org"), CohortLevel("org", 50)]
+    wanted = desired_queues(PLACE, [pool("a", 10, cohort="lab"), pool("b", 20, cohort="org"), pool("c", 5)], levels)
+    parents = {name: queue.parent for name, queue in wanted.items() if "shared" not in name}
+    assert parents == {
+        "osmo-default-ns": None,
+        "osmo-cohort-ns-org": "osmo-default-ns",
+        "osmo-cohort-ns-lab": "osmo-cohort-ns-org",
+        "osmo-pool-ns-a": "osmo-cohort-ns-lab",
+        "osmo-pool-ns-b": "osmo-cohort-ns-org",
+        "osmo-pool-ns-c": "osmo-default-ns",
+    }
+    assert list(wanted).index("osmo-cohort-ns-org") < list(wanted).index("osmo-cohort-ns-lab")
+    lab = wanted["osmo-cohort-ns-lab"]
+    assert (lab.quota, lab.limit, lab.weight) == (20, 30, 2)
+
+
+def test_levels_above_one_another_are_no_tree() -> None:
+    with pytest.raises(ValueError, match=r"\['a', 'b'\]"):
+        desired_queues(PLACE, [], [CohortLevel("a", 1, above="b"), CohortLevel("b", 1, above="a")])
+
+
+def test_a_pool_with_levels_of_nearness_has_a_topology() -> None:
+    pools = [pool("team", 8, topology=("zone", "example.com/rack")), pool("plain", 8)]
+    wanted = desired_topologies(PLACE, pools)
+    name = "osmo-pool-ns-team-topology"
+    assert wanted == {name: Topology(name, "team", ("zone", "example.com/rack"))}
+    body = topology_body(PLACE, wanted[name])
+    assert body["spec"] == {"levels": [{"nodeLabel": "zone"}, {"nodeLabel": "example.com/rack"}]}
+    assert body["metadata"]["labels"]["osmo.pool"] == "team"

@@ -1,0 +1,165 @@
+"""What a queue of a cluster is to us, field by field, and whose doing a difference is."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pools.domain.quotas import UNLIMITED, PoolBalance
+from scheduling.domain.queues.desired import Place, PoolFacts, Queue, desired_queues, queue_body
+from scheduling.domain.queues.seen import SOMEBODY, Difference, Standing, look
+from scheduling.kube.kinds import QUEUE
+from scheduling.kube.port import Object
+from scheduling.kube.twin import Twin
+
+PLACE = Place("ns", "h1", "kai.scheduler/node-pool")
+WANTED: Mapping[str, Queue] = desired_queues(PLACE, [PoolFacts(PoolBalance("team", 100, UNLIMITED, ()))])
+LEAF = "osmo-pool-ns-team---shared"
+US, KIM = "osmo-admin", "kim"
+
+
+@pytest.fixture
+def twin() -> Twin:
+    """A cluster that holds the leaf as we want it."""
+    cluster = Twin()
+    cluster.apply(QUEUE, queue_body(PLACE, WANTED[LEAF]), owner=US)
+    return cluster
+
+
+def leaf(twin: Twin) -> Object:
+    return twin.get(QUEUE, LEAF)
+
+
+def test_as_it_should_be(twin: Twin) -> None:
+    found = look(leaf(twin), PLACE, WANTED)
+    assert (found.standing, found.differences, found.needs_write) == (Standing.OURS, (), False)
+    assert (found.parent, found.quota) == ("osmo-pool-ns-team", 100)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "theirs", "ours"),
+    [
+        ({"spec": {"priority": 5}}, "spec.priority", 5, 100),
+        ({"spec": {"displayName": "x"}}, "spec.displayName", "x", "osmo-pool-ns-team--_shared"),
+        ({"spec": {"parentQueue": "x"}}, "spec.parentQueue", "x", "osmo-pool-ns-team"),
+        ({"spec": {"resources": {"gpu": {"quota": 7}}}}, "spec.resources.gpu.quota", 7, 100),
+        ({"spec": {"resources": {"cpu": {"limit": 0.5}}}}, "spec.resources.cpu.limit", 0.5, -1),
+        ({"spec": {"resources": {"memory": {"overQuotaWeight": 0}}}}, "spec.resources.memory.overQuotaWeight", 0, 1),
+        ({"metadata": {"labels": {"osmo.pool": "x"}}}, "metadata.labels.osmo.pool", "x", "team"),
+        (
+            {"metadata": {"labels": {"kai.scheduler/node-pool": "x"}}},
+            "metadata.labels.kai.scheduler/node-pool", "x", None,
+        ),
+    ],
+)  # fmt: skip
+def test_an_edit_is_drift_with_its_author(
+    twin: Twin, change: dict[str, Any], field: str, theirs: Any, ours: Any
+) -> None:
+    twin.merge(QUEUE, LEAF, change, owner=KIM)
+    found = look(leaf(twin), PLACE, WANTED)
+    assert found.drifted == found.differences == (Difference(field, theirs, ours, KIM),)
+
+
+def test_a_field_that_was_removed_is_drift_too(twin: Twin) -> None:
+    twin.merge(QUEUE, LEAF, {"spec": {"resources": {"gpu": {"limit": None}}}}, owner=KIM)
+    (difference,) = look(leaf(twin), PLACE, WANTED).drifted
+    assert difference == Difference("spec.resources.gpu.limit", None, -1, SOMEBODY), "who removes leaves no trace"
+    twin.merge(QUEUE, LEAF, {"metadata": {"labels": {"by": "kim"}}}, owner=KIM)
+    (difference,) = look(leaf(twin), PLACE, WANTED).drifted
+    assert difference.by == KIM, "whoever wrote since"
+
+
+def test_our_own_change_of_mind_is_no_drift(twin: Twin) -> None:
+    more = desired_queues(PLACE, [PoolFacts(PoolBalance("team", 120, UNLIMITED, ()))])
+    found = look(leaf(twin), PLACE, more)
+    assert found.differences == (Difference("spec.resources.gpu.quota", 100, 120),)
+    assert found.drifted == ()
+
+
+def test_a_shard_that_we_name_anew_or_no_more_is_no_drift(twin: Twin) -> None:
+    shard = Place("ns", "h1", "kai.scheduler/node-pool", "gpu")
+    found = look(leaf(twin), shard, WANTED)
+    assert found.differences == (Difference("metadata.labels.kai.scheduler/node-pool", None, "gpu"),)
+    twin.apply(QUEUE, queue_body(shard, WANTED[LEAF]), owner=US)
+    found = look(leaf(twin), PLACE, WANTED)
+    assert found.differences == (Difference("metadata.labels.kai.scheduler/node-pool", "gpu", None),)
+    other_key = Place("ns", "h1", "example.com/shard", "gpu")
+    fields = {difference.field: difference.ours for difference in look(leaf(twin), other_key, WANTED).differences}
+    assert fields == {
+        "metadata.labels.kai.scheduler/node-pool": None,
+        "metadata.labels.example.com/shard": "gpu",
+    }
+
+
+def test_what_others_add_is_theirs(twin: Twin) -> None:
+    twin.merge(QUEUE, LEAF, {"metadata": {"labels": {"team": "x"}}, "spec": {"preemptMinRuntime": "5m"}}, owner=KIM)
+    twin.merge(QUEUE, LEAF, {"status": {"childQueues": ["x"]}}, owner="queue-controller", status=True)
+    assert not look(leaf(twin), PLACE, WANTED).needs_write
+
+
+def test_a_queue_of_our_name_that_nobody_marked_is_adopted() -> None:
+    twin = Twin()
+    spec = {"parentQueue": "osmo-default-ns", "resources": {"gpu": {"quota": 50, "limit": -1, "overQuotaWeight": 1}}}
+    body = {"metadata": {"name": "osmo-pool-ns-team", "labels": {"osmo.namespace": "ns"}}, "spec": spec}
+    twin.create(QUEUE, body, owner="osmo-backend")
+    found = look(twin.get(QUEUE, "osmo-pool-ns-team"), PLACE, WANTED)
+    assert found.standing is Standing.ADOPTED
+    assert found.needs_write
+    assert found.drifted == (), "what was there before us is nobody's fault"
+    assert (found.quota, found.parent) == (50, "osmo-default-ns")
+
+
+def test_a_marked_copy_that_we_never_wrote_is_adopted() -> None:
+    twin = Twin()
+    twin.create(QUEUE, queue_body(PLACE, WANTED[LEAF]), owner="backup")
+    found = look(leaf(twin), PLACE, WANTED)
+    assert (found.standing, found.differences, found.needs_write) == (Standing.ADOPTED, (), True)
+
+
+def test_the_mark_removed_by_hand_comes_back(twin: Twin) -> None:
+    twin.merge(QUEUE, LEAF, {"metadata": {"labels": {"osmo.house": None}}}, owner=KIM)
+    found = look(leaf(twin), PLACE, WANTED)
+    assert found.standing is Standing.ADOPTED
+    assert [difference.field for difference in found.differences] == ["metadata.labels.osmo.house"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "note"),
+    [
+        ({"osmo.house": "h2", "osmo.namespace": "ns"}, "it belongs to another house (osmo.house=h2)"),
+        ({"osmo.namespace": "n"}, "it belongs to the namespace n (osmo.namespace)"),
+    ],
+)
+def test_a_queue_of_our_name_that_others_marked_is_theirs(labels: dict[str, str], note: str) -> None:
+    twin = Twin()
+    twin.create(QUEUE, {"metadata": {"name": LEAF, "labels": labels}, "spec": {}}, owner=KIM)
+    found = look(leaf(twin), PLACE, WANTED)
+    assert (found.standing, found.note, found.needs_write) == (Standing.OTHERS, note, False)
+
+
+@pytest.mark.parametrize(
+    ("labels", "standing"),
+    [
+        ({}, Standing.UNKNOWN),
+        ({"osmo.namespace": "ns"}, Standing.UNKNOWN),
+        ({"osmo.house": "h1"}, Standing.UNKNOWN),
+        ({"osmo.house": "h1", "osmo.namespace": "ns"}, Standing.OURS),
+    ],
+)
+def test_a_queue_that_we_do_not_want_is_ours_only_with_our_mark(labels: dict[str, str], standing: Standing) -> None:
+    twin = Twin()
+    twin.create(QUEUE, {"metadata": {"name": "osmo-pool-ns-old", "labels": labels}, "spec": {}}, owner=KIM)
+    found = look(twin.get(QUEUE, "osmo-pool-ns-old"), PLACE, WANTED)
+    assert (found.standing, found.differences) == (standing, ())
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"resources": None}, {"resources": {"gpu": {}}}, {"resources": {"gpu": {"quota": True}}}]
+)
+def test_a_quota_that_is_left_out_is_0(twin: Twin, spec: dict[str, Any]) -> None:
+    item = copy.deepcopy(leaf(twin))
+    item["spec"] = spec
+    assert look(item, PLACE, WANTED).quota == 0
