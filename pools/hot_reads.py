@@ -18,7 +18,7 @@ from pools.domain.quotas import slice_quota, unallocated
 from pools.models import AccessToken, Backend, Pool, User
 
 _LEAF = ("id", "name", "parent_id", "subpool_name", "subpool_state", "last_quota", "archived")
-_ROOT = (*_LEAF, "backend_id", "config", "enable_maintenance", "guarantee", "maximum")
+_ROOT = (*_LEAF, "backend_id", "cohort_id", "config", "enable_maintenance", "guarantee", "maximum")
 _BACKEND = ("id", "name", "namespace", "kind", "offline")
 _TOKEN = ("id", "name", "roles", "expires_at", "owner_id")
 _USER = ("id", "username", "is_active")

@@ -141,6 +141,15 @@ class Column:
         node, limit, _bound = self._binding(x)
         return node, limit
 
+    def potential_binding(self, x: int) -> tuple[int, str]:
+        """The node that `potential(x)` comes from, and which limit of it, as `binding` tells of what is available."""
+        parent = self.parents[x]
+        if parent < 0:
+            return x, "quota"
+        if self.subtree[x] + self.borrowing[x] < self.local[x] + self.potential(parent):
+            return x, "borrowing_limit"
+        return self.potential_binding(parent)
+
     def _binding(self, x: int) -> tuple[int, str, Amount]:
         parent = self.parents[x]
         if parent < 0:

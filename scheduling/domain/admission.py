@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pools.domain.amounts import Amount, as_json, text_of
 from pools.domain.errors import Violation
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.quotas import UNLIMITED
@@ -16,12 +17,31 @@ from scheduling.domain.priorities import Priority
 
 
 @dataclass(frozen=True, slots=True)
+class TreeLimit:
+    """The most GPUs that the tree of cohorts could ever give a leaf, and the node and limit that it comes from."""
+
+    gpus: Amount
+    node: str
+    limit: str
+    bound: Amount
+
+    @property
+    def why(self) -> str:
+        """Which number of the tree stands in the way."""
+        if self.limit == "borrowing_limit":
+            return f"the borrowing limit of {self.node} is {text_of(self.bound)}"
+        return f"everything under {self.node} is {text_of(self.bound)}"
+
+
+@dataclass(frozen=True, slots=True)
 class LeafFacts:
-    """What a submission meets: the leaf's accounting quota, and the pool around it."""
+    """What a submission meets: the leaf's accounting quota, the pool around it, and what a tree of cohorts could ever
+    give (None where nothing of the kind bounds it)."""
 
     pool: str
     quota: int
     maximum: int
+    tree: TreeLimit | None = None
     state: SubpoolState | None = None
     archived: bool = False
     maintenance: bool = False
@@ -50,6 +70,8 @@ def submission_verdict(
         return _too_large(leaf, largest_gang, leaf.maximum, "may never hold more than", "above_maximum")
     if not priority.is_preemptible and leaf.quota != UNLIMITED and largest_gang > leaf.quota:
         return _too_large(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", "above_quota")
+    if leaf.tree is not None and largest_gang > leaf.tree.gpus:
+        return _above_tree(leaf.pool, largest_gang, leaf.tree)
     return None
 
 
@@ -65,6 +87,16 @@ def _too_large(leaf: LeafFacts, asked: int, limit: int, phrase: str, code: str) 
     )
     numbers = (("requested", asked), ("limit", limit))
     return Refusal(Violation("workflow", code, sentence, numbers=numbers), by_quota=True)
+
+
+def _above_tree(pool: str, asked: int, tree: TreeLimit) -> Refusal:
+    most = text_of(tree.gpus)
+    sentence = (
+        f"The largest gang asks for {asked} GPUs at once, {pool} may never hold more than {most}: {tree.why}. "
+        f"Ask for at most {most} at once."
+    )
+    numbers = (("requested", asked), ("limit", as_json(tree.gpus)), ("node", tree.node), ("node_limit", tree.limit))
+    return Refusal(Violation("workflow", "above_tree", sentence, numbers=numbers), by_quota=True)
 
 
 class WaitCode(StrEnum):

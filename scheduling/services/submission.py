@@ -20,11 +20,12 @@ from pools.domain.roles import Action, Actor, allows
 from pools.hot_reads import leaf_with_root, lock_leaf
 from pools.models import Pool
 from pools.permissions import require, unknown_pool
+from pools.quota_ceilings import ceiling
 from pools.selectors import balance
 from pools.services.reservations import Claim, reserve
 from pools.signals import hint
 from pools.transactions import change
-from scheduling.domain.admission import LeafFacts, Refusal, submission_verdict
+from scheduling.domain.admission import LeafFacts, Refusal, TreeLimit, submission_verdict
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime
 from scheduling.models import Group, Task, Workflow
@@ -195,9 +196,15 @@ def _facts(leaf: Pool, root: Pool, state: SubpoolState | None, quota: int) -> Le
         quota=quota,
         maximum=root.limit,
         state=state,
+        tree=_tree_limit(root),
         archived=root.archived,
         maintenance=root.enable_maintenance,
     )
+
+
+def _tree_limit(root: Pool) -> TreeLimit | None:
+    found = ceiling(root)
+    return None if found is None else TreeLimit(found.gpus, found.node, found.limit, found.bound)
 
 
 def _judge(actor: Actor, facts: LeafFacts, prepared: Sequence[_Prepared]) -> None:

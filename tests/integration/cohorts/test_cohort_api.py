@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from pools.models import Cohort
-from tests.integration.cohorts.conftest import draw, gpu, join
+from tests.integration.cohorts.conftest import bend, draw, gpu, join
 from tests.integration.pools.conftest import Caller
 from tests.support import houses
-from tests.support.races import without_floor
 
 pytestmark = pytest.mark.django_db
 ORG = "/api/configs/cohort/org"
@@ -201,16 +199,10 @@ def test_a_dry_run_shows_both_trees_and_every_debt(admin: Caller, corp: Callable
     assert admin("PUT", "/api/configs/cohort/prod", {"what": 1}, query={"dry_run": "True"}).status == 400
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_circle_that_got_in_is_shown_and_hangs_nothing(
-    transactional_db: None, admin: Caller, corp: Callable[[], None]
-) -> None:
+def test_a_circle_that_got_in_is_shown_and_hangs_nothing(admin: Caller, corp: Callable[[], None]) -> None:
     corp()
     houses.holding("serve", 3)
-    with without_floor("pools_cohort", "no_circle"), connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE pools_cohort SET parent_id = (SELECT id FROM pools_cohort WHERE name = 'prod') WHERE name = 'corp'"
-        )
+    bend("corp", "prod")
     nodes = tree(admin)
     assert {name: node["active"] for name, node in nodes.items() if node["kind"] != "shared"} == {
         "corp": False, "prod": False, "research": False, "batch": False, "serve": False, "labs": False, "train": False,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import time
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pools.domain.amounts import GPU, UNLIMITED
-from pools.domain.quota import Column, Quota, QuotaNode, QuotaTree, order_of
+from pools.domain.quota import Quota, QuotaNode, QuotaTree, order_of
 
 USAGE = st.integers(0, 10)
 LIMIT = st.one_of(st.just(UNLIMITED), st.integers(0, 12))
@@ -130,6 +127,26 @@ def test_the_reason_is_true(drawn, data):
     assert tree.shortfalls(leaf, {GPU: amount}) == []
 
 
+@given(trees())
+def test_what_bounds_the_potential_is_true(drawn):
+    """The number is that of the node and limit that are named, with what the nodes below it keep for themselves."""
+    tree, leaves = drawn
+    column = tree.columns[GPU]
+    for leaf in leaves:
+        x = tree.index[leaf]
+        most = column.potential(x)
+        assert most >= column.available(x)
+        node, limit = column.potential_binding(x)
+        assert (limit == "quota") == (tree.parents[node] < 0)
+        kept = column.subtree[node] + (column.borrowing[node] if limit == "borrowing_limit" else 0)
+        way = []
+        while x != node:
+            way.append(x)
+            kept, x = kept + column.local[x], tree.parents[x]
+        assert most == kept
+        assert all(column.subtree[x] + column.borrowing[x] >= column.potential(x) for x in way)
+
+
 @given(st.lists(st.integers(-1, 9), min_size=1, max_size=10))
 def test_any_shape_ends(parents):
     parents = [min(parent, len(parents) - 1) for parent in parents]
@@ -142,17 +159,3 @@ def test_any_shape_ends(parents):
     tree = QuotaTree([QuotaNode(f"n{x}", parent, {GPU: Quota(1)}) for x, parent in enumerate(names)])
     assert {tree.index[name] for cycle in tree.cycles for name in cycle} <= cyclic
     assert bool(tree.cycles) == bool(cyclic)
-
-
-def test_one_verdict_on_2000_nodes_and_depth_12_takes_less_than_2_ms():
-    pick = random.Random(5)
-    parents = [-1, *range(11)]
-    parents += [pick.randrange(0, 11) for _ in range(1988)]
-    order, cyclic = order_of(parents)
-    assert not cyclic
-    column = Column(parents, order, [Quota(5, 7, 4)] * 2000)
-    began = time.perf_counter()
-    for _ in range(200):
-        column.available(1999)
-        column.available(11)
-    assert (time.perf_counter() - began) / 200 < 0.002
