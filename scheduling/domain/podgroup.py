@@ -1,7 +1,8 @@
 """What a PodGroup may say about its minimums (seed 001, decision D13): every fault at once, with path and code.
 
-Only structural faults (a name twice, an unknown parent, a cycle) and values of the wrong type stop the deeper checks,
-for nothing sensible can be said about children that are not known. `minMember: 0` counts as unset beside `minSubGroup`.
+Only structural faults (a name twice, an unknown parent, a cycle) and groups that cannot be read stop the deeper checks,
+for nothing sensible can be said about children that are not known. A minimum that is no number stops no other check.
+`minMember: 0` counts as unset beside `minSubGroup`.
 """
 
 from __future__ import annotations
@@ -85,8 +86,10 @@ def read(manifest: object) -> tuple[PodGroup, list[Violation]]:
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
         return PodGroup(None, None, ()), [Violation("spec", "bad_value", "A PodGroup needs a `spec`, which is a map.")]
-    group, faults = _read_spec(spec)
-    return group, faults or check(group)
+    group, unreadable, no_numbers = _read_spec(spec)
+    told = {fault.path for fault in no_numbers}
+    deeper = [] if unreadable else [fault for fault in check(group) if fault.path not in told]
+    return group, [*unreadable, *no_numbers, *deeper]
 
 
 def check(group: PodGroup, names: Names = KUBERNETES) -> list[Violation]:
@@ -94,15 +97,19 @@ def check(group: PodGroup, names: Names = KUBERNETES) -> list[Violation]:
     return list(_structure(group, names)) or list(_minimums(group, names))
 
 
-def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation]]:
-    names, faults = KUBERNETES, []
+def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list[Violation]]:
+    """The PodGroup, what of its groups cannot be read, and minimums that are no numbers."""
+    names = KUBERNETES
+    faults: list[Violation] = []
+    no_numbers: list[Violation] = []
 
     def minimum(holder: Mapping[str, Any], field: str, position: int) -> int | None:
         value = holder.get(field)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST_PODS:
-            faults.append(Violation(names.at(position, field), "bad_value", f"`{field}` is a whole number."))
+            message = f"`{field}` is a whole number, at most {MOST_PODS}."
+            no_numbers.append(Violation(names.at(position, field), "bad_value", message))
             return None
         return value
 
@@ -133,7 +140,7 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation]]:
                 minimum(item, "minSubGroup", position),
             )
         )
-    return PodGroup(*own, tuple(groups)), faults
+    return PodGroup(*own, tuple(groups)), faults, no_numbers
 
 
 def _structure(group: PodGroup, names: Names) -> Iterator[Violation]:

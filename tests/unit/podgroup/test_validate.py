@@ -174,6 +174,19 @@ def test_wrong_types_are_violations_too(body, path):
     assert found(body) == [(path, "bad_value")]
 
 
+def test_a_minimum_that_is_no_number_hides_no_other_fault():
+    body = manifest(leaf("a", "three"), leaf("b", 0), leaf("c", 1.5), minSubGroup=9, minMember=True)
+    assert found(body) == [
+        ("spec.minMember", "bad_value"),
+        ("spec.subGroups[0].minMember", "bad_value"),
+        ("spec.subGroups[2].minMember", "bad_value"),
+        ("spec.minSubGroup", "min_sub_group_above_children"),
+        ("spec.subGroups[1].minMember", "min_member_not_positive"),
+    ]
+    twice = manifest(leaf("a", "x"), leaf("a", 1))
+    assert found(twice) == [("spec.subGroups[0].minMember", "bad_value"), ("spec.subGroups[1].name", "duplicate_name")]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
