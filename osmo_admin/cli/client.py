@@ -18,6 +18,7 @@ from osmo_admin.cli.commands import (
     login,
     pool,
     profile,
+    quota,
     resource,
     task,
     user,
@@ -108,6 +109,7 @@ login.add_to(app)
 for family, name in (
     (profile, "profile"),
     (pool, "pool"),
+    (quota, "quota"),
     (workflow, "workflow"),
     (task, "task"),
     (resource, "resource"),

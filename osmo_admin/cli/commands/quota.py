@@ -1,0 +1,329 @@
+"""`osmo quota`: GPU quota by namespace (TFLOPS, memory, workers), and the workers it counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.effect import preview, show_effect
+from osmo_admin.cli.http import path
+from osmo_admin.cli.options import DescriptionOption, IfMatchOption, LimitOption, OffsetOption
+from osmo_admin.cli.output import confirm, emit
+from osmo_admin.cli.quota_text import allocations_table, fits_sentence, quota_facts, quota_table
+from osmo_admin.cli.session import Session
+from osmo_admin.cli.times import shown as shown_time
+from osmo_admin.cli.verb import group, verb
+
+app = group("GPU quota by namespace: TFLOPS, memory and workers.")
+
+AMOUNTS = "tflops=N,vram=SIZE"
+NONE = "none"
+
+NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Namespace of the quota.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the allocation, chosen by whoever allocates.")]
+RequestOption = Annotated[
+    str | None, typer.Option("--request", metavar=AMOUNTS, help="What it asks for, per GPU: tflops=10,vram=1Gi.")
+]
+WorkerLimitOption = Annotated[
+    str | None, typer.Option("--limit-to", metavar=AMOUNTS, help="The most it may use, per GPU: tflops=20,vram=2Gi.")
+]
+GpusOption = Annotated[int, typer.Option("--gpus", "-g", help="GPUs of one worker, 1 to 128.")]
+
+
+RequestsOption = Annotated[
+    str | None, typer.Option("--requests", metavar=AMOUNTS, help="Cap on the sum of requests; `none` removes it.")
+]
+LimitsOption = Annotated[
+    str | None, typer.Option("--limits", metavar=AMOUNTS, help="Cap on the sum of limits; `none` removes it.")
+]
+MaxWorkersOption = Annotated[
+    str | None, typer.Option("--max-workers", metavar="N", help="Cap on workers; `none` removes it.")
+]
+AlertOption = Annotated[
+    str | None,
+    typer.Option(
+        "--alert-threshold",
+        metavar="N",
+        help="Percent of use above which there is an alert, 95 if not given; `none` removes it.",
+    ),
+]
+MaxRequestsOption = Annotated[
+    str | None, typer.Option("--max-requests", metavar=AMOUNTS, help="Cap per GPU on a request; `none` removes it.")
+]
+MaxLimitsOption = Annotated[
+    str | None, typer.Option("--max-limits", metavar=AMOUNTS, help="Cap per GPU on a limit; `none` removes it.")
+]
+MaxGpusOption = Annotated[
+    str | None, typer.Option("--max-gpus", metavar="N", help="Cap on the GPUs of one worker; `none` removes it.")
+]
+DefaultRequestsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--default-requests", metavar=AMOUNTS, help="What a worker asks for that names no request; `none` removes it."
+    ),
+]
+DefaultLimitsOption = Annotated[
+    str | None,
+    typer.Option("--default-limits", metavar=AMOUNTS, help="The limit of a worker that names none; `none` removes it."),
+]
+
+
+def _address(namespace: str, *more: str) -> str:
+    return path("api", "gpu_quota", namespace, "allocation", *more)
+
+
+def _quota(namespace: str) -> str:
+    return path("api", "configs", "gpu_quota", namespace)
+
+
+def amounts(text: str) -> dict[str, str]:
+    """`tflops=10,vram=1Gi` as an object. Raises :class:`ClientError` for anything else; the server knows quantities."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = part.strip().partition("=")
+        if not equals or key not in {"tflops", "vram"} or key in found:
+            raise ClientError(f"{text!r} names no amounts: write tflops=10,vram=1Gi, or one of the two.")
+        found[key] = value
+    return found
+
+
+def _worker(request: str | None, limit: str | None) -> dict[str, Any]:
+    sides = {"request": request, "limit": limit}
+    return {side: amounts(text) for side, text in sides.items() if text is not None}
+
+
+@verb(app, "list")
+def list_(session: Session) -> None:
+    """List the quotas one can see: what is used of each, and how it stands."""
+    answer = session.http().get("api/configs/gpu_quota")
+    emit(session, answer, lambda: quota_table(answer["quotas"]) if answer["quotas"] else "No GPU quotas.")
+
+
+@verb(app, "show")
+def show(session: Session, *, namespace: NamespaceArgument) -> None:
+    """Show the quota of a namespace: caps, use, what is available, conditions."""
+    answer = session.http().get(_quota(namespace))
+    emit(session, answer, lambda: quota_facts(answer))
+
+
+@verb(app, "set", writes=True)
+def set_(
+    session: Session,
+    *,
+    namespace: NamespaceArgument,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="Take the whole spec from this YAML or JSON file (a GPUResourceQuota, or its spec)."
+        ),
+    ] = None,
+    requests: RequestsOption = None,
+    limits: LimitsOption = None,
+    max_workers: MaxWorkersOption = None,
+    alert: AlertOption = None,
+    max_requests: MaxRequestsOption = None,
+    max_limits: MaxLimitsOption = None,
+    max_gpus: MaxGpusOption = None,
+    default_requests: DefaultRequestsOption = None,
+    default_limits: DefaultLimitsOption = None,
+    description: DescriptionOption = None,
+    if_match: IfMatchOption = None,
+) -> None:
+    """Make the quota of a namespace, or change it: what is not named stays. A file replaces the spec as a whole.
+
+    A cap below what is used is no error: workers stay, and new ones are refused until there is room.
+    """
+    http = session.http()
+    total = {"requests": requests, "limits": limits, "maxWorkers": max_workers, "alertThresholdPercent": alert}
+    single = {
+        "maxRequests": max_requests,
+        "maxLimits": max_limits,
+        "maxGPUCount": max_gpus,
+        "defaultRequests": default_requests,
+        "defaultLimits": default_limits,
+    }
+    changes = {
+        part: {key: text for key, text in keys.items() if text is not None}
+        for part, keys in (("total", total), ("single", single))
+    }
+    if file is not None and any(changes.values()):
+        raise ClientError("Give a file with the whole spec, or single caps, not both.")
+    if file is not None:
+        spec = _spec_in(file)
+    else:
+        before = _before(http, namespace)
+        if_match = if_match or (None if before is None else str(before["version"]))
+        spec = changed({} if before is None else before["spec"], changes)
+    body = {"spec": spec} | ({"description": description} if description else {})
+    answer = http.change("PUT", _quota(namespace), query=session.dry_query, body=body, if_match=if_match)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: quota_facts(answer))
+
+
+def changed(spec: dict[str, Any], changes: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """The spec with these caps set, or with `none` taken out."""
+    found = {part: dict(spec.get(part) or {}) for part in ("total", "single")}
+    for part, keys in changes.items():
+        for key, text in keys.items():
+            if text == NONE:
+                found[part].pop(key, None)
+            elif key in {"maxWorkers", "maxGPUCount", "alertThresholdPercent"}:
+                found[part][key] = int(text) if text.lstrip("-").isdecimal() and len(text) < 19 else text
+            else:
+                found[part][key] = amounts(text)
+    return found
+
+
+def _before(http: Any, namespace: str) -> Any:
+    try:
+        return http.get(_quota(namespace))
+    except ClientError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+def _spec_in(file: Path) -> Any:
+    import yaml
+
+    try:
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"The file {file} cannot be read: {error}.") from error
+    except yaml.YAMLError as error:
+        raise ClientError(f"The file {file} is no YAML: {' '.join(str(error).split())}.") from error
+    return document["spec"] if isinstance(document, dict) and "spec" in document else document
+
+
+@verb(app, "delete", writes=True, asks=True)
+def delete(
+    session: Session,
+    *,
+    namespace: NamespaceArgument,
+    description: DescriptionOption = None,
+    if_match: IfMatchOption = None,
+) -> None:
+    """Remove the quota of a namespace. Its workers stay and go on being counted."""
+    http, body = session.http(), {"description": description} if description else None
+
+    def ask_with_effect() -> None:
+        preview(http.change("DELETE", _quota(namespace), query={"dry_run": True}, if_match=if_match))
+
+    confirm(session, f"Delete the GPU quota of {namespace}?", first=ask_with_effect)
+    answer = http.change("DELETE", _quota(namespace), query=session.dry_query, body=body, if_match=if_match)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: f"The GPU quota of {namespace} is deleted; nothing limits its workers now.")
+
+
+@verb(app, "allocations")
+def allocations(
+    session: Session,
+    *,
+    namespace: NamespaceArgument,
+    released: Annotated[bool, typer.Option("--released", help="Those that were released, too.")] = False,
+    limit: LimitOption = 20,
+    offset: OffsetOption = 0,
+) -> None:
+    """List the workers of a namespace, the newest first."""
+    query = {"limit": limit, "offset": offset} | ({"include_released": True} if released else {})
+    answer = session.http().get(_address(namespace), query)
+    emit(
+        session,
+        answer,
+        lambda: allocations_table(answer) if answer["allocations"] else f"No workers in {namespace}.",
+    )
+
+
+@verb(app, "allocate", writes=True)
+def allocate(
+    session: Session,
+    *,
+    namespace: NamespaceArgument,
+    id_: IdArgument,
+    request: RequestOption = None,
+    limit: WorkerLimitOption = None,
+    gpus: GpusOption = 1,
+    workload: Annotated[str | None, typer.Option("--workload", help="What the worker belongs to.")] = None,
+    assume: Annotated[
+        bool, typer.Option("--assume", help="Only reserve it; it ends after 30 minutes unless it is committed.")
+    ] = False,
+    description: DescriptionOption = None,
+) -> None:
+    """Allocate one worker if every cap allows it. The same id again does nothing twice."""
+    body = {"id": id_, "count": gpus, **_worker(request, limit)}
+    body |= {key: value for key, value in (("workload", workload), ("description", description)) if value}
+    query = session.dry_query | ({"assume": True} if assume else {})
+    answer = session.http().change("POST", _address(namespace), query=query, body=body)
+    _report(session, answer)
+
+
+@verb(app, "adjust", writes=True)
+def adjust(
+    session: Session,
+    *,
+    namespace: NamespaceArgument,
+    id_: IdArgument,
+    request: RequestOption = None,
+    limit: WorkerLimitOption = None,
+    description: DescriptionOption = None,
+) -> None:
+    """Give a worker other amounts per GPU; what is not named stays. Giving back is never refused."""
+    body = _worker(request, limit) | ({"description": description} if description else {})
+    _report(session, session.http().change("PATCH", _address(namespace, id_), query=session.dry_query, body=body))
+
+
+@verb(app, "commit", writes=True)
+def commit(session: Session, *, namespace: NamespaceArgument, id_: IdArgument) -> None:
+    """Make a reservation a worker."""
+    answer = session.http().change("POST", _address(namespace, id_, "commit"), query=session.dry_query)
+    _report(session, answer)
+
+
+@verb(app, "release", writes=True)
+def release(
+    session: Session, *, namespace: NamespaceArgument, id_: IdArgument, description: DescriptionOption = None
+) -> None:
+    """Give back what a worker holds; again is no error."""
+    body = {"description": description} if description else None
+    answer = session.http().change("DELETE", _address(namespace, id_), query=session.dry_query, body=body)
+    _report(session, answer)
+
+
+@verb(app, "fits")
+def fits(
+    session: Session,
+    *,
+    namespace: NamespaceArgument,
+    request: RequestOption = None,
+    limit: WorkerLimitOption = None,
+    gpus: GpusOption = 1,
+) -> None:
+    """Say how many more workers of a size fit, and what stops the next one."""
+    sizes = _worker(request, limit).items()
+    query = {f"{side}_{key}": value for side, found in sizes for key, value in found.items()}
+    answer = session.http().get(path("api", "gpu_quota", namespace, "room"), query | {"count": gpus})
+    emit(session, answer, lambda: fits_sentence(answer))
+
+
+def _report(session: Session, answer: Any) -> None:
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: _sentence(answer))
+
+
+def _sentence(answer: dict[str, Any]) -> str:
+    name = f"Worker {answer['id']} in {answer['namespace']}"
+    if answer["state"] == "released":
+        return f"{name} is released."
+    sides = ("request", "limit")
+    size = ", ".join(f"{side} {answer[side]['tflops']} TFLOPS and {answer[side]['vram']}" for side in sides)
+    until = f" until {shown_time(answer['expires'])}" if answer["state"] == "assumed" else ""
+    return f"{name} is {answer['state']}{until}: {answer['count']} GPUs, each with {size}."

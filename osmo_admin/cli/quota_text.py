@@ -1,0 +1,106 @@
+"""GPU quota as text for people: use against caps, and the workers behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from osmo_admin.cli.tables import facts, table
+from osmo_admin.cli.times import shown
+
+ROWS = (
+    ("requests", "tflops"),
+    ("requests", "vram"),
+    ("limits", "tflops"),
+    ("limits", "vram"),
+)
+
+
+def quota_table(quotas: Sequence[Mapping[str, Any]]) -> str:
+    """One line for each namespace: used of each cap, and its standing."""
+    header = ("Namespace", "Requests TFLOPS", "Requests VRAM", "Limits TFLOPS", "Limits VRAM", "Workers", "Standing")
+    return table(header, ([quota["namespace"], *_uses(quota), standing(quota)] for quota in quotas))
+
+
+def standing(quota: Mapping[str, Any]) -> str:
+    """The worst that the conditions say, in one word."""
+    true = {each["type"] for each in quota["status"]["conditions"] if each["status"] == "True"}
+    if "Ready" not in true:
+        return "INVALID"
+    return "EXCEEDED" if "Exceeded" in true else "ALERT" if "AlertThresholdReached" in true else "OK"
+
+
+def _uses(quota: Mapping[str, Any]) -> Iterator[str]:
+    used, total = quota["status"]["used"], quota["spec"].get("total", {})
+    for side, resource in ROWS:
+        yield _of(used[side][resource], (total.get(side) or {}).get(resource))
+    yield _of(used["workers"], total.get("maxWorkers"))
+
+
+def _of(used: Any, cap: Any) -> str:
+    return f"{used}" if cap is None else f"{used} of {cap}"
+
+
+def quota_facts(quota: Mapping[str, Any]) -> str:
+    """Everything about one quota."""
+    spec, status = quota["spec"], quota["status"]
+    total, single, left = spec.get("total", {}), spec.get("single", {}), status["availablePercent"]
+    rows = []
+    for side, resource in ROWS:
+        cap = (total.get(side) or {}).get(resource)
+        per_gpu = (single.get(f"max{side.title()}") or {}).get(resource)
+        default = (single.get(f"default{side.title()}") or {}).get(resource)
+        percent = f"{left[f'{side}.{resource}']} %" if cap is not None else None
+        rows.append((f"{side}.{resource}", status["used"][side][resource], cap, percent, per_gpu, default))
+    workers = total.get("maxWorkers")
+    rows.append(
+        ("workers", status["used"]["workers"], workers, None if workers is None else f"{left['workers']} %", None, None)
+    )
+    head = facts(
+        [
+            ("Namespace", quota["namespace"]),
+            ("Standing", standing(quota)),
+            ("Alert threshold", f"{total.get('alertThresholdPercent')} %"),
+            ("GPUs of one worker", single.get("maxGPUCount")),
+            ("Reserved workers", (quota.get("assumed") or {}).get("workers")),
+            ("Kept by", quota.get("source")),
+            ("Version", quota.get("version")),
+        ]
+    )
+    header = ("Amount", "Used", "Cap", "Available", "Cap per GPU", "Default per GPU")
+    conditions = (
+        (each["type"], each["status"], shown(each["lastTransitionTime"]), each["message"])
+        for each in status["conditions"]
+    )
+    return "\n\n".join([head, table(header, rows), table(("Condition", "Status", "Since", "Message"), conditions)])
+
+
+def allocations_table(answer: Mapping[str, Any]) -> str:
+    """One line for each worker."""
+    header = ("Id", "Workload", "GPUs", "Request", "Limit", "State", "Source", "Since")
+    rows = (
+        (
+            row["id"],
+            row["workload"],
+            row["count"],
+            f"{row['request']['tflops']}, {row['request']['vram']}",
+            f"{row['limit']['tflops']}, {row['limit']['vram']}",
+            row["state"],
+            row["source"],
+            shown(row["created"]),
+        )
+        for row in answer["allocations"]
+    )
+    more = "\n\nThere are more; ask with --offset." if answer["more_entries"] else ""
+    return table(header, rows) + more
+
+
+def fits_sentence(answer: Mapping[str, Any]) -> str:
+    """How many more fit, and why not one more."""
+    if answer["fits"] is None:
+        return f"No cap of {answer['namespace']} counts such workers: as many as you like fit."
+    what = {0: "No such worker fits", 1: "1 more such worker fits"}.get(
+        answer["fits"], f"{answer['fits']} more such workers fit"
+    )
+    why = "\n".join(f"  - {each['message']}" for each in answer["stopped_by"])
+    return f"{what} in {answer['namespace']}." + (f" What stops the next one:\n{why}" if why else "")
