@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Violation
 from pools.domain.quota import cycles_of
-from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, TaskState
+from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, TaskState, Unit
 
 from .fields import Fault, Faults
 
@@ -31,8 +31,13 @@ class Draft:
     notes: list[Violation] = field(default_factory=list)
     placed: int = 0
     """How many queues were written, and workloads submitted: the default of `created` and `submitted`."""
-    submitted: int = 0
+    submitted: Number = 0
     tasks: int = 0
+    most_tasks: int = 500_000
+    """Over the whole scenario; `count` makes it easy to write more than any machine could hold."""
+    allowed: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    """By queue, the only nodes that a new workload there may stand on; all of them where nothing is said."""
+    units: Mapping[str, Unit] = field(default_factory=dict)
 
     def facts(self) -> Facts:
         """What the engine is told."""
@@ -44,6 +49,7 @@ class Draft:
             capacity=self.capacity,
             usage={name: held for name, held in self.usage.items() if name in self.queues},
             demand={name: wanted for name, wanted in self.demand.items() if name in self.queues},
+            units=self.units,
         )
 
     def check_tree(self, path_of: Mapping[str, str]) -> None:

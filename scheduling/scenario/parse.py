@@ -43,9 +43,9 @@ class Scenario:
     notes: list[Violation]
 
 
-def parse(value: Any) -> Scenario:
+def parse(value: Any, *, most_tasks: int | None = None) -> Scenario:
     """Read one document. Raises `ScenarioError` with every fault and its path."""
-    draft = Draft()
+    draft = Draft() if most_tasks is None else Draft(most_tasks=most_tasks)
     root = Record(value, "", draft.faults, "a scenario")
     root.only(*ROOT_KEYS)
     _nodes(draft, root)
@@ -63,7 +63,7 @@ def parse(value: Any) -> Scenario:
         read_workload(draft, entry)
     if not draft.faults.found:
         # On a tree that cannot be read, nothing sensible can be said about what would change in it.
-        apply_changes(draft, root, {"queue": (QUEUE_KEYS, set_queue), "cohort": (COHORT_KEYS, set_cohort)})
+        apply_changes(draft, root, SETTERS)
     if draft.faults.found:
         raise ScenarioError.of_faults(draft.faults.found)
     return Scenario(draft.facts(), draft.paths, draft.gang_paths, draft.notes)
@@ -156,3 +156,7 @@ def set_queue(queue: Queue, entry: Record) -> Queue:
     if entry.has("created"):
         changes["created"] = entry.number("created", queue.created)
     return replace(queue, **changes)
+
+
+SETTERS = {"queue": (QUEUE_KEYS, set_queue), "cohort": (COHORT_KEYS, set_cohort)}
+"""What `set` may change, and how."""

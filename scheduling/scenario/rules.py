@@ -65,9 +65,11 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
 
 def _overfull(world: World) -> Iterator[Violation]:
     for node, free in enumerate(world.nodes.free if world.nodes is not None else ()):
-        over = {key: -have for key, have in zip(world.keys, free, strict=True) if have < 0}
+        # Behind the resources stand the sets of nodes that tasks may be confined to.
+        over = {key: -have for key, have in zip(world.keys, free, strict=False) if have < 0}
         if over and world.nodes is not None:
-            message = f"More stands on node '{world.nodes.names[node]}' than it has: {sentence_of(over)} too much."
+            too_much = world.say(over, matters=over)
+            message = f"More stands on node '{world.nodes.names[node]}' than it has: {too_much} too much."
             yield Violation("nodes", "node_overfull", message)
 
 

@@ -16,9 +16,6 @@ GROUP_KEYS = ("name", "parent", "min_member", "min_sub_group")
 PRIORITIES = {"HIGH": HIGH, "NORMAL": NORMAL, "LOW": LOW}
 STATES = ("pending", "running", "releasing")
 
-MOST_TASKS = 500_000
-"""Over the whole file; `count` makes it easy to write more than any machine could hold."""
-
 
 def read_workload(draft: Draft, entry: Record) -> None:
     """One workload; it is added to the draft if it has a name of its own."""
@@ -108,15 +105,18 @@ class _Tasks:
 
     def _line(self, line: Record) -> None:
         draft = self._draft
-        count = line.whole("count", 1, least=1, most=MOST_TASKS) or 1
+        count = line.whole("count", 1, least=1, most=draft.most_tasks) or 1
         draft.tasks += count
-        if draft.tasks > MOST_TASKS:
-            line.faults.note(line.at("count"), Fault.BAD_VALUE, f"A scenario has at most {MOST_TASKS} tasks.")
+        if draft.tasks > draft.most_tasks:
+            message = f"A scenario has at most {draft.most_tasks} tasks here."
+            line.faults.note(line.at("count"), Fault.BAD_VALUE, message)
             return
         request = read_resources(line)
         state = TaskState(line.one_of("state", STATES, self._state))
         node = self._node(line, state)
         group = self._group(line)
+        queue = self._entry.get("queue")
+        allowed = draft.allowed.get(queue) if isinstance(queue, str) else None
         own = line.text("name")
         for i in range(count):
             base, number = (self._workload, len(self._tasks)) if own is None else (own, i)
@@ -124,7 +124,7 @@ class _Tasks:
             if name in self._names:
                 line.faults.note(line.at("name"), Fault.DUPLICATE, f"Two tasks of this workload are called '{name}'.")
             self._names.add(name)
-            self._tasks.append(Task(name, request, group, state, node))
+            self._tasks.append(Task(name, request, group, state, node, allowed))
 
     def _node(self, line: Record, state: TaskState) -> str | None:
         nodes, node = self._draft.nodes, line.text("node")

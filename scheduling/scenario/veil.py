@@ -1,0 +1,75 @@
+"""Facts for somebody who may not see all of them: what is another's keeps its numbers and loses its names.
+
+Names decide nothing but the last of ties, so the veiled facts have the outcome of the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from scheduling.domain.engine.facts import Cohort, Facts, Gang, Queue
+
+OTHERS = "others:"
+"""What a hidden name begins with; no name of ours may hold a colon."""
+
+
+def veiled(facts: Facts, *, queues: Collection[str], cohorts: Collection[str], gangs: Collection[str]) -> Facts:
+    """The same facts; only these names are left."""
+    called = {cohort.name: cohort.name for cohort in facts.cohorts} | {queue.name: queue.name for queue in facts.queues}
+    hidden_cohorts = [cohort.name for cohort in facts.cohorts if cohort.name not in cohorts]
+    called |= {name: f"{OTHERS}cohort-{n}" for n, name in enumerate(sorted(hidden_cohorts), 1)}
+    called |= _queue_names(facts, queues)
+    alias = _gang_names(facts, gangs)
+
+    def name(old: str) -> str:
+        # A gang may stand in a queue that is gone.
+        return called.get(old, f"{OTHERS}gone")
+
+    return replace(
+        facts,
+        queues=tuple(_queue(queue, name) for queue in facts.queues),
+        cohorts=tuple(_cohort(cohort, name) for cohort in facts.cohorts),
+        gangs=tuple(_gang(gang, name(gang.queue), alias.get(gang.name)) for gang in facts.gangs),
+        usage={name(queue): held for queue, held in facts.usage.items()},
+        demand={name(queue): wanted for queue, wanted in facts.demand.items()},
+    )
+
+
+def _queue_names(facts: Facts, seen: Collection[str]) -> dict[str, str]:
+    """`others:pool-1` for what stands at the top of a hidden branch, `others:pool-1--2` for what is below it."""
+    queues = {queue.name: queue for queue in facts.queues}
+    names: dict[str, str] = {}
+    below: dict[str, int] = {}
+    for queue in sorted(facts.queues, key=lambda queue: (queue.parent in queues, queue.created, queue.name)):
+        if queue.name in seen:
+            continue
+        parent = names.get(queue.parent or "")
+        if parent is None:
+            names[queue.name] = f"{OTHERS}pool-{len(names) - sum(below.values()) + 1}"
+        else:
+            below[parent] = below.get(parent, 0) + 1
+            names[queue.name] = f"{parent}--{below[parent]}"
+    return names
+
+
+def _gang_names(facts: Facts, seen: Collection[str]) -> dict[str, str]:
+    hidden = sorted(
+        (gang for gang in facts.gangs if gang.name not in seen), key=lambda gang: (gang.submitted, gang.name)
+    )
+    return {gang.name: f"{OTHERS}work-{n}" for n, gang in enumerate(hidden, 1)}
+
+
+def _queue(queue: Queue, name: Callable[[str], str]) -> Queue:
+    return replace(queue, name=name(queue.name), parent=None if queue.parent is None else name(queue.parent))
+
+
+def _cohort(cohort: Cohort, name: Callable[[str], str]) -> Cohort:
+    return replace(cohort, name=name(cohort.name), parent=None if cohort.parent is None else name(cohort.parent))
+
+
+def _gang(gang: Gang, queue: str, alias: str | None) -> Gang:
+    if alias is None:
+        return gang if gang.queue == queue else replace(gang, queue=queue)
+    tasks = tuple(replace(task, name=f"{alias}-{n}") for n, task in enumerate(gang.tasks))
+    return replace(gang, name=alias, queue=queue, tasks=tasks)

@@ -1,0 +1,154 @@
+"""What-if on facts that are no file: changes applied to them, and facts veiled for those who may not see all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduling.domain.engine.facts import Facts, Gang, Node, Queue, Task
+from scheduling.domain.engine.settle import settle
+from scheduling.scenario import ScenarioError
+from scheduling.scenario.answer import answer_to
+from scheduling.scenario.live import Manners, live_scenario
+from scheduling.scenario.veil import veiled
+from tests.unit.engine.clusters import GPU, clusters, facts, gang, half_run, queue
+
+MANNERS = Manners(queues={"team": "q-team", "team--a": "q-a"}, submits_to={"team": "q-shared", "team--a": "q-a"})
+LIVE = facts(
+    [queue("q-team", None), queue("q-shared", 2, "q-team"), queue("q-a", 4, "q-team")],
+    [
+        gang("low-1", "q-a", gpus=2, count=2, on="n", at=10**18),
+        gang("chain-1/first", "q-a", 100, gpus=1, on="n", at=5),
+        gang("chain-1/second", "q-a", 100, gpus=1, on="n", at=5),
+        gang("waits-1", "q-a", gpus=4, at=7),
+    ],
+    {"n": 6},
+)
+
+
+def ask(*changes, live=True, **more):
+    return live_scenario(LIVE, {"live": live, "changes": list(changes), **more}, MANNERS)
+
+
+def states(scenario):
+    return {name: work["state"] for name, work in answer_to(scenario)["workloads"].items()}
+
+
+def test_nothing_changed_is_what_is():
+    assert states(live_scenario(LIVE, {"live": True}, Manners())) == {
+        "low-1": "running",
+        "chain-1/first": "running",
+        "chain-1/second": "running",
+        "waits-1": "pending",
+    }
+
+
+def test_names_are_those_that_people_use():
+    """`set` and `remove` mean the pool, `submit` its shared queue, `finish` all groups of a workflow."""
+    changed = ask({"set": {"name": "team--a", "quota": 0}}, {"finish": "chain-1"}, {"finish": ["low-1"]})
+    after = states(changed)
+    assert (after["chain-1/first"], after["chain-1/second"], after["low-1"]) == ("finished", "finished", "finished")
+    assert after["waits-1"] == "running"
+    assert {q.name: q.quota for q in changed.facts.queues}["q-a"] == {GPU: 0}
+    new = ask({"submit": {"name": "new", "queue": "team", "tasks": [{"gpus": 1}]}}, {"remove": "team"})
+    placed = next(g for g in new.facts.gangs if g.name == "new")
+    assert placed.queue == "q-shared"
+    assert placed.submitted > 10**18, "what is submitted in thought comes last"
+    assert {q.parent for q in new.facts.queues} == {None}
+
+
+def test_new_work_stands_where_its_pool_may():
+    only = frozenset({"m"})
+    live = Facts((Queue("q", quota={GPU: 8}),), nodes=(Node("a", {GPU: 8}), Node("m", {GPU: 8})))
+    question = {"live": True, "changes": [{"submit": {"name": "w", "queue": "q", "tasks": [{"gpus": 1}]}}]}
+    got = answer_to(live_scenario(live, question, Manners(allowed={"q": only})))
+    assert got["workloads"]["w"]["tasks"] == {"w-0": {"state": "running", "node": "m"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "code"),
+    [
+        ({"finish": "gone-1"}, "changes[0].finish", "unknown_name"),
+        ({"finish": ["low-1", 3]}, "changes[0].finish[1]", "bad_value"),
+        ({"set": {"name": "other", "quota": 1}}, "changes[0].set.name", "unknown_name"),
+        ({"set": {"name": "team", "colour": 1}}, "changes[0].set.colour", "unknown_key"),
+        ({"set": {"name": "team", "parent": "team--a"}}, "changes[0].set.parent", "cycle"),
+        ({"submit": {"name": "low-1", "queue": "q-a", "tasks": [{}]}}, "changes[0].submit.name", "duplicate_name"),
+        ({"submit": {"name": "w", "queue": ["q"], "tasks": [{}]}}, "changes[0].submit.queue", "bad_value"),
+        ({"submit": []}, "changes[0].submit", "bad_value"),
+        ("finish", "changes[0]", "bad_value"),
+    ],
+)
+def test_a_change_that_cannot_be_read_is_told_with_its_path(change, path, code):
+    with pytest.raises(ScenarioError) as refused:
+        ask(change)
+    assert (path, code) in [(fault.path, fault.code) for fault in refused.value.details]
+
+
+def test_the_question_itself_is_read_strictly():
+    for question, path in (
+        ({"live": False}, "live"),
+        ({"live": "yes"}, "live"),
+        ({"live": True, "nodes": []}, "nodes"),
+        ({"live": True, "changes": {}}, "changes"),
+    ):
+        with pytest.raises(ScenarioError) as refused:
+            live_scenario(LIVE, question, MANNERS)
+        assert path in [fault.path for fault in refused.value.details]
+
+
+def test_a_veil_leaves_no_hidden_name_in_the_answer():
+    real = facts(
+        [queue("secret", None, created=1), queue("secret--x", 2, "secret", created=2), queue("ours", 4, created=3)],
+        [
+            gang("hidden-1", "secret--x", gpus=4, on="n", at=1),
+            gang("hidden-2", "secret--x", 100, gpus=2, at=2),
+            gang("gone-1", "nowhere", gpus=1, at=3),
+            gang("mine-1", "ours", 100, gpus=4, at=4),
+        ],
+        {"n": 4},
+    )
+    seen = veiled(real, queues={"ours"}, cohorts=(), gangs={"mine-1"})
+    got = answer_to(live_scenario(seen, {"live": True}, Manners()))
+    assert set(got["queues"]) == {"others:pool-1", "others:pool-1--1", "ours"}
+    assert set(got["workloads"]) == {"others:work-1", "others:work-2", "others:work-3", "mine-1"}
+    assert [(step["action"], step["workload"], step["for"]) for step in got["steps"]] == [
+        ("reclaim", "others:work-1", "mine-1"),
+        ("start", "mine-1", None),
+    ]
+    text = json.dumps(got)
+    assert not any(name in text for name in ("secret", "hidden", "gone-1", "nowhere"))
+
+
+@given(clusters(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])), st.sets(st.integers(0, 6)))
+@settings(deadline=None)
+def test_a_veil_changes_no_outcome(cluster, running, seen):
+    """Queues and work differ in age here, as they do in a house, so that no tie is left to names."""
+    aged = tuple(
+        Gang(g.name, g.queue, g.tasks, g.priority, g.preemptible, 100 * g.submitted + n, g.tree)
+        for n, g in enumerate(cluster.gangs)
+    )
+    real = half_run(Facts(cluster.queues, cluster.cohorts, aged, cluster.nodes), running)
+    veil = veiled(
+        real,
+        queues={f"q{i}" for i in seen},
+        cohorts={f"c{i}" for i in seen},
+        gangs={f"g{i}" for i in seen},
+    )
+    bare, behind = settle(real), settle(veil)
+    names = dict(zip([g.name for g in real.gangs], [g.name for g in veil.gangs], strict=True))
+    assert [(step.action, names[step.gang]) for step in bare.steps] == [
+        (step.action, step.gang) for step in behind.steps
+    ]
+
+
+def test_tasks_of_a_veiled_gang_are_numbered():
+    real = Facts((Queue("q"),), gangs=(Gang("w", "q", (Task("train", {GPU: 1}), Task("eval", {GPU: 1}))),))
+    (hidden,) = veiled(real, queues=(), cohorts=(), gangs=()).gangs
+    assert (hidden.name, [task.name for task in hidden.tasks]) == (
+        "others:work-1",
+        ["others:work-1-0", "others:work-1-1"],
+    )
