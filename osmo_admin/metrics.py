@@ -17,7 +17,7 @@ import prometheus_client
 from django.conf import settings
 from django.http import HttpResponse
 from prometheus_client import CollectorRegistry, multiprocess
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from rest_framework.request import Request
 
@@ -25,10 +25,14 @@ from pools.api.authentication import AccessTokenAuthentication, SessionAuthentic
 from pools.api.documented import TEXT, documented
 from pools.api.views import View
 from pools.domain import names
+from pools.domain.gpu_quota_status import WORKERS
+from pools.domain.gpu_quota_status import gauges as gauges_of
 from pools.domain.lifecycle import SubpoolState
+from pools.domain.quantities import THOUSAND
 from pools.domain.quotas import UNLIMITED, PoolBalance, Usage
 from pools.domain.roles import Action
-from pools.models import Pool
+from pools.gpu_ledger import look_at
+from pools.models import GpuQuota, Pool
 from pools.permissions import require_house
 from pools.selectors import balances
 
@@ -41,7 +45,7 @@ class Metrics(View):
     authentication_classes = (AccessTokenAuthentication, SessionAuthentication)
 
     @documented(
-        "Prometheus metrics, with quota and use of every leaf. Needs osmo-admin or osmo-viewer, unless made public.",
+        "Prometheus metrics, with quota and use of each leaf and namespace. For osmo-admin, osmo-viewer, or everybody.",
         answer=TEXT,
         media="text/plain",
     )
@@ -72,9 +76,9 @@ def _processes() -> CollectorRegistry:
 
 
 class LedgerCollector(Collector):
-    """The balance of the first thousand pools by name; four queries, only when asked."""
+    """The balance of the first thousand pools and namespaces by name; a few queries, only when asked."""
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         roots = Pool.objects.roots().filter(archived=False)
         shown = list(roots.order_by("name")[:MOST_POOLS])
         left_out = GaugeMetricFamily("osmo_pools_left_out", "Pools that this page does not show.")
@@ -92,6 +96,7 @@ class LedgerCollector(Collector):
         yield left_out
         yield guarantee
         yield from gauges.values()
+        yield from _namespaces()
 
 
 _LEAF = {
@@ -109,6 +114,26 @@ def _leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:
     for part in balance.slices:
         if part.state is not SubpoolState.ARCHIVED:
             yield part.name, _values(part.quota, part.usage, draining=part.state is SubpoolState.DELETING)
+
+
+def _namespaces() -> Iterator[Metric]:
+    """GPU quota of the first thousand namespaces by name; what is only reserved is not used."""
+    amount = ["namespace", "amount"]
+    used = GaugeMetricFamily("osmo_gpu_quota_used", "What workers hold: TFLOPS, bytes, or workers.", labels=amount)
+    cap = GaugeMetricFamily("osmo_gpu_quota_cap", "What they may hold together; infinite without a cap.", labels=amount)
+    alert = GaugeMetricFamily("osmo_gpu_quota_alert", "1 while the alert stands.", labels=["namespace"])
+    alerts = CounterMetricFamily("osmo_gpu_quota_alerts", "Times the threshold was passed.", labels=["namespace"])
+    names = GpuQuota.objects.order_by("namespace").values_list("namespace", flat=True)
+    for facts in look_at(names[:MOST_POOLS]).values():
+        if facts.quota is None:
+            continue
+        for gauge in gauges_of(facts.spec, facts.committed):
+            unit = 1 if gauge.key == WORKERS else THOUSAND
+            used.add_metric([facts.name, gauge.key], gauge.used / unit)
+            cap.add_metric([facts.name, gauge.key], math.inf if gauge.total is None else gauge.total / unit)
+        alert.add_metric([facts.name], int(facts.quota.alert_since is not None))
+        alerts.add_metric([facts.name], facts.quota.alerts)
+    yield from (used, cap, alert, alerts)
 
 
 def _values(quota: int, usage: Usage, *, draining: bool) -> dict[str, float]:

@@ -6,6 +6,8 @@ from celery import shared_task
 
 from pools.domain.errors import Busy
 from pools.models import Backend
+from pools.services.gpu_allocations import expire_assumed
+from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import forget_old
 from pools.services.subpools import archive_drained
 from scheduling.services.hints import SETTLE_ONE
@@ -14,6 +16,8 @@ from scheduling.services.settle import settle_while_asked
 SETTLE_EVERYTHING = "scheduling.settle_all"
 DRAIN_MONITOR = "scheduling.archive_drained"
 FORGET_KEYS = "scheduling.forget_idempotency_keys"
+EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
+SAMPLE_GPU_USAGE = "scheduling.sample_gpu_usage"
 
 
 @shared_task(name=SETTLE_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
@@ -39,3 +43,15 @@ def monitor_drain() -> None:
 def forget_idempotency_keys() -> None:
     """Drop stored answers older than a day."""
     forget_old()
+
+
+@shared_task(name=EXPIRE_RESERVATIONS)
+def expire_gpu_reservations() -> None:
+    """Give back what was reserved of a GPU quota and never became a worker."""
+    expire_assumed()
+
+
+@shared_task(name=SAMPLE_GPU_USAGE)
+def sample_gpu_usage() -> None:
+    """Keep the history of use of GPU quotas."""
+    sample_usage()

@@ -215,6 +215,19 @@ def _ended(entry: _Entry) -> str:
     return f"ended {entry.name}: {entry.after.get('status')}{f' ({_shown(message)})' if message else ''}"
 
 
+def _worker(deed: str) -> Callable[[_Entry], str]:
+    """A worker in a namespace, whose name is NAMESPACE/ID; `committed` may follow a reservation."""
+
+    def told(entry: _Entry) -> str:
+        namespace, _, worker = entry.name.partition("/")
+        done = "committed" if entry.moved("state") and entry.after.get("state") == "committed" else deed
+        count = entry.value("count")
+        size = f" of {_gpus(count)}" if isinstance(count, int) and deed != "released" else ""
+        return f"{done} worker {worker}{size} in namespace {namespace}"
+
+    return told
+
+
 def _plain(words: str) -> Callable[[_Entry], str]:
     """A deed whose words need the name only; `{}` is its place."""
     return lambda entry: words.format(entry.name)
@@ -257,6 +270,12 @@ _DEEDS: dict[str, Callable[[_Entry], str]] = {
     "token.updated": _token("updated", "of"),
     "token.deleted": _token("deleted", "of"),
     "workflow_config.updated": _config_updated,
+    "gpu_quota.alert": lambda entry: f"saw namespace {entry.name} pass the alert threshold of its GPU quota",
+    "gpu_quota.calm": lambda entry: f"saw namespace {entry.name} fall back below the alert threshold of its GPU quota",
+    "gpu_allocation.committed": _worker("allocated"),
+    "gpu_allocation.assumed": _worker("reserved"),
+    "gpu_allocation.adjusted": _worker("adjusted"),
+    "gpu_allocation.released": _worker("released"),
     "workflow.submitted": _submitted,
     "workflow.started": _started,
     "workflow.waiting": _plain("put {} back in the queue"),

@@ -14,6 +14,8 @@ from scheduling.models import WorkflowConfig
 SETTLE = "Settle simulated backends"
 DRAIN_MONITOR = "Archive drained subpools"
 FORGET_KEYS = "Forget old idempotency keys"
+EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
+SAMPLE_GPU_USAGE = "Sample GPU quota usage"
 _SHORTEST_LIFE = 10  # seconds; a message must survive the time in which a worker restarts
 
 
@@ -23,6 +25,8 @@ def ensure_schedule() -> None:
     _ensure(SETTLE, tasks.SETTLE_EVERYTHING, timedelta(seconds=settings.OSMO.settle_interval))
     _ensure(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
     _ensure(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
+    _ensure(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
+    _ensure(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))
 
 
 def set_drain_interval(minutes: int) -> None:

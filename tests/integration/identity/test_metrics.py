@@ -10,8 +10,12 @@ from django.conf import settings
 from django.test import Client
 
 from osmo_admin import metrics
+from pools.domain.gpu_workers import Amounts, Asked, Worker
+from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, Pool
+from pools.services.gpu_allocations import allocate
+from pools.services.gpu_quotas import put_quota
 from pools.services.members import create_user
 from pools.services.subpools import delete_subpool
 from pools.services.tokens import create_token
@@ -140,3 +144,17 @@ def test_several_processes_answer_together(
     status, found = _scrape(admin.token)
     assert status == 200
     assert "osmo_pools_left_out" in found
+
+
+def test_gpu_quota_of_each_namespace(caller: Callers) -> None:
+    admin = caller("bob", "osmo-admin")
+    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}})
+    worker = Worker(request=Amounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)
+    allocate(actor=SYSTEM, namespace="team-a", asked=Asked("w1", "", worker))
+    _, values = _scrape(admin.token)
+    assert values['osmo_gpu_quota_used{amount="requests.tflops",namespace="team-a"}'] == 9.6
+    assert values['osmo_gpu_quota_used{amount="workers",namespace="team-a"}'] == 1
+    assert values['osmo_gpu_quota_cap{amount="requests.tflops",namespace="team-a"}'] == 10
+    assert values['osmo_gpu_quota_cap{amount="requests.vram",namespace="team-a"}'] == float("inf")
+    assert values['osmo_gpu_quota_alert{namespace="team-a"}'] == 1
+    assert values['osmo_gpu_quota_alerts_total{namespace="team-a"}'] == 1

@@ -346,3 +346,36 @@ def test_long_lists_of_changes_are_counted_not_listed() -> None:
 def test_long_values_are_cut() -> None:
     said = sentence("backend.updated", "backend/b", "root", {"note": ""}, {"note": "x" * 500})
     assert said == f"root updated backend b (note: nothing → {'x' * (LONGEST_VALUE - 1)}…)"
+
+
+@pytest.mark.parametrize(
+    ("action", "before", "after", "told"),
+    [
+        (
+            "committed",
+            None,
+            {"count": 2, "state": "committed"},
+            "amy allocated worker w1 of 2 GPUs in namespace team-a",
+        ),
+        ("assumed", None, {"count": 1, "state": "assumed"}, "amy reserved worker w1 of 1 GPU in namespace team-a"),
+        (
+            "committed",
+            {"count": 1, "state": "assumed"},
+            {"count": 1, "state": "committed"},
+            "amy committed worker w1 of 1 GPU in namespace team-a",
+        ),
+        (
+            "released",
+            {"count": 1, "state": "committed"},
+            {"count": 1, "state": "released"},
+            "amy released worker w1 in namespace team-a",
+        ),
+    ],
+)
+def test_workers_of_a_gpu_quota(action: str, before: Any, after: Any, told: str) -> None:
+    assert sentence(f"gpu_allocation.{action}", "gpu_allocation/team-a/w1", "amy", before, after) == told
+
+
+def test_the_alert_of_a_gpu_quota() -> None:
+    told = sentence("gpu_quota.alert", "gpu_quota/team-a", "amy", {"alerts": 0}, {"alerts": 1})
+    assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota"
