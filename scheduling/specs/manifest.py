@@ -130,18 +130,22 @@ class _Reader:
                 names.take(place)
 
     def _gang(self, name: str, group: PodGroup, pods: Mapping[str, Pods]) -> GroupSpec:
-        total = sum(each.count for each in pods.values())
-        tasks: tuple[TaskSpec, ...] = ()
-        if total > self.rules.max_pods:
-            sentence = f"The PodGroup has {total} pods; at most {self.rules.max_pods} are allowed. Split it."
-            self.faults.add("spec", "too_many_tasks", sentence, _line_of(self.node, "spec"))
-        else:
-            tasks = tuple(self._tasks(name, group, pods))
+        tasks = tuple(self._tasks(name, group, pods)) if self._is_bearable(group, pods) else ()
         if any(task.name == name for task in tasks):
             sentence = f"{quoted(name)} is also the name of one of the pods. Choose another."
             self.meta["name"].fail("duplicate_name", sentence)
         tree = plain_of(group.min_member, group.min_sub_group, group.groups)
         return GroupSpec(name, tasks, barrier=False, ignore_nonlead_status=False, gang=tree)
+
+    def _is_bearable(self, group: PodGroup, pods: Mapping[str, Pods]) -> bool:
+        """Whether it has no more pods, and no more SubGroups, than the house allows: scheduling walks over both."""
+        most = self.rules.max_pods
+        asked = sum(each.count for each in pods.values())
+        for path, count, what in (("spec", asked, "pods"), ("spec.subGroups", len(group.groups), "SubGroups")):
+            if count > most:
+                sentence = f"The PodGroup has {count} {what}; at most {most} are allowed. Split it."
+                self.faults.add(path, "too_many_tasks", sentence, _line_of(self.node, path))
+        return max(asked, len(group.groups)) <= most
 
     def _tasks(self, name: str, group: PodGroup, pods: Mapping[str, Pods]) -> Iterator[TaskSpec]:
         exit_actions = read_exit_actions(None, self.rules.exit_actions, self.faults)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from pools.models import Reservation
 from scheduling.models import Group, Task, Workflow
@@ -170,3 +171,39 @@ def test_a_kubernetes_pool_wants_to_know_the_image(alice: Any, team: Any) -> Non
 
     alice.submit("team", INFERENCE.replace("{osmo/gpus-per-pod: 1}", "{osmo/gpus-per-pod: 1, osmo/image: ubuntu}"))
     assert alice.status == 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("kind: PodGroup\nspec: " + "{a: " * 100_000, id="deep"),
+        pytest.param("kind: PodGroup\na: &a [x]\nb: [" + "*a, " * 60_000 + "]", id="aliases"),
+        pytest.param(json.dumps({"kind": "PodGroup", "spec": {"minMember": float("nan")}}), id="NaN"),
+        pytest.param('{"kind": "PodGroup", "spec": {"minMember": 1, "minMember": 2}}', id="a key twice"),
+        pytest.param('{"kind": "PodGroup", "metadata": {"name": "a\\u0000"}, "spec": {}}', id="NUL"),
+        pytest.param(INFERENCE.replace("minMember: 8", f"minMember: {10**30}"), id="huge numbers"),
+        pytest.param(INFERENCE + "    - {name: &n " + "x" * 900_000 + ", parent: *n}\n", id="a long name"),
+    ],
+)
+def test_a_hostile_manifest_is_refused_in_a_sentence(alice: Any, text: str) -> None:
+    answer = alice.submit("team", text)
+
+    assert (alice.status, answer["error_code"]) == (400, "USAGE")
+    assert all(each["path"] and each["code"] and len(each["message"]) < 800 for each in answer["details"])
+    assert not Workflow.objects.exists()
+
+
+def test_the_page_takes_a_manifest_with_its_own_priority(alice: Any) -> None:
+    page = "/scheduling/workflow/submit/"
+    client = Client()
+    client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")
+    text = INFERENCE.replace("spec:\n", "spec:\n  priorityClassName: osmo-low\n")
+    form = {"pool": "team", "priority": "", "file": text, "variables": ""}
+
+    checked = client.post(page, form | {"step": "check"})
+    told = "inference-service would be accepted by team: 1 group, which needs at least 24 GPUs at once"
+    assert told in checked.content.decode()
+    refused = client.post(page, form | {"file": text.replace("minSubGroup: 3", "minSubGroup: 5")})
+    assert (refused.status_code, "spec.minSubGroup" in refused.content.decode()) == (400, True)
+    assert client.post(page, form | {"step": "submit"}).status_code == 302
+    assert Workflow.objects.get().priority == "LOW"
