@@ -10,12 +10,11 @@ from django.db.models import Count, Max
 from pools.domain import names
 from pools.domain.roles import Actor
 from pools.models import Node, Pool
-from pools.selectors import balance
 from scheduling.domain.admission import Gate, Wait, WaitCode, start_verdict
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus, WorkflowStatus
 from scheduling.models import Group, Workflow
-from scheduling.selectors.waiting import leaf_ids, leaf_paths
+from scheduling.selectors.gates import paths_of
 
 LIVE = "live"
 ENDED = "ended"
@@ -70,7 +69,7 @@ def why_waiting(workflow: Workflow, groups: Sequence[Group]) -> dict[str, str]:
     if not asking:
         return told
     root = workflow.root_pool
-    path: tuple[Gate, ...] = leaf_paths(balance(root), leaf_ids([root])).get(workflow.pool_id, ())
+    path: tuple[Gate, ...] = paths_of(root).get(workflow.pool_id, ())
     for group in asking:
         wait = start_verdict(path, priority=Priority(workflow.priority), gpus=group.gpus)
         told[group.name] = _backend_told(root, group) if wait is None else _wait_told(wait)

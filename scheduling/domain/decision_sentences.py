@@ -11,7 +11,7 @@ MOST_NODES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Decided:
     """`gang` and `beneficiary` as people know them (`hello-1`, `hello-1/train`); `leaf` and `their_leaf` are the names
     of their pools. `nodes`: where the tasks stand now, of a move; `more`: the gang runs already and takes more."""
 
@@ -25,30 +25,30 @@ class Deed:
     their_leaf: str = ""
 
 
-def sentence(deed: Deed) -> str:
+def sentence(decided: Decided) -> str:
     """What was done, and for whom."""
-    return _sentence(deed, deed.beneficiary or "other work", deed.their_leaf or "Another pool")
+    return _sentence(decided, decided.beneficiary or "other work", decided.their_leaf or "Another pool")
 
 
-def sentence_without_name(deed: Deed) -> str:
+def sentence_without_name(decided: Decided) -> str:
     """The same without a word about other people's pools and work."""
-    beneficiary = "work of a higher priority" if deed.action is Action.PREEMPT else "other work"
-    return _sentence(deed, beneficiary, "Another pool")
+    beneficiary = "work of a higher priority" if decided.action is Action.PREEMPT else "other work"
+    return _sentence(decided, beneficiary, "Another pool")
 
 
-def _sentence(deed: Deed, beneficiary: str, their_leaf: str) -> str:
-    held = "its place" if deed.gpus == 0 else "1 GPU" if deed.gpus == 1 else f"{deed.gpus} GPUs"
-    gained = "" if deed.gpus == 0 else f" with {held}"
-    if deed.action is Action.START:
-        return f"{deed.gang} {'grows' if deed.more else 'starts'} in {deed.leaf}{gained}."
-    if deed.action is Action.MOVE:
-        return f"{deed.gang} moves{gained} to {_listed(deed.nodes)}, so that {beneficiary} can start."
-    if deed.action is Action.RECLAIM:
+def _sentence(decided: Decided, beneficiary: str, their_leaf: str) -> str:
+    held = "its place" if decided.gpus == 0 else "1 GPU" if decided.gpus == 1 else f"{decided.gpus} GPUs"
+    gained = "" if decided.gpus == 0 else f" with {held}"
+    if decided.action is Action.START:
+        return f"{decided.gang} {'grows' if decided.more else 'starts'} in {decided.leaf}{gained}."
+    if decided.action is Action.MOVE:
+        return f"{decided.gang} moves{gained} to {_listed(decided.nodes)}, so that {beneficiary} can start."
+    if decided.action is Action.RECLAIM:
         whom = f", for {beneficiary}" if beneficiary != "other work" else ""
-        return f"{their_leaf} takes back {held} that {deed.gang} had borrowed in {deed.leaf}{whom}."
-    if deed.action is Action.PREEMPT:
-        return f"{deed.gang} gives up {held} in {deed.leaf} to {beneficiary}."
-    return f"{deed.gang} is below its minimum and gives up {held} in {deed.leaf}."
+        return f"{their_leaf} takes back {held} that {decided.gang} had borrowed in {decided.leaf}{whom}."
+    if decided.action is Action.PREEMPT:
+        return f"{decided.gang} gives up {held} in {decided.leaf} to {beneficiary}."
+    return f"{decided.gang} is below its minimum and gives up {held} in {decided.leaf}."
 
 
 def _listed(nodes: Sequence[str]) -> str:

@@ -31,11 +31,13 @@ from pools.models import Backend, Node, Pool
 from pools.selectors import balances
 from pools.services.verify import one_snapshot
 from scheduling.domain.admission import WaitCode
+from scheduling.domain.deeds import Path
 from scheduling.domain.engine import facts as engine
 from scheduling.domain.engine.facts import Facts, Gang, Hold, Queue, TaskState, Unit
 from scheduling.domain.gang import DEFAULT_GROUP, GangTree, tree_of
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
+from scheduling.selectors.gates import leaf_paths
 
 CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
 MILLICORES = 1000
@@ -59,7 +61,8 @@ _MOST_GROUPS = 10**6  # of one workflow; they were submitted at one moment and a
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """Whose gang it is. `leaf` and `root` are ids of pools; a shared leaf goes by its top-level pool's."""
+    """Whose gang it is. `leaf` and `root` are ids of pools, `pool` is the leaf's name as people write it; a shared leaf
+    goes by its top-level pool's."""
 
     group: UUID
     workflow: UUID
@@ -67,17 +70,20 @@ class GangRow:
     group_name: str
     leaf: int
     root: int
+    pool: str
 
 
 @dataclass(frozen=True, slots=True)
 class LiveFacts:
     """The facts, and what their names stand for: `gangs` by the gang's name, `leaves` (pool ids) and `roots` (of
-    containers) by the queue's. A task of the facts bears the name of its row, and is that name's latest try."""
+    containers) by the queue's; and the numbers of every leaf's path at the same moment, `gates`, by the leaf's id. A
+    task of the facts bears the name of its row, and is that name's latest try."""
 
     facts: Facts
     gangs: Mapping[str, GangRow]
     leaves: Mapping[str, int]
     roots: Mapping[str, int]
+    gates: Mapping[int, Path]
 
 
 def live_facts(backend: Backend) -> LiveFacts:
@@ -88,7 +94,7 @@ def live_facts(backend: Backend) -> LiveFacts:
     with one_snapshot():
         trees = _Trees(backend)
         nodes = list(Node.objects.filter(backend=backend))
-        gangs = _Gangs(backend, trees.queue_of_leaf, nodes)
+        gangs = _Gangs(backend, trees, nodes)
         return LiveFacts(
             # Cohorts stand above the containers, so they go here, and their names into `Queue.parent`.
             Facts(
@@ -100,6 +106,7 @@ def live_facts(backend: Backend) -> LiveFacts:
             gangs.rows,
             {queue: leaf for leaf, queue in trees.queue_of_leaf.items()},
             trees.roots,
+            trees.gates,
         )
 
 
@@ -110,6 +117,8 @@ class _Trees:
         self.queues: list[Queue] = []
         self.queue_of_leaf: dict[int, str] = {}
         self.roots: dict[str, int] = {}
+        self.gates: dict[int, Path] = {}
+        self.pools: dict[int, str] = {}
         self._backend = backend
         pools = {root.pk: root for root in Pool.objects.roots().filter(backend=backend, archived=False)}
         slices: dict[int, dict[str, Pool]] = defaultdict(dict)
@@ -133,6 +142,8 @@ class _Trees:
                 hold=_hold(self._backend),
             )
         )
+        ids = {names.SHARED: root.pk} | {short: row.pk for short, row in slices.items()}
+        self.gates |= leaf_paths(balance, ids)
         self._add_leaf(root, container, root.name, names.SHARED, balance.shared_scheduling_quota)
         for part in balance.slices:
             if part.name in slices:
@@ -141,6 +152,7 @@ class _Trees:
     def _add_leaf(self, row: Pool, container: str, pool: str, leaf: str, quota: int) -> None:
         name = names.queue_name(self._backend.namespace, pool, leaf)
         self.queue_of_leaf[row.pk] = name
+        self.pools[row.pk] = pool if leaf == names.SHARED else names.canonical(pool, leaf)
         self.queues.append(Queue(name, container, _quota(quota), created=_moment(row.created_at)))
 
 
@@ -200,10 +212,10 @@ _TASKS = """
 class _Gangs:
     """The gangs that run or wait for their turn, with their open tasks."""
 
-    def __init__(self, backend: Backend, queue_of_leaf: Mapping[int, str], nodes: Sequence[Node]) -> None:
+    def __init__(self, backend: Backend, trees: _Trees, nodes: Sequence[Node]) -> None:
         self.facts: list[Gang] = []
         self.rows: dict[str, GangRow] = {}
-        self._queue_of_leaf = queue_of_leaf
+        self._queue_of_leaf, self._pools = trees.queue_of_leaf, trees.pools
         self._shapes = _Shapes(nodes)
         with connection.cursor() as cursor:
             cursor.execute(_GANGS, [backend.pk, sorted(LIVE_WORKFLOW), list(_STATES)])
@@ -213,13 +225,13 @@ class _Gangs:
             for group, *columns in cursor:
                 tasks[group].append(self._shapes.task(*columns))
         for gang in gangs:
-            if gang[6] in queue_of_leaf:
+            if gang[6] in trees.queue_of_leaf:
                 self._add(gang, tasks[gang[0]])
 
     def _add(self, columns: Sequence[Any], tasks: Iterable[engine.Task]) -> None:
         group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many = columns
         known = f"{workflow_name}/{name}" if is_one_of_many else workflow_name
-        self.rows[known] = GangRow(group, workflow, workflow_name, name, leaf, root)
+        self.rows[known] = GangRow(group, workflow, workflow_name, name, leaf, root, self._pools[leaf])
         self.facts.append(
             Gang(
                 known,

@@ -1,43 +1,39 @@
-"""Settling a simulated backend: end what is due, start what may start, until nothing moves.
+"""Settling a simulated backend: end what is due, then do what the engine says, until nothing moves.
 
-One settling per backend at a time (an advisory lock). The plan is made from an unlocked snapshot; each tree is then
-locked in turn, the verdict asked again on what is true now, and only what still holds is written. A crash between two
-trees leaves nothing half done: a gang starts in one transaction or not at all. What is read grows with what may move,
-not with what waits.
+One settling per backend at a time (an advisory lock). The plan is made from an unlocked snapshot and carried out deed
+by deed (:mod:`scheduling.services.deeds`), so a crash between two deeds leaves nothing half done: a gang starts, with
+all that is taken for it, in one transaction or not at all.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
-from django.db.models import Q
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from pools.domain.errors import Busy, Conflict, NotFound
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_tree
-from pools.models import Backend, Pool
+from pools.models import Backend
 from pools.permissions import require_house
-from pools.selectors import balance, balances
 from pools.transactions import Lost, change
-from scheduling.domain.starting import Path, Plan, Start, still_allowed
+from scheduling.domain.engine.settle import settle as plan
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
-from scheduling.selectors.cluster import free_machines
-from scheduling.selectors.waiting import leaf_ids, leaf_paths, needs_of, waiting_gangs
+from scheduling.selectors.live_facts import live_facts
 from scheduling.services import hints
+from scheduling.services.deeds import Doing
 from scheduling.services.progress import WorkInHand
 
-MOST_PASSES = 100
-MOST_ENDS = 1000  # gangs ended in one transaction; the rest follows in the next pass
+MOST_ROUNDS = 100  # plans of one settling
+MOST_FRUITLESS = 3  # of them in a row of which nothing could be done
+MOST_ENDS = 1000  # gangs ended in one transaction
 PATIENCE_BY_HAND = 10.0  # seconds that somebody who asks for a settling waits for another one to finish
-_MOST_ROUNDS = 100
 _LOCK_SPACE = 0x05E7  # first key of the advisory locks of settling; the second is the backend's id
 
 _MESSAGES = {
@@ -67,7 +63,7 @@ def settle_while_asked(backend_id: int) -> None:
     Beside a settling under way there is nothing to do: that one looks for hints after it has let go of its lock, so a
     hint whose task met the lock is not lost.
     """
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(MOST_ROUNDS):
         try:
             settle(backend_id)
         except AlreadySettling:
@@ -77,26 +73,79 @@ def settle_while_asked(backend_id: int) -> None:
 
 
 def settle(backend_id: int, *, patience: float = 0) -> dict[str, Any]:
-    """Passes of ends and starts until nothing moves: `{"steps": [...], "settled": bool}`.
+    """End what is due and carry out plans until nothing moves: `{"steps": [...], "settled": bool}`.
 
     Raises AlreadySettling when another settling of the same backend is not over after `patience` seconds, and Busy when
     a tree's lock was not had; the other trees were settled then all the same.
     """
-    steps: list[dict[str, Any]] = []
     with _only_one(backend_id, patience):
         hints.taken(backend_id)  # what moves from now on asks for another settling
         backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED).first()
         if backend is None:
             return {"steps": [], "settled": True}
-        for number in range(1, MOST_PASSES + 1):
-            now = timezone.now()
-            moved = _end_due(backend, now)
-            if not backend.offline:
-                moved += _start(backend, now)
-            if not moved:
-                return {"steps": steps, "settled": True}
-            steps += [{"pass": number, **step} for step in moved]
-    return {"steps": steps, "settled": False}
+        settling = _Settling(backend)
+        settled = settling.run()
+        return {"steps": settling.steps, "settled": settled}
+
+
+class _Settling:
+    """One settling of one backend; its lock is held."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self._backend = backend
+        self._passed = 0
+
+    def run(self) -> bool:
+        """Round after round; whether it came to rest."""
+        fruitless = 0
+        for _ in range(MOST_ROUNDS):
+            before = len(self.steps)
+            busy = self._end_due()
+            rests = True
+            if not self._backend.offline:
+                doing = self._carry_out()
+                rests, busy = doing.as_planned, doing.busy or busy
+            if busy is not None:
+                raise busy
+            if rests and not self._due(timezone.now()).exists():
+                return True
+            fruitless = 0 if len(self.steps) > before else fruitless + 1
+            if fruitless == MOST_FRUITLESS:
+                break
+        return False
+
+    def _carry_out(self) -> Doing:
+        live = live_facts(self._backend)
+        planned = plan(live.facts)
+        doing = Doing(self._backend, live, timezone.now())
+        doing.carry_out(planned.steps)
+        doing.as_planned &= planned.settled
+        self._add(doing.steps)
+        return doing
+
+    def _add(self, steps: list[dict[str, Any]]) -> None:
+        self.steps += [{**step, "pass": self._passed + step["pass"]} for step in steps]
+        self._passed = max((step["pass"] for step in self.steps), default=0)
+
+    def _due(self, now: datetime) -> QuerySet[Group]:
+        return Group.objects.filter(due_at__lte=now, workflow__root_pool__backend=self._backend)
+
+    def _end_due(self) -> Busy | None:
+        """End what has run its time, and what has run or waited longer than it may, tree by tree in the order of ids.
+        A tree that is busy does not keep the others waiting; a lost connection does, for the settling's lock went with
+        it."""
+        now, busy = timezone.now(), None
+        roots = self._due(now).values_list("workflow__root_pool_id", flat=True)
+        for root_id in sorted(set(roots)):
+            try:
+                while ended := _end_in_tree(root_id, now):
+                    self._add(ended)
+            except Lost:
+                raise
+            except Busy as error:
+                busy = error
+        return busy
 
 
 @contextmanager
@@ -116,29 +165,6 @@ def _only_one(backend_id: int, patience: float) -> Iterator[None]:
     finally:
         with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK_SPACE, backend_id])
-
-
-def _tree_by_tree(roots: Iterable[int], deed: Callable[[int], list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Do it to each tree in the order of ids. A tree that is busy does not keep the others waiting; a lost connection
-    does, for the settling's lock went with it and the plan may be old before the next tree is locked."""
-    steps, busy = [], None
-    for root_id in sorted(roots):
-        try:
-            steps += deed(root_id)
-        except Lost:
-            raise
-        except Busy as error:
-            busy = error
-    if busy is not None:
-        raise busy
-    return steps
-
-
-def _end_due(backend: Backend, now: datetime) -> list[dict[str, Any]]:
-    """End what has run its time, and what has run or waited longer than it may."""
-    due = Group.objects.filter(due_at__lte=now, workflow__root_pool__backend=backend)
-    roots = set(due.values_list("workflow__root_pool_id", flat=True)[:MOST_ENDS])
-    return _tree_by_tree(roots, lambda root_id: _end_in_tree(root_id, now))
 
 
 def _end_in_tree(root_id: int, now: datetime) -> list[dict[str, Any]]:
@@ -166,60 +192,14 @@ def _end_those_due(work: WorkInHand) -> list[dict[str, Any]]:
             late = TaskStatus.FAILED_EXEC_TIMEOUT
             work.end_open(workflow, late, _MESSAGES[late], waiting_too=False)
     return [
-        {"action": "end", "workflow": work.workflows[group.workflow_id].name, "group": name, "status": group.status}
+        {
+            "pass": 1,
+            "action": "end",
+            "workflow": work.workflows[group.workflow_id].name,
+            "group": name,
+            "status": group.status if TaskStatus(group.status).is_finished else TaskStatus.RESCHEDULED,
+        }
         for groups in work.groups.values()
         for name, group in groups.items()
         if group.status != before[group.pk]
     ]
-
-
-def _start(backend: Backend, now: datetime) -> list[dict[str, Any]]:
-    """Start what may start, best first over the whole backend, written tree by tree."""
-    busy = Q(usage__live_workflows__gt=0) | Q(subpools__usage__live_workflows__gt=0)
-    roots = {root.pk: root for root in Pool.objects.roots().filter(busy, backend=backend).distinct()}
-    if not roots:
-        return []
-    ids = leaf_ids(roots.values())
-    paths: dict[int, Path] = {}
-    root_of: dict[int, int] = {}
-    for root_id, facts in balances(roots.values()).items():
-        of_tree = leaf_paths(facts, ids)
-        paths |= of_tree
-        root_of |= dict.fromkeys(of_tree, root_id)
-    plan = Plan(paths, machines := free_machines(backend))
-    for gangs in waiting_gangs(paths, free_gpus=sum(machine.gpus for machine in machines.values() if machine.gpus > 0)):
-        plan.consider(gangs, needs_of(gangs))
-        if plan.starts and plan.is_full:
-            break  # gangs without GPUs further back are found in the next pass
-    by_root: dict[int, list[Start]] = defaultdict(list)
-    for start in plan.starts:
-        by_root[root_of[start.gang.leaf]].append(start)
-    return _tree_by_tree(by_root, lambda root_id: _start_in_tree(root_id, backend, by_root[root_id], now))
-
-
-def _start_in_tree(root_id: int, backend: Backend, starts: Sequence[Start], now: datetime) -> list[dict[str, Any]]:
-    """Write the starts of one tree that are still right under its lock."""
-    with change(actor=SYSTEM, description="settled"):
-        root = lock_tree(root_id)
-        root.backend = backend
-        waiting: Mapping[UUID, UUID] = dict(
-            Group.objects.filter(
-                pk__in=[start.gang.group for start in starts], status=TaskStatus.SCHEDULING
-            ).values_list("pk", "workflow_id")
-        )
-        right = still_allowed(
-            [start for start in starts if start.gang.group in waiting],
-            leaf_paths(balance(root), leaf_ids([root])),
-        )
-        work = WorkInHand(root, {waiting[start.gang.group] for start in right}, now=now)
-        groups = {group.pk: group for groups in work.groups.values() for group in groups.values()}
-        steps = []
-        for start in right:
-            group = groups[start.gang.group]
-            names = {str(task.pk): task.name for task in work.tries.open(group.pk)}
-            work.start(group, {names[task]: node for task, node in start.nodes.items()})
-            workflow = work.workflows[group.workflow_id]
-            nodes = sorted(set(start.nodes.values()))
-            steps.append({"action": "start", "workflow": workflow.name, "group": group.name, "nodes": nodes})
-        work.save()
-        return steps

@@ -22,7 +22,8 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One deed. `tasks` are names in the order of the spec; `beneficiary` is the gang it was done for."""
+    """One deed. `tasks` are names in the order of the spec; `beneficiary` is the gang it was done for. `nodes`: where a
+    start or a move put each of the tasks, in the same order; empty where there are no nodes."""
 
     pass_number: int
     action: Action
@@ -30,6 +31,7 @@ class Step:
     tasks: tuple[str, ...]
     beneficiary: str | None
     message: str
+    nodes: tuple[str, ...] = ()
 
 
 class Diary:
@@ -60,6 +62,11 @@ class Diary:
                 Action.RECLAIM: f"{theirs} reclaims {amount} that {name} had borrowed in {queue}, for {other}.",
                 Action.PREEMPT: f"{other} preempts {name} in {queue}, which gives up {amount}.",
             }[action]
-        self.steps.append(
-            Step(self.pass_number, action, name, names, None if beneficiary is None else beneficiary.fact.name, message)
-        )
+        whom = None if beneficiary is None else beneficiary.fact.name
+        self.steps.append(Step(self.pass_number, action, name, names, whom, message, self._nodes(action, gang, which)))
+
+    def _nodes(self, action: Action, gang: GangState, which: Iterable[int]) -> tuple[str, ...]:
+        nodes = self._world.nodes
+        if nodes is None or action not in {Action.START, Action.MOVE}:
+            return ()
+        return tuple(nodes.names[gang.node[i]] for i in which)

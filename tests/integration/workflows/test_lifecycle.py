@@ -15,7 +15,6 @@ from pools.models import Backend, LeafUsage, Node, Pool, Reservation
 from pools.services.subpools import create_subpool, delete_subpool, update_quota
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.selectors import waiting
 from scheduling.services import settle as settling
 from scheduling.services.lifecycle import end_workflow
 from scheduling.services.settle import settle
@@ -472,22 +471,7 @@ def test_starting_and_ending_many_costs_the_statements_of_one(alice: Any, team: 
     assert statements(2) == statements(60)
 
 
-def test_what_waits_without_hope_is_not_read(alice: Any, settled: Any) -> None:
-    """A deep backlog behind a full pool costs one look, whatever its length."""
-    alice.submit("team--a", spec("big", gpus=30))
-    settled()
-    body = {"workflows": [{"file": spec("x", gpus=1)}] * 50}
-    for _ in range(3):
-        alice.post("/api/pool/team--a/workflows", body)
-    with CaptureQueriesContext(connection) as queries:
-        settled()
-
-    assert len(queries) <= 14
-    assert not any("nodes_excluded" in query["sql"] for query in queries)
-
-
-def test_a_backlog_longer_than_a_page_is_searched_to_its_end(alice: Any, settled: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(waiting, "PAGE", 3)
+def test_a_backlog_is_searched_to_its_end(alice: Any, settled: Any) -> None:
     Node.objects.update(gpus=4)
     for number in range(7):
         alice.submit("team", spec(f"wide{number}", gpus=5))

@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.domain.decision_sentences import Deed, sentence, sentence_without_name
+from scheduling.domain.decision_sentences import Decided, sentence, sentence_without_name
 from scheduling.domain.engine.steps import Action
 
 CASES = [
     (
-        Deed(Action.START, "hello-1", "team--a", 4, ["n1"]),
+        Decided(Action.START, "hello-1", "team--a", 4, ["n1"]),
         "hello-1 starts in team--a with 4 GPUs.",
         "hello-1 starts in team--a with 4 GPUs.",
     ),
-    (Deed(Action.START, "hello-1", "team", 0), "hello-1 starts in team.", "hello-1 starts in team."),
+    (Decided(Action.START, "hello-1", "team", 0), "hello-1 starts in team.", "hello-1 starts in team."),
     (
-        Deed(Action.START, "hello-1", "team", 1, more=True),
+        Decided(Action.START, "hello-1", "team", 1, more=True),
         "hello-1 grows in team with 1 GPU.",
         "hello-1 grows in team with 1 GPU.",
     ),
     (
-        Deed(Action.MOVE, "hello-1", "team", 2, ["n2", "n2"], beneficiary="big-1", their_leaf="other"),
+        Decided(Action.MOVE, "hello-1", "team", 2, ["n2", "n2"], beneficiary="big-1", their_leaf="other"),
         "hello-1 moves with 2 GPUs to n2, so that big-1 can start.",
         "hello-1 moves with 2 GPUs to n2, so that other work can start.",
     ),
     (
-        Deed(Action.MOVE, "hello-1", "team", 4, ["n1", "n2", "n3", "n4"], beneficiary="big-1", their_leaf="other"),
+        Decided(Action.MOVE, "hello-1", "team", 4, ["n1", "n2", "n3", "n4"], beneficiary="big-1", their_leaf="other"),
         "hello-1 moves with 4 GPUs to n1, n2, n3, …, so that big-1 can start.",
         "hello-1 moves with 4 GPUs to n1, n2, n3, …, so that other work can start.",
     ),
     (
-        Deed(Action.RECLAIM, "wf3-1", "pool1", 1, beneficiary="wf5-1", their_leaf="pool2"),
+        Decided(Action.RECLAIM, "wf3-1", "pool1", 1, beneficiary="wf5-1", their_leaf="pool2"),
         "pool2 takes back 1 GPU that wf3-1 had borrowed in pool1, for wf5-1.",
         "Another pool takes back 1 GPU that wf3-1 had borrowed in pool1.",
     ),
     (
-        Deed(Action.PREEMPT, "wf1-1", "pool", 1, beneficiary="wf5-1", their_leaf="pool"),
+        Decided(Action.PREEMPT, "wf1-1", "pool", 1, beneficiary="wf5-1", their_leaf="pool"),
         "wf1-1 gives up 1 GPU in pool to wf5-1.",
         "wf1-1 gives up 1 GPU in pool to work of a higher priority.",
     ),
     (
-        Deed(Action.PREEMPT, "wf1-1", "pool", 0, beneficiary="wf5-1", their_leaf="pool"),
+        Decided(Action.PREEMPT, "wf1-1", "pool", 0, beneficiary="wf5-1", their_leaf="pool"),
         "wf1-1 gives up its place in pool to wf5-1.",
         "wf1-1 gives up its place in pool to work of a higher priority.",
     ),
     (
-        Deed(Action.GIVE_UP, "wf1-1", "pool", 2),
+        Decided(Action.GIVE_UP, "wf1-1", "pool", 2),
         "wf1-1 is below its minimum and gives up 2 GPUs in pool.",
         "wf1-1 is below its minimum and gives up 2 GPUs in pool.",
     ),
@@ -53,13 +53,13 @@ CASES = [
 
 
 @pytest.mark.parametrize(("deed", "told", "told_to_others"), CASES)
-def test_sentences(deed: Deed, told: str, told_to_others: str) -> None:
+def test_sentences(deed: Decided, told: str, told_to_others: str) -> None:
     assert sentence(deed) == told
     assert sentence_without_name(deed) == told_to_others
 
 
 @pytest.mark.parametrize("action", Action)
 def test_others_never_read_the_name_of_the_beneficiary_or_its_pool(action: Action) -> None:
-    deed = Deed(action, "mine", "here", 1, ["n1"], beneficiary="secret-1", their_leaf="hidden")
+    deed = Decided(action, "mine", "here", 1, ["n1"], beneficiary="secret-1", their_leaf="hidden")
     assert "secret" not in sentence_without_name(deed)
     assert "hidden" not in sentence_without_name(deed)

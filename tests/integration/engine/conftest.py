@@ -1,0 +1,91 @@
+"""A small cluster whose pools share its nodes, used through the API as people use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.models import Backend, Node, User
+from scheduling.models import Task, Workflow
+from scheduling.services.settle import settle
+from scheduling.services.verify import verify
+from tests.support import houses
+
+
+class Cluster:
+    """One simulated backend and its pools. Names of workflows are those of their files: `wf1` is `wf1-1`."""
+
+    def __init__(self, nodes: Mapping[str, int], pools: Mapping[str, Any]) -> None:
+        self.backend = Backend.objects.create(name="sim", namespace="ns", auto_end=False)
+        Node.objects.bulk_create([Node(backend=self.backend, name=name, gpus=gpus) for name, gpus in nodes.items()])
+        for name, quota in pools.items():
+            slices = quota if isinstance(quota, dict) else {}
+            houses.pool(name, slices.pop("", sum(slices.values())) if slices else quota, on=self.backend, **slices)
+        self.admin = self.client("root", "osmo-admin")
+
+    @staticmethod
+    def client(name: str, *roles: str) -> Client:
+        """Somebody at the API."""
+        client = Client()
+        user = User.objects.filter(username=name).first() or User.objects.get(
+            username=houses.person(name, *roles).username
+        )
+        client.force_login(user, "django.contrib.auth.backends.ModelBackend")
+        return client
+
+    def submit(
+        self, name: str, to: str, priority: str = "NORMAL", *, gpus: int = 1, file: str = "", by: Client | None = None
+    ) -> None:
+        """Submit a workflow of one task (or this file)."""
+        answer = (by or self.admin).post(
+            f"/api/pool/{to}/workflow?priority={priority}",
+            json.dumps({"file": file or houses.spec(name, gpus)}),
+            content_type="application/json",
+        )
+        assert answer.status_code == 200, answer.content
+
+    def settle(self) -> list[tuple[str, str]]:
+        """Run scheduling; (action, workflow without its number) of every step."""
+        answer = settle(self.backend.pk)
+        assert answer["settled"]
+        assert settle(self.backend.pk) == {"steps": [], "settled": True}, "settling again changes nothing"
+        assert verify() == []
+        return [(step["action"], step["workflow"].rpartition("-")[0]) for step in answer["steps"]]
+
+    def running(self, *names: str) -> None:
+        """Submit nothing more: these run now, and nobody else."""
+        rows = Workflow.objects.filter(status="RUNNING").values_list("spec_name", flat=True)
+        assert sorted(rows) == sorted(names)
+
+    def end(self, name: str, status: str = "COMPLETED") -> None:
+        """Report that a workflow is over."""
+        answer = self.admin.post(
+            f"/api/workflow/{name}-1/end", json.dumps({"status": status}), content_type="application/json"
+        )
+        assert answer.status_code == 200, answer.content
+
+    def get(self, path: str, client: Client | None = None) -> Any:
+        """An answer of the API."""
+        answer = (client or self.admin).get(path)
+        assert answer.status_code == 200, answer.content
+        return answer.json()
+
+    @staticmethod
+    def tries(name: str) -> list[tuple[str, int, str, int | None]]:
+        """(task, retry, status, exit code) of every try of a workflow."""
+        rows = Task.objects.filter(group__workflow__name=f"{name}-1").order_by("position", "name", "retry_id")
+        return list(rows.values_list("name", "retry_id", "status", "exit_code"))
+
+
+@pytest.fixture
+def cluster(db: None) -> Callable[..., Cluster]:
+    """`cluster({"n": 4}, pool1=2, pool2=2)`; a pool with slices is `team={"": 10, "a": 4}`."""
+
+    def make(nodes: Mapping[str, int], **pools: Any) -> Cluster:
+        return Cluster(nodes, pools)
+
+    return make
