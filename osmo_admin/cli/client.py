@@ -14,6 +14,7 @@ from osmo_admin.cli.client_errors import INTERRUPTED, SERVER_FAILED, ClientError
 from osmo_admin.cli.commands import (
     audit,
     backend,
+    cohort,
     config,
     login,
     pool,
@@ -117,6 +118,7 @@ for family, name in (
     (access_token, "token"),
     (user, "user"),
     (backend, "backend"),
+    (cohort, "cohort"),
 ):
     app.add_typer(family.app, name=name)
 audit.add_to(app)

@@ -10,6 +10,7 @@ import typer
 from osmo_admin.cli.client_errors import REFUSED, ClientError, place_of
 from osmo_admin.cli.output import emit, write
 from osmo_admin.cli.pool_table import branch
+from osmo_admin.cli.quota_tree_table import cohort_change
 from osmo_admin.cli.session import Session, warn
 from osmo_admin.cli.tables import cell, table
 
@@ -43,6 +44,8 @@ def effect(answer: Mapping[str, Any]) -> str:
     parts = ["Dry run: it would be refused." if violations else "Dry run: nothing was changed."]
     if is_tree(before) or is_tree(after):
         parts.append(tree_change(before, after))
+    elif "debts" in answer:
+        parts += cohort_change(before, after, answer["debts"])
     elif changed := changes(before, after):
         parts.append("\n".join(changed))
     for title, key in (("Would drain", "draining"), ("May be reclaimed", "may_be_reclaimed")):

@@ -17,8 +17,16 @@ def printable(text: str) -> str:
     )
 
 
+class Drawn(str):
+    """A cell whose blanks count, as those of the lines of a tree."""
+
+    __slots__ = ()
+
+
 def cell(value: Any) -> str:
     """One value on one line; `-` for nothing."""
+    if isinstance(value, Drawn):
+        return printable(value).replace("\n", " ")
     if value is None or value in ("", []):
         return "-"
     if isinstance(value, list | tuple):

@@ -1,0 +1,203 @@
+"""`osmo cohort`: who may borrow from whom above the pools, and the whole tree of quotas."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.effect import preview, show_effect
+from osmo_admin.cli.http import path
+from osmo_admin.cli.options import DescriptionOption, IfMatchOption
+from osmo_admin.cli.output import confirm, emit
+from osmo_admin.cli.quota_tree_table import tree_table
+from osmo_admin.cli.session import Session
+from osmo_admin.cli.tables import facts, table
+from osmo_admin.cli.verb import group, verb
+
+app = group("Cohorts: limits of borrowing and lending above the pools.")
+ROW = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
+HEADER = ("Cohort", "Parent", "Weight", "Quotas", "Cohorts", "Pools")
+
+CohortArgument = Annotated[str, typer.Argument(metavar="COHORT", help="Name of the cohort.")]
+QuotasOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quota",
+        "-q",
+        metavar="RESOURCE=NOMINAL[:BORROW[:LEND]]...",
+        help="Its own quota of a resource, with what everything below it may borrow and lend at most: gpu=6, gpu=6:8, "
+        "gpu=0::5, h100/gpu=4.",
+    ),
+]
+ParentOption = Annotated[
+    str | None, typer.Option("--parent", metavar="COHORT", help="Cohort above it; without one it is a top.")
+]
+WeightOption = Annotated[
+    float | None, typer.Option("--weight", min=0, help="Its weight when shares are compared; 1 if not given.")
+]
+ROOT_HELP = "Cohort or pool to begin at; without one everything that you may see."
+
+
+def quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
+    """The rows of a PUT from `gpu=6:8:2`. An amount that is none travels as it is: the server has the better sentence.
+    Raises :class:`ClientError` for what is no row at all."""
+    rows = []
+    for text in typed or []:
+        match = ROW.fullmatch(text.strip())
+        if match is None:
+            raise ClientError(f"--quota {text}: write RESOURCE=NOMINAL[:BORROW[:LEND]], as gpu=6:8 or gpu=0::5.")
+        flavor, resource, *amounts = match.groups()
+        nominal, borrow, lend = map(_amount, amounts)
+        row = {"resource": resource, "nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
+        rows.append(row | ({"flavor": flavor} if flavor else {}))
+    return rows
+
+
+def _amount(text: str | None) -> int | str | None:
+    text = (text or "").strip()
+    return None if not text else int(text) if re.fullmatch(r"-?\d{1,18}", text) else text
+
+
+def _address(*name: str) -> str:
+    return path("api", "configs", "cohort", *name)
+
+
+@verb(app, "put", writes=True)
+def put(
+    session: Session,
+    *,
+    name: CohortArgument,
+    parent: ParentOption = None,
+    quotas: QuotasOption = None,
+    weight: WeightOption = None,
+    description: DescriptionOption = None,
+    if_match: IfMatchOption = None,
+) -> None:
+    """Make a cohort, or replace its whole configuration: what is not given is nothing."""
+    body: dict[str, Any] = {"parent": parent, "quotas": quota_rows(quotas)}
+    body |= {} if weight is None else {"weight": weight}
+    _change(session, "PUT", name, body, description, if_match)
+
+
+@verb(app, "move", writes=True)
+def move(
+    session: Session,
+    *,
+    name: CohortArgument,
+    parent: ParentOption = None,
+    description: DescriptionOption = None,
+    if_match: IfMatchOption = None,
+) -> None:
+    """Hang a cohort, with everything below it, under another one. Without --parent it becomes a top, without limits."""
+    body: dict[str, Any] = {"parent": parent}
+    if parent is None:
+        now = session.http().get(_address(name))
+        limits = {"borrowing_limit": None, "lending_limit": None}
+        body["quotas"] = [{**row, **limits} for row in now["quotas"]]
+        if_match = if_match or str(now["version"])
+    _change(session, "PATCH", name, body, description, if_match)
+
+
+def _change(
+    session: Session, method: str, name: str, body: dict[str, Any], description: str | None, if_match: str | None
+) -> None:
+    body |= {"description": description} if description else {}
+    answer = session.http().change(method, _address(name), query=session.dry_query, body=body, if_match=if_match)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: _sentence(answer))
+
+
+def _sentence(answer: dict[str, Any]) -> str:
+    above = f"below {answer['parent']}" if answer["parent"] else "a top"
+    return f"Cohort {answer['name']} is {above}, with {_quotas(answer) or 'no quota of its own'}."
+
+
+@verb(app, "delete", writes=True, asks=True)
+def delete(
+    session: Session,
+    *,
+    name: CohortArgument,
+    orphan: Annotated[bool, typer.Option("--orphan", help="Make its children the tops of their own trees.")] = False,
+    description: DescriptionOption = None,
+    if_match: IfMatchOption = None,
+) -> None:
+    """Remove a cohort with its quota. One that something stands below needs --orphan."""
+    body = {"description": description} if description else None
+    query = {"orphan": True} if orphan else {}
+    http = session.http()
+
+    def ask_with_effect() -> None:
+        preview(http.change("DELETE", _address(name), query=query | {"dry_run": True}, body=body, if_match=if_match))
+
+    confirm(session, f"Delete cohort {name}?", first=ask_with_effect)
+    answer = http.change("DELETE", _address(name), query=query | session.dry_query, body=body, if_match=if_match)
+    if session.dry_run:
+        show_effect(session, answer)
+    else:
+        emit(session, answer, lambda: f"Cohort {name} deleted.")
+
+
+@verb(app, "list")
+def list_(session: Session) -> None:
+    """List cohorts with what they own and what stands right below them."""
+    answer = session.http().get(_address())
+    emit(session, answer, lambda: table(HEADER, [_row(row) for row in answer["cohorts"]]))
+
+
+def _row(row: dict[str, Any]) -> list[Any]:
+    name = row["name"] if row["explicit"] else f"{row['name']} (only named)"
+    return [name, row["parent"], row["weight"], _quotas(row), row["cohorts"], row["pools"]]
+
+
+@verb(app, "show")
+def show(session: Session, name: CohortArgument) -> None:
+    """Show one cohort."""
+    answer = session.http().get(_address(name))
+    emit(session, answer, lambda: _facts(answer))
+
+
+def _facts(answer: dict[str, Any]) -> str:
+    lines = [
+        ("Cohort", answer["name"]),
+        ("Parent", answer["parent"]),
+        ("Weight", answer["weight"]),
+        *((f"Quota of {row['flavor']}/{row['resource']}", _limits(row)) for row in answer["quotas"]),
+        ("Cohorts below it", answer["cohorts"]),
+        ("Pools below it", answer["pools"]),
+        ("Version", answer["version"]),
+    ]
+    if answer["condition"]:
+        lines.append(("Not active", answer["condition"]["message"]))
+    return facts(lines)
+
+
+def _quotas(answer: dict[str, Any]) -> str:
+    return ", ".join(f"{row['flavor']}/{row['resource']} {_limits(row)}" for row in answer["quotas"])
+
+
+def _limits(row: dict[str, Any]) -> str:
+    limits = [
+        f"{word} at most {row[limit]}"
+        for word, limit in (("borrows", "borrowing_limit"), ("lends", "lending_limit"))
+        if row[limit] is not None
+    ]
+    return f"{row['nominal']} ({', '.join(limits)})" if limits else str(row["nominal"])
+
+
+@verb(app, "tree")
+def tree(
+    session: Session,
+    *,
+    root: Annotated[str | None, typer.Argument(metavar="[ROOT]", help=ROOT_HELP)] = None,
+    resource: Annotated[str, typer.Option("--resource", "-r", help="FLAVOR/RESOURCE to show.")] = "default/gpu",
+    leaves: Annotated[bool, typer.Option("--leaves/--no-leaves", help="With the queues inside the pools.")] = True,
+) -> None:
+    """Show the tree of quotas: what every node owns, uses, borrows, lends and may still have."""
+    answer = session.http().get(path("api", "quota_tree"), {"root": root} if root else {})
+    key = resource if "/" in resource else f"default/{resource}"
+    emit(session, answer, lambda: tree_table(answer["nodes"], key, leaves=leaves))

@@ -1,0 +1,170 @@
+"""`osmo cohort`: rows of quotas as typed, the tree as drawn, dry runs and questions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.commands.cohort import quota_rows
+from tests.unit.client.stub import Reply
+
+ONE = "/api/configs/cohort/prod"
+
+
+def row(nominal: Any, borrow: Any = None, lend: Any = None, **more: Any) -> dict[str, Any]:
+    limits = {"nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
+    return {"flavor": "default", "resource": "gpu", **limits, **more}
+
+
+def cohort(**more: Any) -> dict[str, Any]:
+    body: dict[str, Any] = {"name": "prod", "parent": "corp", "quotas": [row(6, 8)], "weight": 1, "explicit": True}
+    body |= {"active": True, "condition": None, "cohorts": [], "pools": ["serve"], "version": 3, "warnings": []}
+    return body | more
+
+
+def node(
+    name: str, kind: str, parent: str | None, numbers: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    zero = dict.fromkeys(("subtree_quota", "usage", "t", "available", "potential_available"), 0)
+    zero |= dict.fromkeys(("borrowed", "lent", "lendable", "debt", "pending"), 0)
+    body = {"name": name, "kind": kind, "parent": parent, "active": True, "condition": None, "weighted_share": 0}
+    return body | {"quotas": [row(0) | zero | (numbers or {})]} | more
+
+
+TREE = [
+    node("corp", "cohort", None, {"nominal": 4, "subtree_quota": 29}),
+    node("prod", "cohort", "corp", {"nominal": 6, "borrowing_limit": 8}),
+    node("prod", "pool", "prod", {"usage": 18, "borrowed": 8}, weighted_share=286),
+    node("prod--_shared", "shared", "prod", {"nominal": 10}),
+    node("labs", "pool", "corp"),
+    node("alone", "pool", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("gpu=6", {"resource": "gpu", "nominal": 6, "borrowing_limit": None, "lending_limit": None}),
+        ("gpu=6:8", {"resource": "gpu", "nominal": 6, "borrowing_limit": 8, "lending_limit": None}),
+        ("gpu=0::5", {"resource": "gpu", "nominal": 0, "borrowing_limit": None, "lending_limit": 5}),
+        (
+            "h100/nvidia.com/gpu=1:2:3",
+            {"flavor": "h100", "resource": "nvidia.com/gpu", "nominal": 1, "borrowing_limit": 2, "lending_limit": 3},
+        ),
+        ("gpu=-1:x", {"resource": "gpu", "nominal": -1, "borrowing_limit": "x", "lending_limit": None}),
+    ],
+)
+def test_a_row_as_typed(typed, sent):
+    assert quota_rows([typed]) == [sent]
+
+
+@pytest.mark.parametrize("typed", ["gpu", "=4", "gpu=1:2:3:4", ""])
+def test_what_is_no_row(typed):
+    with pytest.raises(ClientError, match="gpu=6:8"):
+        quota_rows([typed])
+
+
+def test_put(osmo, stub):
+    stub.on("PUT", ONE, cohort(warnings=["prod uses 2 GPUs beyond its limits"]))
+    result = osmo(
+        "cohort", "put", "prod", "--parent", "corp", "-q", "gpu=6:8", "cpu=100", "--weight", "0.5", "-d", "why"
+    )
+    assert result.stdout == "Cohort prod is below corp, with default/gpu 6 (borrows at most 8).\n"
+    assert "2 GPUs beyond its limits" in result.stderr
+    assert stub.last.body == {
+        "parent": "corp",
+        "quotas": quota_rows(["gpu=6:8", "cpu=100"]),
+        "weight": 0.5,
+        "description": "why",
+    }
+
+
+def test_moving_to_the_top_leaves_the_limits_behind(osmo, stub):
+    stub.on("GET", ONE, cohort())
+    stub.on("PATCH", ONE, cohort(parent=None, quotas=[row(6)]))
+    assert osmo.ok("cohort", "move", "prod") == "Cohort prod is a top, with default/gpu 6.\n"
+    assert stub.last.body == {"parent": None, "quotas": [row(6)]}
+    assert stub.last.headers["if-match"] == '"3"'
+    osmo.ok("cohort", "move", "prod", "--parent", "other")
+    assert stub.last.body == {"parent": "other"}
+
+
+def test_a_dry_run_tells_every_number_that_moves_and_every_debt(osmo, stub):
+    before = cohort() | {"nodes": TREE}
+    after = cohort(quotas=[row(6, 3)]) | {
+        "nodes": [node("prod", "cohort", "corp", {"nominal": 6, "borrowing_limit": 3, "t": -5, "debt": 2}), *TREE[2:]]
+    }
+    debts = [{"name": "prod", "kind": "cohort", "flavor": "default", "resource": "gpu", "before": 0, "after": 2}]
+    answer = {"dry_run": True, "before": before, "after": after, "violations": [], "draining": [], "debts": debts}
+    stub.on("PUT", ONE, answer | {"may_be_reclaimed": ["hello-1"]})
+    text = osmo.ok("cohort", "put", "prod", "-q", "gpu=6:3", "--dry-run")
+    assert text.splitlines() == [
+        "Dry run: nothing was changed.",
+        "cohort corp: leaves the tree",
+        "cohort prod (default/gpu): borrowing limit 8 → 3, debt 0 → 2",
+        "Debt of prod (default/gpu): 0 → 2",
+        "May be reclaimed: hello-1",
+    ]
+
+
+def test_delete(osmo, stub):
+    stub.on("DELETE", ONE, None)
+    assert osmo.ok("cohort", "delete", "prod", "--orphan", "--yes") == "Cohort prod deleted.\n"
+    assert stub.last.query == {"orphan": ["True"]}
+
+
+def test_list_and_show(osmo, stub):
+    stub.on("GET", "/api/configs/cohort", {"cohorts": [cohort(), cohort(name="corp", explicit=False, quotas=[])]})
+    lines = osmo.ok("cohort", "list").splitlines()
+    assert lines[2].split("  ")[0] == "prod"
+    assert "default/gpu 6 (borrows at most 8)" in lines[2]
+    assert lines[3].startswith("corp (only named)")
+    stub.on("GET", ONE, cohort(condition={"message": "The parents run in a circle, a → b → a."}))
+    shown = osmo.ok("cohort", "show", "prod")
+    assert "Quota of default/gpu : 6 (borrows at most 8)" in shown
+    assert "Not active           : The parents run in a circle" in shown
+
+
+def names_in(text: str) -> list[str]:
+    return [re.split(r" +(?:cohort|pool|shared) ", line)[0] for line in text.splitlines()[2:]]
+
+
+def test_the_tree_as_drawn(osmo, stub):
+    stub.on("GET", "/api/quota_tree", {"nodes": TREE})
+    text = osmo.ok("cohort", "tree")
+    assert names_in(text) == [
+        "corp",
+        "├─ prod",
+        "│  └─ prod",
+        "│     └─ prod--_shared",
+        "└─ labs",
+        "alone",
+    ]
+    assert text.splitlines()[4].split()[3:] == ["pool", "0", "0", "18", "0", "8", "0", "0", "-", "-", "0", "0", "286"]
+    without = osmo.ok("cohort", "tree", "corp", "--no-leaves")
+    assert "_shared" not in without
+    assert stub.last.query == {"root": ["corp"]}
+    assert "-" in osmo.ok("cohort", "tree", "--resource", "cpu").splitlines()[2]
+
+
+def test_a_tree_that_is_none_is_drawn_all_the_same(osmo, stub):
+    a, p, b = (
+        node(name, kind, parent, active=False)
+        for name, kind, parent in (("a", "cohort", "b"), ("p", "pool", "a"), ("b", "cohort", "a"))
+    )
+    stub.on("GET", "/api/quota_tree", {"nodes": [a, p, b]})
+    assert names_in(osmo.ok("cohort", "tree")) == ["a (circle)", "└─ p (circle)", "b (circle)"]
+
+
+def test_a_refusal_reaches_the_user(osmo, stub):
+    message = "The parents would run in a circle, a → b → a."
+    body = {"message": message, "error_code": "USER", "workflow_id": None}
+    stub.on(
+        "PUT", ONE, Reply(body | {"details": [{"path": "parent", "code": "cycle", "message": message}]}, status=400)
+    )
+    result = osmo("cohort", "put", "prod", "--parent", "prod")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
