@@ -12,7 +12,7 @@ from rest_framework.request import Request
 
 from pools.api.rendering import naive
 from scheduling.api.queue import standing
-from scheduling.domain.gang_rows import GangRow
+from scheduling.domain.gang_rows import gang_answer
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.gangs import rows_of
@@ -162,26 +162,9 @@ def _group(workflow: Workflow, group: Group, groups: list[Group], links: Links, 
         "queue": queue,
         "k8s_queue": k8s_queue,
         "waiting": None if waiting is None else standing(waiting),
-        "gang": _gang(group),
+        "gang": gang_answer(rows_of(group)),
         "tasks": [_task(workflow, group, task, links) for task in group.tasks.all()],
     }
-
-
-def _gang(group: Group) -> dict[str, Any] | None:
-    """How the tree of a gang stands: what it needs and has, and below it each SubGroup, parents first."""
-    rows = rows_of(group)
-    if not rows:
-        return None
-    whole, *sub_groups = rows
-    return _gang_row(whole) | {
-        "sub_groups": [
-            {"name": row.name, "parent": row.parent, **_gang_row(row), "optional": row.optional} for row in sub_groups
-        ]
-    }
-
-
-def _gang_row(row: GangRow) -> dict[str, Any]:
-    return {"threshold": row.threshold, "count": row.count, "size": row.size, "satisfied": row.satisfied}
 
 
 def _task(workflow: Workflow, group: Group, task: Task, links: Links) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .gang import ROOT, GangTree
 
@@ -62,6 +63,19 @@ def gang_rows(tree: GangTree, name: str, active: Mapping[int, int], pods: Mappin
         spare = _spare(tree, x, counts)
         stack += [(child, level + 1, child in spare) for child in reversed(tree.children[x])]
     return rows
+
+
+def gang_answer(rows: Sequence[GangRow]) -> dict[str, Any] | None:
+    """The rows as programs are told them: the gang's own numbers, and `sub_groups` in their order; None of no rows."""
+    if not rows:
+        return None
+    whole, *below = rows
+    sub_groups = [{"name": row.name, "parent": row.parent, **_numbers(row), "optional": row.optional} for row in below]
+    return {**_numbers(whole), "sub_groups": sub_groups}
+
+
+def _numbers(row: GangRow) -> dict[str, Any]:
+    return {"threshold": row.threshold, "count": row.count, "size": row.size, "satisfied": row.satisfied}
 
 
 def _spare(tree: GangTree, x: int, counts: Sequence[int]) -> set[int]:

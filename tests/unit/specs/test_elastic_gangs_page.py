@@ -1,0 +1,44 @@
+"""docs/elastic-gangs.md says what is so: its manifests are taken, its table is whole, its tree is what is drawn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from osmo_admin.cli.gang_text import gang_text
+from scheduling.domain.gang import tree_of
+from scheduling.domain.gang_rows import gang_answer, gang_rows
+from scheduling.domain.priorities import Priority
+from scheduling.specs import parse
+from scheduling.specs.annotations import KNOWN
+
+PAGE = (Path(__file__).parents[3] / "docs" / "elastic-gangs.md").read_text()
+MANIFESTS = dict(re.findall(r"<!-- manifest: ([\w-]+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL))
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "pods", "priority"),
+    [("inference-service", 24, 32, None), ("training-job", 64, 10, Priority.LOW)],
+)
+def test_the_manifests_are_taken_without_a_word(name: str, gpus: int, pods: int, priority: Priority | None) -> None:
+    parsed = parse(MANIFESTS[name])
+    assert (parsed.violations, parsed.warnings) == ((), ())
+    assert parsed.spec is not None
+    assert (parsed.spec.name, parsed.spec.largest_gang_gpus, len(parsed.spec.tasks)) == (name, gpus, pods)
+    assert parsed.spec.priority is priority
+
+
+def test_the_table_has_every_annotation() -> None:
+    assert tuple(sorted(re.findall(r"^\| `(osmo/[\w-]+)`", PAGE, re.MULTILINE))) == tuple(sorted(KNOWN))
+
+
+def test_the_tree_is_as_it_is_drawn() -> None:
+    parsed = parse(MANIFESTS["inference-service"])
+    assert parsed.spec is not None
+    (gang,) = parsed.spec.groups
+    tree = tree_of(gang.gang, 0)
+    rows = gang_rows(tree, gang.name, {1: 8, 2: 8, 4: 8}, dict.fromkeys(range(1, 5), 8))
+    drawn = gang_text({"name": gang.name, "gang": gang_answer(rows)})
+    assert f"```text\n{drawn}\n```" in PAGE
