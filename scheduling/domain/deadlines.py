@@ -47,8 +47,8 @@ def deadlines(
     exec_timeout: timedelta | None,
     queue_timeout: timedelta | None,
 ) -> Deadlines:
-    """The deadlines of a gang that waits for GPUs or runs; any other gang has none."""
-    if status not in {TaskStatus.SCHEDULING, TaskStatus.RUNNING}:
+    """The deadlines of a gang that waits for GPUs, has them or runs; any other gang has none."""
+    if status not in {TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING}:
         return Deadlines()
     return Deadlines(
         work=ends_at if status is TaskStatus.RUNNING else None,

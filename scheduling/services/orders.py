@@ -15,15 +15,14 @@ from scheduling.domain.cluster.pod import Try, surroundings
 from scheduling.domain.cluster.pod_group import GangShape, pod_group
 from scheduling.domain.cluster.topology import Levels, Nearness, nearness
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK, TaskStatus
+from scheduling.domain.queues.desired import topology_name
+from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec
 from scheduling.kube.gangs import Order
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.admitted_specs import UnreadableSpec, admitted_specs, group_spec
+from scheduling.selectors.cluster_work import IN_CLUSTER
 from scheduling.selectors.workflows import queues_of
-
-IN_CLUSTER = (TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING)
-"""A gang has objects in its cluster from the moment it may start to its end."""
 
 Object = dict[str, Any]
 
@@ -141,8 +140,3 @@ def _nearness(backend: Backend, root: Pool, gang: Group, asked: GroupSpec) -> Ne
     if gang.gang is not None or not labels or not any(wishes.values()):
         return None
     return nearness(wishes, Levels(topology_name(backend.namespace, root.name), labels))
-
-
-def topology_name(namespace: str, pool: str) -> str:
-    """The Topology object of a pool (OSMO contract, section 10)."""
-    return f"osmo-pool-{namespace}-{pool}-topology"

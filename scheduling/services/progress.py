@@ -16,7 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from pools.models import Pool
+from pools.models import Backend, Pool
 from pools.services.reservations import Holding, adjust, release
 from scheduling.domain.deadlines import Deadlines, deadlines
 from scheduling.domain.gang import tree_of
@@ -25,6 +25,8 @@ from scheduling.domain.workflow_spec import exit_action
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
 from scheduling.services.tries import Tries
 
+WAITED_TOO_LONG = "waited longer than its queue_timeout"
+RAN_TOO_LONG = "ran longer than its exec_timeout"
 NOT_NEEDED = "never started: its gang completed without it"
 _BATCH = 200  # rows in one UPDATE; its CASE grows with the square of them
 
@@ -85,7 +87,7 @@ class WorkInHand:
         for 3006 may say otherwise: a surplus task's own say what becomes of that task, and where the minimum is
         touched, those of the lead (else of the first task) what becomes of the gang. False if they did.
         """
-        running, back = self.tries.running(group.pk), elsewhere or {}
+        running, back = self.tries.placed(group.pk), elsewhere or {}
         leaving = running if tasks is None else [task for task in running if task.name in tasks]
         staying = [task for task in running if task not in leaving]
         code = EXIT_CODES[TaskStatus.FAILED_PREEMPTED]
@@ -107,7 +109,7 @@ class WorkInHand:
                 as_asked = False
             else:
                 self.tries.again(task, back.get(task.name))
-        if not self.tries.running(group.pk):
+        if not self.tries.placed(group.pk):
             self._wait_again(group)
         elif back:
             # What was moved begins anew, so the gang needs its whole time again.
@@ -151,6 +153,16 @@ class WorkInHand:
             is_open = not TaskStatus(group.status).is_finished
             if is_open and (waiting_too or group.status != TaskStatus.WAITING):
                 self.end(group, status, message)
+
+    def end_late(self, workflow: Workflow) -> None:
+        """End what of a workflow waited or ran longer than it may. The time to run is the workflow's, so all of it
+        ends."""
+        verdicts = {group.pk: self.deadlines(group).verdict(self.now) for group in self.groups[workflow.pk].values()}
+        for group in self.groups[workflow.pk].values():
+            if verdicts[group.pk] is TaskStatus.FAILED_QUEUE_TIMEOUT:
+                self.end(group, TaskStatus.FAILED_QUEUE_TIMEOUT, WAITED_TOO_LONG)
+        if TaskStatus.FAILED_EXEC_TIMEOUT in verdicts.values():
+            self.end_open(workflow, TaskStatus.FAILED_EXEC_TIMEOUT, RAN_TOO_LONG, waiting_too=False)
 
     def deadlines(self, group: Group) -> Deadlines:
         """When this gang ends by itself."""
@@ -208,7 +220,7 @@ class WorkInHand:
 
     def _end_of_work(self, workflow: Workflow) -> datetime | None:
         assert self.root.backend is not None
-        if not self.root.backend.auto_end:
+        if self._is_observed or not self.root.backend.auto_end:
             return None
         # An explicit 0 is a run time too: such work ends at the next look.
         default = timedelta(seconds=settings.OSMO.simulated_runtime)
@@ -274,5 +286,12 @@ class WorkInHand:
         return shape.satisfied(pods)
 
     def _held(self, group: Group) -> int:
-        """GPUs of a running gang; of an elastic one what runs of it."""
-        return group.gpus if group.gang is None else sum(task.gpu_count for task in self.tries.running(group.pk))
+        """GPUs of a running gang; of an elastic one, and of one in a cluster, what runs of it."""
+        if group.gang is None and not self._is_observed:
+            return group.gpus
+        return sum(task.gpu_count for task in self.tries.running(group.pk))
+
+    @cached_property
+    def _is_observed(self) -> bool:
+        """Whether a cluster decides what starts and ends, and we look on."""
+        return self.root.backend is not None and self.root.backend.kind == Backend.Kind.KUBERNETES

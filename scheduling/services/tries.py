@@ -31,6 +31,7 @@ class Tries:
         self._open: dict[UUID, list[Task]] | None = None
         self._rescheduled: Counter[tuple[UUID, str]] | None = None
         self._placed: dict[UUID, Task] = {}
+        self._observed: dict[UUID, Task] = {}
         self._ended: defaultdict[tuple[TaskStatus, str, int | None], list[UUID]] = defaultdict(list)
         self._new: list[Task] = []
 
@@ -44,8 +45,12 @@ class Tries:
         return self._open[group]
 
     def running(self, group: UUID) -> list[Task]:
-        """Those that hold a place."""
+        """Those that run."""
         return [task for task in self.open(group) if task.status == TaskStatus.RUNNING]
+
+    def placed(self, group: UUID) -> list[Task]:
+        """Those that have a machine: they run, or are about to."""
+        return [task for task in self.open(group) if task.status in {TaskStatus.INITIALIZING, TaskStatus.RUNNING}]
 
     def rescheduled(self, task: Task) -> int:
         """How often this task was tried again because its spec said so. A preemption is not a retry (D11)."""
@@ -64,6 +69,11 @@ class Tries:
         task.status, task.start_time, task.node_name = TaskStatus.RUNNING, self._now, node
         if task._state.adding is False:
             self._placed[task.pk] = task
+
+    def observe(self, task: Task, status: TaskStatus, *, node: str, pod_ip: str, started: datetime | None) -> None:
+        """A try has a machine, or runs since `started`, as its cluster says."""
+        task.status, task.node_name, task.pod_ip, task.start_time = status, node, pod_ip, started
+        self._observed[task.pk] = task
 
     def end(self, task: Task, status: TaskStatus, message: str, exit_code: int | None) -> None:
         """A try ends."""
@@ -91,6 +101,8 @@ class Tries:
         """Write what became of them."""
         if self._placed:
             _write_places(self._placed, self._now)
+        if self._observed:
+            _write_observed(self._observed.values())
         for (status, message, exit_code), tries in self._ended.items():
             Task.objects.filter(pk__in=tries).update(
                 status=status, end_time=self._now, exit_code=exit_code, failure_message=message
@@ -106,4 +118,24 @@ def _write_places(placed: Mapping[UUID, Task], now: datetime) -> None:
             FROM unnest(%s::uuid[], %s::text[]) AS chosen(task, node) WHERE task.uuid = chosen.task
             """,
             [TaskStatus.RUNNING, now, list(placed), [task.node_name for task in placed.values()]],
+        )
+
+
+def _write_observed(tries: Collection[Task]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE scheduling_task AS task
+            SET status = seen.status, node_name = seen.node, pod_ip = seen.ip, start_time = seen.started
+            FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::timestamptz[])
+                AS seen(task, status, node, ip, started)
+            WHERE task.uuid = seen.task
+            """,
+            [
+                [task.pk for task in tries],
+                [str(task.status) for task in tries],
+                [task.node_name for task in tries],
+                [task.pod_ip for task in tries],
+                [task.start_time for task in tries],
+            ],
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pools.models import Backend
 from pools.services.verify import LEDGER_CHECKS, Check, Difference, one_snapshot, run
 from scheduling.domain.gang import tree_of
 from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK, TaskStatus
@@ -11,6 +12,12 @@ from scheduling.models import Group
 
 _LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE_WORKFLOW))
 _OPEN = ", ".join(f"'{status}'" for status in sorted(UNFINISHED_TASK))
+# In a cluster pods come and end one by one; there the gang is the cluster's promise, and what runs is what holds.
+_SIMULATED = """
+    workflow.root_pool_id IN (
+        SELECT pool.id FROM pools_pool pool JOIN pools_backend backend ON backend.id = pool.backend_id
+        WHERE backend.kind = 'simulated'
+    )"""
 
 WORK_CHECKS = (
     Check(
@@ -22,7 +29,7 @@ WORK_CHECKS = (
         FROM (
             SELECT workflow.uuid, workflow.name, workflow.pool_id, workflow.priority,
                 COALESCE(sum(
-                    CASE WHEN part.gang IS NULL THEN part.gpus ELSE (
+                    CASE WHEN part.gang IS NULL AND {_SIMULATED} THEN part.gpus ELSE (
                         SELECT COALESCE(sum(task.gpu_count), 0) FROM scheduling_task task
                         WHERE task.group_id = part.uuid AND task.status = 'RUNNING'
                     ) END
@@ -56,7 +63,7 @@ WORK_CHECKS = (
     ),
     Check(
         "gang",
-        """
+        f"""
         SELECT workflow.name, part.name, part.status, count(*) FILTER (WHERE task.status = 'RUNNING'), count(*)
         FROM scheduling_group part
         JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
@@ -64,13 +71,25 @@ WORK_CHECKS = (
             SELECT FROM scheduling_task later
             WHERE later.group_id = task.group_id AND later.name = task.name AND later.retry_id > task.retry_id
         )
-        WHERE part.gang IS NULL
+        WHERE part.gang IS NULL AND {_SIMULATED}
         GROUP BY workflow.uuid, part.uuid
         HAVING count(*) FILTER (WHERE task.status = 'RUNNING')
             <> CASE part.status WHEN 'RUNNING' THEN count(*) ELSE 0 END
         ORDER BY 1, 2
         """,
         "{}, group {} is {} with {} of {} tasks running: a gang starts whole or not at all.",
+    ),
+    Check(
+        "observed",
+        f"""
+        SELECT workflow.name, part.name, part.status, count(*)
+        FROM scheduling_group part
+        JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
+        JOIN scheduling_task task ON task.group_id = part.uuid
+        WHERE NOT {_SIMULATED} AND task.status = 'RUNNING' AND part.status <> 'RUNNING'
+        GROUP BY workflow.uuid, part.uuid ORDER BY 1, 2
+        """,
+        "{}, group {} is {}, and {} of its tasks run.",
     ),
     Check(
         "size",
@@ -105,7 +124,8 @@ def verify() -> list[Difference]:
 
 def _elastic_gangs() -> Iterator[Difference]:
     """An elastic gang holds its minimum or nothing, and counts the least with which it holds it."""
-    gangs = Group.objects.exclude(gang=None).select_related("workflow").order_by("workflow__name", "position")
+    gangs = Group.objects.exclude(gang=None).select_related("workflow__root_pool__backend")
+    gangs = gangs.order_by("workflow__name", "position")
     for gang in gangs.prefetch_related("tasks"):
         label, tasks = f"{gang.workflow.name}, group {gang.name}", list(gang.tasks.all())
         tree = tree_of(gang.gang, 0)
@@ -114,8 +134,10 @@ def _elastic_gangs() -> Iterator[Difference]:
             leaf = tree.leaf_of(task.sub_group)
             running[leaf] += task.status == TaskStatus.RUNNING
             asked[leaf] = task.gpu_count
+        backend = gang.workflow.root_pool.backend
+        is_simulated = backend is None or backend.kind == Backend.Kind.SIMULATED
         is_right = tree.satisfied(running) if gang.status == TaskStatus.RUNNING else not any(running)
-        if not is_right:
+        if is_simulated and not is_right:
             sentence = f"{label} is {gang.status} with {sum(running)} running tasks: it holds its minimum or nothing."
             yield Difference("gang", sentence)
         if tree.least(asked) != gang.gpus:

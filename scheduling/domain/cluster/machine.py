@@ -73,6 +73,26 @@ def used_by_others(pods: Iterable[Object], house: str) -> dict[str, Amounts]:
     return {node: Amounts(*(math.ceil(amount) for amount in of_node)) for node, of_node in sums.items()}
 
 
+def slim_pod(pod: Object) -> dict[str, Any]:
+    """What :func:`used_by_others` needs of a pod; a cluster has many, and they are large."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    return {
+        "metadata": {"labels": pod["metadata"].get("labels")},
+        "spec": {
+            "nodeName": spec.get("nodeName"),
+            "overhead": spec.get("overhead"),
+            **{
+                kind: [
+                    {"resources": each.get("resources"), "restartPolicy": each.get("restartPolicy")}
+                    for each in spec.get(kind) or []
+                ]
+                for kind in ("containers", "initContainers")
+            },
+        },
+        "status": {"phase": status.get("phase")},
+    }
+
+
 _NAMES = (GPU, "cpu", "memory", "ephemeral-storage")
 
 

@@ -27,6 +27,7 @@ BENT = {
     "reservation": "UPDATE pools_reservation SET needed_gpus = needed_gpus + 1 WHERE priority = 'LOW'",
     "status": "UPDATE scheduling_workflow SET status = 'COMPLETED'",
     "gang": "UPDATE scheduling_task SET status = 'COMPLETED'",
+    "observed": "UPDATE pools_backend SET kind = 'kubernetes'; UPDATE scheduling_group SET status = 'SCHEDULING'",
     "size": "UPDATE scheduling_group SET gpus = gpus + 1 WHERE status = 'SCHEDULING'",
     "numbers": "UPDATE scheduling_workflowname SET last_number = last_number + 1",
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.machine import Amounts, read_node, used_by_others
+from scheduling.domain.cluster.machine import Amounts, read_node, slim_pod, used_by_others
 from scheduling.domain.cluster.quantities import number
 
 READY = {"type": "Ready", "status": "True"}
@@ -66,8 +66,9 @@ def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> No
         {"resources": {"limits": {"cpu": "4"}}},
         {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
     ]
-    found = used_by_others([pod("n1", {"cpu": "2"}, initContainers=init, overhead={"cpu": "1"})], "me")
-    assert found == {"n1": Amounts(0, 5, 0, 0)}
+    whole = pod("n1", {"cpu": "2"}, initContainers=init, overhead={"cpu": "1"})
+    assert used_by_others([whole], "me") == {"n1": Amounts(0, 5, 0, 0)}
+    assert used_by_others([slim_pod(whole)], "me") == {"n1": Amounts(0, 5, 0, 0)}
 
 
 @pytest.mark.parametrize(
