@@ -1,0 +1,61 @@
+"""The seed's `inference-service` in the browser: pasted, running without the replica that finds no place, ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.house import House
+from tests.unit.specs.test_manifest import INFERENCE
+
+pytestmark = pytest.mark.browser
+
+PHONE = {"viewport": {"width": 390, "height": 844}}
+LOOKS: dict[str, dict[str, Any]] = {
+    "desk": {},
+    "desk-dark": {"color_scheme": "dark"},
+    "phone": PHONE,
+    "phone-dark": {**PHONE, "color_scheme": "dark"},
+}
+RUNNING = """
+    SELECT 1 FROM scheduling_task task JOIN scheduling_group gang ON gang.uuid = task.group_id
+    WHERE gang.name = %s AND task.status = 'RUNNING'
+"""
+
+
+def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: House, signed_in: Callable[..., Any]) -> None:
+    # Of 100 GPUs three replicas of 8 × 4 take 96, so the fourth cannot be placed.
+    name = house.stack.name("serve")
+    text = INFERENCE.replace("name: inference-service", f"name: {name}").replace("gpus-per-pod: 1", "gpus-per-pod: 4")
+    tab = signed_in(house.researcher)
+    page = tab.open(f"/scheduling/workflow/submit/?pool={house.pool}")
+    page.get_by_label("Workflow or PodGroup").fill(text.replace("minSubGroup: 3", "minSubGroup: 5"))
+    page.get_by_role("button", name="Submit", exact=True).click()
+    assert "Line 7, spec.minSubGroup" in page.inner_text("main")
+    page.get_by_label("Workflow or PodGroup").fill(text)
+    page.get_by_role("button", name="Check it").click()
+    assert "needs at least 96 GPUs at once" in page.inner_text("main")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(f"**/{name}-1/change/")
+    house.stack.until(lambda: len(house.stack.sql(RUNNING, name)) == 24, seconds=90, what="three replicas run")
+
+    for picture, options in LOOKS.items():
+        tab = signed_in(house.researcher, **options)
+        page = tab.open(f"/scheduling/workflow/{name}-1/change/")
+        tree = page.get_by_role("region", name=f"Tree of gang {name}")
+        assert tree.get_by_role("img", name=f"{name}: has 3 of 4, needs 3").is_visible()
+        assert tree.get_by_role("img", name="prefill-3: has 0 of 8, needs 8").is_visible()
+        row = tree.locator("tr", has_text="prefill-3").inner_text()
+        assert "optional" in row
+        assert "can be missing" in row
+        assert tree.get_by_text("has its minimum").count() == 4
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        tab.screenshot(picture)
+        tab.accessible()
+
+    house.end(f"{name}-1")
+    page = tab.open(f"/scheduling/workflow/{name}-1/change/")
+    assert "COMPLETED" in page.inner_text("main")
+    assert page.get_by_role("region", name=f"Tree of gang {name}").get_by_text("can be missing").count() == 1
