@@ -14,7 +14,7 @@ from pools.api.version import VERSION
 ERROR = fields(
     {
         "message": TEXT,
-        "error_code": {"type": "string", "enum": ["USER", "USAGE", "RESOURCE", "NOTFOUND", "SERVER"]},
+        "error_code": {"type": "string", "enum": ["USER", "USAGE", "RESOURCE", "NOTFOUND", "SERVER", "SCENARIO"]},
         "workflow_id": {"type": "string", "nullable": True},
         "details": array(fields({"path": TEXT, "code": TEXT, "message": TEXT}, more=True)),
     }

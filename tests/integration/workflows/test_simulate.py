@@ -1,0 +1,160 @@
+"""`/api/simulate`: scenario files as on the command line, and the live state with changes, for everybody who may."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.models import AuditEntry, Backend, Node
+from scheduling.api import simulation
+from scheduling.scenario import answer
+from tests.support import houses
+from tests.support.houses import spec
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"
+A, SHARED = "osmo-pool-ns-team--a", "osmo-pool-ns-team--_shared"
+G = "default/gpu"
+
+
+def sent(caller: Any, text: str) -> Any:
+    """The answer to a body that is text."""
+    client = Client()
+    client.force_login(caller.user, "django.contrib.auth.backends.ModelBackend")
+    caller.last = client.post("/api/simulate", text, content_type="application/yaml")
+    return caller.last.json()
+
+
+@pytest.fixture
+def chief(team: Any, caller: Any) -> Any:
+    """The admin of `team`."""
+    return caller("chief", "osmo-team-admin")
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.iterdir()), ids=lambda path: path.stem)
+def test_a_file_is_answered_as_without_a_server(alice: Any, example: Path) -> None:
+    text = example.read_text()
+    assert sent(alice, text) == json.loads(json.dumps(answer(text)))
+    assert alice.status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "code", "line"),
+    [
+        ("queues:\n- {name: a}\n- {name: b, parent: c}\n", "queues[1].parent", "unknown_name", 3),
+        ("queues: [{name: a, colour: red}]", "queues[0].colour", "unknown_key", 1),
+        ("workloads:\n- {name: w, queue: q, tasks: [{gpus: .nan}]}", "workloads[0].tasks[0].gpus", "bad_value", None),
+        ("nodes: [", "", "bad_value", None),
+        ("- 1\n", "", "bad_value", 1),
+        ('{"live": true, "changes": [{"finish": "gone"}]}', "changes[0].finish", "unknown_name", 1),
+        ('{"live": true, "queues": []}', "queues", "unknown_key", 1),
+    ],
+)
+def test_what_cannot_be_read_is_a_scenario_error(chief: Any, text: str, path: str, code: str, line: int | None) -> None:
+    refused = sent(chief, text)
+    assert (chief.status, refused["error_code"]) == (400, "SCENARIO")
+    (fault,) = [each for each in refused["details"] if each["path"] == path]
+    assert (fault["code"], line is None or fault["line"] == line) == (code, True)
+
+
+def test_a_scenario_here_is_as_large_as_a_thread_may_bear(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "MOST_TASKS", 5)
+    refused = sent(alice, "queues: [{name: q}]\nworkloads: [{name: w, queue: q, tasks: [{count: 6, gpus: 1}]}]")
+    assert (alice.status, refused["details"][0]["path"]) == (400, "workloads[0].tasks[0].count")
+
+
+def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: Any, settled: Any) -> None:
+    alice.submit("team--a", spec("big", 28))
+    settled()
+    alice.submit("team--a", spec("w", 5))
+    before = AuditEntry.objects.count()
+
+    now = chief.post("/api/simulate", {"live": True})
+    assert (now["live"], now["backend"], now["settled"], now["steps"]) == (True, "sim", True, [])
+    assert now["workloads"]["w-1"]["reason"]["code"] == "over_quota"
+    assert now["workloads"]["w-1"]["position"] == 1
+    assert now["queues"][A]["usage"][G] == 28
+    assert now["workloads"]["big-1"]["tasks"]["train"] == {"state": "running", "node": "sim-n1"}
+
+    grown = chief.post("/api/simulate", {"live": True, "changes": [{"set": {"name": "team--a", "quota": 33}}]})
+    assert [(step["action"], step["workload"]) for step in grown["steps"]] == [("start", "w-1")]
+    ended = chief.post("/api/simulate", {"live": True, "backend": "sim", "changes": [{"finish": ["big-1"]}]})
+    assert [ended["workloads"][name]["state"] for name in ("big-1", "w-1")] == ["finished", "running"]
+    new = {"name": "new", "queue": "team", "priority": "HIGH", "tasks": [{"count": 2, "gpus": 32}]}
+    tried = chief.post("/api/simulate", {"live": True, "changes": [{"submit": new}]})
+    assert tried["workloads"]["new"]["state"] == "running"
+    assert tried["queues"][SHARED]["usage"][G] == 64
+
+    assert chief.post("/api/simulate", {"live": True}) == now
+    assert AuditEntry.objects.count() == before
+    assert alice.get("/api/workflow/w-1")["status"] == "PENDING"
+
+
+def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, settled: Any) -> None:
+    """The admin of a pool sees his pools; on shared nodes others keep their numbers and lose their names."""
+    houses.pool("private", 8, secret=4)
+    other = caller("olga", "osmo-private-user")
+    other.submit("private--secret", spec("hidden", 4))
+    settled()
+    alice.submit("team", spec("mine", 2))
+
+    seen = chief.post("/api/simulate", {"live": True})
+    text = json.dumps(seen)
+    assert "mine-1" in seen["workloads"]
+    assert not any(word in text for word in ("private", "secret", "hidden", "olga"))
+    assert "others:pool-1--2" in seen["queues"]
+    assert seen["workloads"]["others:work-1"]["state"] == "running"
+    probe = chief.post("/api/simulate", {"live": True, "changes": [{"finish": "hidden-1"}]})
+    never = chief.post("/api/simulate", {"live": True, "changes": [{"finish": "nothing-1"}]})
+    assert [each["details"][0]["code"] for each in (probe, never)] == ["unknown_name", "unknown_name"]
+
+    everything = caller("vera", "osmo-viewer").post("/api/simulate", {"live": True})
+    assert everything["workloads"]["hidden-1"]["state"] == "running"
+    assert alice.post("/api/simulate", {"live": True})["message"].startswith("The live state is for the roles")
+    assert alice.status == 403
+
+
+def test_one_who_administers_a_pool_sees_his_own_work_elsewhere(team: Any, caller: Any, settled: Any) -> None:
+    houses.pool("private", 8)
+    both = caller("both", "osmo-team-admin", "osmo-private-user")
+    both.submit("private", spec("w", 1))
+    settled()
+    assert both.post("/api/simulate", {"live": True})["workloads"]["w-1"]["state"] == "running"
+
+
+def test_with_several_backends_one_is_named(chief: Any, admin: Any, caller: Any, team: Any) -> None:
+    far = houses.backend("far", namespace="far", nodes=1, gpus=8)
+    houses.pool("remote", 8, on=far)
+    refused = admin.post("/api/simulate", {"live": True})
+    assert (admin.status, refused["details"][0]["path"]) == (400, "backend")
+    assert "far, sim" in refused["message"]
+    assert set(admin.post("/api/simulate", {"live": True, "backend": "far"})["queues"]) == {
+        "osmo-pool-far-remote",
+        "osmo-pool-far-remote--_shared",
+    }
+    assert chief.post("/api/simulate", {"live": True})["backend"] == "sim"
+    chief.post("/api/simulate", {"live": True, "backend": "far"})
+    assert chief.status == 404
+    admin.post("/api/simulate", {"live": True, "backend": ["far"]})
+    assert admin.status == 404
+
+
+def test_new_work_stands_on_the_platform_of_its_pool(admin: Any, team: Any) -> None:
+    Node.objects.create(backend=Backend.objects.get(name="sim"), name="other-kind", gpus=64, platform="big")
+    work = {"name": "new", "queue": "team", "tasks": [{"gpus": 40}]}
+    tried = admin.post("/api/simulate", {"live": True, "changes": [{"submit": work}]})
+    assert tried["workloads"]["new"]["reason"]["code"] == "never_fits"
+
+
+def test_groups_that_wait_for_others_take_no_part(alice: Any, chief: Any, settled: Any) -> None:
+    alice.submit(
+        "team",
+        "workflow:\n  name: chain\n  resources: {default: {gpu: 2}}\n  groups:\n"
+        "  - {name: first, tasks: [{name: a, image: i, command: [sh], lead: true}]}\n"
+        "  - {name: second, tasks: [{name: b, image: i, command: [sh], inputs: [{task: a}]}]}\n",
+    )
+    settled()
+    assert set(chief.post("/api/simulate", {"live": True})["workloads"]) == {"chain-1/first"}
