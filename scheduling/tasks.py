@@ -10,10 +10,13 @@ from pools.services.gpu_allocations import expire_assumed
 from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import forget_old
 from pools.services.subpools import archive_drained
-from scheduling.services.hints import SETTLE_ONE
+from scheduling.services import hints
+from scheduling.services.hints import SETTLE_ONE, SYNC_ONE
+from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_while_asked
 from scheduling.services.settle import settle_while_asked
 
 SETTLE_EVERYTHING = "scheduling.settle_all"
+SYNC_EVERYTHING = "scheduling.sync_all_queues"
 DRAIN_MONITOR = "scheduling.archive_drained"
 FORGET_KEYS = "scheduling.forget_idempotency_keys"
 EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
@@ -22,8 +25,10 @@ SAMPLE_GPU_USAGE = "scheduling.sample_gpu_usage"
 
 @shared_task(name=SETTLE_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
 def settle_backend(backend_id: int) -> None:
-    """Settle one simulated backend."""
+    """Something moved on a backend: a simulated one is settled, a cluster's queues follow."""
     settle_while_asked(backend_id)
+    if not follows_the_ledger(backend_id):
+        hints.ask_to_sync(backend_id)
 
 
 @shared_task(name=SETTLE_EVERYTHING)
@@ -31,6 +36,19 @@ def settle_all() -> None:
     """The beat's tick: ends what is due, and finds what a lost hint left waiting."""
     for backend_id in Backend.objects.filter(kind=Backend.Kind.SIMULATED).values_list("pk", flat=True):
         settle_backend.delay(backend_id)
+
+
+@shared_task(name=SYNC_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=3)
+def sync_queues(backend_id: int) -> None:
+    """Bring the queues of one cluster in step with the ledger."""
+    sync_while_asked(backend_id)
+
+
+@shared_task(name=SYNC_EVERYTHING)
+def sync_all_queues() -> None:
+    """The beat's tick: finds what a lost hint left, and what somebody changed in a cluster."""
+    for backend_id in due_backends():
+        hints.ask_to_sync(backend_id)
 
 
 @shared_task(name=DRAIN_MONITOR)

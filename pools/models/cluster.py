@@ -31,6 +31,21 @@ ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
 )
 
 
+# What the queues of a cluster carry follows from these too; see `pools.models.pool.MOVES_GENERATION`.
+MOVES_GENERATION = pgtrigger.Trigger(
+    name="moves_generation",
+    operation=pgtrigger.Insert | pgtrigger.Update,
+    when=pgtrigger.After,
+    timing=pgtrigger.Deferred,
+    func="""
+        INSERT INTO pools_ledgergeneration (backend_id, number)
+            SELECT id, 1 FROM pools_backend WHERE id = NEW.backend_id
+            ON CONFLICT (backend_id) DO UPDATE SET number = pools_ledgergeneration.number + 1;
+        RETURN NULL;
+    """,
+)
+
+
 class KubernetesSettings(models.Model):
     """The Kubernetes side of a backend. Its credential is a kubeconfig kept sealed (:mod:`pools.sealing`), a file that
     the operator keeps beside the house, or the service account of our own pod.
@@ -76,6 +91,7 @@ class KubernetesSettings(models.Model):
         ]
         triggers = [
             ONE_BACKEND_PER_NAMESPACE,
+            MOVES_GENERATION,
             Audited(
                 subject="'backend/' || COALESCE((SELECT name FROM pools_backend"
                 " WHERE id = COALESCE(NEW.backend_id, OLD.backend_id)), '?')",

@@ -4,6 +4,7 @@ from scheduling.models.cluster import ClusterState, MachineState
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
 from scheduling.models.guard import Bypass, QueueGuard
+from scheduling.models.queue_sync import QueueDrift, QueueSync
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [
@@ -12,7 +13,9 @@ __all__ = [
     "Decision",
     "Group",
     "MachineState",
+    "QueueDrift",
     "QueueGuard",
+    "QueueSync",
     "Task",
     "Workflow",
     "WorkflowConfig",

@@ -1,4 +1,5 @@
-"""Hints that a backend should be settled soon. They only make it quick; the beat finds what a lost hint left."""
+"""Hints that a backend should be settled, or its cluster's queues synced, soon. They only make it quick; the beat finds
+what a lost hint left."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from kombu.exceptions import OperationalError
 logger = logging.getLogger(__name__)
 
 SETTLE_ONE = "scheduling.settle"
+SYNC_ONE = "scheduling.sync_queues"
 _QUEUED_FOR = 5  # seconds after which a hint that nobody took may be given again
 _PAUSE = 5.0  # seconds without hints after a broker that did not answer: requests must not wait for it again and again
 
@@ -31,28 +33,55 @@ _silence = _Silence()
 
 def ask_to_settle(backend_id: int) -> None:
     """Queue a settling unless one is queued already. A broker that is away costs speed, never work."""
-    if time.monotonic() < _silence.until:
-        return
-    try:
-        if _broker().set(_key(backend_id), 1, nx=True, ex=_QUEUED_FOR):
-            current_app.send_task(SETTLE_ONE, [backend_id], retry=False)
-    except (redis.RedisError, OperationalError) as error:
-        _silence.until = time.monotonic() + _PAUSE
-        logger.warning("broker is away, the beat will settle backend %s: %s", backend_id, error)
+    _ask(SETTLE_ONE, backend_id)
 
 
 def taken(backend_id: int) -> None:
     """A settling begins: later changes need another hint."""
+    _taken(SETTLE_ONE, backend_id)
+
+
+def is_asked(backend_id: int) -> bool:
+    """A hint to settle was given since the last one was taken."""
+    return _is_asked(SETTLE_ONE, backend_id)
+
+
+def ask_to_sync(backend_id: int) -> None:
+    """Queue a sync of a cluster's queues unless one is queued already."""
+    _ask(SYNC_ONE, backend_id)
+
+
+def taken_to_sync(backend_id: int) -> None:
+    """A sync begins: later changes need another hint."""
+    _taken(SYNC_ONE, backend_id)
+
+
+def is_asked_to_sync(backend_id: int) -> bool:
+    """A hint to sync was given since the last one was taken."""
+    return _is_asked(SYNC_ONE, backend_id)
+
+
+def _ask(task: str, backend_id: int) -> None:
+    if time.monotonic() < _silence.until:
+        return
     try:
-        _broker().delete(_key(backend_id))
+        if _broker().set(_key(task, backend_id), 1, nx=True, ex=_QUEUED_FOR):
+            current_app.send_task(task, [backend_id], retry=False)
+    except (redis.RedisError, OperationalError) as error:
+        _silence.until = time.monotonic() + _PAUSE
+        logger.warning("broker is away, the beat will see to backend %s: %s", backend_id, error)
+
+
+def _taken(task: str, backend_id: int) -> None:
+    try:
+        _broker().delete(_key(task, backend_id))
     except redis.RedisError as error:
         logger.warning("could not take the hint of backend %s: %s", backend_id, error)
 
 
-def is_asked(backend_id: int) -> bool:
-    """A hint was given since the last one was taken."""
+def _is_asked(task: str, backend_id: int) -> bool:
     try:
-        return bool(_broker().exists(_key(backend_id)))
+        return bool(_broker().exists(_key(task, backend_id)))
     except redis.RedisError:
         return False
 
@@ -62,5 +91,5 @@ def _broker() -> redis.Redis:
     return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
 
 
-def _key(backend_id: int) -> str:
-    return f"osmo:settle-hint:{backend_id}"
+def _key(task: str, backend_id: int) -> str:
+    return f"osmo:hint:{task}:{backend_id}"

@@ -12,6 +12,7 @@ from scheduling import tasks
 from scheduling.models import WorkflowConfig
 
 SETTLE = "Settle simulated backends"
+SYNC_QUEUES = "Sync the queues of clusters"
 DRAIN_MONITOR = "Archive drained subpools"
 FORGET_KEYS = "Forget old idempotency keys"
 EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
@@ -23,6 +24,7 @@ def ensure_schedule() -> None:
     """Make the rows of our periodic tasks, and give them the intervals that are configured. May be run any time."""
     config = WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig()
     _ensure(SETTLE, tasks.SETTLE_EVERYTHING, timedelta(seconds=settings.OSMO.settle_interval))
+    _ensure(SYNC_QUEUES, tasks.SYNC_EVERYTHING, timedelta(seconds=settings.OSMO.sync_interval))
     _ensure(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
     _ensure(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
     _ensure(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -157,3 +157,46 @@ def running(folder: Path, *crds: str) -> Iterator[KubeServer]:
         yield server
     finally:
         server.stop(delete=True)
+
+
+@dataclass
+class Listened:
+    """A connection that remembers what was asked of it. `before` may look at a call before it is made (verb, kind,
+    name), and raise in its place."""
+
+    cluster: Cluster
+    before: Callable[[str, Kind, str], None] = lambda verb, kind, name: None
+    calls: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def __getattr__(self, verb: str) -> Any:
+        real = getattr(self.cluster, verb)
+        if verb not in VERBS:
+            return real
+
+        def call(kind: Kind, *arguments: Any, **options: Any) -> Any:
+            name = _name_in(arguments)
+            self.before(verb, kind, name)
+            self.calls.append((verb, kind.name, name))
+            return real(kind, *arguments, **options)
+
+        return call
+
+    @property
+    def writes(self) -> list[str]:
+        """What was asked to be written, as `apply osmo-pool-ns-team`."""
+        return [f"{verb} {name}" for verb, _, name in self.calls if verb in WRITES]
+
+    def forget(self) -> None:
+        """Listen anew."""
+        self.calls.clear()
+
+
+READS = ("list", "watch", "get")
+WRITES = ("apply", "create", "merge", "delete")
+VERBS = READS + WRITES
+
+
+def _name_in(arguments: tuple[Any, ...]) -> str:
+    if not arguments:
+        return ""
+    return arguments[0] if isinstance(arguments[0], str) else str(arguments[0]["metadata"]["name"])

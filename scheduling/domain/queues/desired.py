@@ -51,15 +51,17 @@ class CohortLevel:
     name: str
     quota: int
     limit: int = UNLIMITED
-    weight: int = 1
+    weight: float = 1
     above: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """A pool as its queues need it. `topology` are node labels, coarse to fine; `cohort` the level it stands below."""
+    """A pool as its queues need it. `limit` is the most it may ever hold; `topology` are node labels, coarse to fine;
+    `cohort` is the level it stands below."""
 
     balance: PoolBalance
+    limit: int = UNLIMITED
     weight: int = 1
     topology: tuple[str, ...] = ()
     cohort: str | None = None
@@ -75,7 +77,7 @@ class Queue:
     shown: str
     quota: int
     limit: int = UNLIMITED
-    weight: int = 1
+    weight: float = 1
     pool: str = ""
 
 
@@ -166,7 +168,7 @@ def _pool(namespace: str, facts: PoolFacts) -> Iterator[Queue]:
     pool = balance.name
     container = names.queue_name(namespace, pool, None)
     above = root_name(namespace) if facts.cohort is None else cohort_name(namespace, facts.cohort)
-    yield Queue(container, above, container, balance.scheduling_quota, balance.maximum, facts.weight, pool)
+    yield Queue(container, above, container, balance.scheduling_quota, facts.limit, facts.weight, pool)
     yield _leaf(namespace, pool, names.SHARED, balance.shared_scheduling_quota)
     for part in balance.slices:
         if part.state is not SubpoolState.ARCHIVED:

@@ -130,9 +130,13 @@ def _ordered(wanted: Mapping[str, Queue], seen: Mapping[str, Seen], deletes: lis
                 yield step
             else:
                 left.append(step)
-        if len(left) == len(waiting):  # containers that change places with one another: the sums hold again at the end
-            order.take(left[0])
-            yield left.pop(0)
+        if len(left) == len(waiting):
+            # Pools that change their cohorts: a sum of containers (never of a pool's leaves) is too large for a moment.
+            moves = sorted(left, key=lambda step: step not in growing)
+            forced = next((step for step in moves if order.keeps_the_tree(step)), left[0])
+            order.take(forced)
+            yield forced
+            left.remove(forced)
         waiting = left
 
 
@@ -150,19 +154,24 @@ class _Order:
     def allows(self, step: Step) -> bool:
         """Whether the promises at the top of this file hold after it. A sum that somebody's hand has made too large
         must only not grow."""
-        name = step.name
+        if not self.keeps_the_tree(step):
+            return False
         if step.queue is None:
-            return not self._children[name]
-        parent, quota = step.queue.parent, _size(step.queue.quota)
+            return True
+        name, parent, quota = step.name, step.queue.parent, _size(step.queue.quota)
         below, present = self._sum(name), self._quota.get(name, 0)
         if below > quota and not (below > present and quota >= present):
             return False
         if parent is None:
             return True
-        if parent not in self._quota:
-            return False
         most = self._quota[parent]
         return math.isinf(most) or self._sum(parent, without=name) + quota <= max(most, self._sum(parent))
+
+    def keeps_the_tree(self, step: Step) -> bool:
+        """Whether no queue is without its parent after it."""
+        if step.queue is None:
+            return not self._children[step.name]
+        return step.queue.parent is None or step.queue.parent in self._quota
 
     def take(self, step: Step) -> None:
         """It is done."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,14 +16,6 @@ from tests.support.kube import Place
 
 US, THEM = "osmo-admin", "somebody"
 UNKNOWN = Kind("scheduling.run.ai", "v9", "queues", "Queue", namespaced=False)
-
-
-@pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    if request.param == "real":
-        yield request.getfixturevalue("kube")
-    else:
-        yield Place(Twin(namespaces=["t1"]), "t1")
 
 
 def _queue(place: Place, short: str, **spec: Any) -> dict[str, Any]:

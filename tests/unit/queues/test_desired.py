@@ -25,8 +25,8 @@ PLACE = Place("ns", "h1", "kai.scheduler/node-pool")
 ACTIVE, DELETING, ARCHIVED = SubpoolState.ACTIVE, SubpoolState.DELETING, SubpoolState.ARCHIVED
 
 
-def pool(name: str, guarantee: int, *slices: Slice, maximum: int = UNLIMITED, **more: Any) -> PoolFacts:
-    return PoolFacts(PoolBalance(name, guarantee, maximum, slices), **more)
+def pool(name: str, guarantee: int, *slices: Slice, **more: Any) -> PoolFacts:
+    return PoolFacts(PoolBalance(name, guarantee, UNLIMITED, slices), **more)
 
 
 def quotas_of(wanted: dict[str, Queue]) -> dict[str, int]:
@@ -78,7 +78,7 @@ def test_nothing_configured_is_unlimited() -> None:
 
 
 def test_maximum_and_weight_stand_on_the_container() -> None:
-    wanted = desired_queues(PLACE, [pool("team", 10, maximum=16, weight=3)])
+    wanted = desired_queues(PLACE, [pool("team", 10, limit=16, weight=3)])
     container, leaf = wanted["osmo-pool-ns-team"], wanted["osmo-pool-ns-team---shared"]
     assert (container.limit, container.weight) == (16, 3)
     assert (leaf.limit, leaf.weight) == (-1, 1)
@@ -86,7 +86,7 @@ def test_maximum_and_weight_stand_on_the_container() -> None:
 
 @pytest.mark.parametrize("weight", [0, 1, 7])
 def test_all_nine_numbers_are_always_there(weight: int) -> None:
-    for queue in desired_queues(PLACE, [pool("team", 0, Slice("a", ACTIVE, 0), maximum=0, weight=weight)]).values():
+    for queue in desired_queues(PLACE, [pool("team", 0, Slice("a", ACTIVE, 0), limit=0, weight=weight)]).values():
         spec = queue_body(PLACE, queue)["spec"]
         numbers = {resource: sorted(each) for resource, each in spec["resources"].items()}
         assert numbers == {resource: ["limit", "overQuotaWeight", "quota"] for resource in ("gpu", "cpu", "memory")}

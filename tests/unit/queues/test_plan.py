@@ -116,6 +116,13 @@ def test_room_moves_between_cohorts() -> None:
     check(steps, around)
 
 
+def test_a_pool_leaves_a_cohort_before_the_cohort_goes() -> None:
+    before = "root -1\n  org 34\n    lab 14\n      team 10\n        s 10\n    other 20"
+    target = wanted("root -1\n  org 30\n    team 10\n      s 10\n    other 20")
+    steps = plan(target, seen(before, target)).steps
+    assert words(steps) == ["update team", "delete lab", "update org"]
+
+
 def test_leaves_without_their_container_get_it_back() -> None:
     target = wanted("root -1\n  team 10\n    s 6\n    a 4")
     orphans = {

@@ -1,0 +1,90 @@
+"""Cohorts as levels of KAI queues.
+
+KAI knows a quota and a limit for each level and no lending limits, so a level says what it can: its quota is what all
+below it on this cluster were promised, and its own; its limit is what everything below it could ever hold, on whatever
+cluster. What one pool could ever hold, lending limits of others included, is exact and stands on the pool's container.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pools.domain.amounts import GPU, UNLIMITED, Amount
+from pools.domain.quota import NOTHING, QuotaTree
+from pools.domain.quota_forest import COHORT, pool_key, shown
+from pools.domain.quotas import UNLIMITED as NO_NUMBER
+from scheduling.domain.queues.desired import CohortLevel
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a pool stands among cohorts, and the most it could ever hold there (-1: no limit)."""
+
+    cohort: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The levels that a cluster needs, and the pools that stand below them by name."""
+
+    cohorts: tuple[CohortLevel, ...] = ()
+    pools: Mapping[str, Standing] = field(default_factory=dict)
+
+
+def levels(tree: QuotaTree, here: Mapping[str, int]) -> Levels:
+    """The levels above the pools that are on this cluster; `here` is what each was promised (-1: unlimited).
+
+    Cohorts whose parents run in a circle are no level: their pools stand as if they had no cohort.
+    """
+    pools: dict[str, Standing] = {}
+    promised: dict[str, Amount] = defaultdict(int)
+    for pool, quota in here.items():
+        name = pool_key(pool)
+        if name not in tree.nodes or not tree.active(name) or (cohort := tree.nodes[name].parent) is None:
+            continue
+        pools[pool] = Standing(shown(cohort), _gpus(tree.columns[GPU].potential(tree.index[name])))
+        for above in _way_up(tree, name):
+            promised[above] += UNLIMITED if quota == NO_NUMBER else quota
+    own, everything = _sums(tree, COHORT), _sums(tree, "")
+    return Levels(
+        tuple(_level(tree, name, quota + own[name], everything[name]) for name, quota in sorted(promised.items())),
+        pools,
+    )
+
+
+def _level(tree: QuotaTree, name: str, quota: Amount, everything: Amount) -> CohortLevel:
+    node = tree.nodes[name]
+    above = node.parent
+    limit = everything if above is None else everything + node.quotas.get(GPU, NOTHING).borrowing_limit
+    return CohortLevel(
+        shown(name), _gpus(quota), _gpus(limit), float(node.weight), None if above is None else shown(above)
+    )
+
+
+def _way_up(tree: QuotaTree, name: str) -> list[str]:
+    """The nodes above one that is on no circle."""
+    way = []
+    above = tree.nodes[name].parent
+    while above is not None:
+        way.append(above)
+        above = tree.nodes[above].parent
+    return way
+
+
+def _sums(tree: QuotaTree, prefix: str) -> dict[str, Amount]:
+    """What each node and those below it own themselves, whoever may see it; of nodes whose name begins so."""
+    found: dict[str, Amount] = defaultdict(int)
+    for name, node in tree.nodes.items():
+        if name.startswith(prefix) and tree.active(name):
+            for each in (name, *_way_up(tree, name)):
+                found[each] += node.quotas.get(GPU, NOTHING).nominal
+    return found
+
+
+def _gpus(amount: Amount) -> int:
+    """Whole GPUs as KAI takes them."""
+    return NO_NUMBER if amount == UNLIMITED else math.floor(amount)

@@ -1,0 +1,84 @@
+"""How far a cluster's queues follow the ledger, and what somebody else changed there."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from pools.models import Backend
+
+
+class QueueSync(models.Model):
+    """The queues of one Kubernetes backend: observed, not configured.
+
+    `applied_generation` is the ledger's generation that the cluster is known to follow (-1: none yet), compared with
+    :class:`pools.models.LedgerGeneration`. `synced`, `reason`, `message` and `since` are a condition as Kubernetes has
+    them. `next_try_at` is when a cluster that failed is asked again. `holder` and `held_until` are the lease of the one
+    worker that is at it: a row claimed for a while, not a lock held while speaking to a cluster.
+    """
+
+    class Synced(models.TextChoices):
+        TRUE = "True"
+        FALSE = "False"
+        UNKNOWN = "Unknown"
+
+    backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="queue_sync")
+    applied_generation = models.BigIntegerField(default=-1)
+    synced = models.TextField(choices=Synced.choices, default=Synced.UNKNOWN)
+    reason = models.TextField(default="NeverTried")
+    message = models.TextField(default="The queues of this cluster were not looked at yet.")
+    since = models.DateTimeField(db_default=Now())
+    attempted_at = models.DateTimeField(null=True)
+    succeeded_at = models.DateTimeField(null=True)
+    next_try_at = models.DateTimeField(null=True)
+    failures = models.PositiveIntegerField(default=0)
+    objects_seen = models.PositiveIntegerField(default=0)
+    untouched = models.JSONField(default=list)
+    holder = models.UUIDField(null=True)
+    held_until = models.DateTimeField(null=True)
+
+    connection = models.JSONField(null=True)
+    connection_asked_at = models.DateTimeField(null=True)
+    connection_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(holder__isnull=True, held_until__isnull=True)
+                | Q(holder__isnull=False, held_until__isnull=False),
+                name="sync_lease_is_whole",
+                violation_error_message="A lease has a holder and an end.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"queues of backend {self.backend_id}: {self.reason}"
+
+
+class QueueDrift(models.Model):
+    """A field of a queue of ours that somebody else changed. It is open until the queue is as it should be again;
+    closed ones are kept for a while, to be read.
+
+    `author` is the field manager by which the API server knows who wrote.
+    """
+
+    backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="queue_drift")
+    queue = models.TextField()
+    field = models.TextField()
+    theirs = models.JSONField(null=True)
+    ours = models.JSONField(null=True)
+    author = models.TextField()
+    seen_at = models.DateTimeField(db_default=Now())
+    healed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-seen_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["backend", "queue", "field"], condition=Q(healed_at__isnull=True), name="drift_open_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.queue} {self.field}: {self.theirs} instead of {self.ours}, by {self.author}"

@@ -1,0 +1,100 @@
+"""A Kubernetes backend `lab` with its cluster: the twin in memory, or a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend
+from pools.services.backends import put_backend
+from scheduling.kube import connections
+from scheduling.kube.kinds import QUEUE
+from scheduling.kube.port import Object
+from scheduling.kube.twin import Twin
+from scheduling.models import QueueSync
+from scheduling.services.queue_sync import Outcome, sync_backend
+from tests.support.kube import Listened, Place
+
+KUBECONFIG = {
+    "clusters": [{"name": "c", "cluster": {"server": "https://kube.example"}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    "current-context": "x",
+}
+
+
+@dataclass
+class Lab:
+    """The backend and its cluster. `ns` is the namespace; names below are without `osmo-…-{ns}-`."""
+
+    backend: Backend
+    cluster: Listened
+    ns: str
+
+    @property
+    def root(self) -> str:
+        return f"osmo-default-{self.ns}"
+
+    def name(self, short: str) -> str:
+        """`team` → `osmo-pool-{ns}-team`."""
+        return f"osmo-pool-{self.ns}-{short}"
+
+    def sync(self, **how: Any) -> Outcome:
+        """One run that nothing holds back; what it asks of the cluster is listened to anew."""
+        self.cluster.forget()
+        return sync_backend(self.backend.pk, by_hand=True, **how)
+
+    def queues(self) -> dict[str, float]:
+        """GPU quotas of all queues of this namespace, by short name; the root is `""`."""
+        found = self.cluster.cluster.list(QUEUE, labels=f"osmo.namespace={self.ns}").items
+        return {self._short(item["metadata"]["name"]): item["spec"]["resources"]["gpu"]["quota"] for item in found}
+
+    def get(self, short: str) -> Object:
+        """One queue."""
+        return self.cluster.cluster.get(QUEUE, self.name(short))
+
+    def edit(self, short: str, change: Object, *, owner: str = "kim") -> None:
+        """Somebody changes a queue by hand."""
+        self.cluster.cluster.merge(QUEUE, self.name(short), change, owner=owner)
+
+    @property
+    def row(self) -> QueueSync:
+        """How the sync stands."""
+        return QueueSync.objects.get(backend=self.backend)
+
+    def _short(self, name: str) -> str:
+        return name.removeprefix(self.name("")) if name != self.root else ""
+
+
+@pytest.fixture
+def lab(place: Place, ledger: None, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A Kubernetes backend on the cluster of this test."""
+    return _lab(place, monkeypatch)
+
+
+@pytest.fixture
+def twin_lab(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """The same on the twin alone."""
+    return _lab(Place(Twin(namespaces=["t1"]), "t1"), monkeypatch)
+
+
+def _lab(place: Place, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}
+    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
+    cluster = Listened(place.cluster)
+    monkeypatch.setattr(connections, "connect", lambda _: cluster)
+    return Lab(backend, cluster, place.namespace)
+
+
+@pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A cluster: first the twin, then a real one."""
+    if request.param == "real":
+        yield request.getfixturevalue("kube")
+    else:
+        yield Place(Twin(namespaces=["t1"]), "t1")

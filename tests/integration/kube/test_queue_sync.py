@@ -1,0 +1,432 @@
+"""The queues of a cluster follow the ledger: on the twin, and the same on a real API server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, KubernetesSettings, Pool
+from pools.services.backends import put_backend
+from pools.services.cohorts import put_cohort
+from pools.services.pools import delete_pool, put_pool, rename_pool
+from pools.services.subpools import create_subpool, delete_subpool, update_quota
+from scheduling.kube.kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
+from scheduling.models import QueueDrift
+from scheduling.services.lifecycle import cancel_workflow
+from scheduling.services.queue_sync import due_backends, follows_the_ledger, is_behind, preview, sync_backend
+from tests.integration.kube.conftest import Lab
+from tests.support import houses
+
+
+def pool(lab: Lab, name: str = "team", guarantee: int = 100, maximum: int = -1, weight: int = 1, **more: Any) -> None:
+    gpu = {"guarantee": guarantee, "maximum": maximum, "weight": weight}
+    put_pool(actor=SYSTEM, name=name, body={"backend": lab.backend.name, "resources": {"gpu": gpu}} | more)
+
+
+def slices(**quotas: int) -> None:
+    for name, quota in quotas.items():
+        create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
+
+
+def settings(lab: Lab, **change: Any) -> None:
+    put_backend(actor=SYSTEM, name=lab.backend.name, body=change)
+
+
+def test_the_first_sync_makes_the_whole_tree(lab: Lab) -> None:
+    pool(lab, maximum=120, weight=2)
+    slices(a=30)
+    outcome = lab.sync()
+    assert (outcome.synced, outcome.reason) == ("True", "InStep")
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 70, "team--a": 30}
+    container, leaf = lab.get("team"), lab.get("team---shared")
+    assert container["spec"] == {
+        "displayName": lab.name("team"),
+        "parentQueue": lab.root,
+        "priority": 100,
+        "resources": {
+            "gpu": {"quota": 100, "limit": 120, "overQuotaWeight": 2},
+            "cpu": {"quota": -1, "limit": -1, "overQuotaWeight": 1},
+            "memory": {"quota": -1, "limit": -1, "overQuotaWeight": 1},
+        },
+    }
+    assert (leaf["spec"]["parentQueue"], leaf["spec"]["displayName"]) == (lab.name("team"), lab.name("team--_shared"))
+    assert leaf["metadata"]["labels"]["osmo.pool"] == "team"
+    assert not is_behind(lab.backend.pk)
+    assert lab.row.objects_seen == 0, "what was there before"
+
+
+def test_with_nothing_to_do_it_only_lists(lab: Lab) -> None:
+    pool(lab)
+    slices(a=30)
+    lab.sync()
+    again = lab.sync()
+    assert {verb for verb, _, _ in lab.cluster.calls} == {"list"}
+    assert len(lab.cluster.calls) == 4, "queues, priority classes, podgroups, topologies"
+    assert (again.done, again.left, again.reason) == ((), (), "InStep")
+    assert lab.row.objects_seen == 4
+
+
+def test_one_change_is_one_write(lab: Lab) -> None:
+    pool(lab)
+    pool(lab, "other", 50)
+    slices(a=30)
+    lab.sync()
+    pool(lab, weight=5)
+    lab.sync()
+    assert lab.cluster.writes == [f"apply {lab.name('team')}"]
+    assert lab.get("team")["spec"]["resources"]["gpu"]["overQuotaWeight"] == 5
+
+
+def test_quota_moves_by_shrinking_first(lab: Lab) -> None:
+    pool(lab)
+    lab.sync()
+    slices(a=30)
+    lab.sync()
+    assert lab.cluster.writes == [f"apply {lab.name('team---shared')}", f"apply {lab.name('team--a')}"]
+    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    lab.sync()
+    assert lab.cluster.writes == [f"apply {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 90, "team--a": 10}
+
+
+def test_an_archived_slice_goes_and_its_room_is_given_back(lab: Lab) -> None:
+    pool(lab)
+    slices(a=30)
+    lab.sync()
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    lab.sync()
+    assert lab.cluster.writes == [f"delete {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+    slices(a=5)
+    lab.sync()
+    assert lab.queues()["team--a"] == 5, "and comes back"
+
+
+def test_a_draining_slice_keeps_its_queue_until_it_is_archived(lab: Lab) -> None:
+    pool(lab)
+    slices(a=30)
+    work = houses.submitted(houses.person("ann", "osmo-team-user"), "team--a", 12)
+    lab.sync()
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    lab.sync()
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 88, "team--a": 12}
+    assert not follows_the_ledger(lab.backend.pk), "each end of its work may give room back"
+    cancel_workflow(actor=SYSTEM, name=work.name)
+    lab.sync()
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+    assert follows_the_ledger(lab.backend.pk)
+
+
+def test_a_pool_that_is_deleted_or_renamed_takes_its_queues_along(lab: Lab) -> None:
+    pool(lab)
+    pool(lab, "other", 50)
+    slices(a=30)
+    lab.sync()
+    delete_pool(actor=SYSTEM, name="other")
+    lab.sync()
+    assert lab.cluster.writes == [f"delete {lab.name('other---shared')}", f"delete {lab.name('other')}"]
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    rename_pool(actor=SYSTEM, name="team", new_name="crew")
+    lab.sync()
+    assert lab.queues() == {"": -1, "crew": 100, "crew---shared": 100}
+
+
+def test_pools_of_other_backends_are_not_here(lab: Lab) -> None:
+    put_backend(actor=SYSTEM, name="sim", body={"namespace": "sim"})
+    put_pool(actor=SYSTEM, name="far", body={"backend": "sim"})
+    pool(lab)
+    lab.sync()
+    assert set(lab.queues()) == {"", "team", "team---shared"}
+
+
+def test_cohorts_are_levels(lab: Lab) -> None:
+    put_cohort(actor=SYSTEM, name="org", body={})
+    quota = {"flavor": "default", "resource": "gpu", "nominal": 4, "borrowing_limit": 6}
+    put_cohort(actor=SYSTEM, name="lab", body={"parent": "org", "quotas": [quota], "weight": 3})
+    pool(lab, guarantee=10, cohort="lab")
+    pool(lab, "other", 20, cohort="org")
+    lab.sync()
+    cohort = f"osmo-cohort-{lab.ns}"
+    found = {item["metadata"]["name"]: item["spec"] for item in lab.cluster.cluster.list(QUEUE).items}
+    parents = {name: found[name].get("parentQueue") for name in found if lab.ns in name and "shared" not in name}
+    assert parents == {
+        lab.root: None,
+        f"{cohort}-org": lab.root,
+        f"{cohort}-lab": f"{cohort}-org",
+        lab.name("team"): f"{cohort}-lab",
+        lab.name("other"): f"{cohort}-org",
+    }
+    gpu = {name: found[name]["resources"]["gpu"] for name in parents}
+    assert gpu[f"{cohort}-lab"] == {"quota": 14, "limit": 20, "overQuotaWeight": 3}
+    assert gpu[f"{cohort}-org"] == {"quota": 34, "limit": 34, "overQuotaWeight": 1}
+    assert gpu[lab.name("team")] == {"quota": 10, "limit": 20, "overQuotaWeight": 1}
+    pool(lab, guarantee=10, cohort="org")
+    lab.sync()
+    assert lab.cluster.writes[:2] == [f"apply {lab.name('team')}", f"delete {cohort}-lab"]
+    assert lab.get("team")["spec"]["parentQueue"] == f"{cohort}-org"
+
+
+def test_a_shard_is_named_on_every_queue_and_unnamed_again(lab: Lab) -> None:
+    pool(lab)
+    lab.sync()
+    settings(lab, node_pool="gpu")
+    assert is_behind(lab.backend.pk)
+    lab.sync()
+    assert len(lab.cluster.writes) == 3
+    found = lab.cluster.cluster.list(QUEUE, labels=f"kai.scheduler/node-pool=gpu,osmo.namespace={lab.ns}").items
+    assert len(found) == 3
+    settings(lab, node_pool="")
+    lab.sync()
+    assert "kai.scheduler/node-pool" not in lab.get("team")["metadata"]["labels"]
+    assert not QueueDrift.objects.exists(), "all of that was our own doing"
+
+
+def test_topologies_follow_the_pools_keys(lab: Lab) -> None:
+    keys = [{"key": "zone", "label": "example.com/zone"}, {"key": "rack", "label": "example.com/rack"}]
+    pool(lab, topology_keys=keys)
+    lab.sync()
+    name = lab.name("team-topology")
+    made = lab.cluster.cluster.get(TOPOLOGY, name)
+    assert made["spec"]["levels"] == [{"nodeLabel": "example.com/zone"}, {"nodeLabel": "example.com/rack"}]
+    assert made["metadata"]["labels"]["osmo.pool"] == "team"
+    lab.sync()
+    assert lab.cluster.writes == []
+    pool(lab, topology_keys=keys[1:])
+    lab.sync()
+    assert lab.cluster.writes == [f"delete {name}", f"apply {name}"]
+    assert lab.cluster.cluster.get(TOPOLOGY, name)["spec"]["levels"] == [{"nodeLabel": "example.com/rack"}]
+    pool(lab, topology_keys=[])
+    lab.sync()
+    assert lab.cluster.writes == [f"delete {name}"]
+
+
+def test_priority_classes_are_made_where_they_are_missing(lab: Lab) -> None:
+    lab.sync()
+    values = {
+        name: lab.cluster.cluster.get(PRIORITY_CLASS, f"osmo-{name}")["value"] for name in ("high", "normal", "low")
+    }
+    assert values == {"high": 125, "normal": 100, "low": 50}
+
+
+def test_a_priority_class_of_another_value_is_left_and_said(twin_lab: Lab) -> None:
+    twin_lab.cluster.cluster.create(PRIORITY_CLASS, {"metadata": {"name": "osmo-low"}, "value": 7}, owner="kim")
+    outcome = twin_lab.sync()
+    assert outcome.synced == "True"
+    assert outcome.untouched == ("osmo-low: this PriorityClass has the value 7 instead of 50, which cannot be changed",)
+    assert twin_lab.row.untouched[0]["name"] == "osmo-low"
+
+
+# --- drift ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_somebody_edits_is_set_right_and_remembered(lab: Lab) -> None:
+    pool(lab)
+    lab.sync()
+    lab.edit("team", {"spec": {"resources": {"gpu": {"quota": 7}}, "priority": 1}})
+    lab.edit("team---shared", {"metadata": {"labels": {"kai.scheduler/node-pool": "elsewhere"}}}, owner="lee")
+    outcome = lab.sync()
+    assert sorted(outcome.drift) == [
+        f"kim changed {lab.name('team')} spec.priority: 1 instead of 100",
+        f"kim changed {lab.name('team')} spec.resources.gpu.quota: 7 instead of 100",
+        f"lee changed {lab.name('team---shared')} metadata.labels.kai.scheduler/node-pool: elsewhere instead of None",
+    ]
+    assert lab.get("team")["spec"]["resources"]["gpu"]["quota"] == 100
+    assert "kai.scheduler/node-pool" not in lab.get("team---shared")["metadata"]["labels"]
+    rows = QueueDrift.objects.order_by("field")
+    assert [(row.field, row.theirs, row.ours, row.author, row.healed_at is not None) for row in rows] == [
+        ("metadata.labels.kai.scheduler/node-pool", "elsewhere", None, "lee", True),
+        ("spec.priority", 1, 100, "kim", True),
+        ("spec.resources.gpu.quota", 7, 100, "kim", True),
+    ]
+    lab.sync()
+    assert lab.cluster.writes == []
+
+
+def test_what_others_add_stays(lab: Lab) -> None:
+    pool(lab)
+    lab.sync()
+    lab.edit("team", {"metadata": {"labels": {"team": "x"}, "annotations": {"note": "y"}}})
+    lab.edit("team", {"spec": {"preemptMinRuntime": "5m"}})
+    lab.sync()
+    assert lab.cluster.writes == []
+    pool(lab, weight=3)
+    lab.sync()
+    found = lab.get("team")
+    assert found["metadata"]["labels"]["team"] == "x"
+    assert found["metadata"]["annotations"] == {"note": "y"}
+    assert found["spec"]["preemptMinRuntime"] == "5m"
+
+
+def test_a_queue_that_somebody_deleted_comes_back(lab: Lab) -> None:
+    pool(lab)
+    lab.sync()
+    for short in ("team", "team---shared"):
+        lab.cluster.cluster.delete(QUEUE, lab.name(short))
+    lab.sync()
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+
+
+def test_a_sync_that_reports_shows_drift_and_applies_on_demand(lab: Lab) -> None:
+    pool(lab)
+    pool(lab, "other", 50)
+    lab.sync()
+    settings(lab, sync_mode="report")
+    lab.edit("team", {"spec": {"priority": 1}})
+    lab.edit("other", {"spec": {"priority": 2}})
+    lab.cluster.forget()
+    outcome = sync_backend(lab.backend.pk)
+    assert lab.cluster.writes == []
+    assert (outcome.synced, outcome.reason, len(outcome.left)) == ("False", "WritesDue", 2)
+    assert QueueDrift.objects.filter(healed_at=None).count() == 2
+    lab.sync(only=[lab.name("team")])
+    assert lab.cluster.writes == [f"apply {lab.name('team')}"]
+    assert list(QueueDrift.objects.filter(healed_at=None).values_list("queue", flat=True)) == [lab.name("other")]
+    lab.edit("other", {"spec": {"priority": 100}})
+    sync_backend(lab.backend.pk)
+    assert not QueueDrift.objects.filter(healed_at=None).exists(), "put right by hand is right too"
+
+
+def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(twin_lab: Lab) -> None:
+    lab = twin_lab
+    pool(lab)
+    lab.sync()
+    settings(lab, sync_mode="report")
+    lab.edit("team", {"spec": {"priority": 1}})
+    sync_backend(lab.backend.pk)
+    lab.edit("team", {"spec": {"priority": 2}}, owner="lee")
+    sync_backend(lab.backend.pk)
+    row = QueueDrift.objects.get()
+    assert (row.theirs, row.author) == (2, "lee")
+    lab.sync()
+    QueueDrift.objects.update(healed_at=timezone.now() - timedelta(days=31))
+    lab.sync()
+    assert not QueueDrift.objects.exists()
+
+
+# --- what is not ours -------------------------------------------------------------------------------------------------
+
+
+def _foreign(lab: Lab, name: str, parent: str | None = None, **labels: str) -> None:
+    spec: dict[str, Any] = {"resources": {"gpu": {"quota": 3, "limit": -1, "overQuotaWeight": 1}}}
+    if parent:
+        spec["parentQueue"] = parent
+    body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+    lab.cluster.cluster.create(QUEUE, body, owner="kim")
+
+
+def test_queues_of_others_are_never_touched(lab: Lab) -> None:
+    _foreign(lab, f"{lab.ns}-theirs")
+    _foreign(lab, lab.name("gone"), lab.root, **{"osmo.namespace": lab.ns})
+    before = lab.cluster.cluster.get(QUEUE, lab.name("gone"))
+    pool(lab)
+    outcome = lab.sync()
+    assert outcome.synced == "True"
+    assert lab.cluster.cluster.get(QUEUE, lab.name("gone")) == before
+    assert outcome.untouched == (
+        f"{lab.name('gone')}: somebody else's queue below our {lab.root}; what it is promised is in no sum of ours",
+    )
+
+
+def test_a_queue_of_our_name_is_adopted_with_its_place(lab: Lab) -> None:
+    _foreign(lab, lab.name("team"), lab.root, **{"osmo.namespace": lab.ns})
+    pool(lab)
+    outcome = lab.sync()
+    assert outcome.synced == "True"
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+    assert not QueueDrift.objects.exists()
+
+
+def test_a_queue_of_our_name_with_anothers_mark_is_in_the_way(lab: Lab) -> None:
+    _foreign(lab, lab.name("team"), lab.root, **{"osmo.namespace": lab.ns, "osmo.house": "h2"})
+    pool(lab)
+    pool(lab, "other", 5)
+    outcome = lab.sync()
+    assert (outcome.synced, outcome.reason) == ("False", "InTheWay")
+    assert "another house" in outcome.message
+    assert lab.queues() == {"": -1, "team": 3, "other": 5, "other---shared": 5}, "others go on"
+    assert lab.sync(take_over=True).synced == "True"
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 100, "other": 5, "other---shared": 5}
+
+
+def test_a_queue_under_which_somebody_has_put_his_own_stays(lab: Lab) -> None:
+    pool(lab)
+    slices(a=30)
+    lab.sync()
+    _foreign(lab, f"{lab.ns}-guest", lab.name("team--a"))
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    outcome = lab.sync()
+    assert lab.get("team--a")
+    assert [line for line in outcome.untouched if line.startswith(lab.name("team--a"))]
+
+
+# --- before a run, and beside it --------------------------------------------------------------------------------------
+
+
+def test_a_preview_says_what_would_be_done_and_does_nothing(lab: Lab) -> None:
+    pool(lab)
+    lab.sync()
+    slices(a=30)
+    lab.cluster.forget()
+    shown = preview(Backend.objects.get(name="lab"))
+    assert shown.left == (
+        f"update {lab.name('team---shared')}: spec.resources.gpu.quota: 100 → 70",
+        f"create {lab.name('team--a')}: 30 GPUs below {lab.name('team')}",
+    )
+    assert lab.cluster.writes == []
+    assert lab.sync().done == shown.left
+
+
+def test_one_that_is_off_is_left_alone(twin_lab: Lab) -> None:
+    settings(twin_lab, sync_mode="off")
+    pool(twin_lab)
+    assert sync_backend(twin_lab.backend.pk).reason == "Off"
+    assert twin_lab.cluster.calls == []
+    assert due_backends() == []
+    assert follows_the_ledger(twin_lab.backend.pk)
+    assert twin_lab.sync().synced == "True", "by hand it may be asked for"
+
+
+def test_which_backends_are_due(twin_lab: Lab) -> None:
+    assert due_backends() == [twin_lab.backend.pk]
+    twin_lab.sync()
+    assert due_backends() == [twin_lab.backend.pk], "every tick looks for drift"
+    Backend.objects.filter(pk=twin_lab.backend.pk).update(kind="kubernetes")
+    KubernetesSettings.objects.all().delete()
+    assert due_backends() == []
+
+
+def test_what_a_hint_has_to_do(twin_lab: Lab) -> None:
+    assert not follows_the_ledger(twin_lab.backend.pk)
+    twin_lab.sync()
+    assert follows_the_ledger(twin_lab.backend.pk)
+    pool(twin_lab)
+    assert not follows_the_ledger(twin_lab.backend.pk)
+    simulated = Backend.objects.exclude(name="lab").first()
+    assert simulated is not None
+    assert follows_the_ledger(simulated.pk)
+
+
+def test_the_generation_that_is_reached_is_the_one_that_was_read(
+    twin_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that comes while a run writes is the next run's."""
+    pool(twin_lab)
+    raced = []
+
+    def once(verb: str, *_: Any) -> None:
+        if verb == "apply" and not raced:
+            raced.append(True)
+            pool(twin_lab, "late", 5)
+
+    twin_lab.cluster.before = once
+    twin_lab.sync()
+    assert is_behind(twin_lab.backend.pk)
+    assert "late" not in twin_lab.queues()
+    twin_lab.sync()
+    assert not is_behind(twin_lab.backend.pk)
+    assert "late" in twin_lab.queues()
+    assert Pool.objects.filter(name="late").exists()
