@@ -164,17 +164,19 @@ def plain_of(min_member: int | None, min_sub_group: int | None, groups: Sequence
 
     `{"min_member": n}` for a tree of one leaf; else `{"min_sub_group": n, "sub_groups": [{"name", "parent",
     "min_member", "min_sub_group"}]}`. A minimum or a parent that was not given is left out, and so is the `min_member`
-    of a PodGroup that has groups, for it is ignored. The keys are those of `gang` in a scenario file.
+    of what has groups below it (0, or ignored), which some clusters refuse. The keys are those of `gang` in a scenario
+    file.
     """
     if not groups:
         return _given({"min_member": min_member})
+    parents = {group.parent for group in groups}
     return _given({"min_sub_group": min_sub_group}) | {
         "sub_groups": [
             _given(
                 {
                     "name": group.name,
                     "parent": group.parent,
-                    "min_member": group.min_member,
+                    "min_member": None if group.name in parents else group.min_member,
                     "min_sub_group": group.min_sub_group,
                 }
             )

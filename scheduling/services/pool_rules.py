@@ -27,7 +27,7 @@ def spec_rules(root: Pool) -> SpecRules:
         max_queue_timeout=_time(config.get("max_queue_timeout")),
         default_variables=config.get("common_default_variables") or {},
         exit_actions=config.get("default_exit_actions") or {},
-        needs_image=root.backend is not None and root.backend.kind == Backend.Kind.KUBERNETES,
+        on_cluster=root.backend is not None and root.backend.kind == Backend.Kind.KUBERNETES,
     )
 
 

@@ -112,7 +112,7 @@ class _Annotations:
 
     def _check_images(self, images: Mapping[str, str]) -> None:
         without = [name for name in self._least or () if name not in images]
-        if self._rules.needs_image and without:
+        if self._rules.on_cluster and without:
             message = (
                 "The pool runs its work on a Kubernetes cluster, where a pod needs a container image. Say which in "
                 f"the annotation {IMAGE}, as one text or by SubGroup; it is missing for {listed(without)}."

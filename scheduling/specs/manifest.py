@@ -29,6 +29,7 @@ KIND = "PodGroup"
 PRIORITY_CLASSES = {f"osmo-{priority.lower()}": priority for priority in Priority}
 
 _KIND_LINE = re.compile(rf"""^(["']?)kind\1[ \t]*:[ \t]*(["']?){KIND}\2[ \t]*(?:#.*)?$""", re.MULTILINE)
+_LABEL = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
 _TOP = ("apiVersion", "kind", "metadata", "spec", "status")
 _SPEC = ("minMember", "minSubGroup", "subGroups", "priorityClassName")
@@ -120,14 +121,21 @@ class _Reader:
         return None if is_structural(violations) else group
 
     def _check_names(self) -> None:
-        """Pods are called after their SubGroup, so its name must do for a task. What is no name at all, and a name that
-        stands twice, was noted with the structure."""
+        """Pods are called after their SubGroup, so its name must do for a task, and for a cluster that shall have it.
+        What is no name at all, and a name that stands twice, was noted with the structure."""
         told = {fault.path for fault in self.faults.found}
         names = Names()
         for fields in self.sub_groups:
             place = fields.get("name")
-            if place is not None and place.path not in told:
-                names.take(place)
+            if place is None or place.path in told:
+                continue
+            name = names.take(place)
+            if name and self.rules.on_cluster and not _LABEL.fullmatch(name):
+                place.fail(
+                    "bad_name",
+                    f"The name {quoted(name)} is none that a cluster takes for a SubGroup: at most 63 lower-case "
+                    "letters, digits and `-`. Change it.",
+                )
 
     def _gang(self, name: str, group: PodGroup, pods: Mapping[str, Pods]) -> GroupSpec:
         tasks = tuple(self._tasks(name, group, pods)) if self._is_bearable(group, pods) else ()

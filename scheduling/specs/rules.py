@@ -24,7 +24,7 @@ class SpecRules:
     A time above `max_…` is cut to it with a warning, as OSMO does; an absent one is `default_…`. `default_variables`
     (the pool's `common_default_variables`) are the weakest values a template has. `exit_actions` is the pool's
     `default_exit_actions`, for codes that a task does not name itself. `max_pods` is for a PodGroup what `max_tasks` is
-    for a workflow file, and `needs_image` says that its pods are real ones.
+    for a workflow file; `on_cluster` says that its pods are real ones, on a Kubernetes cluster.
     """
 
     max_tasks: int = 20
@@ -38,4 +38,4 @@ class SpecRules:
     default_variables: Mapping[str, Any] = field(default_factory=dict)
     exit_actions: Mapping[str, str] = field(default_factory=dict)
     topology_keys: Collection[str] | None = None
-    needs_image: bool = False
+    on_cluster: bool = False

@@ -30,7 +30,7 @@ def test_a_row_gives_back_the_tree_it_was_written_from(name):
 
 
 def test_what_was_not_given_is_not_written():
-    groups = [Group("a", None, 2), Group("b", "c", 1), Group("c", None, None, 1)]
+    groups = [Group("a", None, 2), Group("b", "c", 1), Group("c", None, 0, 1)]
     assert plain_of(32, None, groups) == {
         "sub_groups": [
             {"name": "a", "min_member": 2},

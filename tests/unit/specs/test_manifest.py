@@ -255,8 +255,15 @@ def test_a_pool_without_default_platform_wants_one():
     assert read(two(platform="h100"), rules=rules).tasks[0].platform == "h100"
 
 
+@pytest.mark.parametrize("name", ["Prefill", "pre_fill", "p" * 64])
+def test_a_cluster_takes_fewer_names(name):
+    text = two(image="ubuntu").replace("name: b", f"name: {name}")
+    assert len(read(text).tasks) == 3
+    assert faults(text, rules=SpecRules(on_cluster=True)) == [(3, "spec.subGroups[1].name", "bad_name")]
+
+
 def test_real_pods_want_an_image():
-    rules = SpecRules(needs_image=True)
+    rules = SpecRules(on_cluster=True)
     assert faults(two(), rules=rules) == [(2, "metadata.annotations.osmo/image", "missing")]
     assert codes(two(image={"a": "ubuntu"}), rules=rules) == ["missing"]
     assert read(two(image="ubuntu"), rules=rules).tasks[2].image == "ubuntu"
