@@ -145,6 +145,7 @@ class Room:
             {"status": {"schedulingConditions": [condition]}},
             owner="kai-scheduler",
             namespace=self.backend.namespace,
+            status=True,
         )
 
 

@@ -1,0 +1,291 @@
+"""What a cluster does to pods -> what becomes of tasks, gangs and promises."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import Pool, Reservation
+from pools.services.subpools import delete_subpool
+from scheduling.domain.priorities import Priority
+from scheduling.kube import kinds
+from scheduling.models import Task, Workflow, WorkflowConfig
+from scheduling.services.verify import verify
+from tests.support import houses
+from tests.support.clusters import Room, file_of, group_of, statuses, task_of
+
+
+def running(room: Room, file: str, **submission: Priority) -> Workflow:
+    """A workflow all of whose pods run."""
+    workflow = room.submit(file, **submission)
+    room.look()
+    room.run(*room.pods(workflow))
+    room.look()
+    return workflow
+
+
+def test_a_preempted_gang_waits_again_with_new_pods(room: Room) -> None:
+    workflow = running(room, file_of("lead", "other", gpus=2), priority=Priority.LOW)
+    old = room.pods(workflow)
+    submitted = Workflow.objects.get().submit_time
+    room.evict(old[1])
+    room.look()
+    assert statuses(workflow) == [
+        ("lead", 0, "FAILED_PREEMPTED", 3006),
+        ("lead", 1, "SCHEDULING", None),
+        ("other", 0, "FAILED_PREEMPTED", 3006),
+        ("other", 1, "SCHEDULING", None),
+    ]
+    assert "needed elsewhere" in Task.objects.filter(retry_id=0)[0].failure_message
+    workflow.refresh_from_db()
+    assert (workflow.status, workflow.submit_time) == ("PENDING", submitted)
+    assert Reservation.objects.get().held_gpus == 0
+    new = room.pods(workflow)
+    assert [pod["metadata"]["labels"]["osmo.retry_id"] for pod in new] == ["1", "1"]
+    assert not {task_of(pod) for pod in new} & {task_of(pod) for pod in old}
+    assert [each["metadata"]["name"] for each in room.pod_groups()] == [str(group_of(workflow).pk)]
+    assert verify() == []
+    room.run(*new)
+    room.look()
+    assert Reservation.objects.get().held_gpus == 4
+
+
+def test_exit_actions_may_say_that_a_preemption_is_the_end(twin: Room) -> None:
+    workflow = running(twin, file_of("lead", more="exitActions: {FAIL: '3006'}"), priority=Priority.LOW)
+    twin.evict(*twin.pods())
+    twin.look()
+    assert statuses(workflow) == [("lead", 0, "FAILED_PREEMPTED", 3006)]
+    assert Workflow.objects.get().status == "FAILED_PREEMPTED"
+    assert twin.pods() == []
+
+
+def test_an_image_that_is_not_there(room: Room) -> None:
+    workflow = room.submit()
+    room.look()
+    room.wait_on(room.pods()[0], "ImagePullBackOff", 'Back-off pulling image "ubuntu"')
+    room.look()
+    assert statuses(workflow) == [("train", 0, "FAILED_IMAGE_PULL", None)]
+    workflow.refresh_from_db()
+    assert workflow.status == "FAILED_IMAGE_PULL"
+    assert "Back-off pulling" in workflow.failure_message
+    assert (room.pods(), room.pod_groups()) == ([], [])
+
+
+def test_a_pod_that_was_put_out(twin: Room) -> None:
+    workflow = running(twin, file_of("lead"))
+    twin.say(twin.pods()[0], phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
+    twin.look()
+    assert statuses(workflow) == [("lead", 0, "FAILED_EVICTED", 3004)]
+
+
+def test_a_machine_that_is_lost(room: Room) -> None:
+    workflow = running(room, file_of("lead"))
+    room.evict(*room.pods(), reason="DeletionByTaintManager", message="Taint manager: deleting due to NoExecute taint")
+    room.look()
+    assert statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
+    assert room.pods() == []
+
+
+def test_a_pod_that_somebody_deleted_is_not_made_again(room: Room) -> None:
+    workflow = running(room, file_of("lead"))
+    room.delete(room.pods()[0])
+    assert room.pods(), "our finalizer keeps it until its end was seen"
+    room.look()
+    assert statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
+    assert room.pods() == []
+
+
+def test_nor_is_one_that_was_torn_out_without_a_trace(room: Room) -> None:
+    workflow = running(room, file_of("lead"))
+    room.tear_out(room.pods()[0])
+    assert room.pods() == []
+    room.look()
+    assert statuses(workflow) == [("lead", 0, "FAILED_BACKEND_ERROR", 3001)]
+    assert "gone" in Task.objects.get().failure_message
+    assert room.pods() == []
+
+
+def test_what_ended_while_nobody_looked_is_seen_all_the_same(room: Room) -> None:
+    workflow = room.submit(file_of("lead", "other"))
+    room.look()
+    lead, other = room.pods()
+    room.run(lead, other)
+    room.finish(other, code=7)
+    room.delete(other)
+    room.finish(lead)
+    room.delete(lead)
+    room.look()
+    assert statuses(workflow) == [("lead", 0, "COMPLETED", 0), ("other", 0, "FAILED", 7)]
+    assert Workflow.objects.get().status == "COMPLETED"
+    assert room.pods() == []
+
+
+def test_a_gang_that_lost_a_helper_asks_for_no_more_than_it_has(room: Room) -> None:
+    """KAI would put down a gang below its minimum, although its lead goes on."""
+    workflow = running(room, file_of("lead", "helper"))
+    room.finish(room.of_task(workflow, "helper"), code=1)
+    room.look()
+    assert [each["spec"]["minMember"] for each in room.pod_groups()] == [1]
+    assert len(room.pods()) == 1
+    assert verify() == []
+
+
+def test_every_status_may_count(twin: Room) -> None:
+    workflow = running(twin, file_of("lead", "helper", ignore=False))
+    twin.finish(twin.of_task(workflow, "helper"), code=9)
+    twin.look()
+    assert Workflow.objects.get().status == "FAILED"
+    assert ("helper", 0, "FAILED", 9) in statuses(workflow)
+    assert twin.pods() == []
+
+
+def test_a_task_is_tried_again_as_often_as_the_house_allows(room: Room) -> None:
+    WorkflowConfig.objects.update_or_create(pk=1, defaults={"max_retry_per_task": 1})
+    workflow = running(room, file_of("lead", more="exitActions: {RESCHEDULE: '1-9'}"))
+    room.finish(*room.pods(), code=5)
+    room.look()
+    assert statuses(workflow) == [("lead", 0, "RESCHEDULED", 5), ("lead", 1, "SCHEDULING", None)]
+    (pod,) = room.pods()
+    room.run(pod)
+    room.finish(pod, code=6)
+    room.look()
+    assert statuses(workflow) == [("lead", 0, "RESCHEDULED", 5), ("lead", 1, "FAILED", 6)]
+    assert room.pods() == []
+
+
+@pytest.mark.parametrize(("code", "action", "end"), [(4, "COMPLETE: '4'", "COMPLETED"), (0, "FAIL: '0'", "FAILED")])
+def test_exit_codes_mean_what_the_file_says(twin: Room, code: int, action: str, end: str) -> None:
+    workflow = running(twin, file_of("lead", more=f"exitActions: {{{action}}}"))
+    twin.finish(*twin.pods(), code=code)
+    twin.look()
+    assert statuses(workflow) == [("lead", 0, end, code)]
+    assert Workflow.objects.get().status == end
+
+
+ELASTIC = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata:
+  name: elastic
+  annotations: {osmo/pods: "3", osmo/image: ubuntu, osmo/command: "[sh]", osmo/gpus-per-pod: "1"}
+spec:
+  priorityClassName: osmo-low
+  minMember: 2
+"""
+
+
+def test_a_surplus_pod_is_lost_alone(twin: Room) -> None:
+    workflow = running(twin, ELASTIC)
+    assert Reservation.objects.get().held_gpus == 3
+    twin.evict(twin.pods()[2])
+    twin.look()
+    assert [status for *_, status, _ in statuses(workflow)] == ["RUNNING", "RUNNING", "FAILED_PREEMPTED", "SCHEDULING"]
+    assert (Workflow.objects.get().status, Reservation.objects.get().held_gpus) == ("RUNNING", 2)
+    twin.evict(twin.of_task(workflow, "elastic-1"))
+    twin.look()
+    assert {status for *_, status, _ in statuses(workflow)} == {"FAILED_PREEMPTED", "SCHEDULING"}
+    assert (Workflow.objects.get().status, Reservation.objects.get().held_gpus) == ("PENDING", 0)
+    assert verify() == []
+
+
+def test_waiting_longer_than_allowed_takes_the_pods_away(room: Room) -> None:
+    workflow = room.submit(file_of("lead", extra=["timeout: {queue_timeout: 1h}"]))
+    room.look()
+    assert room.pods()
+    group = group_of(workflow)
+    group.ready_at = timezone.now() - timedelta(hours=2)
+    group.due_at = group.ready_at + timedelta(hours=1)
+    group.save()
+    room.look()
+    assert statuses(workflow) == [("lead", 0, "FAILED_QUEUE_TIMEOUT", None)]
+    assert (room.pods(), room.pod_groups()) == ([], [])
+
+
+def test_running_longer_than_allowed_takes_the_pods_away(room: Room) -> None:
+    workflow = running(room, file_of("lead", extra=["timeout: {exec_timeout: 1h}"]))
+    past = timezone.now() - timedelta(hours=2)
+    Workflow.objects.filter(pk=workflow.pk).update(start_time=past)
+    group = group_of(workflow)
+    group.due_at = past + timedelta(hours=1)
+    group.save()
+    room.look()
+    assert Workflow.objects.get().status == "FAILED_EXEC_TIMEOUT"
+    assert (room.pods(), room.pod_groups()) == ([], [])
+
+
+def test_the_last_pod_of_a_draining_slice_archives_it(twin: Room) -> None:
+    from pools.services.subpools import create_subpool
+
+    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    workflow = twin.submit(to="team--a")
+    twin.look()
+    twin.run(*twin.pods())
+    twin.look()
+    delete_subpool(actor=houses.admin(), parent="team", subpool_name="a")
+    assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
+    twin.finish(*twin.pods(workflow))
+    twin.look()
+    assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
+
+
+def test_why_it_waits_is_kai_s_own_answer(room: Room) -> None:
+    workflow = room.submit(gpus=8)
+    room.look()
+    assert group_of(workflow).waiting_reason is None
+    room.refuse(
+        room.pod_groups()[0],
+        "NonPreemptibleOverQuota",
+        "over quota in queue osmo-pool-ns-team",
+        name="osmo-pool-ns-team",
+        podGroupRequestedNonPreemptibleResources={"gpu": "8"},
+        queueDeservedResources={"gpu": "4"},
+        queueAllocatedNonPreemptibleResources={"gpu": "1"},
+        queueResourceLimits={"gpu": "-1"},
+    )
+    room.look()
+    assert group_of(workflow).waiting_reason == {
+        "code": "over_quota",
+        "message": "over quota in queue osmo-pool-ns-team",
+        "reason": "NonPreemptibleOverQuota",
+        "queue": "osmo-pool-ns-team",
+        "requested": 8,
+        "quota": 4,
+        "used": 1,
+        "limit": -1,
+    }
+    room.run(*room.pods())
+    room.look()
+    assert group_of(workflow).waiting_reason is None
+
+
+def test_the_same_said_twice_late_and_backwards_moves_nothing(twin: Room) -> None:
+    workflow = running(twin, file_of("lead"))
+    task = Task.objects.get()
+    twin.say(twin.pods()[0], phase="Pending", containerStatuses=[])
+    twin.look()
+    assert statuses(workflow) == [("lead", 0, "RUNNING", None)]
+    twin.finish(*twin.pods())
+    twin.look()
+    ended = Task.objects.get()
+    twin.look()
+    assert (Task.objects.get().end_time, ended.start_time) == (ended.end_time, task.start_time)
+
+
+def test_where_a_task_runs_is_told(twin: Room) -> None:
+    room = twin
+    workflow = room.submit()
+    room.look()
+    (pod,) = room.pods()
+    name = pod["metadata"]["name"]
+    room.cluster.merge(kinds.POD, name, {"spec": {"nodeName": "gpu-1"}}, owner="kai", namespace="osmo")
+    room.look()
+    assert (Task.objects.get().status, Task.objects.get().node_name) == ("INITIALIZING", "gpu-1")
+    assert group_of(workflow).status == "INITIALIZING"
+    room.run(pod)
+    room.look()
+    task = Task.objects.get()
+    assert (task.status, task.node_name, task.pod_ip) == ("RUNNING", "gpu-1", "10.0.0.7")
+    assert task.start_time is not None
