@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pools.domain.amounts import Number
+from pools.domain.amounts import Amount, Number
+from pools.domain.quota import Shortfall
 from scheduling.domain.admission import Gate, Wait, start_verdict
 from scheduling.domain.engine.facts import Facts, TaskState
 from scheduling.domain.engine.steps import Action, Step
 from scheduling.domain.priorities import Priority
+from scheduling.domain.tree_gates import TreeGates
 
 TAKING = frozenset({Action.RECLAIM, Action.PREEMPT, Action.MOVE})
 
@@ -111,8 +113,9 @@ Path = tuple[Gate, ...]
 class Gates:
     """Quotas and use of some leaves and of what stands above them, while work starts and loses its places."""
 
-    def __init__(self, paths: Mapping[int, Path]) -> None:
-        """`paths` by the id of the leaf."""
+    def __init__(self, paths: Mapping[int, Path], tree: TreeGates | None = None) -> None:
+        """`paths` by the id of the leaf; `tree` are the cohorts above their pools."""
+        self._tree = tree or TreeGates()
         self._names = {leaf: tuple(gate.name for gate in path) for leaf, path in paths.items()}
         self._gates = {gate.name: gate for path in paths.values() for gate in path}
 
@@ -120,12 +123,18 @@ class Gates:
         """The numbers on the way from a leaf to the root; empty for a leaf that is gone."""
         return tuple(self._gates[name] for name in self._names.get(leaf, ()))
 
-    def verdict(self, leaf: int, priority: Priority, gpus: int) -> Wait | None:
+    def standing(self, leaf: int) -> tuple[Path, tuple[Amount, ...]]:
+        """All numbers by which a leaf is judged: those on its path, and how the cohorts above it stand."""
+        return self.path(leaf), self._tree.balances(leaf)
+
+    def verdict(self, leaf: int, priority: Priority, gpus: int) -> Wait | Shortfall | None:
         """Why so many GPUs may not start there, or None if they may."""
-        return start_verdict(self.path(leaf), priority=priority, gpus=gpus)
+        wait = start_verdict(self.path(leaf), priority=priority, gpus=gpus)
+        return wait or self._tree.shortfall(leaf, gpus)
 
     def hold(self, leaf: int, priority: Priority, gpus: int) -> None:
         """Work starts there, or (below 0) loses its places."""
+        self._tree.hold(leaf, gpus)
         firm = 0 if priority.is_preemptible else gpus
         for gate in self.path(leaf):
             used, total = gate.used + firm, gate.total_usage + gpus

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from pools.domain import names
+from pools.domain.quota_forest import pool_key
 from pools.domain.quotas import UNLIMITED, PoolBalance, Usage
 from pools.models import Pool
+from pools.quota_trees import verdict_tree
 from pools.selectors import balance
 from scheduling.domain.admission import Gate
 from scheduling.domain.deeds import Path
+from scheduling.domain.tree_gates import TreeGates
 
 
 def leaf_ids(root: Pool) -> dict[str, int]:
@@ -33,6 +36,17 @@ def leaf_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, Path]:
 def paths_of(root: Pool) -> dict[int, Path]:
     """The gates of a tree as they are now."""
     return leaf_paths(balance(root), leaf_ids(root))
+
+
+def tree_gates(roots: Sequence[Pool], tops: Collection[int]) -> TreeGates:
+    """The trees of cohorts above these pools as they are now. `tops` are the tops of those trees, which the caller has
+    locked if what he does depends on it."""
+    governed = {root.pk: pool_key(root.name) for root in roots if root.cohort_id is not None}
+    if not governed:
+        return TreeGates()
+    slices = Pool.objects.filter(parent__in=governed).values_list("pk", "parent")
+    nodes = governed | {pk: governed[parent] for pk, parent in slices if parent is not None}
+    return TreeGates(verdict_tree(tops), nodes)
 
 
 def _leaf_gate(name: str, quota: int, usage: Usage) -> Gate:

@@ -37,7 +37,9 @@ from scheduling.domain.engine.facts import Facts, Gang, Hold, Queue, TaskState, 
 from scheduling.domain.gang import DEFAULT_GROUP, GangTree, tree_of
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
-from scheduling.selectors.gates import leaf_paths
+from scheduling.domain.tree_gates import TreeGates
+from scheduling.selectors.cohorts_above import cohorts_above, limits
+from scheduling.selectors.gates import leaf_paths, tree_gates
 
 CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
 MILLICORES = 1000
@@ -76,14 +78,15 @@ class GangRow:
 @dataclass(frozen=True, slots=True)
 class LiveFacts:
     """The facts, and what their names stand for: `gangs` by the gang's name, `leaves` (pool ids) and `roots` (of
-    containers) by the queue's; and the numbers of every leaf's path at the same moment, `gates`, by the leaf's id. A
-    task of the facts bears the name of its row, and is that name's latest try."""
+    containers) by the queue's; and the numbers of every leaf's path at the same moment, `gates` by the leaf's id and
+    `tree_gates` of the cohorts above. A task of the facts bears the name of its row, and is that name's latest try."""
 
     facts: Facts
     gangs: Mapping[str, GangRow]
     leaves: Mapping[str, int]
     roots: Mapping[str, int]
     gates: Mapping[int, Path]
+    tree_gates: TreeGates
 
 
 def live_facts(backend: Backend) -> LiveFacts:
@@ -96,9 +99,9 @@ def live_facts(backend: Backend) -> LiveFacts:
         nodes = list(Node.objects.filter(backend=backend))
         gangs = _Gangs(backend, trees, nodes)
         return LiveFacts(
-            # Cohorts stand above the containers, so they go here, and their names into `Queue.parent`.
             Facts(
                 queues=tuple(trees.queues),
+                cohorts=tuple(trees.above.cohorts),
                 gangs=tuple(gangs.facts),
                 nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node, nodes)),
                 units=UNITS,
@@ -107,6 +110,7 @@ def live_facts(backend: Backend) -> LiveFacts:
             {queue: leaf for leaf, queue in trees.queue_of_leaf.items()},
             trees.roots,
             trees.gates,
+            tree_gates(trees.rows, trees.above.tops),
         )
 
 
@@ -120,10 +124,13 @@ class _Trees:
         self.gates: dict[int, Path] = {}
         self.pools: dict[int, str] = {}
         self._backend = backend
-        pools = {root.pk: root for root in Pool.objects.roots().filter(backend=backend, archived=False)}
+        rows = Pool.objects.roots().filter(backend=backend, archived=False).select_related("backend", "cohort")
+        pools = {root.pk: root for root in rows}
+        self.above = cohorts_above(backend, pools.values())
+        self.rows = list(pools.values())
         slices: dict[int, dict[str, Pool]] = defaultdict(dict)
-        rows = Pool.objects.filter(parent__in=pools).exclude(subpool_state=SubpoolState.ARCHIVED)
-        for row in rows.only("id", "parent_id", "subpool_name", "created_at"):
+        parts = Pool.objects.filter(parent__in=pools).exclude(subpool_state=SubpoolState.ARCHIVED)
+        for row in parts.only("id", "parent_id", "subpool_name", "created_at"):
             assert row.parent_id is not None
             slices[row.parent_id][row.subpool_name or ""] = row
         for root_id, balance in balances(pools.values()).items():
@@ -132,11 +139,15 @@ class _Trees:
     def _add(self, root: Pool, balance: PoolBalance, slices: Mapping[str, Pool]) -> None:
         container = names.queue_name(self._backend.namespace, root.name, None)
         self.roots[container] = root.pk
+        borrowing, lending = limits(root, balance)
         self.queues.append(
             Queue(
                 container,
+                root.cohort.name if root.cohort else None,
                 quota=_quota(balance.scheduling_quota),
                 limit=_limit(balance.maximum),
+                borrowing_limit=borrowing,
+                lending_limit=lending,
                 weight=1 if root.weight is None else root.weight,
                 created=_moment(root.created_at),
                 hold=_hold(self._backend),

@@ -24,7 +24,7 @@ from scheduling.domain.engine.steps import Action, Step
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Decision, Group, Task, Workflow
-from scheduling.selectors.gates import paths_of
+from scheduling.selectors.gates import paths_of, tree_gates
 from scheduling.selectors.live_facts import GangRow, LiveFacts
 from scheduling.services.progress import WorkInHand
 
@@ -45,7 +45,7 @@ class Doing:
         self.busy: Busy | None = None
         self._backend, self._live, self._now = backend, live, now
         self._room = Room(live.facts)
-        self._seen = Gates(live.gates)
+        self._seen = Gates(live.gates, live.tree_gates)
         self._busy_roots: set[int] = set()
 
     def carry_out(self, steps: Iterable[Step]) -> None:
@@ -106,7 +106,7 @@ class _Hands:
         self._doing, self._backend, self._now = doing, doing._backend, doing._now
         self._rows = {gang: doing._row(gang) for deed in asked for gang in deed.gangs}
         roots = lock_trees(root_ids)
-        lock_cohort_trees({root.cohort_id for root in roots if root.cohort_id is not None})
+        tree = tree_gates(roots, lock_cohort_trees({root.cohort_id for root in roots if root.cohort_id is not None}))
         workflows: dict[int, set[Any]] = defaultdict(set)
         for row in self._rows.values():
             workflows[row.root].add(row.workflow)
@@ -116,7 +116,7 @@ class _Hands:
             root.backend = self._backend
             self._work[root.pk] = WorkInHand(root, workflows[root.pk], now=self._now)
             paths |= paths_of(root)
-        self._gates = Gates(paths)
+        self._gates = Gates(paths, tree)
         self._decisions: list[Decision] = []
 
     def do(self, deed: Deed) -> None:
@@ -155,7 +155,7 @@ class _Hands:
         for step in deed.steps:
             # Who loses something to another leaf was judged by fair shares made from these very numbers.
             leaf = self._rows[step.gang].leaf
-            if step.action is Action.RECLAIM and self._gates.path(leaf) != self._doing._seen.path(leaf):
+            if step.action is Action.RECLAIM and self._gates.standing(leaf) != self._doing._seen.standing(leaf):
                 return False
         moved: list[tuple[int, Priority, int]] = []
         for step in deed.steps:

@@ -1,0 +1,72 @@
+"""The trees of cohorts above a backend's pools, as facts of the engine.
+
+A tree may reach over several backends: a GPU of one cluster cannot be lent in another, but quota can. So the pools of
+other backends stand in the facts too, outside: they hold their part of the quota, LOW work on them can be taken back
+for a lender here, and nothing there is placed or started from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pools.domain.amounts import GPU, UNLIMITED, Amount
+from pools.domain.cohort_config import quotas_of
+from pools.domain.quota_forest import CohortFact, PoolFact, borrowing_limit, lending_limit
+from pools.domain.quotas import PoolBalance
+from pools.locking import cohort_tops
+from pools.models import Backend, Cohort, Pool
+from pools.quota_trees import cohort_facts, cohorts_below
+from scheduling.domain.engine import facts as engine
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """`tops` are the ids of the trees' tops, `outside` the pools of other backends in them."""
+
+    tops: Collection[int] = ()
+    cohorts: Sequence[engine.Cohort] = ()
+    outside: Sequence[Pool] = ()
+
+
+def cohorts_above(backend: Backend, pools: Collection[Pool]) -> Above:
+    """What stands above and beside these pools of the backend; no query for pools without a cohort."""
+    joined = {pool.cohort_id for pool in pools if pool.cohort_id is not None}
+    if not joined:
+        return Above()
+    tops = set(cohort_tops(joined).values())
+    inside = Cohort.objects.filter(pk__in=cohorts_below(tops))
+    outside = Pool.objects.roots().filter(cohort__in=inside, archived=False).exclude(backend=backend)
+    rows = outside.select_related("backend", "cohort").order_by("name")
+    return Above(tops, [_cohort(fact) for fact in cohort_facts(inside)], list(rows))
+
+
+def _cohort(fact: CohortFact) -> engine.Cohort:
+    quotas = quotas_of(fact.quotas or {})
+    return engine.Cohort(
+        fact.name,
+        fact.parent,
+        {key: quota.nominal for key, quota in quotas.items()},
+        {key: quota.borrowing_limit for key, quota in quotas.items() if quota.borrowing_limit != UNLIMITED},
+        {key: quota.lending_limit for key, quota in quotas.items() if quota.lending_limit != UNLIMITED},
+        fact.weight,
+    )
+
+
+def limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, Amount], Mapping[str, Amount]]:
+    """What a pool may borrow and lend in its cohort, as the engine's queue takes it; nothing for a pool without one."""
+    if root.cohort_id is None:
+        return {}, {}
+    fact = PoolFact(
+        root.name,
+        None,
+        balance.guarantee,
+        balance.maximum,
+        borrowing_limit=root.borrowing_limit,
+        lending_limit=root.lending_limit,
+    )
+    return _bound(borrowing_limit(fact)), _bound(lending_limit(fact))
+
+
+def _bound(limit: Amount) -> Mapping[str, Amount]:
+    return {} if limit == UNLIMITED else {GPU: limit}

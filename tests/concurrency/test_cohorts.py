@@ -1,0 +1,138 @@
+"""Races in a tree of cohorts. Two leaves on two backends are settled by two workers that share nothing but the tree:
+the last GPU that may be borrowed goes to one of them. And two changes of parents never close a circle together."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from pools.domain.errors import BadInput, Conflict
+from pools.domain.roles import SYSTEM
+from pools.locking import cohort_tops
+from pools.models import Cohort, LeafUsage, Pool
+from pools.quota_trees import verdict_tree
+from pools.services import cohorts
+from pools.services.cohorts import move_cohort, put_cohort
+from pools.services.pools import patch_pool
+from scheduling.domain.priorities import Priority
+from scheduling.models import Workflow
+from scheduling.services import deeds
+from scheduling.services.settle import settle
+from scheduling.services.verify import verify
+from tests.support import houses
+from tests.support.races import Meeting, without_floor
+from tests.support.threads import together
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+GPUS = "default/gpu"
+SURELY, BRIEFLY = 60.0, 0.5
+"""How long the parties of a race wait for one another: where nothing holds them both come, however slow the machine;
+where a lock holds one, the other goes on alone."""
+
+
+class TestTheLastBorrowableGpu:
+    """Cohort `org` owns 3 GPUs that its two pools, without a quota of their own, may borrow."""
+
+    def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float, gpus: int = 2) -> None:
+        quotas = [{"resource": "gpu", "nominal": 3}]
+        put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
+        backends = []
+        for name in ("left", "right"):
+            pool = houses.pool(name, 0, on=houses.backend(f"sim-{name}", namespace=name))
+            patch_pool(actor=SYSTEM, name=name, patch={"cohort": "org"})
+            houses.submitted(houses.admin(), name, gpus, priority=Priority.LOW)
+            assert pool.backend_id is not None
+            backends.append(pool.backend_id)
+        Meeting(2, patience).at(monkeypatch, deeds, "tree_gates")
+        calls = [lambda pk=pk: settle(pk) for pk in backends]
+        results = together(calls)
+        assert not [result for result in results if isinstance(result, Exception)], results
+
+    @staticmethod
+    def _held() -> list[int]:
+        return sorted(LeafUsage.objects.values_list("total_usage", flat=True))
+
+    @staticmethod
+    def _debt() -> object:
+        tree = verdict_tree([Cohort.objects.get(name="org").pk])
+        return tree.columns[GPUS].debt(tree.index["cohort/org"])
+
+    def test_without_the_lock_both_win(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unlocked(ids: set[int]) -> list[int]:
+            return sorted(set(cohort_tops(ids).values()))
+
+        monkeypatch.setattr(deeds, "lock_cohort_trees", unlocked)
+        self._race(monkeypatch, SURELY)
+        assert (self._held(), self._debt()) == ([2, 2], 1)
+
+    def test_with_it_exactly_one_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._race(monkeypatch, BRIEFLY)
+        assert (self._held(), self._debt()) == ([0, 2], 0)
+        assert sorted(Workflow.objects.values_list("status", flat=True)) == ["PENDING", "RUNNING"]
+        assert verify() == []
+
+    def test_where_both_fit_both_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._race(monkeypatch, BRIEFLY, gpus=1)
+        assert (self._held(), self._debt()) == ([1, 1], 0)
+
+
+class TestTwoMovesThatTogetherCloseACircle:
+    """`a` moves below `b` while `b` moves below `a`: both have seen a tree before either writes."""
+
+    def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> list[object]:
+        for name in ("a", "b"):
+            put_cohort(actor=SYSTEM, name=name, body={})
+        Meeting(2, patience).at(monkeypatch, cohorts, "parse_cohort")
+        Meeting(2, patience).at(monkeypatch, cohorts, "named_cohorts")
+        moves = [lambda: move_cohort(actor=SYSTEM, name="a", parent="b")]
+        moves.append(lambda: move_cohort(actor=SYSTEM, name="b", parent="a"))
+        return list(together(moves))
+
+    @staticmethod
+    def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cohorts, "lock_configuration", lambda: None)
+        monkeypatch.setattr(cohorts, "lock_cohort_trees", sorted)
+
+    @staticmethod
+    def _parents() -> dict[str, str | None]:
+        return dict(Cohort.objects.values_list("name", "parent__name"))
+
+    def test_without_lock_and_floor_the_circle_is_closed_and_admits_nothing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._unlocked(monkeypatch)
+        with without_floor("pools_cohort", "no_circle"):
+            results = self._race(monkeypatch, SURELY)
+        assert not [result for result in results if isinstance(result, Exception)], results
+        assert self._parents() == {"a": "b", "b": "a"}
+        houses.pool("p", 4)
+        patch_pool(actor=SYSTEM, name="p", patch={"cohort": "a"})
+        houses.submitted(houses.admin(), "p", priority=Priority.LOW)
+        settle(Pool.objects.get(name="p").backend_id or 0)
+        assert Workflow.objects.get().status == "PENDING"
+
+    def test_without_the_lock_the_floor_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._unlocked(monkeypatch)
+        (refused,) = [result for result in self._race(monkeypatch, SURELY) if isinstance(result, Exception)]
+        assert isinstance(refused, Conflict)
+        assert refused.details[0].code == "cohort_no_circle"
+        assert sum(parent is None for parent in self._parents().values()) == 1
+
+    def test_with_it_one_is_told_the_circle(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        (refused,) = [result for result in self._race(monkeypatch, BRIEFLY) if isinstance(result, Exception)]
+        assert isinstance(refused, BadInput)
+        assert refused.details[0].code == "cycle"
+
+    def test_raw_sql_waits_in_the_same_line(self) -> None:
+        """The trigger takes the configuration's lock, so two statements by hand see one another."""
+        for name in ("a", "b"):
+            put_cohort(actor=SYSTEM, name=name, body={})
+
+        def below(name: str, parent: str) -> None:
+            with transaction.atomic():
+                Cohort.objects.filter(name=name).update(parent=Cohort.objects.get(name=parent))
+
+        results = together([lambda: below("a", "b"), lambda: below("b", "a")])
+        (refused,) = [result for result in results if result is not None]
+        assert isinstance(refused, IntegrityError)
+        assert "circle" in str(refused)
