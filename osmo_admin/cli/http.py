@@ -86,7 +86,8 @@ class Http:
     ) -> Any:
         """The JSON of a POST, PUT, PATCH or DELETE. A POST is safe to repeat: it carries an Idempotency-Key.
 
-        `keyed=False` is for the exchange of a token, which changes nothing and whose answer must not be kept.
+        `keyed=False` is for what changes nothing: a question, and the exchange of a token, whose answer must not be
+        kept.
         """
         headers = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" and keyed else {}
         if if_match is not None:

@@ -1,6 +1,7 @@
 """`osmo simulate` and `osmo podgroup validate|plan`: answers from files, without any server.
 
 Several files, a directory, several documents or `-` are a batch: one JSON object a line, errors in their place.
+`osmo simulate --live` is the exception: it asks the server what its own state would become.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from osmo_admin.cli.offline_text import plan_text, simulation_text, validation_text
+from osmo_admin.cli.tables import printable
 
 if TYPE_CHECKING:
     from scheduling.scenario.batch import Batch
@@ -28,6 +30,10 @@ class Form(StrEnum):
 
 FilesArgument = Annotated[
     list[str],
+    typer.Argument(metavar="FILE…", help="YAML or JSON files, directories of them, or - for standard input."),
+]
+OptionalFilesArgument = Annotated[
+    list[str] | None,
     typer.Argument(metavar="FILE…", help="YAML or JSON files, directories of them, or - for standard input."),
 ]
 FormOption = Annotated[
@@ -48,11 +54,32 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="podgroup")
 
 
-def simulate(files: FilesArgument, output: FormOption = Form.TEXT) -> None:
+def simulate(
+    ctx: typer.Context,
+    *,
+    files: OptionalFilesArgument = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the server: its state now, with the `changes` of FILE. Writes nothing.")
+    ] = False,
+    backend: Annotated[
+        str | None, typer.Option("--backend", "-b", help="With --live: which backend, if there are several.")
+    ] = None,
+    output: FormOption = Form.TEXT,
+) -> None:
     """Run scenario files through the scheduler: who starts, who waits and why, what each queue may claim.
 
-    Exit code 0: everything was answered; 2: something could not be read.
+    With --live the server answers for its own state: FILE holds `changes` as in a scenario, without FILE it is shown
+    as it is. Exit code 0: everything was answered; 2: something could not be read.
     """
+    if live:
+        from osmo_admin.cli.live import simulate_live
+        from osmo_admin.cli.session import Output
+
+        ctx.obj.output = Output(output.value)
+        _show_one(simulate_live(ctx.obj, files or [], backend), output, simulation_text)
+        return
+    if not files or backend:
+        raise typer.BadParameter("Name at least one FILE, or ask the server with --live (and --backend).", ctx=ctx)
     from scheduling.scenario import simulate as simulate_files
 
     batch = simulate_files(files)
@@ -90,16 +117,21 @@ def _show(batch: Batch, output: Form, text: Callable[[dict[str, Any]], str]) -> 
             typer.echo(json.dumps(line, ensure_ascii=False))
         return
     entry = batch.entries[0]
+    if entry.readable or output is not Form.TEXT:
+        _show_one(entry.body, output, text)
+    else:
+        _complain(entry.source, entry.body)
+
+
+def _show_one(body: dict[str, Any], output: Form, text: Callable[[dict[str, Any]], str]) -> None:
     if output is Form.JSON:
-        typer.echo(json.dumps(entry.body, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
     elif output is Form.YAML:
         import yaml
 
-        typer.echo(yaml.safe_dump(entry.body, sort_keys=False, allow_unicode=True).rstrip("\n"))
-    elif entry.readable:
-        typer.echo(text(entry.body))
+        typer.echo(yaml.safe_dump(body, sort_keys=False, allow_unicode=True).rstrip("\n"))
     else:
-        _complain(entry.source, entry.body)
+        typer.echo(printable(text(body)))
 
 
 def _complain(source: str, body: dict[str, Any]) -> None:

@@ -62,6 +62,7 @@ class Queue(View):
         query=[
             Query("pool", TEXT, "Only on this pool with its slices, or on this slice.", many=True),
             Query("user", TEXT, "Only work of this user.", many=True),
+            Query("workflow", TEXT, "Only the groups of this workflow.", many=True),
             LIMIT,
             OFFSET,
         ],
@@ -71,7 +72,14 @@ class Queue(View):
         limit, offset = page(request, limit=100)
         asked = many(request, "pool")
         pools = [leaf for name in asked for leaf in leaves_meant(self.actor, name)]
-        found, more = waiting(self.actor, pools=pools, users=many(request, "user"), limit=limit, offset=offset)
+        found, more = waiting(
+            self.actor,
+            pools=pools,
+            users=many(request, "user"),
+            workflows=many(request, "workflow"),
+            limit=limit,
+            offset=offset,
+        )
         return Response({"entries": [entry(told) for told in found], "more_entries": more})
 
 

@@ -80,7 +80,9 @@ class Simulation(View):
         try:
             return _answer(self.actor, question)
         except ScenarioError as refusal:
-            text = raw_body(self.request).decode("utf-8-sig")
+            text = raw_body(self.request).decode("utf-8-sig").strip()
+            if "\n" not in text:
+                raise  # a file has lines, what a program sends has one
             raise ScenarioError.of_faults(with_lines(text, 0, refusal.details)) from None
 
 

@@ -64,17 +64,19 @@ def waiting(
     *,
     pools: Collection[str] = (),
     users: Collection[str] = (),
+    workflows: Collection[str] = (),
     limit: int,
     offset: int = 0,
 ) -> tuple[list[Told], bool]:
     """One page of the waiting gangs that `actor` may see, and whether more follow: backend by backend, each in the
     order in which its next pass would try them. `pools` are canonical names of leaves (a shared leaf goes by its
-    pool's name; :func:`scheduling.pages.leaves_meant` makes them of what people write); none means all."""
+    pool's name; :func:`scheduling.pages.leaves_meant` makes them of what people write), `workflows` ids; none means
+    all."""
     found: list[Told] = []
     passed = 0
     for backend in Backend.objects.order_by("name"):
         reader = _Reader(actor, line_of(backend))
-        for entry in reader.entries(pools, users):
+        for entry in reader.entries(pools, users, workflows):
             passed += 1
             if passed > offset + limit:
                 return found, True
@@ -103,10 +105,11 @@ class _Reader:
         self._roots = actor.pools_for(Action.POOL_READ)
         self._sentences: dict[int, tuple[str, ...]] = {}
 
-    def entries(self, pools: Collection[str], users: Collection[str]) -> Iterator[InLine]:
+    def entries(self, pools: Collection[str], users: Collection[str], workflows: Collection[str]) -> Iterator[InLine]:
         """What he may see of it, as far as he asked for it."""
         for entry in self._line.entries:
-            if (not pools or entry.pool in pools) and (not users or entry.owner in users) and self._sees(entry.owned):
+            asked = (not pools or entry.pool in pools) and (not users or entry.owner in users)
+            if asked and (not workflows or entry.owned.workflow in workflows) and self._sees(entry.owned):
                 yield entry
 
     def told(self, entry: InLine) -> Told:

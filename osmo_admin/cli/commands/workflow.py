@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.commands import workflow_submit
+from osmo_admin.cli.commands import workflow_queue, workflow_submit
 from osmo_admin.cli.effect import show_effect
 from osmo_admin.cli.gang_text import gang_text
 from osmo_admin.cli.http import path
@@ -32,6 +32,7 @@ from osmo_admin.cli.verb import group, verb
 
 app = group("Submit workflows and follow them.")
 workflow_submit.add_to(app)
+workflow_queue.add_to(app)
 HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
 
 

@@ -98,6 +98,7 @@ def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: An
     assert alice.get("/api/queue", pool="unknown") == {"entries": [], "more_entries": False}
     assert alice.get("/api/queue", user="bob") == {"entries": [], "more_entries": False}
     assert standing(alice.get("/api/queue", user="alice")) == standing(whole)
+    assert [name for name, *_ in standing(alice.get("/api/queue", workflow=["h-1", "l-1", "gone-1"]))] == ["h-1", "l-1"]
     assert alice.get("/api/queue", limit="many")["details"][0]["path"] == "limit"
     assert alice.status == 400
 

@@ -1,0 +1,101 @@
+"""`osmo workflow queue`: what waits, at which place, why, and what would unblock it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from osmo_admin.cli.http import path
+from osmo_admin.cli.options import LimitOption, OffsetOption, PoolsFilter, UsersFilter
+from osmo_admin.cli.output import emit
+from osmo_admin.cli.session import Session
+from osmo_admin.cli.tables import cell, facts, table
+from osmo_admin.cli.times import shown
+from osmo_admin.cli.verb import verb
+
+HEADER = ("Place", "Workflow ID", "Group", "User", "Pool", "Priority", "GPUs", "In Queue", "Why It Waits")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    verb(app, "queue")(queue)
+
+
+def queue(
+    session: Session,
+    *,
+    workflow: Annotated[
+        str | None, typer.Argument(metavar="[WORKFLOW]", help="Workflow ID: tell all about this one.")
+    ] = None,
+    pools: PoolsFilter = None,
+    users: UsersFilter = None,
+    limit: LimitOption = 20,
+    offset: OffsetOption = 0,
+) -> None:
+    """List what waits in the order it is served, with the reason; with an ID, all about one workflow.
+
+    Places count everybody's work, also what you may not see.
+    """
+    query = {"pool": pools, "user": users, "workflow": workflow, "limit": limit, "offset": offset}
+    answer = session.http().get("api/queue", query)
+    if workflow is not None and not answer["entries"]:
+        # One that is not in line is told from one that is not there.
+        status = session.http().get(path("api", "workflow", workflow))["status"]
+        emit(session, answer, lambda: f"Workflow {cell(workflow)} does not wait; it is {cell(status)}.")
+        return
+    emit(session, answer, lambda: _list_text(answer) if workflow is None else _story(answer))
+
+
+def _list_text(answer: dict[str, Any]) -> str:
+    entries = answer["entries"]
+    if not entries:
+        return "Nothing waits."
+    text = table(HEADER, [_row(entry) for entry in entries])
+    return f"{text}\n\nThere are more: --offset, --limit." if answer.get("more_entries") else text
+
+
+def _row(entry: dict[str, Any]) -> list[Any]:
+    columns = ("position", "workflow", "group", "user", "pool", "priority", "gpus", "position_in_queue")
+    return [*(entry.get(key) for key in columns), entry["reason"]["message"]]
+
+
+def _story(answer: dict[str, Any]) -> str:
+    return "\n\n".join(_about(entry) for entry in answer["entries"])
+
+
+def _about(entry: dict[str, Any]) -> str:
+    reason = entry["reason"]
+    head = facts(
+        [
+            ("Workflow ID", entry["workflow"]),
+            ("Group", entry["group"]),
+            ("User", entry.get("user")),
+            ("Pool", entry["pool"]),
+            ("Queue", entry["queue"]),
+            ("Priority", entry["priority"]),
+            ("Submit Time", shown(entry["submit_time"])),
+            ("Asks For", _gpus(entry["gpus"])),
+            ("Place", f"{entry['position']} ({entry['ahead']} ahead), {entry['position_in_queue']} in its queue"),
+            ("Why It Waits", f"{reason['message']} ({reason['code']})"),
+            *_numbers(reason),
+        ]
+    )
+    steps = [f"- {cell(sentence)}" for sentence in entry["unblock"]]
+    return "\n".join([head, "What would unblock it:", *steps] if steps else [head])
+
+
+def _numbers(reason: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The amounts in the way, where amounts are the matter."""
+    if reason.get("missing") is None:
+        return []
+    limit = (reason.get("limit") or "").replace("_", " ")
+    return [
+        ("In The Way", limit if reason.get("limit") == "nodes" else f"{limit} of {reason['queue']}"),
+        ("Free", _gpus(reason["free"])),
+        ("Missing", _gpus(reason["missing"])),
+    ]
+
+
+def _gpus(amount: Any) -> str:
+    return f"{amount} GPU" if amount == 1 else f"{amount} GPUs"

@@ -1,0 +1,158 @@
+"""`osmo workflow queue` and `osmo simulate --live`: who waits and why, and what would happen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.client.stub import Reply
+
+QUEUE = "osmo-pool-ns-team--a"
+
+
+def entry(**more: Any) -> dict[str, Any]:
+    reason = {
+        "code": "over_quota",
+        "message": f"It asks for 5 GPUs; the quota of {QUEUE} (30) leaves 2 GPUs: 3 GPUs missing.",
+        "queue": QUEUE,
+        "limit": "quota",
+        "requested": 5,
+        "free": 2,
+        "missing": 3,
+    }
+    body = {"workflow": "w-1", "group": "train", "user": "alice", "backend": "sim", "pool": "team--a", "queue": QUEUE}
+    body |= {"priority": "HIGH", "submit_time": "2026-11-20T10:00:00", "gpus": 5, "position": 4, "ahead": 3}
+    body |= {"position_in_queue": 1, "reason": reason, "unblock": ["The quota grows by 3 GPUs.", "A \x1b[31mname."]}
+    return body | more
+
+
+def test_the_list_is_a_table(osmo, stub):
+    stub.on("GET", "/api/queue", {"entries": [entry(), entry(position=5, group="eval", gpus=1)], "more_entries": True})
+    text = osmo.ok("workflow", "queue", "-p", "team", "-p", "other", "--user", "alice", "--limit", "2", "--offset", "3")
+    assert stub.last.query == {"pool": ["team", "other"], "user": ["alice"], "limit": ["2"], "offset": ["3"]}
+    lines = text.splitlines()
+    assert lines[0].split("  ")[0] == "Place"
+    assert lines[2].split()[:8] == ["4", "w-1", "train", "alice", "team--a", "HIGH", "5", "1"]
+    assert lines[2].endswith("leaves 2 GPUs: 3 GPUs missing.")
+    assert lines[3].split()[:3] == ["5", "w-1", "eval"]
+    assert lines[-1] == "There are more: --offset, --limit."
+
+
+def test_nothing_waits(osmo, stub):
+    stub.on("GET", "/api/queue", {"entries": [], "more_entries": False})
+    assert osmo.ok("workflow", "queue") == "Nothing waits.\n"
+
+
+def test_one_workflow_is_told_in_full(osmo, stub):
+    never = entry(group="eval", unblock=[], reason=entry()["reason"] | {"limit": None, "missing": None, "free": None})
+    stub.on("GET", "/api/queue", {"entries": [entry(), never], "more_entries": False})
+    text = osmo.ok("workflow", "queue", "w-1")
+    assert stub.last.query["workflow"] == ["w-1"]
+    first, second = text.split("\n\n")
+    assert first.splitlines() == [
+        "Workflow ID  : w-1",
+        "Group        : train",
+        "User         : alice",
+        "Pool         : team--a",
+        f"Queue        : {QUEUE}",
+        "Priority     : HIGH",
+        "Submit Time  : 2026-11-20 10:00:00 UTC",
+        "Asks For     : 5 GPUs",
+        "Place        : 4 (3 ahead), 1 in its queue",
+        f"Why It Waits : {entry()['reason']['message']} (over_quota)",
+        f"In The Way   : quota of {QUEUE}",
+        "Free         : 2 GPUs",
+        "Missing      : 3 GPUs",
+        "What would unblock it:",
+        "- The quota grows by 3 GPUs.",
+        "- A �[31mname.",
+    ]
+    assert "Missing" not in second
+    assert "unblock" not in second
+
+
+def test_one_that_does_not_wait_and_one_that_is_not_there(osmo, stub):
+    stub.on("GET", "/api/queue", {"entries": [], "more_entries": False})
+    stub.on("GET", "/api/workflow/big-1", {"status": "RUNNING"})
+    assert osmo.ok("workflow", "queue", "big-1") == "Workflow big-1 does not wait; it is RUNNING.\n"
+    stub.on("GET", "/api/workflow/gone-1", Reply({"message": "Workflow gone-1 does not exist."}, status=404))
+    refused = osmo("workflow", "queue", "gone-1")
+    assert (refused.exit_code, "gone-1 does not exist" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_the_answer_untouched(osmo, stub, form, read):
+    answer = {"entries": [entry(unblock=[])], "more_entries": False}
+    stub.on("GET", "/api/queue", answer)
+    assert read(osmo.ok("workflow", "queue", "-o", form)) == answer
+    assert read(osmo.ok("workflow", "queue", "w-1", "-o", form)) == answer
+
+
+WORK = {"state": "running", "tasks": {"w-0": {"state": "running", "node": "n1"}}, "position": None, "reason": None}
+ANSWER = {
+    "live": True, "backend": "sim", "queues": {}, "cohorts": {}, "workloads": {"w-1": WORK}, "steps": [],
+    "settled": True, "violations": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "changes:\n- {set: {name: team--a, quota: 1.5}}\n- {finish: [w-1]}\n",
+        '[{"set": {"name": "team--a", "quota": 1.5}}, {"finish": ["w-1"]}]',
+    ],
+)
+def test_live_sends_the_changes_and_shows_the_answer(osmo, stub, tmp_path: Path, text):
+    stub.on("POST", "/api/simulate", ANSWER)
+    file = tmp_path / "changes.yaml"
+    file.write_text(text)
+    told = osmo.ok("simulate", "--live", "--backend", "sim", str(file))
+    assert stub.last.body == {
+        "live": True,
+        "backend": "sim",
+        "changes": [{"set": {"name": "team--a", "quota": 1.5}}, {"finish": ["w-1"]}],
+    }
+    assert "idempotency-key" not in stub.last.headers
+    assert "WORKLOADS" in told
+    assert json.loads(osmo.ok("simulate", "--live", "-o", "json")) == ANSWER
+    assert stub.last.body == {"live": True, "changes": []}
+    assert yaml.safe_load(osmo.ok("simulate", "--live", "-o", "yaml", "-", input=text)) == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("changes: [", "This is no YAML"),
+        ("changes: {set: 1}", "holds no changes"),
+        ("queues: []\nchanges: []", "holds no changes"),
+        ("[]\n---\n[]", "one FILE with one document"),
+        ("- {set: {name: a, quota: .nan}}", ".nan is not a number"),
+    ],
+)
+def test_changes_that_cannot_be_read_are_not_sent(osmo, stub, tmp_path: Path, text, told):
+    file = tmp_path / "changes.yaml"
+    file.write_text(text)
+    refused = osmo("simulate", "--live", str(file))
+    assert (refused.exit_code, told in refused.stderr, stub.requests) == (2, True, [])
+
+
+def test_what_the_server_refuses_keeps_its_path(osmo, stub, tmp_path: Path):
+    details = [{"path": "changes[0].finish", "code": "unknown_name", "message": "There is no workload 'gone'."}]
+    refusal = {"message": "The scenario cannot be read.", "error_code": "SCENARIO", "details": details}
+    stub.on("POST", "/api/simulate", Reply(refusal, status=400))
+    file = tmp_path / "changes.yaml"
+    file.write_text("- {finish: gone}")
+    refused = osmo("simulate", "--live", str(file))
+    assert (refused.exit_code, "changes[0].finish: There is no workload 'gone'." in refused.stderr) == (2, True)
+    as_json = osmo("simulate", "--live", str(file), "-o", "json")
+    assert (as_json.exit_code, json.loads(as_json.stdout)["details"]) == (2, details)
+
+
+@pytest.mark.parametrize("words", [(), ("--backend", "sim", "file.yaml")])
+def test_without_live_a_file_is_needed_and_a_backend_means_nothing(osmo, words):
+    refused = osmo("simulate", *words)
+    assert (refused.exit_code, "--live" in refused.stderr) == (2, True)
