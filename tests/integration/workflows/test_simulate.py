@@ -47,7 +47,7 @@ def test_a_file_is_answered_as_without_a_server(alice: Any, example: Path) -> No
         ("queues:\n- {name: a}\n- {name: b, parent: c}\n", "queues[1].parent", "unknown_name", 3),
         ("queues: [{name: a, colour: red}]", "queues[0].colour", "unknown_key", None),
         ("workloads:\n- {name: w, queue: q, tasks: [{gpus: .nan}]}", "workloads[0].tasks[0].gpus", "bad_value", None),
-        ("nodes: [", "", "bad_value", 1),
+        ("nodes: [", "", "bad_value", 2),
         ("- 1\n- 2\n", "", "bad_value", 1),
         ('{"live": true, "changes": [{"finish": "gone"}]}', "changes[0].finish", "unknown_name", None),
         ('{"live": true, "queues": []}', "queues", "unknown_key", None),
