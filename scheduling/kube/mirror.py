@@ -86,12 +86,12 @@ class Mirror(Generic[Key]):
             return set(self._names)
 
     def refresh(self) -> None:
-        """List everything now. Raises ClusterError."""
-        cluster = self._connect()
-        if cluster is None:
-            raise errors.Unreachable("There is no connection yet.")
-        self._since = self._list(cluster)
-        self.fault = None
+        """List everything now; what is wrong with that is the fault."""
+        try:
+            self._since = self._list(self._connected())
+            self.fault = None
+        except ClusterError as error:
+            self._note(error)
 
     def follow(self, stop: threading.Event) -> None:
         """Keep up until told to stop."""
@@ -111,9 +111,7 @@ class Mirror(Generic[Key]):
 
     def _follow_once(self, stop: threading.Event) -> None:
         """One list if it is due, and one watch."""
-        cluster = self._connect()
-        if cluster is None:
-            raise errors.Unreachable("There is no connection yet.")
+        cluster = self._connected()
         if not self._since or self._is_old():
             self._since = self._list(cluster)
             self.fault = None
@@ -126,6 +124,12 @@ class Mirror(Generic[Key]):
             self._since = event.resource_version
             if stop.is_set():
                 break
+
+    def _connected(self) -> Cluster:
+        cluster = self._connect()
+        if cluster is None:
+            raise errors.Unreachable("There is no connection yet.")
+        return cluster
 
     def _is_old(self) -> bool:
         return self._listed_at is None or time.monotonic() - self._listed_at > self._pace.relist

@@ -146,7 +146,7 @@ class Agent:
 
     # --- single steps -----------------------------------------------------------------------------------------------
     def look_now(self) -> None:
-        """List everything at once instead of following, then look at all of it. Raises ClusterError."""
+        """List everything at once instead of following, then look at all of it."""
         self._prepare()
         assert self._sights is not None
         self._sights.refresh()
@@ -160,6 +160,9 @@ class Agent:
         assert sights is not None
         observing.end_late(place.backend)
         self._beat(place, sights)
+        wrong = self._fault or (None if sights.is_ready else sights.fault)
+        if wrong is not None and everything:
+            observing.note_silence(place.backend, f"The cluster does not take work now: {wrong}")
         if not sights.is_ready:
             return
         moved = sights.take_moved()

@@ -16,10 +16,9 @@ from scheduling.domain.cluster.refusal import read_refusal
 from scheduling.domain.cluster.report import Report, read_pod
 from scheduling.domain.statuses import TaskStatus
 from scheduling.selectors.cluster_work import OpenGang
-from scheduling.services.observing import is_news
+from scheduling.services.observing import CLUSTER_FAULT, is_news
 
 Object = dict[str, Any]
-CLUSTER_FAULT = "cluster_fault"
 
 
 class Sight(Protocol):

@@ -21,7 +21,7 @@ from scheduling.kube.gangs import Made, Order
 from scheduling.kube.hands import each
 from scheduling.kube.port import Cluster, Object
 from scheduling.services import observing
-from scheduling.services.comparing import CLUSTER_FAULT, confirm
+from scheduling.services.comparing import confirm
 from scheduling.services.orders import Place, Unmakeable, orders
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a gang that could not be made is tried again
@@ -57,12 +57,16 @@ class Dispatcher:
         reasons: dict[UUID, Mapping[str, Any] | None] = {}
         for done in made:
             if done.fault is None:
-                if self._pauses.pop(done.group, None) is not None and not done.refused:
+                self._pauses.pop(done.group, None)
+                if done.pods and not done.refused:
                     reasons[done.group] = None
                 continue
             backoff, _ = self._pauses.get(done.group, (Backoff(FIRST_PAUSE, LONGEST_PAUSE), 0.0))
             self._pauses[done.group] = (backoff, time.monotonic() + backoff.pause(done.fault.retry_after))
-            reasons[done.group] = {"code": CLUSTER_FAULT, "message": f"The cluster does not take it now: {done.fault}"}
+            reasons[done.group] = {
+                "code": observing.CLUSTER_FAULT,
+                "message": f"The cluster does not take work now: {done.fault}",
+            }
         observing.note_reasons(reasons)
 
     def forget(self, still_open: Collection[UUID]) -> None:

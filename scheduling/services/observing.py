@@ -33,6 +33,9 @@ from scheduling.selectors.admitted_specs import admitted_specs, group_spec
 from scheduling.selectors.cluster_work import IN_CLUSTER
 from scheduling.services.progress import WorkInHand
 
+CLUSTER_FAULT = "cluster_fault"
+"""The code of a reason to wait that is the cluster's trouble, not its scheduler's verdict."""
+
 MOST_TOGETHER = 200  # gangs in one transaction: everybody else on that pool waits for it
 _RANK = {TaskStatus.SCHEDULING: 0, TaskStatus.INITIALIZING: 1, TaskStatus.RUNNING: 2}
 _TOGETHER_AGAIN = "its gang begins together again"
@@ -268,4 +271,20 @@ def note_reasons(reasons: Mapping[UUID, Mapping[str, Any] | None]) -> None:
             FROM unnest(%s::uuid[], %s::jsonb[]) AS said(gang, reason) WHERE gang.uuid = said.gang
             """,
             [list(reasons), [None if reason is None else json.dumps(reason) for reason in reasons.values()]],
+        )
+
+
+def note_silence(backend: Backend, sentence: str) -> None:
+    """Everything that waits on a cluster that cannot be worked with waits for that, unless KAI gave another reason."""
+    reason = json.dumps({"code": CLUSTER_FAULT, "message": sentence})
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE scheduling_group AS gang SET waiting_reason = %(reason)s::jsonb
+            FROM scheduling_workflow work JOIN pools_pool root ON root.id = work.root_pool_id
+            WHERE work.uuid = gang.workflow_id AND root.backend_id = %(backend)s AND gang.status = 'SCHEDULING'
+                AND COALESCE(gang.waiting_reason ->> 'code', %(code)s) = %(code)s
+                AND gang.waiting_reason IS DISTINCT FROM %(reason)s::jsonb
+            """,
+            {"reason": reason, "backend": backend.pk, "code": CLUSTER_FAULT},
         )

@@ -51,7 +51,7 @@ class Sights:
         return next((mirror.fault for mirror in self._all if mirror.fault is not None), None)
 
     def refresh(self) -> None:
-        """List everything now. Raises ClusterError."""
+        """List everything now, as far as the cluster lets us."""
         for mirror in self._all:
             mirror.refresh()
 

@@ -1,0 +1,277 @@
+"""Whatever dies between two steps, every gang is made once, ends once, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pools.models import Reservation
+from scheduling.kube import errors, kinds
+from scheduling.kube.twin import Twin
+from scheduling.models import Task, Workflow
+from scheduling.services import observing
+from scheduling.services.agent import Agent, Rhythm
+from scheduling.services.verify import verify
+from tests.support.clusters import Room, file_of, group_of, statuses
+from tests.support.shaky import Killed, Shaky, nth_write
+
+FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
+GANG = file_of("lead", "other", more=FILES)
+MADE = 1 + 1 + 2 + 2  # a PodGroup, a Service, two Secrets, two pods
+
+
+def agent_of(room: Room, cluster: Any) -> Agent:
+    return Agent(room.backend.pk, connect=lambda _: cluster, rhythm=Rhythm(recount=0))
+
+
+def look_and_die(agent: Agent) -> bool:
+    """One look; whether it was the last."""
+    try:
+        agent.look_now()
+    except Killed:
+        return True
+    return False
+
+
+def through(room: Room, shaky: Shaky) -> None:
+    """From wherever it stands to the end, by a new agent."""
+    agent = agent_of(room, shaky)
+    for _ in range(4):
+        agent.look_now()
+    room.run(*room.pods())
+    for _ in range(2):
+        agent.look_now()
+    assert Reservation.objects.get().held_gpus == 2
+    room.finish(*room.pods())
+    for _ in range(4):
+        agent.look_now()
+
+
+def nothing_twice(room: Room, shaky: Shaky) -> None:
+    """Every object was made once and is gone, the work is done, and the ledger agrees."""
+    assert set(shaky.made.values()) == {1}
+    assert len(shaky.made) == MADE
+    assert Workflow.objects.get().status == "COMPLETED"
+    assert statuses(Workflow.objects.get()) == [("lead", 0, "COMPLETED", 0), ("other", 0, "COMPLETED", 0)]
+    here = room.backend.namespace
+    for kind in (kinds.POD, kinds.POD_GROUP, kinds.SECRET, kinds.SERVICE):
+        assert room.cluster.list(kind, namespace=here, labels="osmo.house").items == []
+    assert verify() == []
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after it, before the answer"])
+@pytest.mark.parametrize("number", range(1, MADE + 1))
+def test_a_worker_is_killed_at_each_step_of_making_a_gang(twin: Room, number: int, after: bool) -> None:
+    twin.submit(GANG)
+    shaky = Shaky(twin.cluster, nth_write(number, Killed), after)
+    assert look_and_die(agent_of(twin, shaky))
+    shaky.trouble = lambda call, count: None
+    through(twin, shaky)
+    nothing_twice(twin, shaky)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after it, before the answer"])
+@pytest.mark.parametrize("number", range(1, 8))
+def test_a_worker_is_killed_at_each_step_of_taking_it_away(twin: Room, number: int, after: bool) -> None:
+    twin.submit(GANG)
+    shaky = Shaky(twin.cluster)
+    agent = agent_of(twin, shaky)
+    agent.look_now()
+    twin.run(*twin.pods())
+    agent.look_now()
+    twin.finish(*twin.pods())
+    shaky.trouble, shaky.after = nth_write(number, Killed), after
+    dead = [look_and_die(agent_of(twin, shaky)) for _ in range(4)]
+    assert dead.count(True) == 1
+    shaky.trouble = lambda call, count: None
+    agent_of(twin, shaky).look_now()
+    agent_of(twin, shaky).look_now()
+    nothing_twice(twin, shaky)
+
+
+@pytest.mark.parametrize("function", ["note_dispatched", "note_reasons", "write_observed"])
+def test_a_worker_is_killed_before_it_writes_down_what_it_did(
+    twin: Room, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twin.submit(GANG)
+    shaky = Shaky(twin.cluster)
+    first = agent_of(twin, shaky)
+    if function == "write_observed":
+        first.look_now()
+        twin.run(*twin.pods())
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(observing, function, die)
+        assert look_and_die(first)
+    through(twin, shaky)
+    nothing_twice(twin, shaky)
+
+
+def test_a_pod_that_ran_and_went_before_it_was_written_down_is_not_made_again(twin: Room) -> None:
+    """The worker dies between making the pods and noting it; before the next one looks, they have run to their end and
+    somebody has cleaned up after them. Only our finalizer still tells."""
+    twin.submit(GANG)
+    shaky = Shaky(twin.cluster, nth_write(MADE, Killed), after=True)
+    assert look_and_die(agent_of(twin, shaky))
+    assert not Task.objects.exclude(dispatched_at=None).exists()
+    shaky.trouble = lambda call, count: None
+    for pod in twin.pods():
+        twin.run(pod)
+        twin.finish(pod)
+        twin.delete(pod)
+    agent = agent_of(twin, shaky)
+    for _ in range(3):
+        agent.look_now()
+    nothing_twice(twin, shaky)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        lambda: errors.Conflict("changed meanwhile", status=409),
+        lambda: errors.Gone("too old", status=410),
+        lambda: errors.TooMany("slowly", status=429, retry_after=0.0),
+        lambda: errors.ServerFault("etcdserver: request timed out", status=500),
+        lambda: errors.Unreachable("No connection in time."),
+        lambda: errors.Unauthorized("token expired", status=401),
+        lambda: errors.Forbidden("exceeded quota", status=403),
+    ],
+    ids=["409", "410", "429", "500", "silence", "401", "403"],
+)
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "done all the same"])
+def test_answers_that_are_none(twin: Room, error: Callable[[], BaseException], after: bool) -> None:
+    """Every second call fails, reads too, whatever it was; then the cluster is well again."""
+    workflow = twin.submit(GANG)
+    shaky = Shaky(twin.cluster, lambda call, number: error() if number % 2 else None, after)
+    agent = agent_of(twin, shaky)
+    for _ in range(3):
+        agent.look_now()
+    shaky.trouble = lambda call, count: None
+    for _ in range(3):
+        agent._dispatcher.hurry()  # the pauses are told about elsewhere
+        agent._due.clear()
+        agent.look_now()
+    assert group_of(workflow).waiting_reason is None
+    through(twin, shaky)
+    nothing_twice(twin, shaky)
+
+
+def test_why_it_waits_while_the_cluster_does_not_answer(twin: Room) -> None:
+    workflow = twin.submit(GANG)
+    shaky = Shaky(twin.cluster, lambda call, number: errors.Unreachable("No connection in time."))
+    agent = agent_of(twin, shaky)
+    agent.look_now()
+    assert group_of(workflow).waiting_reason == {
+        "code": "cluster_fault",
+        "message": "The cluster does not take work now: No connection in time.",
+    }
+    asked = sum(shaky.calls.values())
+    assert not shaky.calls["create"]
+    agent.look_now()
+    assert sum(shaky.calls.values()) - asked <= 4, "a silent cluster is asked for a sign of life and no more"
+
+
+def test_a_cluster_that_refuses_for_good_ends_the_gang_with_its_reason(twin: Room) -> None:
+    workflow = twin.submit(GANG)
+
+    def trouble(call: str, _: int) -> BaseException | None:
+        return errors.Invalid("spec.containers[0].image: Required value", status=422) if call == "create" else None
+
+    agent_of(twin, Shaky(twin.cluster, trouble)).look_now()
+    workflow.refresh_from_db()
+    assert workflow.status == "FAILED_BACKEND_ERROR"
+    assert workflow.failure_message == "The cluster refused it: spec.containers[0].image: Required value"
+    assert {code for *_, code in statuses(workflow)} == {3001}
+
+
+def test_a_name_that_somebody_else_has_is_left_to_him(room: Room) -> None:
+    workflow = room.submit()
+    name, here = str(group_of(workflow).pk), room.backend.namespace
+    theirs = {"metadata": {"name": name, "namespace": here, "labels": {"theirs": "yes"}}, "spec": {"minMember": 7}}
+    before = room.cluster.create(kinds.POD_GROUP, theirs, owner="somebody")
+    room.look()
+    workflow.refresh_from_db()
+    assert workflow.status == "FAILED_BACKEND_ERROR"
+    assert "made by somebody else" in workflow.failure_message
+    assert room.cluster.get(kinds.POD_GROUP, name, namespace=here) == before
+    assert room.pods() == []
+
+
+def test_nothing_of_others_is_touched_and_nothing_of_ours_is_left(room: Room) -> None:
+    workflow = room.submit()
+    room.look()
+    here, ours = room.backend.namespace, room.pods()[0]["metadata"]["labels"]
+
+    def pod(name: str, **labels: str) -> dict[str, Any]:
+        spec = {"containers": [{"name": "c", "image": "ubuntu"}]}
+        return {"metadata": {"name": name, "namespace": here, "labels": labels}, "spec": spec}
+
+    unknown = "00000000-0000-0000-0000-000000000001"
+    kept = [
+        pod("plain"),
+        pod("other-house", **(ours | {"osmo.house": unknown, "osmo.group_uuid": unknown})),
+        pod("upstream", **{"osmo.workflow_uuid": unknown, "osmo.group_uuid": unknown, "osmo.task_uuid": unknown}),
+    ]
+    orphans = [
+        pod("orphan", **(ours | {"osmo.group_uuid": unknown})),
+        pod("nameless", **{"osmo.house": ours["osmo.house"]}),
+        pod("stranger-in-our-gang", **ours),
+    ]
+    for body in kept + orphans:
+        room.cluster.create(kinds.POD, body, owner="somebody")
+    lost = {"metadata": {"name": unknown, "namespace": here, "labels": {"osmo.house": ours["osmo.house"]}}, "spec": {}}
+    room.cluster.create(kinds.POD_GROUP, lost, owner="somebody")
+    before = {name: room.cluster.get(kinds.POD, name, namespace=here) for name in ("plain", "other-house", "upstream")}
+    room.look()
+    left = {pod["metadata"]["name"] for pod in room.pods()}
+    assert left == {"plain", "other-house", "upstream", str(Task.objects.get().pk)}
+    assert [each["metadata"]["name"] for each in room.pod_groups()] == [str(group_of(workflow).pk)]
+    for name, was in before.items():
+        assert room.cluster.get(kinds.POD, name, namespace=here) == was
+
+
+def test_a_pod_whose_mark_was_taken_off_gets_it_back(room: Room) -> None:
+    workflow = room.submit()
+    room.look()
+    (pod,) = room.pods()
+    name = pod["metadata"]["name"]
+    bare = {"metadata": {"labels": {"osmo.house": None}}}
+    room.cluster.merge(kinds.POD, name, bare, owner="somebody", namespace=room.backend.namespace)
+    room.look()
+    assert room.pods()[0]["metadata"]["labels"]["osmo.house"] == pod["metadata"]["labels"]["osmo.house"]
+    room.run(*room.pods())
+    room.look()
+    assert statuses(workflow) == [("train", 0, "RUNNING", None)]
+
+
+def test_a_pod_group_that_went_or_was_moved_is_put_right(room: Room) -> None:
+    workflow = room.submit()
+    room.look()
+    name, here = str(group_of(workflow).pk), room.backend.namespace
+    room.cluster.merge(kinds.POD_GROUP, name, {"spec": {"queue": "elsewhere"}}, owner="somebody", namespace=here)
+    room.look()
+    assert room.pod_groups()[0]["spec"]["queue"] == f"osmo-pool-{here}-team---shared"
+    room.cluster.delete(kinds.POD_GROUP, name, namespace=here)
+    room.look()
+    assert [each["metadata"]["name"] for each in room.pod_groups()] == [name]
+    assert len(room.pods()) == 1
+
+
+def test_a_cluster_without_kai(twin: Room) -> None:
+    bare = Twin(serves=[kinds.NAMESPACE, kinds.POD, kinds.NODE, kinds.SECRET, kinds.SERVICE], namespaces=["osmo"])
+    workflow = twin.submit()
+    agent = agent_of(twin, bare)
+    agent.look_now()
+    assert "PodGroup" in group_of(workflow).waiting_reason["message"]
+    assert group_of(workflow).waiting_reason["code"] == "cluster_fault"
+    assert bare.list(kinds.POD).items == []
+    bare.install(kinds.POD_GROUP)
+    for _ in range(2):
+        agent.look_now()
+    assert len(bare.list(kinds.POD).items) == 1
+    assert group_of(workflow).waiting_reason is None
