@@ -35,6 +35,11 @@ def parse_gpu_worth(platform: Fields) -> dict[str, str]:
     return {key: str(amount) for key, amount in found.items() if amount is not None and amount.milli}
 
 
+def namespace_in(config: Mapping[str, Any]) -> str:
+    """The namespace that a kept pool configuration names; empty when it names none."""
+    return str(config.get(GPU_NAMESPACE) or "")
+
+
 def worker_on(platform: Mapping[str, Any], gpus: int) -> Worker:
     """What a task with so many GPUs of a platform asks for: the GPUs' whole worth, as request and as limit."""
     each = Amounts(*(parse_quantity(platform[key]) if key in platform else ZERO for key in (GPU_TFLOPS, GPU_VRAM)))

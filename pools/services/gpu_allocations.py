@@ -8,9 +8,7 @@ Source: tensorfusion-quota.md, sections 2, 3, 5 and 7; decision D14.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
-from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -138,53 +136,64 @@ def hold_gang(*, namespace: str, holder: UUID, workers: Sequence[Asked]) -> list
     facts = lock_namespace(namespace)
     live = GpuAllocation.objects.filter(holder=holder).exclude(state=State.RELEASED)
     known = set(live.values_list("name", flat=True))
-    new = [replace(each, worker=facts.spec.filled(each.worker)) for each in workers if each.name not in known]
-    if not new:
-        return []
-    broken = gang_broken(facts.spec, facts.reserved, [each.worker for each in new])
-    if broken:
-        return broken
+    new = [(holder, each) for each in workers if each.name not in known]
+    broken = gang_broken(facts.spec, facts.reserved, [facts.spec.filled(each.worker) for _, each in new]) if new else []
+    if new and not broken:
+        _restate_after(facts, _hold(facts, new))
+    return broken
+
+
+def move_held(moves: Mapping[str, tuple[Collection[str], Sequence[tuple[UUID, Asked]]]]) -> None:
+    """By namespace: release the workers of these names, and commit those of these gangs. Nothing is asked: what may
+    begin was asked before, and what runs in a cluster counts whatever the caps say.
+
+    Inside the caller's transaction; the namespaces are locked here.
+    """
+    for namespace, facts in lock_namespaces(name for name, (gone, new) in moves.items() if gone or new).items():
+        gone, new = moves[namespace]
+        rows = list(GpuAllocation.objects.filter(namespace=namespace, name__in=gone).exclude(state=State.RELEASED))
+        lost = _release(rows, reason="ended")
+        more = _hold(facts, new)
+        _restate_after(facts, more, gone=lost)
+        if rows:
+            hint_room([namespace])
+
+
+def _hold(facts: Namespace, new: Sequence[tuple[UUID, Asked]]) -> Held:
+    """Commit workers of gangs, defaults filled in; what they hold."""
+    workers = [facts.spec.filled(each.worker) for _, each in new]
     GpuAllocation.objects.bulk_create(
         GpuAllocation(
-            namespace=namespace,
+            namespace=facts.name,
             name=each.name,
             workload=each.workload,
             source=Source.WORKFLOW,
             holder=holder,
-            **columns_of(each.worker),
+            **columns_of(worker),
         )
-        for each in new
+        for (holder, each), worker in zip(new, workers, strict=True)
     )
-    _restate_after(facts, held_together(each.worker for each in new))
-    return []
-
-
-def release_held(holders: Collection[UUID], *, reason: str) -> None:
-    """Release the workers of these gangs. Inside the caller's transaction; the namespaces are locked here."""
-    held = GpuAllocation.objects.filter(holder__in=holders).exclude(state=State.RELEASED)
-    names = sorted(set(held.values_list("namespace", flat=True)))
-    if not names:
-        return
-    facts = lock_namespaces(names)
-    for namespace, rows in groupby(held.order_by("namespace"), key=lambda row: row.namespace):
-        release_rows(facts[namespace], list(rows), reason=reason)
+    return held_together(workers)
 
 
 def release_rows(facts: Namespace, rows: Sequence[GpuAllocation], *, reason: str) -> None:
     """Release live rows of one locked namespace, in one statement."""
+    if rows:
+        _restate_after(facts, EMPTY, gone=_release(rows, reason=reason))
+        hint_room([facts.name])
+
+
+def _release(rows: Sequence[GpuAllocation], *, reason: str) -> Held:
+    """What these live rows had committed; they are released."""
     if not rows:
-        return
-    gone = EMPTY
-    for row in rows:
-        if row.state == State.COMMITTED:
-            gone += held_by(worker_of(row))
+        return EMPTY
     GpuAllocation.objects.filter(pk__in=[row.pk for row in rows]).update(
         state=State.RELEASED, expires_at=None, reason=reason
     )
+    gone = held_together(worker_of(row) for row in rows if row.state == State.COMMITTED)
     for row in rows:
         row.state, row.expires_at, row.reason = State.RELEASED, None, reason
-    _restate_after(facts, EMPTY, gone=gone)
-    hint_room([facts.name])
+    return gone
 
 
 def refuse(namespace: str, broken: Sequence[Broken]) -> None:

@@ -115,11 +115,14 @@ _FINGERPRINT = f"""
         JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
         WHERE work.root_pool_id IN (SELECT id FROM roots)
             AND work.status IN ({", ".join(f"'{status}'" for status in sorted(LIVE_WORKFLOW))})),
+    bound AS (SELECT config ->> 'gpu_quota_namespace' AS namespace FROM pools_pool WHERE id IN (SELECT id FROM roots)),
     version AS (
         SELECT 'b' || ctid || xmin AS is FROM pools_backend WHERE id = %(backend)s
         UNION ALL SELECT 'n' || ctid || xmin FROM pools_node WHERE backend_id = %(backend)s
         UNION ALL SELECT 'p' || ctid || xmin FROM pool
         UNION ALL SELECT 'u' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM pool)
+        UNION ALL SELECT 'q' || ctid || xmin FROM pools_gpuquota WHERE namespace IN (SELECT namespace FROM bound)
+        UNION ALL SELECT 'h' || ctid || xmin FROM pools_gpuusage WHERE namespace IN (SELECT namespace FROM bound)
         UNION ALL SELECT 'g' || ctid || xmin FROM gang
         UNION ALL SELECT 't' || task.ctid || task.xmin FROM scheduling_task task
             WHERE task.group_id IN (SELECT uuid FROM gang)

@@ -40,6 +40,7 @@ from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
 from scheduling.domain.tree_gates import TreeGates
 from scheduling.selectors.cohorts_above import cohorts_above, limits
 from scheduling.selectors.gates import leaf_paths, tree_gates
+from scheduling.selectors.gpu_room import gpu_holds
 
 CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
 MILLICORES = 1000
@@ -135,6 +136,7 @@ class _Trees:
             slices[row.parent_id][row.subpool_name or ""] = row
         for root_id, balance in balances(pools.values()).items():
             self._add(pools[root_id], balance, slices[root_id])
+        self.held = gpu_holds(pools.values())
 
     def _add(self, root: Pool, balance: PoolBalance, slices: Mapping[str, Pool]) -> None:
         container = names.queue_name(self._backend.namespace, root.name, None)
@@ -226,7 +228,7 @@ class _Gangs:
     def __init__(self, backend: Backend, trees: _Trees, nodes: Sequence[Node]) -> None:
         self.facts: list[Gang] = []
         self.rows: dict[str, GangRow] = {}
-        self._queue_of_leaf, self._pools = trees.queue_of_leaf, trees.pools
+        self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
         self._shapes = _Shapes(nodes)
         with connection.cursor() as cursor:
             cursor.execute(_GANGS, [backend.pk, sorted(LIVE_WORKFLOW), list(_STATES)])
@@ -252,6 +254,7 @@ class _Gangs:
                 preemptible=Priority(priority).is_preemptible,
                 submitted=_moment(submitted) * _MOST_GROUPS + position,
                 tree=self._shapes.tree(tree),
+                hold=self._held.get(group),
             )
         )
 

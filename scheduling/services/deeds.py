@@ -26,6 +26,7 @@ from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Decision, Group, Task, Workflow
 from scheduling.selectors.gates import paths_of, tree_gates
 from scheduling.selectors.live_facts import GangRow, LiveFacts
+from scheduling.services.gpu_work import Rooms
 from scheduling.services.progress import WorkInHand
 
 MOST_TOGETHER = 200
@@ -117,17 +118,19 @@ class _Hands:
             self._work[root.pk] = WorkInHand(root, workflows[root.pk], now=self._now)
             paths |= paths_of(root)
         self._gates = Gates(paths, tree)
+        self._rooms = Rooms(roots)
         self._decisions: list[Decision] = []
 
     def do(self, deed: Deed) -> None:
         """Do it if it is still right; else leave everything as it is."""
         room = self._doing._room
-        before = room.mark()
-        if self._stands(deed) and room.book(deed) and self._allowed(deed):
+        before, counted = room.mark(), self._rooms.mark()
+        if self._stands(deed) and room.book(deed) and self._fits_namespaces(deed) and self._allowed(deed):
             for gang, steps in _by_gang(deed).items():
                 self._move(gang, steps)
         else:
             room.undo(before)
+            self._rooms.undo(counted)
             self.as_planned = False
 
     def save(self) -> None:
@@ -148,6 +151,17 @@ class _Hands:
             there = {task.name for task in self._tries(step.gang) if task.status == here}
             if not there.issuperset(step.tasks):
                 return False
+        return True
+
+    def _fits_namespaces(self, deed: Deed) -> bool:
+        """Whether the GPU quotas of the pools' namespaces allow it; then they count it."""
+        for step in deed.steps:
+            root = self._rows[step.gang].root
+            tasks = [task for task in self._tries(step.gang) if task.name in step.tasks]
+            if step.action is Action.START and self._rooms.start(root, tasks):
+                return False
+            if step.action not in {Action.START, Action.MOVE}:
+                self._rooms.stop(root, tasks)
         return True
 
     def _allowed(self, deed: Deed) -> bool:

@@ -23,6 +23,7 @@ from scheduling.domain.gang import tree_of
 from scheduling.domain.statuses import EXIT_CODES, UNFINISHED_TASK, TaskStatus, workflow_status
 from scheduling.domain.workflow_spec import exit_action
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
+from scheduling.services import gpu_work
 from scheduling.services.tries import Tries
 
 WAITED_TOO_LONG = "waited longer than its queue_timeout"
@@ -183,6 +184,8 @@ class WorkInHand:
         self._plan_ends()
         self._write_tasks()
         self._write_workflows()
+        workflow_names = {pk: workflow.name for pk, workflow in self.workflows.items()}
+        gpu_work.follow(self.root, self._touched.values(), self.tries, workflow_names)
 
     def _action(self, group: Group, code: int) -> str | None:
         tasks = self.tries.open(group.pk)

@@ -24,6 +24,13 @@ def refused_verdict(refusal: Refusal, name: str | None) -> BadInput:
     return BadInput(refusal.violation.message, [refusal.violation], error_code=code, workflow_id=name)
 
 
+def refused_limits(faults: Sequence[Sequence[Violation]]) -> BadInput:
+    """Tasks of some workflows break a cap on one worker, which no waiting helps; the first one speaks."""
+    if len(faults) == 1:
+        return BadInput(faults[0][0].message, faults[0][:MOST_DETAILS], error_code=ErrorCode.RESOURCE)
+    return refused_together(faults, ErrorCode.RESOURCE)
+
+
 def refused_together(faults: Sequence[Sequence[Violation]], error_code: ErrorCode | None = None) -> BadInput:
     """Some of several workflows cannot be taken, so none was. `faults` are those of each, in their order; in the answer
     each path begins with the place of its workflow."""

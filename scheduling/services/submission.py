@@ -29,10 +29,11 @@ from scheduling.domain.admission import LeafFacts, Refusal, TreeLimit, submissio
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime
 from scheduling.models import Group, Task, Workflow
+from scheduling.services.gpu_work import single_faults
 from scheduling.services.new_gangs import new_gang, new_tasks
 from scheduling.services.pool_rules import spec_rules
 from scheduling.services.recording import record
-from scheduling.services.refusals import refused_file, refused_together, refused_verdict
+from scheduling.services.refusals import refused_file, refused_limits, refused_together, refused_verdict
 from scheduling.specs import Parsed, SpecRules, check_labels, parse
 
 
@@ -153,6 +154,9 @@ def _prepare(actor: Actor, pool: str, submissions: Sequence[Submission]) -> tupl
             prepared.append(_Prepared(submission, parsed.spec, parsed.rendered, warnings, labels))
     if any(faults):
         raise refused_file(faults[0]) if len(submissions) == 1 else refused_together(faults)
+    limits = [single_faults(leaf.root, item.spec) for item in prepared]
+    if any(limits):
+        raise refused_limits(limits)
     return leaf, prepared
 
 

@@ -75,7 +75,7 @@ class Explainer:
     def all(self) -> dict[str, Reason]:
         """The reason of every gang that does not run and is not ended, by name."""
         found = {}
-        for gang in self._world.orphans:
+        for gang in (*self._world.orphans, *self._world.held):
             if any(gang.waiting) and not gang.holds:
                 found[gang.fact.name] = self.explain(gang)
         for queue in self._world.queues:
@@ -94,7 +94,7 @@ class Explainer:
         if queue is None:
             message = f"The queue '{gang.fact.queue}' does not exist."
             return Reason(Code.NO_SUCH_QUEUE, message, gang.fact.queue, remedies=(Remedy("Make the queue"),))
-        closed = _closed(queue) or _not_ready(gang, queue)
+        closed = _closed(queue) or _not_ready(gang, queue) or _held(gang, queue)
         if closed is not None:
             return closed
         blockers = [
@@ -233,6 +233,14 @@ def _closed(queue: QueueState) -> Reason | None:
             remedies = (Remedy(hold.unblock),) if hold.unblock else ()
             return Reason(hold.code, hold.message, above.fact.name, remedies=remedies)
     return None
+
+
+def _held(gang: GangState, queue: QueueState) -> Reason | None:
+    hold = gang.fact.hold
+    if hold is None:
+        return None
+    remedies = (Remedy(hold.unblock),) if hold.unblock else ()
+    return Reason(hold.code, hold.message, hold.node or queue.fact.name, hold.limit or None, remedies=remedies)
 
 
 def _not_ready(gang: GangState, queue: QueueState) -> Reason | None:

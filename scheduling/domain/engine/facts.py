@@ -33,12 +33,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why nothing starts in a queue for now, whatever is free: a closed pool, a limit the cluster cannot express.
-    `unblock` is the sentence that says what would open it, without its full stop; empty where nobody can know."""
+    """Why nothing starts in a queue, or a gang does not, for now, whatever is free: a closed pool, a limit that the
+    cluster or this engine cannot express. `unblock` is the sentence that says what would open it, without its full
+    stop; empty where nobody can know. `node` and `limit` name what blocks where that is not the queue itself."""
 
     code: str
     message: str
     unblock: str = ""
+    node: str = ""
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class Gang:
     preemptible: bool = False
     submitted: Number = 0
     tree: GangTree | None = None
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ class World:
         self._no_room: dict[Request, tuple[int, int]] = {}
         self.changed: set[int] = set()
         self.orphans: list[GangState] = []
+        self.held: list[GangState] = []
+        """Gangs that are held back themselves: they wait, and no pass tries them."""
         for gang in self.gangs:
             for i, status in enumerate(gang.status):
                 if status == RUNNING and gang.node[i] != NOWHERE:
@@ -51,8 +53,10 @@ class World:
         for gang in sorted(self.gangs, key=lambda gang: gang.order):
             if gang.queue is None:
                 self.orphans.append(gang)
-            else:
-                self._list(gang, gang.queue)
+                continue
+            if gang.fact.hold is not None:
+                self.held.append(gang)
+            self._list(gang, gang.queue)
 
     # -- one task ----------------------------------------------------------------------------------------------------
 
@@ -174,7 +178,7 @@ class World:
         self._list(gang, queue)
 
     def _list(self, gang: GangState, queue: QueueState) -> None:
-        if any(gang.waiting):
+        if any(gang.waiting) and gang.fact.hold is None:
             gang.listed = gang.signature
             queue.waiting.setdefault(gang.listed, SortedGangs()).add(gang)
         if gang.preemptible and any(gang.active):

@@ -1,0 +1,309 @@
+"""Workflows under the GPU quota of their pool's namespace: refused at once, or waiting with the reason until there is
+room; counted while they have a machine, whatever moves them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pools.domain.errors import BadInput
+from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.roles import SYSTEM
+from pools.models import GpuAllocation, GpuUsage, Pool
+from pools.services.gpu_allocations import allocate, release
+from pools.services.gpu_quotas import put_quota
+from pools.services.pools import put_pool
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.models import Workflow
+from scheduling.selectors.queue import Told, waiting
+from scheduling.services import settle as settling
+from scheduling.services.lifecycle import cancel_workflow, end_workflow
+from scheduling.services.settle import settle
+from scheduling.services.submission import Submission, check, submit, submit_many
+from scheduling.services.verify import verify
+from tests.support import houses
+from tests.unit.gpu_quota.rows import amounts
+
+pytestmark = pytest.mark.django_db
+
+NAMESPACE = "team-a"
+WORTH = {"gpu_tflops": "100", "gpu_vram": "80Gi"}
+
+
+def pool(name: str = "team", **more: Any) -> Pool:
+    """A pool whose work counts in the namespace: each GPU is worth 100 TFLOPS and 80Gi."""
+    houses.backend()
+    config = {
+        "backend": "sim",
+        "resources": {"gpu": {"guarantee": 100}},
+        "gpu_quota_namespace": NAMESPACE,
+        "platforms": {"default": WORTH},
+    }
+    put_pool(actor=SYSTEM, name=name, body=config | more)
+    return Pool.objects.get(name=name)
+
+
+def caps(total: dict[str, Any] | None = None, single: dict[str, Any] | None = None) -> None:
+    put_quota(actor=SYSTEM, namespace=NAMESPACE, spec={"total": total, "single": single})
+
+
+def settled(on: str = "team") -> dict[str, Any]:
+    backend = Pool.objects.get(name=on).backend_id
+    assert backend is not None
+    return settle(backend)
+
+
+def used() -> tuple[int, int]:
+    """TFLOPS requested and workers."""
+    row = GpuUsage.objects.filter(pk=NAMESPACE).first()
+    return (0, 0) if row is None else (int(row.requests_tflops), row.workers)
+
+
+def status(workflow: Workflow) -> str:
+    return Workflow.objects.values_list("status", flat=True).get(pk=workflow.pk)
+
+
+def told(workflow: Workflow) -> Told:
+    (entry,) = [entry for entry in waiting(SYSTEM, limit=100, offset=0)[0] if entry.workflow == workflow.name]
+    return entry
+
+
+def gang(*gpus: int, tree: str = "") -> str:
+    tasks = "".join(
+        f"    - {{name: t{place}, image: ubuntu, command: [sh], resource: r{size}{'' if place else ', lead: true'}}}\n"
+        for place, size in enumerate(gpus)
+    )
+    sizes = "".join(f"    r{size}: {{gpu: {size}}}\n" for size in sorted(set(gpus)))
+    return f"workflow:\n  name: gang\n  groups:\n  - name: g\n{tree}    tasks:\n{tasks}  resources:\n{sizes}"
+
+
+def test_a_pool_names_its_namespace_and_its_platforms_their_worth() -> None:
+    config = pool().config
+    assert (config["gpu_quota_namespace"], config["platforms"]["default"]) == (NAMESPACE, WORTH)
+    body: dict[str, Any] = {"backend": "sim", "gpu_quota_namespace": "Team_A"}
+    body["platforms"] = {"default": {"gpu_tflops": "-1", "gpu_vram": "1 Gi"}}
+    with pytest.raises(BadInput) as refusal:
+        put_pool(actor=SYSTEM, name="team", body=body)
+    assert {(fault.path, fault.code) for fault in refusal.value.details} == {
+        ("gpu_quota_namespace", "bad_name"),
+        ("platforms.default.gpu_tflops", "negative"),
+        ("platforms.default.gpu_vram", "bad_value"),
+    }
+
+
+def test_each_task_is_a_worker_while_it_runs() -> None:
+    pool()
+    caps({"maxWorkers": 10})
+    work = submit(actor=houses.admin(), pool="team", submission=Submission(gang(2, 1))).workflow
+    assert work is not None
+    assert used() == (0, 0), "waiting work counts nothing"
+    assert settled()["settled"]
+    assert used() == (300, 2)
+    rows = {row.workload: row for row in GpuAllocation.objects.all()}
+    assert set(rows) == {f"{work.name}/t0", f"{work.name}/t1"}
+    assert {(row.source, row.state) for row in rows.values()} == {("workflow", "committed")}
+    assert (rows[f"{work.name}/t0"].count, int(rows[f"{work.name}/t0"].request_tflops)) == (2, 100)
+    assert verify() == []
+    end_workflow(actor=houses.admin(), name=work.name, status=TaskStatus.COMPLETED)
+    assert used() == (0, 0)
+    assert set(GpuAllocation.objects.values_list("state", "reason")) == {("released", "ended")}
+
+
+def test_tasks_without_gpus_are_no_workers() -> None:
+    pool()
+    caps({"maxWorkers": 1})
+    submit(actor=houses.admin(), pool="team", submission=Submission(gang(1, 0, 0)))
+    settled()
+    assert used() == (100, 1)
+
+
+def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
+    pool()
+    caps(None, {"maxRequests": {"tflops": "99"}, "maxGPUCount": 1})
+    for deed in (submit, check):
+        with pytest.raises(BadInput) as refusal:
+            deed(actor=houses.admin(), pool="team", submission=Submission(gang(2, 0)))
+        assert refusal.value.error_code == "RESOURCE"
+        assert [(fault.path, fault.code) for fault in refusal.value.details] == [
+            ("tasks.t0", "single.max.tflops.request"),
+            ("tasks.t0", "single.max.gpuCount.limit"),
+        ]
+        numbers = refusal.value.details[0].as_dict()
+        assert (numbers["requested"], numbers["limit"], numbers["used"]) == ("100", "99", None)
+    two = [Submission(houses.spec("good", 0)), Submission(gang(1))]
+    with pytest.raises(BadInput) as refusal:
+        submit_many(actor=houses.admin(), pool="team", submissions=two)
+    assert refusal.value.details[0].path == "workflows[1].tasks.t0"
+    assert not Workflow.objects.exists()
+
+
+def test_what_would_break_a_total_waits_with_the_reason_and_starts_when_there_is_room() -> None:
+    pool()
+    caps({"requests": {"tflops": "300", "vram": "10Ti"}})
+    first = houses.submitted(houses.admin(), "team", 2)
+    second = houses.submitted(houses.admin(), "team", 2)
+    small = houses.submitted(houses.admin(), "team", 1)
+    assert settled()["settled"]
+    assert (status(first), status(second), status(small)) == ("RUNNING", "PENDING", "RUNNING")
+    entry = told(second)
+    assert entry.reason.code == "gpu_quota"
+    assert entry.reason.message == (
+        "Quota exceeded in namespace team-a for total.max.tflops.request: requested 200, limit 300, used 300."
+    )
+    assert (entry.reason.queue, entry.reason.limit) == ("team-a", "total.max.tflops.request")
+    assert "until 200 fit under 300" in entry.unblock[0]
+    end_workflow(actor=houses.admin(), name=first.name, status=TaskStatus.COMPLETED)
+    settled()
+    assert status(second) == WorkflowStatus.RUNNING
+    assert used() == (300, 2)
+
+
+def test_a_raised_cap_lets_it_start_and_the_reason_follows_the_quota() -> None:
+    pool()
+    caps({"maxWorkers": 0})
+    work = houses.submitted(houses.admin(), "team", 1)
+    settled()
+    assert "limit 0" in told(work).reason.message
+    caps({"maxWorkers": 1})
+    assert told(work).reason.code == "next_pass"
+    settled()
+    assert status(work) == WorkflowStatus.RUNNING
+
+
+def test_others_in_the_namespace_count() -> None:
+    """Workers that were allocated by hand, and pools that share the namespace."""
+    pool()
+    pool("else")
+    caps({"maxWorkers": 2})
+    allocate(actor=SYSTEM, namespace=NAMESPACE, asked=Asked("mine", "", Worker(amounts(1))))
+    works = [houses.submitted(houses.admin(), name, 1) for name in ("team", "else")]
+    assert settled()["settled"]
+    assert sorted(status(work) for work in works) == ["PENDING", "RUNNING"]
+    release(actor=SYSTEM, namespace=NAMESPACE, name="mine")
+    settled()
+    assert [status(work) for work in works] == ["RUNNING", "RUNNING"]
+    assert used() == (200, 2)
+
+
+def test_who_came_between_the_plan_and_the_start_is_seen_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool()
+    caps({"maxWorkers": 1})
+    work = houses.submitted(houses.admin(), "team", 1)
+    real = settling.live_facts
+    came: list[str] = []
+
+    def somebody_comes(backend: Any) -> Any:
+        found = real(backend)
+        if not came:
+            came.append("between")
+            allocate(actor=SYSTEM, namespace=NAMESPACE, asked=Asked("between", "", Worker(amounts(1))))
+        return found
+
+    monkeypatch.setattr(settling, "live_facts", somebody_comes)
+    assert settled()["settled"]
+    assert status(work) == WorkflowStatus.PENDING
+    assert used()[1] == 1
+
+
+def test_work_that_loses_its_place_gives_back_and_counts_again() -> None:
+    pool(resources={"gpu": {"guarantee": 128}})
+    caps({"maxWorkers": 8})
+
+    def whole(priority: Priority) -> Workflow:
+        file = Submission(gang(32, 32, 32, 32), priority=priority)
+        work = submit(actor=houses.admin(), pool="team", submission=file).workflow
+        assert work is not None
+        settled()
+        return work
+
+    low = whole(Priority.LOW)
+    assert used() == (12_800, 4)
+    high = whole(Priority.HIGH)
+    assert (status(low), status(high)) == ("PENDING", "RUNNING")
+    assert used() == (12_800, 4)
+    cancel_workflow(actor=houses.admin(), name=high.name)
+    settled()
+    assert status(low) == WorkflowStatus.RUNNING
+    assert used() == (12_800, 4)
+    assert verify() == []
+
+
+def test_an_elastic_gang_grows_as_far_as_the_namespace_allows() -> None:
+    pool()
+    caps({"maxWorkers": 2})
+    manifest = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata:
+  name: elastic
+  annotations: {osmo/gpus-per-pod: "1"}
+spec:
+  minSubGroup: 1
+  subGroups:
+  - {name: a, minMember: 1}
+  - {name: b, minMember: 1}
+  - {name: c, minMember: 1}
+"""
+    work = submit(actor=houses.admin(), pool="team", submission=Submission(manifest)).workflow
+    assert work is not None
+    assert settled()["settled"]
+    assert status(work) == WorkflowStatus.RUNNING
+    assert used()[1] == 2
+    caps({"maxWorkers": 3})
+    settled()
+    assert used()[1] == 3
+    cancel_workflow(actor=houses.admin(), name=work.name)
+    assert used() == (0, 0)
+
+
+def test_an_elastic_gang_that_cannot_begin_waits() -> None:
+    pool()
+    caps({"maxWorkers": 1})
+    manifest = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata:
+  name: elastic
+  annotations: {osmo/gpus-per-pod: "1"}
+spec:
+  minSubGroup: 2
+  subGroups:
+  - {name: a, minMember: 1}
+  - {name: b, minMember: 1}
+  - {name: c, minMember: 1}
+"""
+    work = submit(actor=houses.admin(), pool="team", submission=Submission(manifest)).workflow
+    assert work is not None
+    assert settled()["settled"]
+    assert told(work).reason.code == "gpu_quota"
+    assert "requested 2, limit 1" in told(work).reason.message
+
+
+def test_a_cap_that_was_cut_below_waiting_work_is_told() -> None:
+    pool()
+    caps({"maxWorkers": 0})
+    work = houses.submitted(houses.admin(), "team", 2)
+    caps({"maxWorkers": 0}, {"maxGPUCount": 1})
+    settled()
+    assert told(work).reason.limit == "single.max.gpuCount.limit"
+
+
+def test_a_pool_without_a_namespace_knows_nothing_of_it() -> None:
+    pool(gpu_quota_namespace="")
+    caps({"maxWorkers": 0})
+    work = houses.submitted(houses.admin(), "team", 1)
+    settled()
+    assert status(work) == WorkflowStatus.RUNNING
+    assert not GpuAllocation.objects.exists()
+
+
+def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespace() -> None:
+    row = pool()
+    caps({"maxWorkers": 5})
+    work = houses.submitted(houses.admin(), "team", 1)
+    settled()
+    Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": WORTH}})
+    cancel_workflow(actor=houses.admin(), name=work.name)
+    assert used() == (0, 0)
