@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
@@ -11,7 +13,8 @@ from pools.domain.node_sets import Place
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """One node and the sums over the tasks that run there. Memory and storage in bytes."""
+    """One node, the sums over the tasks that run there, and what a cluster says of it: whether it takes new work, what
+    pods of others hold (`other_…`). Memory and storage in bytes."""
 
     backend_id: int
     name: str
@@ -24,6 +27,14 @@ class NodeUse:
     used_cpu: int
     used_memory: int
     used_storage: int
+    ready: bool = True
+    conditions: Sequence[str] | None = None
+    labels: Mapping[str, str] | None = None
+    taints: Sequence[Mapping[str, str]] = ()
+    other_gpus: int = 0
+    other_cpu: int = 0
+    other_memory: int = 0
+    other_storage: int = 0
 
 
 # A node's name is its own only on its backend, so tasks are told apart by their pool's backend.
@@ -40,14 +51,21 @@ _HELD = """
 
 
 def gpus_by_place() -> dict[Place, tuple[int, int]]:
-    """(GPUs there are, GPUs that running tasks take) of all nodes of each backend and platform; one query."""
+    """(GPUs there are, GPUs that are taken) of all nodes of each backend and platform; one query. Taken are those of
+    running tasks and, in a cluster, of other people's pods. A node that takes no new work counts with what is taken of
+    it: nothing is free there."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
-            SELECT node.backend_id, node.platform, sum(node.gpus), COALESCE(sum(held.gpus), 0)
-            FROM pools_node node
-            LEFT JOIN ({_HELD}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
-            GROUP BY node.backend_id, node.platform
+            SELECT backend_id, platform, sum(CASE WHEN ready THEN gpus ELSE LEAST(gpus, taken) END), sum(taken)
+            FROM (
+                SELECT node.backend_id, node.platform, node.gpus, COALESCE(state.ready, true) AS ready,
+                    COALESCE(held.gpus, 0) + COALESCE(state.other_gpus, 0) AS taken
+                FROM pools_node node
+                LEFT JOIN scheduling_machinestate state ON state.node_id = node.id
+                LEFT JOIN ({_HELD}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
+            ) machine
+            GROUP BY backend_id, platform
             """
         )
         return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in cursor.fetchall()}
@@ -60,12 +78,19 @@ def node_uses(name: str | None = None) -> list[NodeUse]:
             f"""
             SELECT node.backend_id, node.name, node.platform, node.gpus, node.cpu, node.memory_bytes,
                 node.storage_bytes, COALESCE(held.gpus, 0)::bigint, COALESCE(held.cpu, 0)::bigint,
-                COALESCE(held.memory, 0)::bigint, COALESCE(held.storage, 0)::bigint
+                COALESCE(held.memory, 0)::bigint, COALESCE(held.storage, 0)::bigint,
+                COALESCE(state.ready, true), state.conditions, state.labels, COALESCE(state.taints, '[]'),
+                COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
+                COALESCE(state.other_storage_bytes, 0)
             FROM pools_node node
+            LEFT JOIN scheduling_machinestate state ON state.node_id = node.id
             LEFT JOIN ({_HELD}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
             WHERE %(name)s::text IS NULL OR node.name = %(name)s
             ORDER BY node.backend_id, node.name COLLATE "C"
             """,
             {"name": name},
         )
-        return [NodeUse(*row) for row in cursor.fetchall()]
+        return [
+            NodeUse(*row[:12], *(None if text is None else json.loads(text) for text in row[12:15]), *row[15:])
+            for row in cursor.fetchall()
+        ]

@@ -50,11 +50,18 @@ def _entry(use: NodeUse, trees: Collection[Tree], asked: Collection[str] | None,
     names = _pool_names(trees, asked)
     config = {name: {use.platform: _config(tree, use.platform)} for name, tree in names.items()}
     allocatable = _fields(use.cpu, use.gpus, use.memory_bytes, use.storage_bytes, round_up=False)
+    for_workflows = _fields(
+        max(0, use.cpu - use.other_cpu),
+        max(0, use.gpus - use.other_gpus),
+        max(0, use.memory_bytes - use.other_memory),
+        max(0, use.storage_bytes - use.other_storage),
+        round_up=False,
+    )
     available = _fields(
-        use.cpu - use.used_cpu,
-        use.gpus - use.used_gpus,
-        max(0, use.memory_bytes - use.used_memory),
-        max(0, use.storage_bytes - use.used_storage),
+        use.cpu - use.used_cpu - use.other_cpu,
+        use.gpus - use.used_gpus - use.other_gpus,
+        max(0, use.memory_bytes - use.used_memory - use.other_memory),
+        max(0, use.storage_bytes - use.used_storage - use.other_storage),
         round_up=False,
     )
     return {
@@ -64,20 +71,31 @@ def _entry(use: NodeUse, trees: Collection[Tree], asked: Collection[str] | None,
             "pool/platform": [f"{name}/{use.platform}" for name in names],
             **allocatable,
         },
-        "taints": [],
+        "taints": [dict(taint) for taint in use.taints],
         "usage_fields": _fields(use.used_cpu, use.used_gpus, use.used_memory, use.used_storage, round_up=True),
-        "non_workflow_usage_fields": {},
+        "non_workflow_usage_fields": _of_others(use),
         "allocatable_fields": allocatable,
         "platform_allocatable_fields": {name: {use.platform: allocatable} for name in names},
         "platform_available_fields": {name: {use.platform: available} for name in names},
-        "platform_workflow_allocatable_fields": {name: {use.platform: allocatable} for name in names},
+        "platform_workflow_allocatable_fields": {name: {use.platform: for_workflows} for name in names},
         "config_fields": config,
-        "label_fields": {},
-        "conditions": None,
+        "label_fields": dict(use.labels or {}),
+        "conditions": None if use.conditions is None else list(use.conditions),
         "pool_platform_labels": {name: [use.platform] for name in names},
         "backend": backend,
         "resource_type": UNUSED if not trees else RESERVED if len(trees) == 1 else SHARED,
     }
+
+
+def _of_others(use: NodeUse) -> dict[str, str]:
+    """What pods of others hold, under the names that Kubernetes has for it; nothing on a simulated machine."""
+    amounts = {
+        "nvidia.com/gpu": str(use.other_gpus),
+        "cpu": str(use.other_cpu),
+        "memory": size_text(use.other_memory, round_up=True),
+        "ephemeral-storage": size_text(use.other_storage, round_up=True),
+    }
+    return {} if use.conditions is None else amounts
 
 
 def _pool_names(trees: Collection[Tree], asked: Collection[str] | None) -> dict[str, Tree]:
