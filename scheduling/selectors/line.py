@@ -115,12 +115,20 @@ _FINGERPRINT = f"""
         JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
         WHERE work.root_pool_id IN (SELECT id FROM roots)
             AND work.status IN ({", ".join(f"'{status}'" for status in sorted(LIVE_WORKFLOW))})),
+    -- in a tree of cohorts what waits here depends on every pool in it, wherever it runs
+    lent AS (SELECT pool.id, pool.ctid, pool.xmin
+        FROM pools_pool pool JOIN pools_pool root ON root.id = COALESCE(pool.parent_id, pool.id)
+        WHERE root.cohort_id IS NOT NULL
+            AND EXISTS (SELECT FROM pools_pool WHERE backend_id = %(backend)s AND cohort_id IS NOT NULL)),
     bound AS (SELECT config ->> 'gpu_quota_namespace' AS namespace FROM pools_pool WHERE id IN (SELECT id FROM roots)),
     version AS (
         SELECT 'b' || ctid || xmin AS is FROM pools_backend WHERE id = %(backend)s
         UNION ALL SELECT 'n' || ctid || xmin FROM pools_node WHERE backend_id = %(backend)s
         UNION ALL SELECT 'p' || ctid || xmin FROM pool
         UNION ALL SELECT 'u' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM pool)
+        UNION ALL SELECT 'l' || ctid || xmin FROM lent
+        UNION ALL SELECT 'v' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM lent)
+        UNION ALL SELECT 'c' || ctid || xmin FROM pools_cohort WHERE EXISTS (SELECT FROM lent)
         UNION ALL SELECT 'q' || ctid || xmin FROM pools_gpuquota WHERE namespace IN (SELECT namespace FROM bound)
         UNION ALL SELECT 'h' || ctid || xmin FROM pools_gpuusage WHERE namespace IN (SELECT namespace FROM bound)
         UNION ALL SELECT 'g' || ctid || xmin FROM gang

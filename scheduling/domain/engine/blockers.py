@@ -12,7 +12,8 @@ from .shortage import NodeShortage
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One thing in the way. `limit` says which number of `node` it is: quota, limit, borrowing_limit, or nodes."""
+    """One thing in the way. `limit` says which number of `node` it is: quota, limit, borrowing_limit, or nodes; `used`
+    how much of a borrowing limit is borrowed already."""
 
     code: str
     node: str | None
@@ -21,6 +22,7 @@ class Blocker:
     free: Mapping[str, Number]
     missing: Mapping[str, Number]
     most: Amount = UNLIMITED
+    used: Amount = 0
     never: bool = False
     where: tuple[NodeShortage, ...] = ()
 

@@ -94,7 +94,7 @@ class Explainer:
         if queue is None:
             message = f"The queue '{gang.fact.queue}' does not exist."
             return Reason(Code.NO_SUCH_QUEUE, message, gang.fact.queue, remedies=(Remedy("Make the queue"),))
-        closed = _closed(queue) or _not_ready(gang, queue) or _held(gang, queue)
+        closed = self._closed(queue) or _not_ready(gang, queue) or _held(gang, queue)
         if closed is not None:
             return closed
         blockers = [
@@ -119,6 +119,25 @@ class Explainer:
             remedies=tuple(remedy for blocker in blockers for remedy in self._remedies.of(blocker, gang)),
             blockers=tuple(blockers),
         )
+
+    def _closed(self, queue: QueueState) -> Reason | None:
+        name = queue.fact.name
+        if queue.children:
+            message = f"The queue '{name}' has queues below it, so it runs nothing itself."
+            return Reason(
+                Code.QUEUE_HAS_CHILDREN, message, name, remedies=(Remedy("Submit to one of the queues below it"),)
+            )
+        if queue.cyclic:
+            circle = self._world.tree.circle(name)
+            way = f": {' → '.join([*circle, circle[0]])}" if circle else ""
+            message = f"The parents of '{name}' run in a circle{way}; nothing starts there until it is broken."
+            return Reason(Code.CYCLE, message, name, remedies=(Remedy("Give one node of the circle another parent"),))
+        for above in queue.path:
+            hold = above.fact.hold
+            if hold is not None:
+                remedies = (Remedy(hold.unblock),) if hold.unblock else ()
+                return Reason(hold.code, hold.message, above.fact.name, remedies=remedies)
+        return None
 
     def _over_quota(self, gang: GangState, queue: QueueState) -> Iterator[Blocker]:
         if gang.preemptible:
@@ -183,7 +202,7 @@ class Explainer:
                 most = column.subtree[node] if limit == "quota" else column.borrowing[node]
                 yield Blocker(
                     code, names[node], limit, {keys[r]: asked}, {keys[r]: max(0, asked - lacking)}, {keys[r]: lacking},
-                    most=most, never=never,
+                    most=most, used=max(0, -column.t(node)), never=never,
                 )  # fmt: skip
 
     def _nodes(self, gang: GangState) -> Iterator[Blocker]:
@@ -214,25 +233,9 @@ class Explainer:
             return f"It asks for {asked}, more than the {called(blocker.limit)} of {node} ({most}) could ever give."
         if blocker.limit == "quota" and blocker.code == Code.NOTHING_TO_BORROW:
             return f"It asks for {asked}; everything under {node} leaves {free} of {most}: {missing} missing."
+        if blocker.limit == "borrowing_limit" and blocker.used >= blocker.most:
+            return f"It asks for {asked}; borrowing limit of {node} reached: {text_of(blocker.used)} of {most}."
         return f"It asks for {asked}; the {called(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."
-
-
-def _closed(queue: QueueState) -> Reason | None:
-    name = queue.fact.name
-    if queue.children:
-        message = f"The queue '{name}' has queues below it, so it runs nothing itself."
-        return Reason(
-            Code.QUEUE_HAS_CHILDREN, message, name, remedies=(Remedy("Submit to one of the queues below it"),)
-        )
-    if queue.cyclic:
-        message = f"The parents of '{name}' run in a circle; nothing starts there until it is broken."
-        return Reason(Code.CYCLE, message, name, remedies=(Remedy("Give one node of the circle another parent"),))
-    for above in queue.path:
-        hold = above.fact.hold
-        if hold is not None:
-            remedies = (Remedy(hold.unblock),) if hold.unblock else ()
-            return Reason(hold.code, hold.message, above.fact.name, remedies=remedies)
-    return None
 
 
 def _held(gang: GangState, queue: QueueState) -> Reason | None:

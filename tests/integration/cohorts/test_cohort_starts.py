@@ -14,6 +14,7 @@ from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
+from scheduling.selectors.queue import Told, waiting
 from scheduling.services.lifecycle import cancel_workflow
 from scheduling.services.settle import settle
 from scheduling.services.verify import verify
@@ -37,6 +38,20 @@ def used(*pools: str) -> list[int]:
     return [found[pool] for pool in pools]
 
 
+def why(name: str) -> tuple[object, ...]:
+    reason = _entry(name).reason
+    return reason.code, reason.queue, reason.limit, reason.requested, reason.free, reason.missing
+
+
+def told(name: str) -> str:
+    return _entry(name).reason.message
+
+
+def _entry(name: str) -> Told:
+    (entry,) = [entry for entry in waiting(houses.admin(), limit=100)[0] if entry.workflow == name]
+    return entry
+
+
 def status(name: str) -> str:
     return Workflow.objects.get(name=name).status
 
@@ -53,6 +68,10 @@ def test_low_work_borrows_through_the_tree_up_to_every_limit(corp: Callable[[], 
     (more,) = work("serve")
     run()
     assert status(more) == "PENDING"
+    assert why(more) == ("over_borrowing_limit", "prod", "borrowing_limit", 1, 0, 1)
+    assert told(more) == "It asks for 1 GPU; borrowing limit of prod reached: 8 of 8."
+    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu(6, 9)]})
+    assert why(more)[0] == "next_pass"
     assert verify() == []
 
 
@@ -118,6 +137,8 @@ def test_nothing_starts_on_a_circle_and_what_runs_goes_on() -> None:
     run()
     assert used("p", "free") == [2, 4]
     assert {status(name) for name in waits} == {"PENDING"}
+    assert why(waits[0])[0] == "cycle"
+    assert "run in a circle: b → a → b;" in told(waits[0])
     put_cohort(actor=SYSTEM, name="a", body={"parent": None, "quotas": [gpu(0)]})
     run()
     assert used("p") == [4]
