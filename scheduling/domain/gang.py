@@ -40,7 +40,7 @@ class Group:
 class GangTree:
     """Node 0 is the PodGroup; node i is `groups[i − 1]`. Counts are lists with one number for each node."""
 
-    __slots__ = ("_deep_first", "children", "index", "names", "parents", "thresholds")
+    __slots__ = ("_deep_first", "children", "index", "names", "optional", "parents", "thresholds")
 
     def __init__(
         self, min_member: int | None = None, min_sub_group: int | None = None, groups: Sequence[Group] = ()
@@ -62,6 +62,8 @@ class GangTree:
             for x, (member, sub_group) in enumerate(zip(members, sub_groups, strict=True))
         ]
         self._deep_first = order_of(self.parents)[0]
+        self.optional = any(self.thresholds[x] < len(below) for x, below in enumerate(self.children) if below)
+        """Whether some group needs fewer than all of its children."""
 
     def _threshold(self, x: int, min_member: int | None, min_sub_group: int | None) -> int:
         if not self.children[x]:
@@ -96,13 +98,13 @@ class GangTree:
         return self.counts(pods)[ROOT] >= self.thresholds[ROOT]
 
     def served(self, x: int, counts: Sequence[int]) -> list[int]:
-        """The children of x, first served first."""
+        """The children of x, first served first. Quotients of counts below 2²⁶ are equal only if the fractions are."""
 
-        def place(child: int) -> tuple[int, Fraction | int, int]:
+        def place(child: int) -> tuple[int, float, int]:
             threshold, count = self.thresholds[child], counts[child]
             if count < threshold:
                 return 0, 0, child
-            return (1, Fraction(count, threshold), child) if threshold else (2, count, child)
+            return (1, count / threshold, child) if threshold else (2, count, child)
 
         return sorted(self.children[x], key=place)
 
@@ -202,10 +204,12 @@ def tree_of(plain: Mapping[str, Any] | None, pods: int) -> GangTree:
 
 class Growth:
     """One attempt to start the next pods of a gang. All or nothing as a whole; an optional child that does not fit is
-    passed over for the next one.
+    passed over for the next one. If that leaves too few, everything is tried once more with the cheapest children
+    first: of 4, 3 and 1 GPUs, two that may hold 4 together.
 
     `place(leaf, n)` tries to put n more waiting pods of a leaf somewhere and says whether it could; `mark()` and
     `undo(mark)` take back what was placed since. A caller that only wants the structure lets `place` always succeed.
+    `cost(leaf, n)`: what n more pods of the leaf ask for at least, dearest resource first; without it there is one try.
     """
 
     def __init__(
@@ -217,9 +221,12 @@ class Growth:
         *,
         mark: Callable[[], int] = lambda: 0,
         undo: Callable[[int], object] = lambda _mark: None,
+        cost: Callable[[int, int], Sequence[int | Fraction]] | None = None,
     ) -> None:
         self.tree, self.active, self.waiting = tree, active, waiting
-        self.place, self.mark, self.undo = place, mark, undo
+        self.place, self.mark, self.undo, self.cost = place, mark, undo, cost
+        self._costs: dict[int, list[int | Fraction]] | None = None
+        """Of every group that can be satisfied, once the cheapest are to be first."""
         self.counts = tree.counts(active)
         self.ready = tree.counts([a + w for a, w in zip(active, waiting, strict=True)])
 
@@ -235,6 +242,14 @@ class Growth:
 
     def attempt(self) -> bool:
         """Place the next pods; False, with nothing placed, when they do not fit or there are none."""
+        return self._next() or (self.cost is not None and self.tree.optional and self.cheapest())
+
+    def cheapest(self) -> bool:
+        """The same, the cheapest children first."""
+        self._costs = {}
+        return self._next()
+
+    def _next(self) -> bool:
         if self.satisfied:
             return self._extend(ROOT)
         return self.possible and self._tried(ROOT)
@@ -251,12 +266,30 @@ class Growth:
         missing = tree.thresholds[x] - self.counts[x]
         if tree.is_leaf(x):
             return missing <= self.waiting[x] and self.place(x, missing)
-        for child in tree.served(x, self.counts):
+        children = [child for child in tree.served(x, self.counts) if self._below(child) and self._can(child)]
+        if self._costs is not None:
+            children.sort(key=self._cost_of)
+        for child in children:
             if missing <= 0:
                 break
-            if self._below(child) and self._can(child) and self._tried(child):
+            if self._tried(child):
                 missing -= 1
         return missing <= 0
+
+    def _cost_of(self, x: int) -> list[int | Fraction]:
+        """The least that would satisfy x, which can be satisfied."""
+        if self._costs is None or self.cost is None:
+            return []
+        known = self._costs.get(x)
+        if known is None:
+            missing = self.tree.thresholds[x] - self.counts[x]
+            if self.tree.is_leaf(x):
+                known = list(self.cost(x, missing))
+            else:
+                below = [child for child in self.tree.children[x] if self._below(child) and self._can(child)]
+                known = [sum(parts) for parts in zip(*sorted(map(self._cost_of, below))[:missing], strict=True)]
+            self._costs[x] = known
+        return known
 
     def _extend(self, x: int) -> bool:
         tree = self.tree

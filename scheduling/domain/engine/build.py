@@ -11,6 +11,7 @@ from scheduling.domain.gang import GangTree
 from .facts import Facts, Queue, Task, TaskState
 from .fair_share import Claim, divide
 from .nodes import NodeIndex, Request
+from .reach import Reach
 from .state import FINISHED, RELEASING, RUNNING, GangState, QueueState
 
 
@@ -26,6 +27,7 @@ class Built:
         self.tree = self._tree()
         self._allowed = _allowed_sets(facts)
         self.nodes = self._nodes()
+        self.empty = None if self.nodes is None else NodeIndex(self.nodes.names, self.nodes.capacity, len(self.keys))
         self.gangs = self._gangs()
         self._usage()
         self._fair_shares()
@@ -93,6 +95,7 @@ class Built:
         whole: dict[int, GangTree] = {}
         gangs = []
         shapes = _Shapes(self.keys, self._allowed)
+        reach = Reach(self.keys, self.tree, self.empty)
         for index, fact in enumerate(sorted(self.facts.gangs, key=lambda gang: gang.name)):
             size = sum(task.state is not TaskState.FINISHED for task in fact.tasks)
             tree = fact.tree or whole.get(size)
@@ -101,7 +104,9 @@ class Built:
             requests = [shapes.request(task) for task in fact.tasks]
             needs = [shapes.need(task, request) for task, request in zip(fact.tasks, requests, strict=True)]
             queue = self.queue_of.get(fact.queue)
-            gangs.append(GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=table))
+            gang = GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=table)
+            gang.reach = reach
+            gangs.append(gang)
         self._stand(gangs)
         return gangs
 

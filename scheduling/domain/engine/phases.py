@@ -15,7 +15,7 @@ from .moving import Movable, rearrange
 from .nodes import Request
 from .order import Tournament
 from .starting import waiting_lines
-from .state import RUNNING, GangState, QueueState
+from .state import FINISHED, RUNNING, GangState, QueueState
 from .steps import Action, Diary
 from .taking import Taken, Taking
 from .victims import OtherLeaves, OwnLeaf, stays_fair
@@ -36,7 +36,7 @@ class Hopeless:
 
     def covers(self, gang: GangState, leaf: QueueState) -> bool:
         """Whether somebody who asks for less has failed already."""
-        if not gang.tree.single:
+        if not gang.tree.single or gang.may_choose:
             return False
         mine = self._profile(gang)
         return any(_no_less(mine, other) for other in self._asks.get(self._key(gang, leaf), ()))
@@ -131,10 +131,11 @@ class Phases:
         return self._each(wanted, help_one, Action.PREEMPT)
 
     def give_up(self) -> bool:
-        """Gangs that are below their minimum let go of what they hold; what is on its way out counts as still there."""
+        """Gangs that are below their minimum let go of what they hold. What is on its way out counts as still there; a
+        gang of which something has ended well already is on its way to its end, not stale."""
         given = False
         for gang in self._world.gangs:
-            if not any(gang.active):
+            if not any(gang.active) or FINISHED in gang.status:
                 continue
             used = [a + r for a, r in zip(gang.active, gang.released, strict=True)]
             if gang.tree.satisfied(used):

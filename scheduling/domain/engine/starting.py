@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from scheduling.domain.gang import ROOT, Growth
 
@@ -10,7 +10,7 @@ from .gates import passes
 from .lines import Line
 from .nodes import Request
 from .order import Tournament
-from .state import GangState, QueueState, total_of
+from .state import GangState, QueueState, choices, total_of
 from .steps import Action, Diary
 from .world import World
 
@@ -31,29 +31,31 @@ def attempt(world: World, gang: GangState) -> list[int]:
             lambda leaf, count: _start_some(world, gang, gang.waiting_tasks(leaf), count),
             mark=world.mark,
             undo=world.undo,
+            cost=gang.cost,
         )
-        if not growth.attempt():
+        if not growth.attempt() and not _start_at_once(world, gang):
             return []
     return [i for _gang, i, _node in world.journal[before:]]
 
 
 def _start_some(world: World, gang: GangState, line: list[int], count: int) -> bool:
-    queue = gang.queue
-    if queue is None:
+    return any(_start(world, gang, tasks) for tasks in choices(gang, line, count))
+
+
+def _start_at_once(world: World, gang: GangState) -> bool:
+    """One child after the other may take the places that only the next one could use; so at last all together."""
+    if gang.satisfied or not gang.complete:
         return False
-    for tasks in _choices(gang, line, count):
-        request = total_of([gang.requests[i] for i in tasks])
-        if passes(world, queue, request, preemptible=gang.preemptible) and world.start(gang, tasks):
-            return True
-    return False
+    if _start(world, gang, gang.next_tasks()):
+        return True
+    least = gang.cheapest_tasks() if gang.may_choose else None
+    return least is not None and _start(world, gang, least)
 
 
-def _choices(gang: GangState, line: list[int], count: int) -> Iterator[list[int]]:
-    """First in line; where tasks are unlike, then the least of them."""
-    yield line[:count]
-    if count < len(line) and len({gang.needs[i] for i in line}) > 1:
-        least = sorted(line, key=lambda i: [amount for _r, amount in gang.requests[i]])
-        yield sorted(least[:count])
+def _start(world: World, gang: GangState, tasks: list[int]) -> bool:
+    request = total_of([gang.requests[i] for i in tasks])
+    allowed = gang.queue is not None and passes(world, gang.queue, request, preemptible=gang.preemptible)
+    return allowed and world.start(gang, tasks)
 
 
 def waiting_lines(world: World, wanted: Callable[[GangState, QueueState], bool]) -> dict[int, Line]:

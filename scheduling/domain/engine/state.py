@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pools.domain.amounts import Amount, Number
@@ -13,6 +13,7 @@ from .nodes import NOWHERE, Request
 
 if TYPE_CHECKING:
     from .lines import SortedGangs
+    from .reach import Reach
 
 WAITING, RUNNING, RELEASING, FINISHED = range(4)
 _CODES = {
@@ -75,6 +76,7 @@ class GangState:
 
     __slots__ = (
         "_ask",
+        "_next",
         "_signature",
         "_table",
         "active",
@@ -87,6 +89,7 @@ class GangState:
         "preemptible",
         "queue",
         "ran",
+        "reach",
         "released",
         "requests",
         "status",
@@ -120,17 +123,20 @@ class GangState:
             if status != FINISHED:
                 counted[status][self.leaf[i]] += 1
         self.ran = any(self.active) or any(self.released)
+        self.reach: Reach | None = None
+        """Tells what the gang could ever start with; without one nothing is ruled out."""
         self.listed: Signature | None = None
         """The signature under which it stands in its lines."""
         self._signature: Signature | None = None
         self._ask: Request | None = None
+        self._next: list[int] | None = None
 
     def __repr__(self) -> str:
         return f"<gang {self.fact.name}>"
 
     def changed(self) -> None:
         """Forget what was derived; called with every change of a task."""
-        self._signature = self._ask = None
+        self._signature = self._ask = self._next = None
 
     @property
     def satisfied(self) -> bool:
@@ -194,24 +200,71 @@ class GangState:
             self._ask = total_of([self.requests[i] for i in self.next_tasks()])
         return self._ask
 
+    @property
+    def may_choose(self) -> bool:
+        """Whether its next attempt can take more than one way."""
+        if self.tree.optional or (self.satisfied and not self.tree.single):
+            return True
+        return any(
+            self.waiting[leaf] > max(1, self.tree.thresholds[leaf] - self.active[leaf])
+            and len({self.needs[i] for i in self.waiting_tasks(leaf)}) > 1
+            for leaf in range(len(self.waiting))
+        )
+
+    def cost(self, leaf: int, count: int) -> list[Number]:
+        """What so many waiting tasks of a leaf ask for at least, resource by resource, GPUs first."""
+        width = 1 + max((r for request in self.requests for r, _amount in request), default=-1)
+        costs = []
+        for i in self.waiting_tasks(leaf):
+            asked = dict(self.requests[i])
+            costs.append([asked.get(r, 0) for r in range(width)])
+        return [sum(parts) for parts in zip(*sorted(costs)[:count], strict=True)] or [0] * width
+
     def next_tasks(self) -> list[int]:
-        """The tasks that its next attempt would start, were there room for everything."""
+        """The tasks that its next attempt would start, were there room for everything that is not ruled out for good;
+        of a gang that can never be whole, all that waits. Not to be changed by the caller."""
+        if self._next is None:
+            found = self.reach.tasks(self) if self.reach is not None and self.may_choose else None
+            self._next = self.first_tasks() if found is None else found
+        return self._next
+
+    def first_tasks(self) -> list[int]:
+        """Those that are first in order, whatever they ask for."""
         if self.tree.single:
             missing = self.tree.thresholds[ROOT] - self.active[ROOT]
             lines = self.waiting_tasks(ROOT)
             return lines[: max(1, missing)]
+        found = self._chosen(Growth.attempt, first=True)
+        return [i for i, status in enumerate(self.status) if status == WAITING] if found is None else found
+
+    def cheapest_tasks(self) -> list[int] | None:
+        """Those that ask for least, or None where there are too few to begin with."""
+        return self._chosen(Growth.cheapest, first=False)
+
+    def _chosen(self, grow: Callable[[Growth], bool], *, first: bool) -> list[int] | None:
+        """The tasks of an attempt in which everything finds a place; of unlike tasks the first, or the least."""
         chosen: list[int] = []
 
         def place(leaf: int, count: int) -> bool:
-            chosen.extend(self.waiting_tasks(leaf)[:count])
+            ways = list(choices(self, self.waiting_tasks(leaf), count))
+            chosen.extend(ways[0 if first else -1])
             return True
 
         def undo(mark: int) -> None:
             del chosen[mark:]
 
-        if Growth(self.tree, self.active, self.waiting, place, mark=lambda: len(chosen), undo=undo).attempt():
-            return chosen
-        return [i for i, status in enumerate(self.status) if status == WAITING]
+        growth = Growth(
+            self.tree, self.active, self.waiting, place, mark=lambda: len(chosen), undo=undo, cost=self.cost
+        )
+        return chosen if grow(growth) else None
+
+
+def choices(gang: GangState, line: list[int], count: int) -> Iterator[list[int]]:
+    """The ways to take so many tasks of a line: first in line; where tasks are unlike, then the least of them."""
+    yield line[:count]
+    if count < len(line) and len({gang.needs[i] for i in line}) > 1:
+        least = sorted(line, key=lambda i: [amount for _r, amount in gang.requests[i]])
+        yield sorted(least[:count])
 
 
 def total_of(requests: Sequence[Request]) -> Request:

@@ -72,7 +72,7 @@ class Taking:
     def fits(self) -> bool:
         """Whether the gang could start as things stand."""
         world, gang = self.world, self.gang
-        if gang.tree.single and not self._may_fit():
+        if not gang.may_choose and not self._may_fit():
             return False
         before = world.mark()
         started = attempt(world, gang)

@@ -3,15 +3,18 @@
 A gang is taken step by step: what it has beyond its minimum first, its core at once at the end. Between two leaves it
 is judged where their branches part: A on the side of the one who asks, B on the other. B's unit may go when
 
-* B holds more than its allocatable share in some resource, or A stays inside its quota and B is above its own;
+* A stays inside its quota and B is above its own, or B holds more than its allocatable share in some resource;
 * and nobody on the victim's side, from its leaf up to B and to the cohorts below the common one, is within its quota:
-  a pool under its quota never loses work to another pool.
+  a pool under its quota never loses work to another pool;
+* and who is not inside a quota, but asks for a share of the surplus, pushes nobody below a quota. KAI would take a gang
+  that lies across that line: the two then take each other's work for ever, since a quota is stronger than a share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 
@@ -19,7 +22,7 @@ from pools.domain.amounts import UNLIMITED, Amount
 
 from .nodes import Request
 from .order import victim_rank
-from .state import GangState, QueueState, Rank
+from .state import GangState, QueueState, Rank, total_of
 from .world import World
 
 
@@ -73,6 +76,11 @@ class LeafVictims:
         """The gang that loses something next."""
         return self._heap[0][1] if self._heap else None
 
+    def skip(self) -> None:
+        """Leave the head alone from now on."""
+        heappop(self._heap)
+        self._draw()
+
     def take(self, world: World) -> Unit:
         """Let the head give up one unit."""
         gang = heappop(self._heap)[1]
@@ -120,28 +128,48 @@ def _cohorts(world: World, top: QueueState) -> list[int]:
     return found
 
 
-def may_take(world: World, leaf: QueueState, theirs: QueueState, ask: Request, where: Parting) -> bool:
-    """Whether the next unit of `theirs` may go to `leaf`, as things stand before it goes."""
+class Claim(IntEnum):
+    """What lets a leaf take from another one: nothing, a share of the surplus, or its own quota."""
+
+    NONE = 0
+    SHARE = 1
+    QUOTA = 2
+
+
+def claim_on(world: World, leaf: QueueState, theirs: QueueState, ask: Request, where: Parting) -> Claim:
+    """What `leaf` may claim from `theirs`, as things stand before anything goes."""
     for queue in theirs.path:
         for r, _amount in ask:
             if queue.alloc[r] > queue.quota[r]:
                 break
         else:
-            return False
+            return Claim.NONE
         if queue is where.theirs:
             break
     for x in where.cohorts:
         if not any(world.columns[r].t(x) < 0 for r, _amount in ask):
-            return False
+            return Claim.NONE
     b = where.theirs
-    for have, most in zip(b.alloc, b.allocatable, strict=True):
-        if have > most:
-            return True
     after = list(where.ours.alloc)
     for r, amount in ask:
         after[r] += amount
     inside = all(have <= quota for have, quota in zip(after, where.ours.quota, strict=True))
-    return inside and any(have > quota for have, quota in zip(b.alloc, b.quota, strict=True))
+    if inside and any(have > quota for have, quota in zip(b.alloc, b.quota, strict=True)):
+        return Claim.QUOTA
+    above = any(have > most for have, most in zip(b.alloc, b.allocatable, strict=True))
+    return Claim.SHARE if above else Claim.NONE
+
+
+def leaves_the_quota(gang: GangState, ask: Request, where: Parting) -> bool:
+    """Whether no queue from the gang's leaf to where the branches part falls below its quota with the next unit."""
+    lost = dict(total_of([gang.requests[i] for i in next_unit(gang).tasks]))
+    for queue in gang.queue.path if gang.queue is not None else ():
+        for r, _amount in ask:
+            if queue.alloc[r] > queue.quota[r] > queue.alloc[r] - lost.get(r, 0):
+                return False
+        if queue is where.theirs:
+            break
+    return True
 
 
 class OtherLeaves:
@@ -153,7 +181,7 @@ class OtherLeaves:
         self._start = [
             queue
             for queue in (world.queues[index] for index in self._where)
-            if may_take(world, leaf, queue, ask, self._where[queue.index])
+            if claim_on(world, leaf, queue, ask, self._where[queue.index])
         ]
         self._heap = [(self._rank(queue), queue.index) for queue in self._start]
         heapify(self._heap)
@@ -173,9 +201,12 @@ class OtherLeaves:
             if victims is None:
                 victims = self._victims[index] = LeafVictims(queue)
             gang = victims.head()
-            if gang is not None and self.allows(gang):
+            if gang is None or not self._claim(queue):
+                heappop(self._heap)
+            elif self.allows(gang):
                 return victims.take(self._world)
-            heappop(self._heap)
+            else:
+                victims.skip()
         return None
 
     def pool(self) -> list[GangState]:
@@ -184,9 +215,16 @@ class OtherLeaves:
         return [gang for leaf in leaves if leaf.running is not None for gang in reversed(leaf.running)]
 
     def allows(self, gang: GangState) -> bool:
-        """Whether the gang's leaf may lose one more unit to the asker."""
-        queue = gang.queue
-        return queue is not None and may_take(self._world, self._leaf, queue, self._ask, self._where[queue.index])
+        """Whether the gang may lose one more unit to the asker."""
+        if gang.queue is None:
+            return False
+        claim = self._claim(gang.queue)
+        return claim is Claim.QUOTA or (
+            claim is Claim.SHARE and leaves_the_quota(gang, self._ask, self._where[gang.queue.index])
+        )
+
+    def _claim(self, queue: QueueState) -> Claim:
+        return claim_on(self._world, self._leaf, queue, self._ask, self._where[queue.index])
 
     def _rank(self, leaf: QueueState) -> tuple[int, list[Rank]]:
         return -self._where[leaf.index].nearness, [victim_rank(queue) for queue in reversed(leaf.path)]

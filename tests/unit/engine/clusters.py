@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from pools.domain.amounts import UNLIMITED
 from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, Task, TaskState
 from scheduling.domain.engine.outcome import facts_after
 from scheduling.domain.engine.settle import settle
+from scheduling.domain.engine.state import RELEASING, RUNNING
 from scheduling.domain.gang import GangTree, Group
 
 GPU = "default/gpu"
 CPU = "default/cpu"
+KEYS = [GPU, CPU]
 
 
 def queue(name, quota=0, parent=None, **more):
@@ -60,36 +64,34 @@ def settled(*args, **more):
     return settle(facts(*args, **more))
 
 
+AMOUNTS = st.sampled_from([{}, {}, {GPU: 0}, {GPU: 2}, {GPU: 5}, {CPU: 6}, {GPU: 4, CPU: 9}])
+PRIORITIES = st.sampled_from([50, 50, 50, 60, 100, 125])
+
+
 @st.composite
-def clusters(draw, with_cohorts=True):
-    """A random cluster with random running and waiting work; what runs at the start breaks no bound."""
-    nodes = tuple(Node(f"n{i}", {GPU: draw(st.sampled_from([2, 4, 8, 8]))}) for i in range(draw(st.integers(1, 4))))
-    limits = st.sampled_from([{}, {}, {GPU: 0}, {GPU: 2}, {GPU: 5}, {GPU: 9}])
+def clusters(draw):
+    """A random cluster with random work that waits."""
+    nodes = tuple(
+        Node(f"n{i}", {GPU: draw(st.sampled_from([2, 4, 8, 8])), CPU: draw(st.sampled_from([4, 16]))})
+        for i in range(draw(st.integers(1, 4)))
+    )
     cohorts = []
-    if with_cohorts:
-        for i in range(draw(st.integers(0, 2))):
-            above = draw(st.sampled_from([None, *(c.name for c in cohorts)]))
-            cohorts.append(
-                Cohort(
-                    f"c{i}",
-                    above,
-                    {GPU: draw(st.integers(0, 4))},
-                    draw(limits) if above else {},
-                    draw(limits) if above else {},
-                )
-            )
+    for i in range(draw(st.integers(0, 2))):
+        above = draw(st.sampled_from([None, *(c.name for c in cohorts)]))
+        limits = [draw(AMOUNTS) if above else {} for _ in range(2)]
+        cohorts.append(Cohort(f"c{i}", above, {GPU: draw(st.integers(0, 4)), CPU: draw(st.integers(0, 8))}, *limits))
     queues = []
-    bare = draw(st.sets(st.integers(0, 2)))
     for i in range(draw(st.integers(1, 6))):
         parent = draw(st.sampled_from([None, *(q.name for q in queues if q.name < "q3"), *(c.name for c in cohorts)]))
+        quota = {GPU: draw(st.integers(0, 12)), CPU: draw(st.sampled_from([8, UNLIMITED]))}
         queues.append(
             Queue(
                 f"q{i}",
                 parent,
-                {GPU: draw(st.integers(0, 12))} if i not in bare else None,
-                draw(st.sampled_from([{}, {}, {}, {GPU: 6}, {GPU: 12}])),
-                draw(limits) if parent else {},
-                draw(limits) if parent else {},
+                draw(st.sampled_from([quota, quota, quota, None])),
+                draw(st.sampled_from([{}, {}, {}, {GPU: 6}, {GPU: 12, CPU: 12}])),
+                draw(AMOUNTS) if parent else {},
+                draw(AMOUNTS) if parent else {},
                 draw(st.sampled_from([0, 1, 1, 2])),
                 draw(st.sampled_from([100, 100, 200])),
                 i,
@@ -100,68 +102,87 @@ def clusters(draw, with_cohorts=True):
     return Facts(tuple(queues), tuple(cohorts), tuple(gangs), nodes)
 
 
+REQUESTS = st.sampled_from([{GPU: 1}, {GPU: 1}, {GPU: 2}, {GPU: 4}, {GPU: 1, CPU: 2}, {GPU: 2, CPU: 6}, {CPU: 3}, {}])
+
+
 @st.composite
 def _gang(draw, name, leaves):
-    priority = draw(st.sampled_from([50, 50, 50, 60, 100, 125]))
-    gpus = draw(st.sampled_from([1, 1, 2, 4]))
-    count = draw(st.sampled_from([1, 1, 2, 2, 3, 4]))
-    shape = draw(st.sampled_from(["whole", "whole", "elastic", "replicas"]))
-    tree, groups = None, ["default"] * count
-    if shape == "elastic":
-        tree = GangTree(draw(st.integers(1, count)))
-    elif shape == "replicas":
-        names = [f"r{i}" for i in range(draw(st.integers(1, 3)))]
-        members = [draw(st.integers(1, 2)) for _ in names]
-        replicas = [Group(n, None, m) for n, m in zip(names, members, strict=True)]
-        tree = GangTree(None, draw(st.integers(1, len(names))), replicas)
-        groups = [n for n, m in zip(names, members, strict=True) for _ in range(m + draw(st.integers(0, 1)))]
-    tasks = tuple(Task(f"{name}-{i}", {GPU: gpus}, group) for i, group in enumerate(groups))
+    priority = draw(PRIORITIES)
+    tree, groups = draw(st.one_of(_plain(), _elastic(), _replicas()))
+    request, unlike = draw(REQUESTS), draw(st.sampled_from([False, False, True]))
+    tasks = tuple(Task(f"{name}-{i}", draw(REQUESTS) if unlike else request, group) for i, group in enumerate(groups))
     return Gang(name, draw(st.sampled_from(leaves)), tasks, priority, priority < 100, draw(st.integers(0, 9)), tree)
+
+
+@st.composite
+def _plain(draw):
+    return None, ["default"] * draw(st.sampled_from([1, 1, 2, 2, 3, 4]))
+
+
+@st.composite
+def _elastic(draw):
+    pods = draw(st.integers(1, 4))
+    return GangTree(draw(st.integers(0, pods))), ["default"] * pods
+
+
+@st.composite
+def _replicas(draw):
+    """Replicas, some with a head and workers of their own; how many are needed is drawn on each level."""
+    groups, leaves = [], []
+    replicas = draw(st.integers(1, 3))
+    for i in range(replicas):
+        inner = [f"r{i}-{part}" for part in draw(st.sampled_from([[], [], ["head", "worker"]]))]
+        if inner:
+            groups.append(Group(f"r{i}", None, None, draw(st.sampled_from([None, 1, 2]))))
+        for leaf in inner or [f"r{i}"]:
+            least = draw(st.integers(1, 2))
+            groups.append(Group(leaf, f"r{i}" if inner else None, least))
+            leaves += [leaf] * (least + draw(st.integers(0, 1)))
+    return GangTree(None, draw(st.sampled_from([None, *range(1, replicas + 1)])), groups), leaves
 
 
 def half_run(given, keep):
     """The cluster after the gangs in `keep` were scheduled alone: an honest state in which the others arrive."""
-    import dataclasses
-
-    first = dataclasses.replace(given, gangs=tuple(g for g in given.gangs if g.name in keep))
+    first = replace(given, gangs=tuple(g for g in given.gangs if g.name in keep))
     after = {g.name: g for g in facts_after(settle(first)).gangs}
-    return dataclasses.replace(given, gangs=tuple(after.get(g.name, g) for g in given.gangs))
+    return replace(given, gangs=tuple(after.get(g.name, g) for g in given.gangs))
 
 
 def broken(world):
     """Every invariant that does not hold, as sentences."""
     found = []
     for q in world.queues:
-        held = {"alloc": 0, "np": 0}
-        for g in world.gangs:
-            if g.queue is None or q not in g.queue.path:
-                continue
-            gpus = sum(n for i, status in enumerate(g.status) if status in {1, 2} for _r, n in g.requests[i])
-            held["alloc"] += gpus
-            held["np"] += 0 if g.preemptible else gpus
-        if q.alloc and q.alloc[0] != held["alloc"]:
-            found.append(f"{q} counts {q.alloc[0]}, holds {held['alloc']}")
-        if q.alloc and q.np[0] != held["np"]:
-            found.append(f"{q} counts {q.np[0]} non-preemptible, holds {held['np']}")
-        if q.alloc and held["np"] > q.quota[0]:
-            found.append(f"{q} has non-preemptible work over its quota")
-        if q.alloc and held["alloc"] > q.limit[0] != UNLIMITED:
-            found.append(f"{q} is over its limit")
+        below = [g for g in world.gangs if g.queue is not None and q in g.queue.path]
+        for r, key in enumerate(world.keys):
+            held = sum(_held(g, r) for g in below)
+            fixed = sum(_held(g, r) for g in below if not g.preemptible)
+            if (q.alloc[r], q.np[r]) != (held, fixed):
+                found.append(f"{q} counts {q.alloc[r]} and {q.np[r]} {key}, holds {held} and {fixed}")
+            if fixed > q.quota[r]:
+                found.append(f"{q} has non-preemptible work over its quota of {key}")
+            if held > q.limit[r]:
+                found.append(f"{q} is over its limit of {key}")
     if world.nodes is not None:
         for node, capacity in enumerate(world.nodes.capacity):
-            used = sum(
-                n
-                for g in world.gangs
-                for i, status in enumerate(g.status)
-                if status in {1, 2} and g.node[i] == node
-                for _r, n in g.requests[i]
-            )
-            if used > capacity[0]:
-                found.append(f"node {node} holds {used} of {capacity[0]}")
-            if capacity[0] - used != world.nodes.free[node][0]:
-                found.append(f"node {node} counts {world.nodes.free[node][0]} free, has {capacity[0] - used}")
+            for r, key in enumerate(world.keys):
+                free = capacity[r] - sum(_held(g, r, node) for g in world.gangs)
+                if free < 0:
+                    found.append(f"node {node} holds {-free} {key} more than it has")
+                if free != world.nodes.free[node][r]:
+                    found.append(f"node {node} counts {world.nodes.free[node][r]} free {key}, has {free}")
     found.extend(f"{g} is half started" for g in world.gangs if any(g.active) and not g.satisfied)
     governed = {q.column for q in world.queues if q.governed}
     for column in world.columns:
         found.extend(f"{world.tree.names[x]} is in debt" for x in governed if column.debt(x))
     return found
+
+
+def _held(gang, r, node=None):
+    """What the gang's tasks hold of one resource, everywhere or on one node."""
+    return sum(
+        amount
+        for i, status in enumerate(gang.status)
+        if status in {RUNNING, RELEASING} and node in {None, gang.node[i]}
+        for which, amount in gang.requests[i]
+        if which == r
+    )

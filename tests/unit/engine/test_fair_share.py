@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pools.domain.amounts import UNLIMITED
+from scheduling.domain.engine.facts import Gang, Task
 from scheduling.domain.engine.fair_share import Claim, divide
-from tests.unit.engine.clusters import GPU, gang, queue, settled
+from scheduling.domain.engine.settle import settle
+from tests.unit.engine.clusters import GPU, facts, gang, queue, settled
 
 
 def claim(name, quota=0, request=0, limit=UNLIMITED, *, weight=1, priority=100, created=0):
@@ -36,12 +38,32 @@ def claim(name, quota=0, request=0, limit=UNLIMITED, *, weight=1, priority=100, 
         (UNLIMITED, [claim("a", 0, 9), claim("b", 3, 2)], [9, 2]),
         (None, [claim("a", 3, 9), claim("b", UNLIMITED, 2)], [3, 2]),
         (0, [claim("a", 3, 9)], [3]),
+        (10, [claim("a", UNLIMITED, 4), claim("b", 2, 9)], [4, 6]),
+        (10, [claim("a", UNLIMITED, 30), claim("b", UNLIMITED, 30)], [10, 10]),
+        (10, [claim("a", 8, 8, priority=1), claim("b", 8, 8, priority=200)], [8, 8]),
+        (10, [claim("a", 8, 9, limit=2), claim("b", 1, 9)], [2, 8]),
+        (10, [claim("a", 0, 1, created=1), claim("b", 0, 9, created=2), claim("c", 0, 9, created=3)], [1, 5, 4]),
+        (7, [claim("a", 0, 9), claim("b", 0, 9), claim("c", 0, 9, priority=200, limit=4)], [2, 1, 4]),
+        (4, [claim("a", 0, 9, weight=3), claim("b", 0, 9, weight=2)], [2, 2]),
+        (5, [claim("a", 0, 9, weight=1), claim("b", 0, 9, weight=1), claim("c", 0, 9, weight=0)], [3, 2, 0]),
+        (5, [claim("a", 0, Fraction(13, 5)), claim("b", 0, 9)], [3, 2]),
+        (10, [claim("a", 0, 20, weight=Fraction(1, 2)), claim("b", 0, 20, weight=2)], [2, 8]),
+        (Fraction(7, 2), [claim("a", 2, 2), claim("b", 0, 9)], [2, Fraction(3, 2)]),
+        (10, [claim("a", 0, 20, priority=200, weight=0), claim("b", 0, 20)], [0, 10]),
+        (5, [claim("a", 0, 2, weight=4), claim("b", 0, 9, weight=5), claim("c", 0, 9, created=-1)], [2, 2, 1]),
+        (9, [], []),
     ],
     ids=[
         "min of quota and request", "over-subscribed quotas are not cut", "unlimited is the total", "limit bounds",
         "by weight", "weight 0 gets no surplus", "what one does not need goes round again, remainder to the first name",
         "priority first", "lower priority gets the rest", "largest fraction first", "oldest on equal fractions",
         "name on equal age", "at most what remains", "unlimited machines", "nothing known: quotas only", "no machines",
+        "an unlimited quota is no more than is asked", "two unlimited quotas over-subscribe",
+        "priority plays no part in the quota step", "limit below quota",
+        "another round when somebody took less", "the rest by priority",
+        "largest fraction before oldest", "no remainder for weight 0", "the remainder is not checked against requests",
+        "fractional weights", "fractional surplus", "priority without weight",
+        "no other round when all took what was offered", "nobody",
     ],
 )  # fmt: skip
 def test_division(total, claims, shares):
@@ -77,6 +99,47 @@ def test_a_level_divides_what_the_queue_above_got():
     )
     fair = {name: q.fair[0] for name, q in after.world.queue_of.items()}
     assert fair == {"big": 4, "small": 4, "x": 4, "y": 0}
+
+
+def test_what_a_child_does_not_need_goes_to_its_siblings_before_it_goes_up():
+    after = settled(
+        [queue("big", None, created=1), queue("x", 6, "big"), queue("y", 2, "big"), queue("small", 2, created=2)],
+        [gang("x1", "x", gpus=1), gang("y1", "y", gpus=9), gang("s1", "small", gpus=9)],
+        {"n": 10},
+    )
+    fair = {name: q.fair[0] for name, q in after.world.queue_of.items()}
+    assert fair == {"big": 8, "x": 1, "y": 7, "small": 2}
+
+
+def test_a_parent_without_quota_gives_its_children_no_claim():
+    """8 GPUs: the queues below `house` have quotas, but `house` may claim nothing; only the surplus is divided."""
+    after = settled(
+        [queue("house", 0), queue("inside", 6, "house"), queue("other", 6)],
+        [gang("i1", "inside", gpus=6), gang("o1", "other", gpus=6)],
+        {"n": 8},
+    )
+    fair = {name: q.fair[0] for name, q in after.world.queue_of.items()}
+    assert fair == {"house": 2, "other": 6, "inside": 6}
+
+
+def test_what_is_on_its_way_out_is_still_a_request_and_what_has_ended_is_none():
+    def one(name, state):
+        return Gang(name, name, (Task("t", {GPU: 4}, state=state, node="n" if state == "releasing" else None),))
+
+    queues = [queue("leaving", 8), queue("ended", 8)]
+    after = settle(facts(queues, [one("leaving", "releasing"), one("ended", "finished")], {"n": 8}))
+    assert {q.fact.name: q.fair[0] for q in after.world.queues} == {"leaving": 4, "ended": 0}
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit", "asked", "share"),
+    [(UNLIMITED, 5, 8, 5), (2, 3, 8, 3), (6, 8, 1, 6), (6, 4, 8, 4), (0, UNLIMITED, 8, 8)],
+    ids=["unlimited quota: the limit", "limit bounds the fair share", "quota above the fair share",
+         "limit below the quota", "fair share above the quota"],
+)  # fmt: skip
+def test_allocatable_share(quota, limit, asked, share):
+    after = settled([queue("q", quota, limit=limit)], [gang("g", "q", gpus=asked)], {"n": 8})
+    assert after.world.queues[0].allocatable == [share]
 
 
 def test_usage_and_demand_count_as_requests():

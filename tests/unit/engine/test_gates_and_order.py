@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Hold, Node, Queue, Task
@@ -45,6 +47,37 @@ def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_lim
     ) == {"l", "g"}
     after = settled(queues, [gang("g", "q", LOW, gpus=2)], {"n": 8}, usage={"q": {GPU: 3}})
     assert reasons(after.world)["g"].code == "over_limit"
+
+
+def test_only_what_is_asked_for_is_looked_at():
+    """The queue holds more cpu than its limit and its quota; work that asks for GPUs alone does not mind."""
+    q = Queue("q", quota={GPU: 2, CPU: 0}, limit={CPU: 1})
+    work = Gang("g", "q", (Task("g-0", {GPU: 2, CPU: 0}),), NORMAL)
+    held = {"q": {CPU: 9}}
+    assert running(settle(Facts((q,), gangs=(work,), nodes=(Node("n", {GPU: 2, CPU: 9}),), usage=held))) == {"g"}
+
+
+def test_the_gate_is_asked_for_the_pods_of_one_attempt():
+    """Of 4 pods 2 are the minimum; a quota of 3 lets them start, then one more, and not the last."""
+    elastic = gang("g", "q", NORMAL, count=4, tree=GangTree(2))
+    assert [len(step.tasks) for step in settled([queue("q", 3)], [elastic], {"n": 8}).steps] == [2, 1]
+
+
+def test_work_on_its_way_out_counts_against_quota_and_limit_to_the_end():
+    def leaving(priority, preemptible):
+        return Gang("old", "q", (Task("old-0", {GPU: 2}, state="releasing", node="n"),), priority, preemptible)
+
+    new = gang("new", "q", NORMAL, gpus=2)
+    over_quota = settle(facts([queue("q", 3)], [leaving(NORMAL, False), new], {"n": 8}))
+    assert reasons(over_quota.world)["new"].code == "over_quota"
+    over_limit = settle(facts([queue("q", 3, limit=3)], [leaving(LOW, True), new], {"n": 8}))
+    assert reasons(over_limit.world)["new"].code == "over_limit"
+
+
+def test_amounts_are_exact():
+    third = Fraction(1, 3)
+    work = [gang(f"g{i}", "q", NORMAL, gpus=third, at=i) for i in range(4)]
+    assert running(settled([queue("q", 1)], work, {"n": 8})) == {"g0", "g1", "g2"}
 
 
 def test_under_a_cohort_everybody_is_bound_by_what_the_tree_gives():

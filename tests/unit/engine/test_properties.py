@@ -8,52 +8,76 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduling.domain.engine.explain import Code, Explainer
-from scheduling.domain.engine.facts import Facts
+from scheduling.domain.engine.facts import Facts, TaskState
+from scheduling.domain.engine.gates import passes
 from scheduling.domain.engine.outcome import facts_after, places, reasons, result_of
 from scheduling.domain.engine.settle import settle
 from scheduling.domain.engine.starting import attempt
 from scheduling.domain.engine.world import World
-from tests.unit.engine.clusters import GPU, broken, clusters, half_run
+from tests.unit.engine.clusters import broken, clusters, half_run
+from tests.unit.engine.referee import Referee
+
+# Placing is a search with a budget, so a property can have a counterexample that is no defect, one in ten thousand. The
+# same examples are drawn each time, lest it turns up where it stops everybody.
+SAMPLE = settings(max_examples=120, derandomize=True)
 
 STATES = st.tuples(clusters(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])))
-
-
-def run(drawn):
-    cluster, keep = drawn
-    start = half_run(cluster, keep)
-    return start, settle(start)
+"""A cluster, and the gangs that were scheduled before the others arrived."""
 
 
 @given(STATES)
-@settings(max_examples=300, deadline=None)
-def test_bounds_hold_and_nothing_is_half_started(drawn):
-    _start, after = run(drawn)
+@SAMPLE
+def test_bounds_hold_every_step_is_justified_and_settling_again_changes_nothing(drawn):
+    start = half_run(*drawn)
+    after = settle(start)
     assert after.settled
     assert broken(after.world) == []
-
-
-@given(STATES)
-@settings(max_examples=200, deadline=None)
-def test_settling_again_changes_nothing(drawn):
-    _start, after = run(drawn)
-    again = settle(facts_after(after))
+    assert Referee(start).watch(after.steps) == []
+    left = facts_after(after)
+    again = settle(left)
     assert again.steps == ()
-    assert facts_after(again) == facts_after(after)
+    assert facts_after(again) == left
 
 
 @given(STATES)
-@settings(max_examples=200, deadline=None)
-def test_nobody_waits_who_would_fit(drawn):
-    _start, after = run(drawn)
-    for gang in after.world.gangs:
+@SAMPLE
+def test_nobody_waits_who_would_fit_without_taking_anything(drawn):
+    """Asked of the engine, and by trying every node for every pod."""
+    world = settle(half_run(*drawn)).world
+    for gang in world.gangs:
         if any(gang.waiting):
-            assert attempt(after.world, gang) == [], gang
+            assert attempt(world, gang) == [], gang
+            assert not may_start_somewhere(world, gang), gang
+
+
+def may_start_somewhere(world, gang):
+    """Whether what the gang would start next is allowed and has places, found by trying all of them."""
+    tasks = gang.next_tasks()
+    if gang.queue is None or not gang.complete or len(tasks) > 5:
+        return False
+    free = [list(have) for have in world.nodes.free]
+
+    def stand(left):
+        if not left:
+            return True
+        for have in free:
+            if all(have[r] >= amount for r, amount in gang.requests[left[0]]):
+                for r, amount in gang.requests[left[0]]:
+                    have[r] -= amount
+                if stand(left[1:]):
+                    return True
+                for r, amount in gang.requests[left[0]]:
+                    have[r] += amount
+        return False
+
+    return passes(world, gang.queue, gang.ask, preemptible=gang.preemptible) and stand(tasks)
 
 
 @given(STATES, st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@SAMPLE
 def test_the_order_of_the_input_does_not_matter(drawn, pick):
-    start, after = run(drawn)
+    start = half_run(*drawn)
+    after = settle(start)
 
     def shuffled(items):
         items = list(items)
@@ -68,44 +92,9 @@ def test_the_order_of_the_input_does_not_matter(drawn, pick):
 
 
 @given(STATES)
-@settings(max_examples=300, deadline=None)
-def test_every_victim_is_justified(drawn):
-    """Taken work is preemptible; preempted for a higher priority in its leaf; reclaimed for another leaf, and only from
-    a leaf that held more than its quota at that moment."""
-    start, after = run(drawn)
-    gangs = {gang.name: gang for gang in start.gangs}
-    queues = {queue.name: queue for queue in start.queues}
-    held: dict[str, int] = {}
-
-    def size(step):
-        requests = {task.name: task.request[GPU] for task in gangs[step.gang].tasks}
-        return sum(requests[name] for name in step.tasks)
-
-    for gang in start.gangs:
-        held[gang.queue] = held.get(gang.queue, 0) + sum(t.request[GPU] for t in gang.tasks if t.state == "running")
-    for step in after.steps:
-        victim = gangs[step.gang]
-        if step.action == "start":
-            held[victim.queue] = held.get(victim.queue, 0) + size(step)
-        elif step.action == "give_up":
-            held[victim.queue] -= size(step)
-        else:
-            other = gangs[step.beneficiary]
-            assert victim.preemptible
-            if step.action == "preempt":
-                assert victim.queue == other.queue
-                assert victim.priority < other.priority
-            if step.action == "reclaim":
-                assert victim.queue != other.queue
-                assert held[victim.queue] > (queues[victim.queue].quota or {}).get(GPU, 0)
-            if step.action != "move":
-                held[victim.queue] -= size(step)
-
-
-@given(STATES)
-@settings(max_examples=200, deadline=None)
+@SAMPLE
 def test_every_waiting_gang_has_one_reason_and_one_position(drawn):
-    _start, after = run(drawn)
+    after = settle(half_run(*drawn))
     waits = {g.fact.name for g in after.world.gangs if result_of(g) in {"pending", "preempted"}}
     why, where = reasons(after.world), places(after.world)
     assert set(why) == waits
@@ -115,39 +104,51 @@ def test_every_waiting_gang_has_one_reason_and_one_position(drawn):
 
 
 @given(STATES, st.data())
-@settings(max_examples=400, deadline=None)
+@SAMPLE
 def test_the_reason_is_true(drawn, data):
-    """Making available what the reasons name starts the gang: each blocker, for a gang that could ever start."""
-    _start, after = run(drawn)
+    """Making available what is named starts the gang; who is told *never* does not start were everybody else gone."""
+    after = settle(half_run(*drawn))
     world = after.world
     waiting = sorted(reasons(world))
     if not waiting:
         return
     name = data.draw(st.sampled_from(waiting))
     reason = Explainer(world).explain(world.gang_of[name])
-    if not reason.blockers or any(blocker.never for blocker in reason.blockers):
-        return
-    loosened = facts_after(after)
-    for blocker in reason.blockers:
-        loosened = loosen(loosened, blocker, world)
-    fresh = World(loosened)
-    assert attempt(fresh, fresh.gang_of[name]), reason
+    if reason.never:
+        alone = World(everybody_else_gone(facts_after(after), name))
+        assert attempt(alone, alone.gang_of[name]) == [], reason
+    elif reason.blockers:
+        loosened = facts_after(after)
+        for blocker in reason.blockers:
+            loosened = loosen(loosened, blocker, world)
+        fresh = World(loosened)
+        assert attempt(fresh, fresh.gang_of[name]), reason
+
+
+def everybody_else_gone(facts, name):
+    gang = next(gang for gang in facts.gangs if gang.name == name)
+    fresh = tuple(replace(task, state=TaskState.PENDING, node=None) for task in gang.tasks)
+    return replace(facts, gangs=(replace(gang, tasks=fresh),))
 
 
 def loosen(facts, blocker, world):
-    missing = blocker.missing.get(GPU, 0)
+    """The facts with so much more as the blocker says is missing."""
     if blocker.limit == "nodes":
-        more = {short.node: dict(short.missing).get(0, 0) for short in blocker.where}
-        nodes = tuple(replace(n, resources={GPU: n.resources[GPU] + more.get(n.name, 0)}) for n in facts.nodes)
-        return replace(facts, nodes=nodes)
+        more = {short.node: world.amounts(short.missing) for short in blocker.where}
+        nodes = (replace(n, resources=added(n.resources, more.get(n.name, {}))) for n in facts.nodes)
+        return replace(facts, nodes=tuple(nodes))
 
     def grown(node):
         if node.name != blocker.node:
             return node
-        # A queue without a quota of its own has the sum of its children's.
-        summed = blocker.limit == "quota" and node.quota is None
-        old = {GPU: world.queue_of[node.name].quota[0]} if summed else dict(getattr(node, blocker.limit))
-        old[GPU] = old.get(GPU, 0) + missing
-        return replace(node, **{blocker.limit: old})
+        old = getattr(node, blocker.limit)
+        if old is None:
+            # A queue without a quota of its own has the sum of its children's.
+            old = dict(zip(world.keys, world.queue_of[node.name].quota, strict=True))
+        return replace(node, **{blocker.limit: added(old, blocker.missing)})
 
     return replace(facts, queues=tuple(map(grown, facts.queues)), cohorts=tuple(map(grown, facts.cohorts)))
+
+
+def added(amounts, more):
+    return {key: amounts.get(key, 0) + more.get(key, 0) for key in {*amounts, *more}}

@@ -1,6 +1,8 @@
-"""Who may take from whom (kai.md 6.4): consolidation, reclaim, preemption, elastic gangs, stale gangs."""
+"""Who may take from whom (kai.md 6.4): consolidation, preemption, elastic gangs. Reclaim has a file of its own."""
 
 from __future__ import annotations
+
+import pytest
 
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Gang, Task
 from scheduling.domain.engine.outcome import reasons
@@ -53,6 +55,31 @@ def test_a_victim_that_does_not_help_is_spared():
     work = [gang("elsewhere", "q", LOW, gpus=1, on="n1", at=9), gang("here", "q", LOW, gpus=4, on="n2", at=1)]
     after = settled([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=4)], {"n1": 2, "n2": 4})
     assert deeds(after) == [("preempt", "here"), ("start", "new")]
+
+
+def test_who_does_not_help_is_spared_among_many():
+    """Four stand in front of the order; the youngest, on the other node, is of no use and returns."""
+    here = [gang(f"here{i}", "q", LOW, gpus=1, on="n2", at=i) for i in range(3)]
+    work = [gang("elsewhere", "q", LOW, gpus=1, on="n1", at=9), *here, gang("new", "q", NORMAL, gpus=3)]
+    after = settled([queue("q", 9)], work, {"n1": 1, "n2": 3})
+    assert deeds(after) == [("preempt", "here2"), ("preempt", "here1"), ("preempt", "here0"), ("start", "new")]
+
+
+@pytest.mark.parametrize(("gangs", "starts"), [(16, True), (17, False)])
+def test_at_most_sixteen_gangs_move_for_one(gangs, starts):
+    here = [gang(f"l{i:02}", "q", LOW, on="n1", at=i) for i in range(gangs)]
+    fixed = gang("fixed", "q", NORMAL, gpus=17, on="n2")
+    after = settled([queue("q", 34)], [*here, fixed, gang("new", "q", LOW, gpus=34, at=99)], {"n1": 34, "n2": 34})
+    assert ("new" in running(after)) is starts
+    assert len([1 for action, _name in deeds(after) if action == "move"]) == (gangs if starts else 0)
+
+
+def test_consolidation_gives_everybody_a_place_or_does_nothing():
+    """Three of the four would find a place, so nobody moves."""
+    here = [gang(f"l{i}", "q", LOW, gpus=2, on="n1", at=i) for i in range(4)]
+    work = [*here, gang("fixed", "q", NORMAL, gpus=2, on="n2"), gang("new", "q", LOW, gpus=8, at=9)]
+    assert deeds(settled([queue("q", 8)], work, {"n1": 8, "n2": 8})) == []
+    assert ("start", "new") in deeds(settled([queue("q", 8)], work, {"n1": 8, "n2": 10}))
 
 
 def test_a_victim_that_fits_elsewhere_moves():
@@ -164,19 +191,6 @@ def test_all_or_nothing_below_the_minimum():
 def test_an_optional_replica_is_given_up_whole_before_the_core():
     after = settled([queue("q", 9)], [replicas(2, 2, 2, on="n"), gang("new", "q", NORMAL, gpus=2)], {"n": 6})
     assert [(step.action, step.tasks) for step in after.steps] == [("preempt", ("r2-0",)), ("start", ("new-0",))]
-
-
-def test_a_gang_below_its_minimum_gives_up_its_places_and_may_start_whole_again():
-    stale = gang("s", "q", LOW, count=3, on=["n", None, None], gpus=2)
-    other = gang("o", "q", LOW, gpus=1)
-    after = settled([queue("q", 0)], [stale, other], {"n": 4})
-    assert deeds(after) == [("start", "o"), ("give_up", "s")]
-    assert running(after) == {"o"}
-
-
-def test_what_a_stale_gang_lacks_is_started_first_when_there_is_room():
-    stale = gang("s", "q", LOW, count=2, on=["n", None])
-    assert deeds(settled([queue("q", 0)], [stale], {"n": 4})) == [("start", "s")]
 
 
 def test_two_queues_never_take_each_others_work_for_ever():

@@ -1,0 +1,72 @@
+"""Gangs whose minimum can be met in more than one way: what they ask for, and what is said of them when they wait."""
+
+from __future__ import annotations
+
+from scheduling.domain.engine.facts import LOW, NORMAL, Gang, Task
+from scheduling.domain.engine.outcome import reasons
+from scheduling.domain.engine.settle import settle
+from scheduling.domain.gang import GangTree, Group
+from tests.unit.engine.clusters import GPU, cohort, deeds, facts, gang, queue
+
+
+def replicas(*sizes, need=1, priority=LOW):
+    """A gang of one-pod replicas of these sizes, of which `need` are needed."""
+    tree = GangTree(None, need, [Group(f"r{i}", None, 1) for i in range(len(sizes))])
+    tasks = tuple(Task(f"r{i}-0", {GPU: size}, f"r{i}") for i, size in enumerate(sizes))
+    return Gang("g", "q", tasks, priority, priority < 100, 9, tree)
+
+
+def unlike(*sizes, need=1, priority=LOW):
+    """A gang without groups that needs some of its pods, which are of these sizes."""
+    tasks = tuple(Task(f"g-{i}", {GPU: size}) for i, size in enumerate(sizes))
+    return Gang("g", "q", tasks, priority, priority < 100, 9, GangTree(need))
+
+
+def why(queues, gangs, nodes, **more):
+    return reasons(settle(facts(queues, gangs, nodes, **more)).world)["g"]
+
+
+def test_a_replica_too_large_for_any_node_does_not_speak_for_the_others():
+    full = gang("full", "q", NORMAL, gpus=4, on="n")
+    for mine in (replicas(9, 2), unlike(9, 2)):
+        reason = why([queue("q", 4)], [full, mine], {"n": 4})
+        assert (reason.code, dict(reason.missing)) == ("no_room", {GPU: 2})
+
+
+def test_a_replica_above_the_quota_does_not_speak_for_the_others():
+    full = gang("full", "q", NORMAL, gpus=4, on="n")
+    for mine in (replicas(9, 2, priority=NORMAL), unlike(9, 2, priority=NORMAL)):
+        reason = why([queue("q", 4)], [full, mine], {"n": 20})
+        assert (reason.code, dict(reason.requested), dict(reason.missing)) == ("over_quota", {GPU: 2}, {GPU: 2})
+
+
+def test_replicas_that_fit_alone_but_not_together_are_chosen_together():
+    full = gang("full", "q", NORMAL, gpus=5, on="n")
+    reason = why([queue("q", 5)], [full, replicas(4, 3, 1, need=2, priority=NORMAL)], {"n": 20})
+    assert (reason.code, dict(reason.requested)) == ("over_quota", {GPU: 5})
+    reason = why([queue("q", 4)], [full, replicas(4, 3, 1, need=2, priority=NORMAL)], {"n": 20})
+    assert dict(reason.requested) == {GPU: 4}
+
+
+def test_never_is_said_when_no_way_is_left():
+    for mine in (replicas(9, 8), unlike(9, 8)):
+        assert why([queue("q", 0)], [mine], {"n": 4}).never
+        assert why([queue("q", 0, limit=4)], [mine], {"n": 20}).never
+        assert why([queue("q", 4, "org")], [mine], {"n": 20}, cohorts=(cohort("org"),)).never
+
+
+def test_what_can_run_takes_places_although_a_larger_replica_comes_first():
+    """The quota has room for the small replica only, and LOW work stands in its place."""
+    low = gang("low", "q", LOW, gpus=4, on="n")
+    for mine in (replicas(9, 2, priority=NORMAL), unlike(9, 2, priority=NORMAL)):
+        assert deeds(settle(facts([queue("q", 4)], [low, mine], {"n": 4}))) == [("preempt", "low"), ("start", "g")]
+
+
+def test_one_that_asks_for_more_does_not_stop_one_that_may_choose():
+    """The first asks for what its leaf cannot give; the second is no larger at first sight, and can do with less."""
+    low = gang("low", "q", LOW, gpus=2, on="n")
+    large = gang("large", "q", NORMAL, gpus=4, at=1)
+    mine = unlike(4, 2, priority=NORMAL)
+    fixed = gang("fixed", "q", NORMAL, gpus=2, on="n")
+    after = settle(facts([queue("q", 6)], [low, fixed, large, mine], {"n": 4}))
+    assert deeds(after) == [("preempt", "low"), ("start", "g")]

@@ -1,0 +1,222 @@
+"""When one leaf may take from another (kai.md 6.4): the gate, each victim, the look back; and where the house is
+stricter than KAI. Every case says who may be asked, with numbers small enough to count."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduling.domain.engine.facts import LOW, NORMAL, Facts, Gang, Node, Queue, Task
+from scheduling.domain.engine.settle import settle
+from scheduling.domain.gang import GangTree
+from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue, running, settled
+
+
+def low(name, where, gpus=1, *, at=0, count=1, tree=None):
+    """LOW work that runs."""
+    return gang(name, where, LOW, gpus=gpus, count=count, on="n", at=at, tree=tree)
+
+
+def taken(queues, work, gpus, **more):
+    """Who was taken, in order; the fullness of the node is what makes the asker ask."""
+    after = settled(queues, work, {"n": gpus}, **more)
+    assert after.settled
+    return [step.gang for step in after.steps if step.action == "reclaim"]
+
+
+# -- the gate --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asks", "expected"),
+    [(gang("w", "a", LOW, gpus=4, at=9), ["b7", "b6", "b5", "b4"]), (gang("w", "a", LOW, gpus=5, at=9), [])],
+    ids=["up to the fair share", "not beyond it"],
+)
+def test_the_leaf_stays_inside_its_fair_share(asks, expected):
+    held = [low(f"b{i}", "b", at=i) for i in range(8)]
+    assert taken([queue("a", 0), queue("b", 0)], [*held, asks], 8) == expected
+
+
+def test_the_gate_is_asked_in_every_resource():
+    """`a` holds more cpu than its share, so it takes back no GPU either."""
+    queues = (Queue("a", quota={GPU: 2, CPU: 4}), Queue("b", quota={GPU: 0, CPU: 4}))
+    theirs = Gang("low", "b", (Task("t", {GPU: 2}, state="running", node="n"),), LOW, True)
+    asks = Gang("w", "a", (Task("t", {GPU: 2, CPU: 0}),), NORMAL)
+
+    def after(cpu):
+        held = {"a": {CPU: cpu}}
+        nodes = (Node("n", {GPU: 2, CPU: 8}),)
+        return deeds(settle(Facts(queues, gangs=(theirs, asks), nodes=nodes, usage=held, demand={"b": {CPU: 9}})))
+
+    assert after(4) == [("reclaim", "low"), ("start", "w")]
+    assert after(5) == []
+
+
+def test_non_preemptible_work_must_fit_the_quota_and_low_work_need_not():
+    """The fair share of `a` is 4, its quota 2."""
+    held = [low(f"b{i}", "b", at=i) for i in range(8)]
+    queues = [queue("a", 2), queue("b", 0, priority=99)]
+    assert taken(queues, [*held, gang("w", "a", NORMAL, gpus=4)], 8) == []
+    assert taken(queues, [*held, gang("w", "a", LOW, gpus=4)], 8) == ["b7", "b6", "b5", "b4"]
+
+
+# -- each victim -----------------------------------------------------------------------------------------------------
+
+
+def test_a_quota_is_taken_back_from_who_is_above_his_own():
+    """`b` is inside its fair share, for nobody else wants the surplus, but above its quota; `a` is inside its own."""
+    held = [low(f"b{i}", "b", at=i) for i in range(4)]
+    assert taken([queue("a", 2), queue("b", 2)], [*held, gang("w", "a", NORMAL, gpus=2)], 4) == ["b3", "b2"]
+
+
+def test_it_is_judged_before_the_unit_goes():
+    """`b` holds 5 of a quota of 4, in one piece: it is above, so all of it may go to `a`'s quota."""
+    assert taken([queue("a", 4), queue("b", 4)], [low("b0", "b", 5), gang("w", "a", NORMAL, gpus=4)], 8) == ["b0"]
+
+
+def test_units_are_judged_one_by_one():
+    """`b` is 1 above its quota: after the first victim it is within, and the second is left alone."""
+    held = [low("b0", "b", 2, at=1), low("b1", "b", 1, at=2), low("b2", "b", 1, at=3)]
+    queues = [queue("a", 2), queue("b", 3)]
+    assert taken(queues, [*held, gang("w", "a", NORMAL, gpus=2)], 4) == []
+    assert taken(queues, [*held, gang("w", "a", NORMAL, gpus=1)], 4) == ["b2"]
+
+
+def test_surplus_pods_go_alone_and_the_core_as_one():
+    """Five pods, two of them the core. The quota of `b` is 2, so its core is safe from who wants only a share."""
+    elastic = low("b0", "b", count=5, tree=GangTree(2))
+    after = settled([queue("a", 3), queue("b", 2)], [elastic, gang("w", "a", NORMAL, gpus=3)], {"n": 5})
+    assert [(step.action, step.tasks) for step in after.steps] == [
+        ("reclaim", ("b0-2", "b0-3", "b0-4")),
+        ("start", ("w-0",)),
+    ]
+    assert running(after) == {"b0", "w"}
+    whole = settled([queue("a", 4), queue("b", 1)], [elastic, gang("w", "a", NORMAL, gpus=4)], {"n": 5})
+    assert [(step.action, step.tasks) for step in whole.steps[:1]] == [
+        ("reclaim", ("b0-0", "b0-1", "b0-2", "b0-3", "b0-4"))
+    ]
+
+
+def test_priority_alone_takes_nothing_back():
+    """Queue priority orders the surplus; what is inside a quota stays."""
+    held = [low(f"b{i}", "b", at=i) for i in range(4)]
+    assert taken([queue("a", 0, priority=500), queue("b", 4)], [*held, gang("w", "a", LOW, at=9)], 4) == []
+
+
+def test_only_work_that_can_be_taken_and_is_listed_is_taken():
+    fixed = gang("fixed", "b", NORMAL, gpus=1, on="n")
+    leaving = Gang("leaving", "b", (Task("t", {GPU: 1}, state="releasing", node="n"),), LOW, True)
+    work = [fixed, leaving, low("b0", "b", 1), gang("w", "a", NORMAL, gpus=2)]
+    queues = [queue("a", 2), queue("b", 1)]
+    assert taken(queues, work, 3) == []
+    assert taken(queues, [*work, low("b1", "b", 1, at=5)], 4) == ["b1", "b0"]
+
+
+# -- where the branches part -----------------------------------------------------------------------------------------
+
+
+def test_usage_inside_the_quota_of_the_branch_is_safe_from_other_branches():
+    """Pool `y` holds its quota of 4, all of it in a leaf without quota: no other pool takes it, the sibling does."""
+    queues = [queue("x", 4), queue("y", 4), queue("y1", 0, "y"), queue("y2", 4, "y")]
+    held = [low(f"l{i}", "y1", at=i) for i in range(4)]
+    full = gang("full", "x", NORMAL, gpus=3, on="n")
+    assert taken(queues, [*held, full, gang("w", "x", NORMAL, gpus=1)], 7) == []
+    assert taken(queues, [*held, full, gang("w", "y2", NORMAL, gpus=2)], 7) == ["l3", "l2"]
+
+
+def test_a_leaf_inside_its_quota_is_safe_though_the_pool_above_it_is_over_its_own():
+    """KAI judges `house` alone, which may claim nothing; here a leaf within its quota never loses work to a pool."""
+    queues = [queue("house", 0), queue("inside", 3, "house"), queue("over", 0, "house"), queue("other", 4)]
+    held = [low("safe", "inside", 3, at=9), low("loose", "over", 1, at=1)]
+    assert taken(queues, [*held, gang("w", "other", NORMAL, gpus=1)], 4) == ["loose"]
+    assert taken(queues, [*held, gang("w", "other", NORMAL, gpus=2)], 4) == []
+
+
+def test_the_shared_queue_takes_from_a_slice_and_a_slice_from_the_shared_queue():
+    queues = [queue("team", None), queue("team-a", 2, "team"), queue("team-shared", 2, "team")]
+    for lender, borrower in (("team-a", "team-shared"), ("team-shared", "team-a")):
+        held = [low(f"l{i}", borrower, at=i) for i in range(4)]
+        assert taken(queues, [*held, gang("w", lender, NORMAL, gpus=2)], 4) == ["l3", "l2"]
+
+
+def test_pools_on_the_same_nodes_take_from_each_other_and_others_have_nothing_to_give():
+    """Work on nodes where the asker may not stand is of no use to it."""
+    held = gang("low", "b", LOW, gpus=2, on="n2")
+    asks = Gang("w", "a", (Task("t", {GPU: 2}, allowed=frozenset({"n1"})),), NORMAL)
+    full = gang("full", "a", NORMAL, gpus=2, on="n1")
+    assert deeds(settle(facts([queue("a", 4), queue("b", 0)], [held, full, asks], {"n1": 2, "n2": 2}))) == []
+
+
+# -- the look back ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [(3, []), (4, []), (6, ["y5"])],
+    ids=["y would be inside its share", "y would be as far above as x", "y would still be further above"],
+)
+def test_who_ends_above_his_fair_share_is_no_better_off_than_who_lost(pairs, expected):
+    """`x1` is inside its fair share (2 of `x`'s 4), but `x` would end at 6 of 4. `y` has a share of 4 and loses 2."""
+    queues = [queue("x", 0), queue("x1", 0, "x"), queue("x2", 0, "x"), queue("y", 0)]
+    held = [low(f"y{i}", "y", 2, at=i) for i in range(pairs)]
+    more = {"capacity": {GPU: 8}, "usage": {"x2": {GPU: 4}}}
+    assert taken(queues, [*held, gang("w", "x1", LOW, gpus=2, at=9)], 2 * pairs, **more) == expected
+
+
+def test_a_victim_that_finds_another_place_has_lost_nothing():
+    held = gang("low", "b", LOW, gpus=2, on="n1")
+    after = settled([queue("a", 4), queue("b", 0)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
+    assert deeds(after) == [("move", "low"), ("start", "w")]
+
+
+# -- where the house is stricter -------------------------------------------------------------------------------------
+
+
+def test_a_share_of_the_surplus_pushes_nobody_below_his_quota():
+    """`b` holds 4 in one piece with a quota of 2 and a fair share of 3: `a`, which has no quota, may not take it. With
+    a quota it may; and it may take smaller pieces down to the quota."""
+    whole = low("b0", "b", 4)
+    asks = gang("w", "a", LOW, gpus=1, at=9)
+    assert taken([queue("a", 0), queue("b", 2)], [whole, asks], 4) == []
+    assert taken([queue("a", 1), queue("b", 2)], [whole, asks], 4) == ["b0"]
+    pieces = [low("b0", "b", 2, at=1), low("b1", "b", 1, at=2), low("b2", "b", 1, at=3)]
+    assert taken([queue("a", 0), queue("b", 2)], [*pieces, asks], 4) == ["b2"]
+
+
+def test_who_lies_across_the_quota_is_passed_over_for_who_does_not():
+    """The youngest lies across the line, the older one above it."""
+    held = [low("small", "b", 1, at=1), low("large", "b", 3, at=2)]
+    asks = gang("w", "a", LOW, gpus=1, at=9)
+    assert taken([queue("a", 0), queue("b", 2)], [*held, asks], 4) == ["small"]
+
+
+def test_two_pools_do_not_take_each_others_work_for_ever():
+    """`a` takes back its quota, the whole of `b`'s three with it, and fills what that left free; then `b` would take
+    all of it for its share, and so on."""
+    queues = [queue("a", 3, weight=0), queue("b", 1)]
+    work = [
+        gang("a-fixed", "a", NORMAL, gpus=2, on="n", at=1),
+        gang("a-one", "a", LOW, gpus=1, at=2),
+        gang("a-pair", "a", 60, gpus=2, at=3),
+        low("b-three", "b", 3, at=4),
+    ]
+    after = settled(queues, work, {"n": 5}, capacity={GPU: 6})
+    assert after.settled
+    assert deeds(after) == [("reclaim", "b-three"), ("start", "a-one"), ("start", "a-pair")]
+
+
+def test_the_nearest_borrower_of_the_tree_first():
+    tree = (cohort("top"), cohort("org", 0, "top"))
+    queues = [queue("mine", 2, "org"), queue("near", 0, "org"), queue("far", 0, "top"), queue("outside", 0)]
+    held = [low("near-low", "near", at=1), low("far-low", "far", at=2), low("outside-low", "outside", at=3)]
+    assert taken(queues, [*held, gang("w", "mine", NORMAL)], 3, cohorts=tree) == ["near-low"]
+    assert taken(queues, [*held, gang("w", "mine", NORMAL, gpus=2)], 3, cohorts=tree) == ["near-low", "far-low"]
+
+
+def test_a_cohort_that_borrows_nothing_is_left_alone():
+    """`there` uses its own quota, although the queue below it has none: nothing of it was lent by others."""
+    tree = (cohort("top"), cohort("here", 2, "top"), cohort("there", 2, "top"))
+    queues = [queue("mine", 2, "here"), queue("theirs", 0, "there")]
+    held = [low("l0", "theirs", at=1), low("l1", "theirs", at=2)]
+    assert taken(queues, [*held, gang("w", "mine", NORMAL, gpus=2)], 3, cohorts=tree) == []
+    borrows = [*held, low("l2", "theirs", at=3)]
+    assert taken(queues, [*borrows, gang("w", "mine", NORMAL, gpus=1)], 3, cohorts=tree) == ["l2"]
