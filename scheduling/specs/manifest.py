@@ -26,6 +26,7 @@ from .nodes import Map, Node, Scalar, Sequence, plain
 from .rules import SpecRules
 
 KIND = "PodGroup"
+MOST_SUB_GROUPS = 256
 PRIORITY_CLASSES = {f"osmo-{priority.lower()}": priority for priority in Priority}
 
 _KIND_LINE = re.compile(rf"""^(["']?)kind\1[ \t]*:[ \t]*(["']?){KIND}\2[ \t]*(?:#.*)?$""", re.MULTILINE)
@@ -146,14 +147,17 @@ class _Reader:
         return GroupSpec(name, tasks, barrier=False, ignore_nonlead_status=False, gang=tree)
 
     def _is_bearable(self, group: PodGroup, pods: Mapping[str, Pods]) -> bool:
-        """Whether it has no more pods, and no more SubGroups, than the house allows: scheduling walks over both."""
-        most = self.rules.max_pods
+        """Whether it has no more pods, and no more SubGroups, than scheduling is to walk over at every step."""
         asked = sum(each.count for each in pods.values())
-        for path, count, what in (("spec", asked, "pods"), ("spec.subGroups", len(group.groups), "SubGroups")):
+        bounds = (
+            ("spec", asked, self.rules.max_pods, "pods"),
+            ("spec.subGroups", len(group.groups), MOST_SUB_GROUPS, "SubGroups"),
+        )
+        for path, count, most, what in bounds:
             if count > most:
                 sentence = f"The PodGroup has {count} {what}; at most {most} are allowed. Split it."
                 self.faults.add(path, "too_many_tasks", sentence, _line_of(self.node, path))
-        return max(asked, len(group.groups)) <= most
+        return all(count <= most for _, count, most, _ in bounds)
 
     def _tasks(self, name: str, group: PodGroup, pods: Mapping[str, Pods]) -> Iterator[TaskSpec]:
         exit_actions = read_exit_actions(None, self.rules.exit_actions, self.faults)

@@ -269,6 +269,16 @@ def test_real_pods_want_an_image():
     assert read(two(image="ubuntu"), rules=rules).tasks[2].image == "ubuntu"
 
 
+def test_so_many_sub_groups_as_scheduling_bears():
+    def star(size):
+        return plain(
+            "{minSubGroup: 1, subGroups: [" + ", ".join(f"{{name: g{n}, minMember: 1}}" for n in range(size)) + "]}"
+        )
+
+    assert len(read(star(256)).tasks) == 256
+    assert faults(star(257)) == [(3, "spec.subGroups", "too_many_tasks")]
+
+
 def test_so_many_pods_as_the_house_allows():
     assert len(read(plain("{minMember: 5}"), rules=SpecRules(max_pods=5)).tasks) == 5
     assert codes(plain("{minMember: 6}"), rules=SpecRules(max_pods=5)) == ["too_many_tasks"]
