@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ import pytest
 
 from tests.support import missing, services
 from tests.support.services import Services
-from tests.support.stack import SECRET_KEY, Stack
+from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY, Stack
 from tests.support.up import Up
 
 if TYPE_CHECKING:
@@ -71,11 +72,12 @@ def _point_django_at(here: Services) -> None:
     """Addresses are known before the servers run, so settings need no second look."""
     from django.conf import settings
 
+    import osmo_admin.settings as ours
     from osmo_admin.celery import app
-    from osmo_admin.settings import database
 
+    ours.ENV = settings.OSMO = dataclasses.replace(settings.OSMO, lock_timeout_ms=LOCK_TIMEOUT_MS)
     settings.SECRET_KEY = SECRET_KEY
-    settings.DATABASES["default"].update(database(here.database_url(here.database_name("test"))))
+    settings.DATABASES["default"].update(ours.database(here.database_url(here.database_name("test"))))
     settings.DATABASES["default"]["CONN_MAX_AGE"] = 0
     settings.REDIS_URL = settings.CACHES["default"]["LOCATION"] = here.redis_url()
     broker = here.redis_url().replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from pools.domain.errors import BadInput, Conflict, Stale
+from pools.domain.errors import BadInput, Busy, Conflict, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool
 from pools.selectors import balance
@@ -84,8 +84,11 @@ class TestCreateAgainstParentCut:
     def test_without_lock_the_floor_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._unlocked(monkeypatch)
         (refused,) = [result for result in self._race(monkeypatch) if isinstance(result, Exception)]
-        assert isinstance(refused, Conflict)
-        assert refused.details[0].code == "slices_within_guarantee"
+        if not isinstance(refused, Busy):  # without the lock the two may also hold each other up; the database ends one
+            assert isinstance(refused, Conflict)
+            assert refused.details[0].code == "slices_within_guarantee"
+        assert balance(Pool.objects.get(name="team")).unallocated >= 0
+        assert verify() == []
 
     def test_with_the_lock_the_second_is_told_the_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         (refused,) = [result for result in self._race(monkeypatch) if isinstance(result, Exception)]

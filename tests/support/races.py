@@ -17,16 +17,19 @@ from pools.models import Pool
 
 class Meeting:
     """Lets `parties` callers of a function wait for one another after it has returned, so that all have read before any
-    writes. Who waits alone (because a lock holds the others) goes on after a moment."""
+    writes. Who waits alone (because a lock holds the others) goes on after a moment; where the lock was taken away
+    everybody comes, and a busy machine is waited for. `seconds` says how long in a test of another kind."""
 
-    def __init__(self, parties: int, seconds: float = 1.0) -> None:
+    patience = 1.0
+
+    def __init__(self, parties: int, seconds: float | None = None) -> None:
         self._barrier = threading.Barrier(parties)
         self._seconds = seconds
 
     def wait(self) -> None:
         """Meet the others here, or go on alone after a moment."""
         with suppress(threading.BrokenBarrierError):
-            self._barrier.wait(self._seconds)
+            self._barrier.wait(self.patience if self._seconds is None else self._seconds)
 
     def at(self, patch: pytest.MonkeyPatch, where: Any, name: str) -> Meeting:
         """Hold this meeting after `where.name`."""
@@ -49,6 +52,7 @@ def unlocked(patch: pytest.MonkeyPatch, *modules: Any) -> None:
 
     for module in modules:
         patch.setattr(module, "lock_tree", plain_read)
+    patch.setattr(Meeting, "patience", 30.0)
     patch.setattr(hot_reads, "_LOCK_SQL", hot_reads._LOCK_SQL.replace("FOR NO KEY UPDATE", ""))
 
 

@@ -26,6 +26,8 @@ from tests.support.services import ROOT, Services
 SECRET_KEY = "only-for-tests-" + "k" * 50
 ADMIN_PASSWORD = "only-for-tests-4711"
 READY_SECONDS = 90.0
+LOCK_TIMEOUT_MS = 20_000
+"""How long a change waits for a lock in tests: longer than in life, so that a busy machine changes no outcome."""
 
 
 def free_port() -> int:
@@ -56,6 +58,7 @@ class Stack:
             "OSMO_SECRET_KEY": SECRET_KEY,
             "OSMO_PUBLIC_URL": self.base_url,
             "OSMO_SETTLE_INTERVAL": "1",
+            "OSMO_LOCK_TIMEOUT_MS": str(LOCK_TIMEOUT_MS),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             **extra_env,
         }
