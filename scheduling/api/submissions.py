@@ -29,7 +29,7 @@ _BESIDE = ("priority", "label", "env_vars", "app_uuid", "app_version")
 class Submit(View):
     """One workflow: a file in the body, or with `workflow_id` the file of one on record."""
 
-    @documented("Submit a workflow.", query=SUBMIT, body=FILE, answer=SUBMITTED)
+    @documented("Submit a workflow file, or a PodGroup manifest as work.", query=SUBMIT, body=FILE, answer=SUBMITTED)
     def post(self, request: Request, pool: str) -> Response:
         submission = _submission(self, request)
         return self.once(lambda: _answer(self, request, pool, submission))
