@@ -67,7 +67,7 @@ class KubernetesCluster:
                 official_config.load_kube_config_from_dict(
                     access.content, context=access.context or None, client_configuration=settings, persist_config=False
                 )
-        except (ConfigException, ValueError, TypeError, KeyError, OSError) as error:
+        except (ConfigException, ValueError, TypeError, LookupError, AttributeError, OSError) as error:
             raise errors.BadCredentials(_first_words(error)) from error
         self._api = official.ApiClient(settings)
         self._api.user_agent = "osmo-admin"
@@ -276,7 +276,7 @@ def _dry(dry_run: bool) -> dict[str, str]:
 def _whole(response: Any, deadline: float) -> _Answer:
     """The whole body, in time also when it only drips."""
     chunks = []
-    for chunk in response.stream(_CHUNK, decode_content=True):
+    while chunk := response.read1(_CHUNK, decode_content=True):
         chunks.append(chunk)
         if time.monotonic() > deadline:
             raise errors.Unreachable("The API server's answer did not end in time.")

@@ -92,6 +92,11 @@ class KubeServer:
         """`https://127.0.0.1:PORT`."""
         return str(self.content()["clusters"][0]["cluster"]["server"])
 
+    @property
+    def authority(self) -> Path:
+        """Its certificate."""
+        return self.folder / "certs" / "apiserver.crt"
+
     def content(self, user: str = "admin") -> dict[str, Any]:
         """The kubeconfig of `admin`, of `viewer` (reads all) or of `nobody` (403 everywhere)."""
         path = self.kubeconfig if user == "admin" else self.folder / f"kubeconfig-{user}"

@@ -1,0 +1,156 @@
+"""AC1 to AC8 once more on a Kubernetes backend: what the API server holds after the house's worker has carried it
+there. Who starts and who is preempted is KAI's to decide; what it decides by stands in the queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduling.kube.kinds import QUEUE
+from scheduling.kube.port import Cluster
+from tests.support.kube import KubeServer
+from tests.support.stack import Stack
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.k8s]
+JOB = """workflow:
+  name: job
+  resources: {{default: {{gpu: {gpus}}}}}
+  tasks:
+  - {{name: train, image: ubuntu, command: [sleep, infinity]}}
+"""
+
+
+class ClusterTeam:
+    """A pool on a Kubernetes backend with a namespace of its own."""
+
+    def __init__(self, stack: Stack, server: KubeServer, cluster: Cluster, quota: int, slices: dict[str, int]) -> None:
+        self.stack, self.cluster = stack, cluster
+        self.ns = self.backend = stack.name("kube")
+        self.name = stack.name("team")
+        self._put(
+            f"backend/{self.backend}",
+            {"type": "kubernetes", "namespace": self.ns, "kubeconfig": yaml.safe_dump(server.content())},
+        )
+        self._put(
+            f"pool/{self.name}",
+            {"configs": {"backend": self.backend, "resources": {"gpu": {"guarantee": quota, "maximum": -1}}}},
+        )
+        self.admin = stack.client(stack.name("admin"), f"osmo-{self.name}-admin")
+        self.user = stack.client(stack.name("user"), f"osmo-{self.name}-user")
+        for short, gpus in slices.items():
+            self.subpool("POST", json={"subpool_name": short, "quota": gpus})
+
+    def _put(self, what: str, body: dict[str, Any]) -> None:
+        answer = self.stack.admin.put(f"/api/configs/{what}", json=body)
+        assert answer.status_code == 200, answer.text
+
+    def subpool(self, method: str, short: str = "", **body: Any) -> None:
+        """Create, change or delete a slice as the pool's admin."""
+        path = f"/api/configs/pool/{self.name}/subpool"
+        answer = self.admin.request(method, f"{path}/{short}" if short else path, **body)
+        assert answer.status_code == 200, answer.text
+
+    def submit(self, gpus: int, priority: str, *, to: str = "") -> Any:
+        """Submit as the pool's user."""
+        return self.user.post(
+            f"/api/pool/{to or self.name}/workflow",
+            params={"priority": priority},
+            json={"file": JOB.format(gpus=gpus), "set_variables": [], "set_string_variables": []},
+        )
+
+    def queue(self, leaf: str | None = "-shared") -> str:
+        """The object of a leaf queue, or (None) of the container."""
+        container = f"osmo-pool-{self.ns}-{self.name}"
+        return container if leaf is None else f"{container}--{leaf}"
+
+    def become(self, container: int, **leaves: int) -> dict[str, Any]:
+        """Wait until the API server holds exactly these GPU quotas (`shared=70, a=30`); the specs by queue."""
+        expected = {f"osmo-default-{self.ns}": -1, self.queue(None): container}
+        expected |= {self.queue("-shared" if leaf == "shared" else leaf): quota for leaf, quota in leaves.items()}
+        found: dict[str, Any] = {}
+
+        def there() -> bool:
+            items = self.cluster.list(QUEUE, labels=f"osmo.namespace={self.ns}").items
+            found.clear()
+            found.update({item["metadata"]["name"]: item["spec"] for item in items})
+            return {name: spec["resources"]["gpu"]["quota"] for name, spec in found.items()} == expected
+
+        self.stack.until(there, what=f"the queues {expected}", seconds=120)
+        return found
+
+
+@pytest.fixture
+def team(stack: Stack, kube_server: KubeServer) -> Iterator[Callable[..., ClusterTeam]]:
+    """Makes a pool with slices on a cluster, `team(100, a=30)`."""
+    cluster = kube_server.cluster()
+    yield lambda quota, **slices: ClusterTeam(stack, kube_server, cluster, quota, slices)
+    cluster.close()
+
+
+def test_ac1_a_pool_without_slices_submits_to_its_shared_queue(team: Callable[..., ClusterTeam]) -> None:
+    pool = team(100)
+    answer = pool.submit(50, "HIGH").json()
+    assert (answer["queue"], answer["k8s_queue"]) == (f"{pool.queue(None)}--_shared", pool.queue())
+    specs = pool.become(100, shared=100)
+    assert specs[pool.queue()]["displayName"] == answer["queue"]
+
+
+def test_ac2_a_pool_without_slices_gives_all_to_its_shared_queue(team: Callable[..., ClusterTeam]) -> None:
+    pool = team(100)
+    specs = pool.become(100, shared=100)
+    assert specs[pool.queue(None)]["parentQueue"] == f"osmo-default-{pool.ns}"
+    assert specs[pool.queue()]["parentQueue"] == pool.queue(None)
+
+
+def test_ac3_a_new_slice_comes_out_of_the_shared_queue(team: Callable[..., ClusterTeam]) -> None:
+    pool = team(100)
+    pool.become(100, shared=100)
+    pool.subpool("POST", json={"subpool_name": "a", "quota": 30})
+    specs = pool.become(100, shared=70, a=30)
+    assert specs[pool.queue("a")]["parentQueue"] == pool.queue(None)
+
+
+def test_ac4_guarantees_of_slices_are_kept_from_the_parent(team: Callable[..., ClusterTeam]) -> None:
+    pool = team(100, a=30, b=40, c=20)
+    refused = pool.submit(15, "HIGH")
+    assert (refused.status_code, refused.json()["error_code"]) == (400, "RESOURCE")
+    accepted = pool.submit(15, "LOW").json()
+    assert accepted["k8s_queue"] == pool.queue()
+    specs = pool.become(100, shared=10, a=30, b=40, c=20)
+    shared = specs[pool.queue()]["resources"]["gpu"]
+    assert shared == {"quota": 10, "limit": -1, "overQuotaWeight": 1}, "LOW work may go over the 10, and be reclaimed"
+
+
+def test_ac5_work_of_a_slice_goes_to_its_own_queue(team: Callable[..., ClusterTeam]) -> None:
+    pool = team(100, a=30)
+    answer = pool.submit(30, "NORMAL", to=f"{pool.name}--a").json()
+    assert answer["k8s_queue"] == pool.queue("a")
+    pool.become(100, shared=70, a=30)
+
+
+def test_ac6_a_deleted_slice_gives_its_quota_back(team: Callable[..., ClusterTeam]) -> None:
+    pool = team(100, a=30, b=40)
+    pool.become(100, shared=30, a=30, b=40)
+    pool.subpool("DELETE", "a")
+    pool.become(100, shared=60, b=40)
+
+
+def test_ac7_work_that_cannot_be_preempted_has_its_quota_as_limit(team: Callable[..., ClusterTeam]) -> None:
+    pool = team(10)
+    first, second = pool.submit(8, "HIGH").json(), pool.submit(5, "HIGH").json()
+    assert first["k8s_queue"] == second["k8s_queue"] == pool.queue()
+    assert pool.submit(11, "HIGH").status_code == 400
+    assert pool.submit(5, "LOW").status_code == 200
+    specs = pool.become(10, shared=10)
+    for queue in (pool.queue(), pool.queue(None)):
+        assert specs[queue]["resources"]["gpu"]["quota"] == 10, "KAI checks leaf and container: 8 + 5 stays pending"
+
+
+def test_ac8_a_new_quota_moves_between_slice_and_shared_queue(team: Callable[..., ClusterTeam]) -> None:
+    pool = team(100, a=30, b=40)
+    pool.become(100, shared=30, a=30, b=40)
+    pool.subpool("PATCH", "b", json={"quota": 50})
+    pool.become(100, shared=20, a=30, b=50)

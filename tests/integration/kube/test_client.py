@@ -1,0 +1,199 @@
+"""The official client behind the port, against a real API server with somebody in between who answers badly."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from scheduling.kube import errors
+from scheduling.kube.access import Kubeconfig
+from scheduling.kube.client import KubernetesCluster, Limits
+from scheduling.kube.kinds import CONFIG_MAP, NAMESPACE, QUEUE
+from scheduling.kube.port import Cluster
+from scheduling.kube.words import reason_of, sentence_of
+from tests.support.kube import KubeServer, Place
+from tests.support.kube_proxy import Proxy, status
+
+pytestmark = pytest.mark.k8s
+PATIENT = Limits(connect=30, call=60)
+SHORT = Limits(connect=30, call=0.5)
+
+
+@pytest.fixture
+def proxy(kube_server: KubeServer) -> Iterator[Proxy]:
+    between = Proxy(kube_server.address, kube_server.authority)
+    yield between
+    between.close()
+
+
+@pytest.fixture
+def through(kube_server: KubeServer, proxy: Proxy) -> Iterator[Callable[..., Cluster]]:
+    """A connection by way of the proxy."""
+    opened: list[KubernetesCluster] = []
+
+    def connect(limits: Limits = PATIENT) -> Cluster:
+        opened.append(kube_server.cluster(limits=limits, address=proxy.address))
+        return opened[-1]
+
+    yield connect
+    for each in opened:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (400, "BadRequest", errors.Invalid),
+        (401, "Unauthorized", errors.Unauthorized),
+        (403, "Forbidden", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (405, "MethodNotAllowed", errors.Invalid),
+        (409, "Conflict", errors.Conflict),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (410, "Expired", errors.Gone),
+        (413, "RequestEntityTooLarge", errors.Invalid),
+        (415, "UnsupportedMediaType", errors.Invalid),
+        (418, "Teapot", errors.ClusterError),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooMany),
+        (500, "InternalError", errors.ServerFault),
+        (503, "ServiceUnavailable", errors.ServerFault),
+        (504, "Timeout", errors.ServerFault),
+    ],
+)
+def test_each_answer_is_an_error_of_its_own(
+    through: Callable[..., Cluster], proxy: Proxy, code: int, reason: str, expected: type[errors.ClusterError]
+) -> None:
+    proxy.answer("/queues/", status=code, body=status(code, reason))
+    with pytest.raises(errors.ClusterError) as answered:
+        through().get(QUEUE, "a")
+    assert type(answered.value) is expected
+    assert (answered.value.message, answered.value.status) == ("said the proxy", code)
+    assert reason_of(answered.value)
+    assert "said the proxy" in sentence_of(answered.value)
+
+
+def test_how_long_to_wait_is_in_the_header_or_in_the_details(through: Callable[..., Cluster], proxy: Proxy) -> None:
+    cluster = through()
+    proxy.answer("/queues/", status=429, body=status(429), headers={"Retry-After": "7"})
+    with pytest.raises(errors.TooMany) as by_header:
+        cluster.get(QUEUE, "a")
+    proxy.answer("/queues/", status=504, body=status(504, retryAfterSeconds=3))
+    with pytest.raises(errors.ServerFault) as by_details:
+        cluster.get(QUEUE, "a")
+    assert (by_header.value.retry_after, by_details.value.retry_after) == (7, 3)
+
+
+@pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'"x"'])
+def test_what_is_no_kubernetes_is_a_fault_of_the_server(
+    through: Callable[..., Cluster], proxy: Proxy, body: bytes
+) -> None:
+    proxy.answer("/queues/", status=200, body=body)
+    with pytest.raises(errors.ServerFault, match="is this a Kubernetes API server"):
+        through().get(QUEUE, "a")
+
+
+def test_an_answer_that_does_not_come_is_given_up(through: Callable[..., Cluster], proxy: Proxy) -> None:
+    proxy.answer("/queues/", delay=300, status=200, body=b"{}")
+    with pytest.raises(errors.Unreachable, match="no answer in time"):
+        through(SHORT).get(QUEUE, "a")
+
+
+def test_an_answer_that_only_drips_is_given_up(through: Callable[..., Cluster], proxy: Proxy) -> None:
+    proxy.answer("/queues/", status=200, body=b" " * 100_000, drip=0.1)
+    with pytest.raises(errors.Unreachable, match="did not end in time"):
+        through(SHORT).get(QUEUE, "a")
+
+
+def test_a_connection_that_breaks(through: Callable[..., Cluster], proxy: Proxy) -> None:
+    proxy.answer("/queues/", drop=True)
+    cluster = through()
+    with pytest.raises(errors.Unreachable, match="connection broke"):
+        cluster.get(QUEUE, "a")
+    with pytest.raises(errors.NotFound):
+        cluster.get(QUEUE, "a")  # the next call is a new one
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    content = _kubeconfig(f"https://127.0.0.1:{port}")
+    with pytest.raises(errors.Unreachable, match="No connection"):
+        KubernetesCluster(Kubeconfig(content)).version()
+
+
+def test_a_certificate_that_nobody_vouches_for(kube_server: KubeServer) -> None:
+    content = kube_server.content()
+    del content["clusters"][0]["cluster"]["certificate-authority-data"]
+    with pytest.raises(errors.Unreachable, match="TLS"):
+        KubernetesCluster(Kubeconfig(content), limits=PATIENT).version()
+
+
+def test_a_list_whose_pages_grew_too_old_is_begun_again(
+    kube: Place, through: Callable[..., Cluster], proxy: Proxy
+) -> None:
+    for number in range(5):
+        body = {"metadata": {"name": f"c{number}", "namespace": kube.namespace}}
+        kube.cluster.create(CONFIG_MAP, body, owner="tests")
+    proxy.answer("continue=", status=410, body=status(410, "Expired"))
+    found = through().list(CONFIG_MAP, namespace=kube.namespace, page=2)
+    assert sorted(item["metadata"]["name"] for item in found.items) == [f"c{number}" for number in range(5)]
+    proxy.answer("continue=", status=410, body=status(410, "Expired"), times=None)
+    with pytest.raises(errors.Gone):
+        through().list(CONFIG_MAP, namespace=kube.namespace, page=2)
+
+
+def test_a_watch_that_is_told_in_the_stream_that_it_is_too_late(through: Callable[..., Cluster], proxy: Proxy) -> None:
+    line = b'{"type": "ERROR", "object": ' + status(410, "Expired") + b"}\n"
+    proxy.answer("watch=true", status=200, body=line)
+    with pytest.raises(errors.Gone):
+        list(through().watch(QUEUE, since="5", seconds=30))
+
+
+@pytest.mark.parametrize("body", [b'{"type": "ADDED", "obj\n', b"[]\n", b'{"object": {}}\n'])
+def test_a_watch_that_breaks_off_in_a_word(through: Callable[..., Cluster], proxy: Proxy, body: bytes) -> None:
+    proxy.answer("watch=true", status=200, body=body)
+    with pytest.raises(errors.Unreachable, match="broke off"):
+        list(through().watch(QUEUE, since="5", seconds=30))
+
+
+def test_a_watch_that_falls_silent_is_dead(through: Callable[..., Cluster], proxy: Proxy) -> None:
+    proxy.answer("watch=true", delay=300, status=200, body=b"")
+    with pytest.raises(errors.Unreachable):
+        list(through(Limits(connect=30, call=0.5, silence=0.5)).watch(QUEUE, since="5", seconds=100))
+
+
+def test_who_may_what(kube_server: KubeServer) -> None:
+    body: dict[str, Any] = {"metadata": {"name": "x"}, "spec": {}}
+    with pytest.raises(errors.Forbidden):
+        kube_server.cluster("nobody").list(QUEUE)
+    viewer = kube_server.cluster("viewer")
+    viewer.list(QUEUE)
+    with pytest.raises(errors.Forbidden):
+        viewer.apply(QUEUE, body, owner="tests")
+    content = kube_server.content()
+    content["users"][0]["user"] = {"token": "expired"}
+    with pytest.raises(errors.Unauthorized) as refused:
+        KubernetesCluster(Kubeconfig(content), limits=PATIENT).list(NAMESPACE)
+    assert "expired" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"contexts": []}, {"current-context": "nowhere"}, {"users": [{"name": "u"}], "contexts": None}, {"clusters": "x"}],
+)
+def test_a_kubeconfig_that_makes_no_sense(change: dict[str, Any]) -> None:
+    with pytest.raises(errors.BadCredentials):
+        KubernetesCluster(Kubeconfig(_kubeconfig("https://x") | change))
+
+
+def _kubeconfig(server: str) -> dict[str, Any]:
+    return {
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }

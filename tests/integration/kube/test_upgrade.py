@@ -1,0 +1,135 @@
+"""From the layout of an earlier OSMO, one leaf queue per pool, to ours: nothing that waits is forgotten, nothing that
+runs is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.services.pools import put_pool
+from scheduling.kube import errors
+from scheduling.kube.kinds import POD, POD_GROUP, QUEUE
+from scheduling.kube.port import Kind, Object
+from tests.integration.kube.conftest import Lab
+
+UPSTREAM = "osmo-backend-worker"
+
+
+class OldHouse:
+    """What an earlier OSMO left in a cluster."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._cluster = lab.cluster.cluster
+        self.old, self.new = lab.name("team"), lab.name("team---shared")
+        unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+        root = {"resources": {"gpu": unlimited, "cpu": unlimited, "memory": unlimited}}
+        gpu = {"quota": 100, "limit": -1, "overQuotaWeight": 1}
+        team = {"parentQueue": lab.root, "resources": {"gpu": gpu, "cpu": unlimited, "memory": unlimited}}
+        for name, spec in ((lab.root, root), (self.old, team)):
+            body = {"metadata": {"name": name, "labels": {"osmo.namespace": lab.ns}}, "spec": spec}
+            self._cluster.create(QUEUE, body, owner=UPSTREAM)
+
+    def gang(self, name: str, *pods: str, queue: str = "") -> None:
+        """A PodGroup; each pod is `waits`, `runs` or `done`."""
+        queue = queue or self.old
+        labels = {"kai.scheduler/queue": queue, "runai/queue": queue, "osmo.pool": "team"}
+        self._create(POD_GROUP, name, labels, {}, {"queue": queue, "minMember": max(1, len(pods))})
+        for number, state in enumerate(pods):
+            pod = f"{name}-{number}"
+            spec: Object = {"containers": [{"name": "main", "image": "x"}], "schedulerName": "kai-scheduler"}
+            if state != "waits":
+                spec["nodeName"] = "n1"
+            self._create(POD, pod, labels, {"pod-group-name": name}, spec)
+            phase = {"waits": "Pending", "runs": "Running", "done": "Succeeded"}[state]
+            change = {"status": {"phase": phase}}
+            self._cluster.merge(POD, pod, change, owner="kubelet", namespace=self._lab.ns, status=True)
+
+    def _create(self, kind: Kind, name: str, labels: Any, annotations: Any, spec: Object) -> None:
+        metadata = {"name": name, "namespace": self._lab.ns, "labels": labels, "annotations": annotations}
+        self._cluster.create(kind, {"metadata": metadata, "spec": spec}, owner=UPSTREAM)
+
+    def queues_of(self, kind: Kind) -> dict[str, str]:
+        """The queue label of each object of a kind."""
+        found = self._cluster.list(kind, namespace=self._lab.ns).items
+        for item in found:
+            labels = item["metadata"]["labels"]
+            assert labels["kai.scheduler/queue"] == labels["runai/queue"]
+            assert kind is not POD_GROUP or item["spec"]["queue"] == labels["runai/queue"]
+        return {item["metadata"]["name"]: item["metadata"]["labels"]["runai/queue"] for item in found}
+
+
+@pytest.fixture(params=["pinned", "newer"])
+def place(request: pytest.FixtureRequest) -> Any:
+    """Real API servers with both versions of the PodGroup's definition."""
+    from tests.support.kube import Place, fresh_namespace
+
+    server = request.getfixturevalue("kube_server" if request.param == "pinned" else "newer_kube_server")
+    cluster = server.cluster()
+    yield Place(cluster, fresh_namespace(cluster))
+    cluster.close()
+
+
+@pytest.fixture
+def house(lab: Lab) -> OldHouse:
+    put_pool(actor=SYSTEM, name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 100}}})
+    return OldHouse(lab)
+
+
+@pytest.mark.k8s
+def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: Lab, house: OldHouse) -> None:
+    old, new = house.old, house.new
+    house.gang("nothing-yet")
+    house.gang("waiting", "waits", "waits")
+    house.gang("running", "runs", "runs")
+    house.gang("partly", "runs", "waits")
+    house.gang("ending", "done", "runs")
+    house.gang("elsewhere", "waits", queue="somebody-elses")
+    untouched = {name: lab.cluster.cluster.get(POD, name, namespace=lab.ns) for name in ("running-0", "partly-0")}
+
+    outcome = lab.sync()
+
+    assert outcome.synced == "True"
+    assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+    assert house.queues_of(POD_GROUP) == {
+        "nothing-yet": new,
+        "waiting": new,
+        "running": old,
+        "partly": new,
+        "ending": old,
+        "elsewhere": "somebody-elses",
+    }
+    pods = house.queues_of(POD)
+    assert {name for name, queue in pods.items() if queue == new} == {"waiting-0", "waiting-1", "partly-1"}
+    for name, before in untouched.items():
+        assert lab.cluster.cluster.get(POD, name, namespace=lab.ns) == before
+    order = lab.cluster.writes
+    assert order.index(f"apply {new}") < order.index("merge waiting"), "the leaf is there before anything names it"
+    again = lab.sync()
+    assert (lab.cluster.writes, again.synced) == ([], "True")
+
+
+@pytest.mark.k8s
+def test_a_crash_between_the_leaf_and_the_pointing_is_healed(lab: Lab, house: OldHouse) -> None:
+    house.gang("waiting", "waits")
+
+    def dies(verb: str, kind: Kind, name: str) -> None:
+        if kind is POD_GROUP and verb == "merge":
+            raise errors.Unreachable("the worker was killed here")
+
+    lab.cluster.before = dies
+    assert lab.sync().synced == "False"
+    assert lab.queues()["team---shared"] == 100
+    assert house.queues_of(POD_GROUP) == {"waiting": house.old}
+    lab.cluster.before = lambda *_: None
+    assert lab.sync().done == (f"point PodGroup waiting from {house.old} to {house.new}",)
+    assert house.queues_of(POD_GROUP) == {"waiting": house.new}
+
+
+@pytest.mark.k8s
+def test_work_that_comes_to_the_old_queue_later_is_pointed_too(lab: Lab, house: OldHouse) -> None:
+    lab.sync()
+    house.gang("late", "waits")
+    assert lab.sync().done == (f"point PodGroup late from {house.old} to {house.new}",)

@@ -1,0 +1,129 @@
+"""A man in the middle who answers badly on purpose: plain HTTP in front of a real API server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+Request = tuple[str, str]  # method, path with its query
+
+
+@dataclass
+class Rule:
+    """What happens to requests that match: an answer in place of the server's, after `delay` seconds; `times` of
+    them (None: all). `drip` sends the body byte by byte, that many seconds apart; `drop` hangs up without a word."""
+
+    matches: Callable[[Request], bool]
+    status: int = 0
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    drip: float = 0.0
+    drop: bool = False
+    times: int | None = 1
+
+
+def status(code: int, reason: str = "", message: str = "said the proxy", **details: Any) -> bytes:
+    """A Kubernetes Status as JSON."""
+    found: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
+    return json.dumps(found | ({"details": details} if details else {})).encode()
+
+
+class Proxy:
+    """Forwards to `address`, whose certificate is in the file `authority`."""
+
+    def __init__(self, address: str, authority: Path) -> None:
+        self.rules: list[Rule] = []
+        self.seen: list[Request] = []
+        self._upstream = urllib3.PoolManager(ca_certs=str(authority), retries=False)
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _serve(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length) if length else None
+                rule = proxy._rule_for((self.command, self.path))
+                if rule is None:
+                    self._forward(address, body)
+                    return
+                proxy._closing.wait(rule.delay)
+                if rule.drop:
+                    self.close_connection = True
+                    self.connection.close()
+                elif rule.status:
+                    self._answer(rule.status, rule.body, rule.headers, rule.drip)
+                else:
+                    self._forward(address, body)
+
+            def _forward(self, address: str, body: bytes | None) -> None:
+                headers = {k: v for k, v in self.headers.items() if k not in {"Host", "Accept-Encoding"}}
+                answer = proxy._upstream.request(self.command, address + self.path, body=body, headers=headers)
+                kept = {k: v for k, v in answer.headers.items() if k in {"Content-Type", "Retry-After"}}
+                self._answer(answer.status, answer.data, kept, 0)
+
+            def _answer(self, code: int, body: bytes, headers: dict[str, str], drip: float) -> None:
+                with suppress(OSError):  # whoever waited may have gone
+                    self.send_response(code)
+                    for key, value in ({"Content-Type": "application/json"} | headers).items():
+                        self.send_header(key, value)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    if not drip:
+                        self.wfile.write(body)
+                        return
+                    for at in range(len(body)):
+                        self.wfile.write(body[at : at + 1])
+                        if proxy._closing.wait(drip):
+                            return
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
+
+            def log_message(self, *_: Any) -> None:
+                """Quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def answer(self, matches: str | Callable[[Request], bool], **how: Any) -> None:
+        """Another rule; a text matches requests whose path holds it."""
+        test = matches if callable(matches) else lambda request: matches in request[1]
+        self.rules.append(Rule(test, **how))
+
+    def clear(self) -> None:
+        """Forward everything from now on."""
+        with self._lock:
+            self.rules.clear()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _rule_for(self, request: Request) -> Rule | None:
+        with self._lock:
+            self.seen.append(request)
+            for rule in self.rules:
+                if rule.matches(request) and rule.times != 0:
+                    if rule.times is not None:
+                        rule.times -= 1
+                    return rule
+        return None
