@@ -2,7 +2,8 @@
 
 `GET /health` → 200 `{"status": "OK"}` as long as the web process answers (restart it when not).
 `GET /ready` → 200 or 503 `{"status": "OK"|"UNAVAILABLE", "checks": {name: {"ok": bool, "message": str}}}`: database,
-migrations, Redis, worker (all needed), and beat (told, not needed: without it only the periodic safety net rests).
+migrations, Redis, worker (all needed), beat and clusters (told, not needed: without the first only the periodic safety
+net rests, without the second only Kubernetes backends).
 Answers carry no addresses or error texts; those are in the log.
 """
 
@@ -98,4 +99,5 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "redis": _redis,
     "worker": _alive(heartbeat.WORKER),
     "beat": _alive(heartbeat.BEAT),
+    "clusters": _alive(heartbeat.CLUSTERS),
 }

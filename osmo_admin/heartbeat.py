@@ -1,7 +1,7 @@
 """Signs of life of the background processes, left where the web server can see them.
 
-The worker and beat each renew a key in Redis that expires by itself. No key means: not running, hung, or cut off from
-the broker, and in each case nobody starts work or watches the drain.
+The worker, beat and the process of the clusters each renew a key in Redis that expires by itself. No key means: not
+running, hung, or cut off from the broker, and in each case nobody starts work, watches the drain or follows a cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from django.conf import settings
 
 WORKER = "worker"
 BEAT = "beat"
-# Renewed every two seconds (worker) or five (beat); a restart of either may take this long before it counts as gone.
+CLUSTERS = "clusters"
+# Renewed every two seconds (worker, clusters) or five (beat); a restart may take this long before it counts as gone.
 LIFETIME_SECONDS = 30
 
 

@@ -11,6 +11,7 @@ from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import forget_old
 from pools.services.subpools import archive_drained
 from scheduling.services import hints
+from scheduling.services.heartbeats import find_silent
 from scheduling.services.hints import SETTLE_ONE, SYNC_ONE
 from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_while_asked
 from scheduling.services.settle import settle_while_asked
@@ -21,12 +22,14 @@ DRAIN_MONITOR = "scheduling.archive_drained"
 FORGET_KEYS = "scheduling.forget_idempotency_keys"
 EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
 SAMPLE_GPU_USAGE = "scheduling.sample_gpu_usage"
+FIND_SILENT = "scheduling.find_silent_clusters"
 
 
 @shared_task(name=SETTLE_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
 def settle_backend(backend_id: int) -> None:
-    """Something moved on a backend: a simulated one is settled, a cluster's queues follow."""
+    """Something moved on a backend: a simulated one is settled, a cluster's agent looks and its queues follow."""
     settle_while_asked(backend_id)
+    hints.tell_agent(backend_id)
     if not follows_the_ledger(backend_id):
         hints.ask_to_sync(backend_id)
 
@@ -73,3 +76,9 @@ def expire_gpu_reservations() -> None:
 def sample_gpu_usage() -> None:
     """Keep the history of use of GPU quotas."""
     sample_usage()
+
+
+@shared_task(name=FIND_SILENT)
+def find_silent_clusters() -> None:
+    """Set clusters OFFLINE that nobody has heard for too long."""
+    find_silent()

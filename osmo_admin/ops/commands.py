@@ -9,6 +9,7 @@ WEB = "web"
 WEBHOOK = "webhook"
 WORKER = "worker"
 BEAT = "beat"
+CLUSTERS = "clusters"
 WEB_WORKERS = 2
 # Two for requests and one that an event stream may hold (OSMO_EVENT_STREAMS). More only lengthen the tail: one
 # interpreter lock serves them all.
@@ -51,6 +52,11 @@ def beat() -> list[str]:
     return [
         sys.executable, "-m", "celery", "--app", "osmo_admin.celery", "beat", "--loglevel", "INFO", "--pidfile", "",
     ]  # fmt: skip
+
+
+def clusters() -> list[str]:
+    """The agents of Kubernetes backends. Without one it idles."""
+    return [sys.executable, "-m", "osmo_admin.clusters"]
 
 
 def bootstrap(*arguments: str) -> list[str]:

@@ -112,6 +112,7 @@ class Supervisor:
         self._start_webhook()
         self._start_service(commands.WORKER, commands.worker())
         self._start_service(commands.BEAT, commands.beat())
+        self._start_service(commands.CLUSTERS, commands.clusters())
         self._wait_ready()
         self._announce(public_url, login)
 
@@ -144,7 +145,7 @@ class Supervisor:
         return self.socket_dir
 
     def _environment(self, runtime: Mapping[str, str]) -> dict[str, str]:
-        """What web, worker and beat see. They get everything from here, so that all three agree."""
+        """What web, worker, beat and clusters see. They get everything from here, so that they agree."""
         hosts = [part for part in os.environ.get("OSMO_ALLOWED_HOSTS", "").split(",") if part]
         return {
             **os.environ,

@@ -4,7 +4,9 @@ what a lost hint left."""
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 SETTLE_ONE = "scheduling.settle"
 SYNC_ONE = "scheduling.sync_queues"
+_MOVED = "osmo:moved"  # the channel on which agents of clusters are woken
+_LISTEN = 0.5  # seconds; shorter than the time after which a silent connection counts as broken
 _QUEUED_FOR = 5  # seconds after which a hint that nobody took may be given again
 _PAUSE = 5.0  # seconds without hints after a broker that did not answer: requests must not wait for it again and again
 
@@ -93,3 +97,27 @@ def _broker() -> redis.Redis:
 
 def _key(task: str, backend_id: int) -> str:
     return f"osmo:hint:{task}:{backend_id}"
+
+
+def tell_agent(backend_id: int) -> None:
+    """Wake the agent of a cluster, in whichever process it works. It looks by itself if nobody hears this."""
+    try:
+        _broker().publish(_MOVED, backend_id)
+    except redis.RedisError as error:
+        logger.warning("could not wake the agent of backend %s: %s", backend_id, error)
+
+
+def heard_moves(wake: Callable[[int], None], stop: threading.Event) -> None:
+    """Call `wake` with each backend that an agent is told about, until told to stop. A broker that is away is waited
+    for."""
+    while not stop.is_set():
+        try:
+            with _broker().pubsub(ignore_subscribe_messages=True) as told:  # type: ignore[no-untyped-call]
+                told.subscribe(_MOVED)
+                while not stop.is_set():
+                    message = told.get_message(timeout=_LISTEN)
+                    if message is not None:
+                        wake(int(message["data"]))
+        except (redis.RedisError, ValueError) as error:
+            logger.info("hears no hints for agents: %s", error)
+            stop.wait(_PAUSE)

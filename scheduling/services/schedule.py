@@ -17,6 +17,7 @@ DRAIN_MONITOR = "Archive drained subpools"
 FORGET_KEYS = "Forget old idempotency keys"
 EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
 SAMPLE_GPU_USAGE = "Sample GPU quota usage"
+FIND_SILENT = "Find silent clusters"
 _SHORTEST_LIFE = 10  # seconds; a message must survive the time in which a worker restarts
 
 
@@ -29,6 +30,7 @@ def ensure_schedule() -> None:
     _ensure(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
     _ensure(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
     _ensure(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))
+    _ensure(FIND_SILENT, tasks.FIND_SILENT, timedelta(seconds=10))
 
 
 def set_drain_interval(minutes: int) -> None:

@@ -32,11 +32,11 @@ def test_the_example_names_every_variable_and_no_other() -> None:
 
 def test_compose_starts_each_process_after_the_database_is_prepared() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    assert {"postgres", "valkey", "prepare", "web", "worker", "beat"} == services.keys()
-    for name in ("prepare", "web", "worker", "beat"):
+    assert {"postgres", "valkey", "prepare", "web", "worker", "beat", "clusters"} == services.keys()
+    for name in ("prepare", "web", "worker", "beat", "clusters"):
         assert accepted(services[name]["command"]), services[name]["command"]
         assert services[name]["command"][1] == name
-    for name in ("web", "worker", "beat"):
+    for name in ("web", "worker", "beat", "clusters"):
         assert services[name]["depends_on"] == {"prepare": {"condition": "service_completed_successfully"}}
     assert all(service.get("deploy", {}).get("replicas", 1) == 1 for service in services.values())
 

@@ -18,10 +18,10 @@ from tests.support.services import Services
 def alive(running_services: Services) -> Iterator[None]:
     """Worker and beat have just given a sign of life."""
     heartbeat._client.cache_clear()
-    for process in (heartbeat.WORKER, heartbeat.BEAT):
+    for process in (heartbeat.WORKER, heartbeat.BEAT, heartbeat.CLUSTERS):
         heartbeat.renew(process)
     yield
-    heartbeat._client().delete("osmo:alive:worker", "osmo:alive:beat")
+    heartbeat._client().delete("osmo:alive:worker", "osmo:alive:beat", "osmo:alive:clusters")
     heartbeat._client.cache_clear()
 
 
@@ -40,11 +40,11 @@ def test_ready_when_everything_answers(db: None, alive: None, client: Client) ->
     answer = client.get("/ready")
     assert answer.status_code == 200
     assert answer.json()["status"] == "OK"
-    assert set(answer.json()["checks"]) == {"database", "migrations", "redis", "worker", "beat"}
+    assert set(answer.json()["checks"]) == {"database", "migrations", "redis", "worker", "beat", "clusters"}
     assert all(check["ok"] for check in answer.json()["checks"].values())
 
 
-@pytest.mark.parametrize(("process", "status"), [("worker", 503), ("beat", 200)])
+@pytest.mark.parametrize(("process", "status"), [("worker", 503), ("beat", 200), ("clusters", 200)])
 def test_a_silent_worker_makes_it_unready_a_silent_beat_is_told(
     process: str, status: int, db: None, alive: None, client: Client
 ) -> None:

@@ -18,6 +18,7 @@ class Process(StrEnum):
     WEB = commands.WEB
     WORKER = commands.WORKER
     BEAT = commands.BEAT
+    CLUSTERS = commands.CLUSTERS
     PREPARE = "prepare"
 
 
@@ -31,6 +32,7 @@ def serve(
         Process.WEB: commands.web(host, port),
         Process.WORKER: commands.worker(),
         Process.BEAT: commands.beat(),
+        Process.CLUSTERS: commands.clusters(),
         Process.PREPARE: commands.bootstrap(),
     }[process]
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")

@@ -1,0 +1,54 @@
+"""The process that works with Kubernetes clusters: `python -m osmo_admin.clusters`, until a signal ends it.
+
+Its main thread keeps one agent for each backend going and passes on what the ledger hints. Without hints, and without
+the broker, each agent looks by itself every few seconds. Any number of these processes may run side by side.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from types import FrameType
+
+import django
+
+POLL_SECONDS = 2.0
+logger = logging.getLogger("osmo_admin.clusters")
+
+
+def main() -> None:
+    """Run until told to stop."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+    django.setup()
+    from django.db import DatabaseError, InterfaceError, connection
+
+    from osmo_admin import heartbeat
+    from scheduling.services.agents import Agents
+    from scheduling.services.hints import heard_moves
+
+    stop = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end)
+    agents = Agents()
+    threading.Thread(target=heard_moves, args=[agents.wake, stop], name="hints", daemon=True).start()
+    while not stop.is_set():
+        try:
+            agents.keep_up()
+        except (DatabaseError, InterfaceError) as problem:
+            logger.warning("waits for the database: %s", problem)
+        finally:
+            connection.close()  # the main thread asks rarely; the agents keep their own
+        if agents.are_alive:
+            heartbeat.renew(heartbeat.CLUSTERS)
+        stop.wait(POLL_SECONDS)
+    agents.stop()
+
+
+if __name__ == "__main__":
+    main()
