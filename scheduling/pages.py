@@ -80,7 +80,8 @@ def _backend_told(root: Pool, group: Group) -> str:
     """What a gang waits for that every quota lets through: the machines."""
     if root.backend is None or root.backend.offline:
         return "The backend is offline; everything waits until it is back."
-    largest = max((task.gpu_count for task in group.tasks.all()), default=0)
+    # Of an elastic gang the largest pods may be those it can do without.
+    largest = 0 if group.gang else max((task.gpu_count for task in group.tasks.all()), default=0)
     machine = Node.objects.filter(backend=root.backend).aggregate(most=Max("gpus"))["most"] or 0
     if largest > machine:
         return (

@@ -90,6 +90,15 @@ def test_the_tree_costs_no_query(gang: Any) -> None:
     assert len(queries) == 0
 
 
+def test_a_pod_it_can_do_without_is_no_reason_to_give_up(alice: Any) -> None:
+    alice.submit("team", INFERENCE.replace("osmo/gpus-per-pod: 1", "osmo/gpus-per-pod: {prefill-0: 64, prefill-1: 1}"))
+    client = Client()
+    client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")
+    text = client.get("/scheduling/workflow/inference-service-1/change/").content.decode()
+    assert "Why it waits" in text
+    assert "can never start" not in text
+
+
 def test_the_page_draws_it(gang: Any) -> None:
     client = Client()
     client.force_login(gang.user, "django.contrib.auth.backends.ModelBackend")
