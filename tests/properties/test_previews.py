@@ -1,0 +1,237 @@
+"""On random houses: a dry run's `may_be_reclaimed` is what then happens, and the reason of who waits is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from django.db import transaction
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from pools.domain.errors import BadInput, Conflict
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, Node
+from pools.services.cohorts import put_cohort
+from pools.services.dry_run import effect_of
+from pools.services.pools import patch_pool
+from pools.services.subpools import create_subpool, delete_subpool, update_quota
+from scheduling.domain.engine.explain import Explainer
+from scheduling.domain.engine.facts import Facts
+from scheduling.domain.engine.outcome import reasons
+from scheduling.domain.engine.starting import attempt
+from scheduling.domain.engine.world import World
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import WorkflowStatus
+from scheduling.models import Decision, Workflow
+from scheduling.selectors.live_facts import live_facts
+from scheduling.services.settle import settle
+from scheduling.services.submission import Submission, submit
+from tests.support import houses
+
+SLICES = (("team", "a"), ("team", "b"), ("other", "x"))
+LEAVES = ("team", "other", *(f"{pool}--{short}" for pool, short in SLICES))
+Deed = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A workflow of one gang of tasks of one GPU each."""
+
+    leaf: str
+    priority: Priority
+    gpus: int
+
+
+@dataclass(frozen=True)
+class House:
+    """Two pools on the same nodes, perhaps in one cohort. LOW work comes first and takes what it can get; firm work
+    comes while the backend is away; then quotas are cut, and the backend is back. So firm work waits for quota, and
+    LOW work stands where it would go. `spare` is what the pools guarantee beside their slices."""
+
+    nodes: tuple[int, ...]
+    spare: tuple[int, int]
+    quotas: tuple[int, int, int]
+    cuts: tuple[int, int, int]
+    in_cohort: bool
+    low: tuple[Work, ...]
+    firm: tuple[Work, ...]
+
+
+def _works(priorities: Sequence[Priority], leaves: Sequence[str], least: int) -> st.SearchStrategy[tuple[Work, ...]]:
+    one = st.builds(Work, st.sampled_from(leaves), st.sampled_from(priorities), st.integers(1, 4))
+    return st.lists(one, min_size=least, max_size=5).map(tuple)
+
+
+HOUSES = st.builds(
+    House,
+    nodes=st.sampled_from([(8,), (4, 4), (8, 2), (4, 2, 2)]),
+    spare=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    quotas=st.tuples(st.integers(2, 4), st.integers(0, 2), st.integers(0, 2)),
+    cuts=st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 2)),
+    in_cohort=st.booleans(),
+    low=_works([Priority.LOW], LEAVES, 3),
+    firm=_works([Priority.HIGH, Priority.NORMAL, Priority.NORMAL], ["team--a", "team--a", *LEAVES], 3),
+)
+
+
+def build(house: House) -> Backend:
+    """The house, settled."""
+    backend = houses.backend(nodes=0)
+    Node.objects.bulk_create(
+        [Node(backend=backend, name=f"n{place}", gpus=gpus) for place, gpus in enumerate(house.nodes)]
+    )
+    a, b, x = house.quotas
+    for pool, guarantee in (("team", a + b + house.spare[0]), ("other", x + house.spare[1])):
+        houses.pool(pool, guarantee, on=backend)
+        if house.in_cohort:
+            patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
+    for (pool, short), quota in zip(SLICES, house.quotas, strict=True):
+        create_subpool(actor=SYSTEM, parent=pool, subpool_name=short, quota=quota)
+    send(house.low)
+    settle(backend.pk)
+    Backend.objects.update(offline=True)
+    send(house.firm)
+    for (pool, short), quota, cut in zip(SLICES, house.quotas, house.cuts, strict=True):
+        update_quota(actor=SYSTEM, parent=pool, subpool_name=short, quota=min(quota, cut))
+    Backend.objects.update(offline=False)
+    assert settle(backend.pk)["settled"]
+    return backend
+
+
+def send(works: Sequence[Work]) -> None:
+    """Submit what is not refused."""
+    for work in works:
+        tasks = ", ".join(
+            f"{{name: t{n}, image: i, command: [c], resource: r, lead: {str(n == 0).lower()}}}"
+            for n in range(work.gpus)
+        )
+        file = f"workflow:\n  name: job\n  resources: {{r: {{gpu: 1}}}}\n  groups:\n  - {{name: g, tasks: [{tasks}]}}"
+        try:
+            submit(actor=houses.admin(), pool=work.leaf, submission=Submission(file=file, priority=work.priority))
+        except BadInput:
+            continue
+
+
+def _resize(where: tuple[str, str], quota: int) -> Deed:
+    return lambda: update_quota(actor=SYSTEM, parent=where[0], subpool_name=where[1], quota=quota)
+
+
+def _restore(quotas: Sequence[int]) -> Deed:
+    return lambda: [_resize(where, quota)() for where, quota in zip(SLICES, quotas, strict=True)]
+
+
+def _delete(where: tuple[str, str], cancel: bool) -> Deed:
+    return lambda: delete_subpool(actor=SYSTEM, parent=where[0], subpool_name=where[1], cancel_pending=cancel)
+
+
+def _create(pool: str, quota: int) -> Deed:
+    return lambda: create_subpool(actor=SYSTEM, parent=pool, subpool_name="new", quota=quota)
+
+
+def _pool(pool: str, guarantee: int, maximum: int) -> Deed:
+    gpu = {"guarantee": guarantee, "maximum": max(guarantee, maximum) if maximum >= 0 else -1}
+    return lambda: patch_pool(actor=SYSTEM, name=pool, patch={"resources": {"gpu": gpu}})
+
+
+def _cohort(nominal: int) -> Deed:
+    quota = {"flavor": "default", "resource": "gpu", "nominal": nominal}
+    return lambda: put_cohort(actor=SYSTEM, name="org", body={"quotas": [quota]})
+
+
+POOL, SLICE = st.sampled_from(["team", "other"]), st.sampled_from(SLICES)
+CHANGES = st.one_of(
+    st.builds(_resize, SLICE, st.integers(0, 6)),
+    st.builds(_delete, SLICE, st.booleans()),
+    st.builds(_create, POOL, st.integers(0, 4)),
+    st.builds(_pool, POOL, st.integers(0, 14), st.sampled_from([-1, 4, 8])),
+    st.builds(_cohort, st.integers(0, 6)),
+)
+
+
+@contextmanager
+def own_house() -> Iterator[None]:
+    """Every example has a house of its own and leaves nothing."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.mark.django_db
+@given(HOUSES, st.booleans(), CHANGES)
+def test_the_preview_equals_what_then_happens(house: House, restores: bool, deed: Deed) -> None:
+    """Preview, apply, settle, compare. Half of the changes give back the quotas that were cut."""
+    with own_house():
+        _compare(build(house), _restore(house.quotas) if restores else deed)
+
+
+def _compare(backend: Backend, deed: Deed) -> None:
+    running = set(_firm_that_runs())
+    effect = effect_of(deed, read=lambda: None, actor=SYSTEM)
+    last = Decision.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    if effect["violations"]:
+        assert effect["may_be_reclaimed"] == []
+        with pytest.raises((BadInput, Conflict)):
+            deed()
+        return
+    deed()
+    assert settle(backend.pk)["settled"]
+    taken = Decision.objects.filter(pk__gt=last, action__in=[Decision.Action.RECLAIM, Decision.Action.PREEMPT])
+    assert effect["may_be_reclaimed"] == list(
+        dict.fromkeys(taken.order_by("pk").values_list("workflow__name", flat=True))
+    )
+    assert effect["may_be_reclaimed_elsewhere"] == 0
+    assert running <= set(_firm_that_runs()), "HIGH and NORMAL work is never taken"
+    event(f"reclaims {min(2, len(effect['may_be_reclaimed']))}")
+
+
+def _firm_that_runs() -> list[str]:
+    rows = Workflow.objects.filter(status=WorkflowStatus.RUNNING).exclude(priority=Priority.LOW)
+    return list(rows.values_list("name", flat=True))
+
+
+@pytest.mark.django_db
+@given(HOUSES)
+def test_the_reason_of_who_waits_is_true(house: House) -> None:
+    """Whoever waits starts when what its reason names is made available, and nothing else."""
+    with own_house():
+        facts = live_facts(build(house)).facts
+    world = World(facts)
+    for name in reasons(world):
+        reason = Explainer(world).explain(world.gang_of[name])
+        assert reason.message
+        assert reason.blockers, reason
+        if any(blocker.never for blocker in reason.blockers):
+            continue
+        loosened = facts
+        for blocker in reason.blockers:
+            loosened = _made_available(loosened, blocker, world)
+        roomy = World(loosened)
+        assert attempt(roomy, roomy.gang_of[name]), reason
+        event(reason.code)
+
+
+def _made_available(facts: Facts, blocker: Any, world: World) -> Facts:
+    """Exactly the missing amounts of one blocker: on the nodes that are named, or in the number that is named."""
+    if blocker.limit == "nodes":
+        more = {short.node: world.amounts(short.missing) for short in blocker.where}
+        return replace(
+            facts,
+            nodes=tuple(
+                replace(node, resources=_sum(node.resources, more.get(node.name, {}))) for node in facts.nodes or ()
+            ),
+        )
+
+    def grown(node: Any) -> Any:
+        if node.name != blocker.node:
+            return node
+        return replace(node, **{blocker.limit: _sum(getattr(node, blocker.limit) or {}, blocker.missing)})
+
+    return replace(facts, queues=tuple(map(grown, facts.queues)), cohorts=tuple(map(grown, facts.cohorts)))
+
+
+def _sum(have: Any, more: Any) -> dict[str, Any]:
+    return {key: have.get(key, 0) + more.get(key, 0) for key in {*have, *more}}
