@@ -73,7 +73,7 @@ class _Trial:
 
     def place(self, leaf: int, count: int) -> bool:
         """Choose so many waiting tasks of the leaf, if all bounds together leave room for them."""
-        return any(self._choose(tasks) for tasks in choices(self._gang, self._gang.waiting_tasks(leaf), count))
+        return any(self._choose(tasks) for tasks in choices(self._gang, leaf, count))
 
     def at_once(self) -> bool:
         """Choose the first tasks together, or the cheapest ones: one by one they may stand in each other's way."""

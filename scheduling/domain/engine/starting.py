@@ -19,16 +19,15 @@ def attempt(world: World, gang: GangState) -> list[int]:
     """Start the next tasks of a gang if they may and can: all that its minimum needs, or one more. Empty if not."""
     before = world.mark()
     if gang.tree.single:
-        line = gang.waiting_tasks(ROOT)
         missing = max(1, gang.tree.thresholds[ROOT] - gang.active[ROOT])
-        if missing > len(line) or not _start_some(world, gang, line, missing):
+        if missing > gang.waiting[ROOT] or not _start_some(world, gang, ROOT, missing):
             return []
     else:
         growth = Growth(
             gang.tree,
             list(gang.active),
             list(gang.waiting),
-            lambda leaf, count: _start_some(world, gang, gang.waiting_tasks(leaf), count),
+            lambda leaf, count: _start_some(world, gang, leaf, count),
             mark=world.mark,
             undo=world.undo,
             cost=gang.cost,
@@ -38,8 +37,8 @@ def attempt(world: World, gang: GangState) -> list[int]:
     return [i for _gang, i, _node in world.journal[before:]]
 
 
-def _start_some(world: World, gang: GangState, line: list[int], count: int) -> bool:
-    return any(_start(world, gang, tasks) for tasks in choices(gang, line, count))
+def _start_some(world: World, gang: GangState, leaf: int, count: int) -> bool:
+    return any(_start(world, gang, tasks) for tasks in choices(gang, leaf, count))
 
 
 def _start_at_once(world: World, gang: GangState) -> bool:

@@ -10,6 +10,7 @@ from scheduling.domain.gang import ROOT, GangTree, Growth
 
 from .facts import Gang, Queue, TaskState
 from .nodes import NOWHERE, Request
+from .task_lines import TaskLines
 
 if TYPE_CHECKING:
     from .lines import SortedGangs
@@ -75,25 +76,8 @@ class GangState:
     each node of its tree. What a task requests counts against quotas; its need adds on which nodes it may stand."""
 
     __slots__ = (
-        "_ask",
-        "_next",
-        "_signature",
-        "_table",
-        "active",
-        "fact",
-        "index",
-        "leaf",
-        "listed",
-        "needs",
-        "node",
-        "preemptible",
-        "queue",
-        "ran",
-        "reach",
-        "released",
-        "requests",
-        "status",
-        "tree",
+        "_alike", "_ask", "_fresh", "_next", "_signature", "_table", "active", "fact", "index", "leaf", "lines",
+        "listed", "needs", "node", "preemptible", "queue", "ran", "reach", "released", "requests", "status", "tree",
         "waiting",
     )  # fmt: skip
 
@@ -111,6 +95,7 @@ class GangState:
         self.fact, self.index, self.queue, self.tree, self.requests = fact, index, queue, tree, requests
         self.needs = needs
         self._table = table
+        self._alike = tree.single and len(set(needs)) == 1
         self.preemptible = fact.preemptible
         self.status = [_CODES[task.state] for task in fact.tasks]
         self.node = [NOWHERE] * len(fact.tasks)
@@ -118,25 +103,57 @@ class GangState:
         self.active = [0] * len(tree.names)
         self.waiting = [0] * len(tree.names)
         self.released = [0] * len(tree.names)
-        for i, status in enumerate(self.status):
-            counted = (self.waiting, self.active, self.released)
-            if status != FINISHED:
-                counted[status][self.leaf[i]] += 1
+        self.lines = TaskLines(len(tree.names))
+        for i in reversed(range(len(self.status))):
+            leaf, status = self.leaf[i], self.status[i]
+            if status == WAITING:
+                self.waiting[leaf] += 1
+                self.lines.queue(i, leaf, needs[i])
+            elif status == RUNNING:
+                self.active[leaf] += 1
+                self.lines.run(i, leaf)
+            elif status == RELEASING:
+                self.released[leaf] += 1
         self.ran = any(self.active) or any(self.released)
         self.reach: Reach | None = None
         """Tells what the gang could ever start with; without one nothing is ruled out."""
         self.listed: Signature | None = None
         """The signature under which it stands in its lines."""
         self._signature: Signature | None = None
+        self._fresh: object = None
         self._ask: Request | None = None
         self._next: list[int] | None = None
 
     def __repr__(self) -> str:
         return f"<gang {self.fact.name}>"
 
-    def changed(self) -> None:
-        """Forget what was derived; called with every change of a task."""
+    # -- one task ----------------------------------------------------------------------------------------------------
+
+    def start(self, i: int, node: int) -> None:
+        """A waiting task runs from now on; quotas and nodes are the world's business."""
+        leaf = self.leaf[i]
+        self.status[i], self.node[i] = RUNNING, node
+        self.active[leaf] += 1
+        self.waiting[leaf] -= 1
+        self.lines.leave_queue(i, leaf, self.needs[i])
+        self.lines.run(i, leaf)
+        self._forget()
+
+    def stop(self, i: int) -> int:
+        """A running task waits from now on; the node it stood on."""
+        leaf, node = self.leaf[i], self.node[i]
+        self.status[i], self.node[i] = WAITING, NOWHERE
+        self.active[leaf] -= 1
+        self.waiting[leaf] += 1
+        self.lines.leave_run(i, leaf)
+        self.lines.queue(i, leaf, self.needs[i])
+        self._forget()
+        return node
+
+    def _forget(self) -> None:
         self._signature = self._ask = self._next = None
+
+    # -- how it stands -----------------------------------------------------------------------------------------------
 
     @property
     def satisfied(self) -> bool:
@@ -169,29 +186,27 @@ class GangState:
         """Its place inside its leaf: priority, then below before above its minimum, then oldest, then name."""
         return -self.fact.priority, self.standing, self.fact.submitted, self.fact.name
 
-    def waiting_tasks(self, leaf: int) -> list[int]:
-        """The waiting tasks of a leaf, first in line first."""
-        return [i for i, status in enumerate(self.status) if status == WAITING and self.leaf[i] == leaf]
-
-    def running_tasks(self, leaf: int) -> list[int]:
-        """The running tasks of a leaf, in the order of the spec."""
-        return [i for i, status in enumerate(self.status) if status == RUNNING and self.leaf[i] == leaf]
-
     @property
     def signature(self) -> Signature:
-        """Equal for gangs that ask for the same, in the same state."""
+        """Equal for gangs that ask for the same, in the same state. Unlike tasks are tried in their own order, so the
+        order belongs to what they ask; once some of them run, the gang is like no other."""
         if self._signature is None:
-            tree = self.tree
-            asks: tuple[object, ...]
-            if tree.single and WAITING in self.status and len(set(self.needs)) == 1:
-                asks = (tree.thresholds[ROOT], self.active[ROOT], self.waiting[ROOT], self.needs[0])
+            key: object
+            if self._alike and self.waiting[ROOT]:
+                key = (self.tree.thresholds[ROOT], self.active[ROOT], self.waiting[ROOT], self.needs[0])
+            elif any(self.active):
+                key = (self.index, self.lines.waits)
             else:
-                # Unlike tasks are tried in their own order, so the order belongs to what they ask.
-                waits = tuple((self.leaf[i], self.needs[i]) for i, s in enumerate(self.status) if s == WAITING)
-                asks = (*tree.parents, *tree.thresholds, *self.active, waits)
-            key = (self.fact.priority, self.preemptible, asks)
+                key = self._fresh = self._fresh or self._as_waiting()
+            key = (self.fact.priority, self.preemptible, key)
             self._signature = self._table.setdefault(key, len(self._table))
         return self._signature
+
+    def _as_waiting(self) -> object:
+        waits = tuple((self.leaf[i], self.needs[i]) for i, status in enumerate(self.status) if status == WAITING)
+        return (*self.tree.parents, *self.tree.thresholds, waits)
+
+    # -- what it asks for --------------------------------------------------------------------------------------------
 
     @property
     def ask(self) -> Request:
@@ -206,34 +221,32 @@ class GangState:
         if self.tree.optional or (self.satisfied and not self.tree.single):
             return True
         return any(
-            self.waiting[leaf] > max(1, self.tree.thresholds[leaf] - self.active[leaf])
-            and len({self.needs[i] for i in self.waiting_tasks(leaf)}) > 1
-            for leaf in range(len(self.waiting))
+            self.lines.unlike(leaf) and waiting > max(1, self.tree.thresholds[leaf] - self.active[leaf])
+            for leaf, waiting in enumerate(self.waiting)
         )
 
     def cost(self, leaf: int, count: int) -> list[Number]:
         """What so many waiting tasks of a leaf ask for at least, resource by resource, GPUs first."""
         width = 1 + max((r for request in self.requests for r, _amount in request), default=-1)
         costs = []
-        for i in self.waiting_tasks(leaf):
+        for i in self.lines.waiting(leaf):
             asked = dict(self.requests[i])
             costs.append([asked.get(r, 0) for r in range(width)])
         return [sum(parts) for parts in zip(*sorted(costs)[:count], strict=True)] or [0] * width
 
     def next_tasks(self) -> list[int]:
-        """The tasks that its next attempt would start, were there room for everything that is not ruled out for good;
-        of a gang that can never be whole, all that waits. Not to be changed by the caller."""
+        """The tasks that its next attempt would start, were there room for everything; below its minimum only such as
+        are not ruled out for good. Of a gang that can never be whole, all that waits. Not to be changed."""
         if self._next is None:
-            found = self.reach.tasks(self) if self.reach is not None and self.may_choose else None
+            search = self.reach is not None and not self.satisfied and self.may_choose
+            found = self.reach.tasks(self) if search and self.reach is not None else None
             self._next = self.first_tasks() if found is None else found
         return self._next
 
     def first_tasks(self) -> list[int]:
         """Those that are first in order, whatever they ask for."""
         if self.tree.single:
-            missing = self.tree.thresholds[ROOT] - self.active[ROOT]
-            lines = self.waiting_tasks(ROOT)
-            return lines[: max(1, missing)]
+            return self.lines.first(ROOT, max(1, self.tree.thresholds[ROOT] - self.active[ROOT]))
         found = self._chosen(Growth.attempt, first=True)
         return [i for i, status in enumerate(self.status) if status == WAITING] if found is None else found
 
@@ -246,7 +259,7 @@ class GangState:
         chosen: list[int] = []
 
         def place(leaf: int, count: int) -> bool:
-            ways = list(choices(self, self.waiting_tasks(leaf), count))
+            ways = list(choices(self, leaf, count))
             chosen.extend(ways[0 if first else -1])
             return True
 
@@ -259,11 +272,11 @@ class GangState:
         return chosen if grow(growth) else None
 
 
-def choices(gang: GangState, line: list[int], count: int) -> Iterator[list[int]]:
-    """The ways to take so many tasks of a line: first in line; where tasks are unlike, then the least of them."""
-    yield line[:count]
-    if count < len(line) and len({gang.needs[i] for i in line}) > 1:
-        least = sorted(line, key=lambda i: [amount for _r, amount in gang.requests[i]])
+def choices(gang: GangState, leaf: int, count: int) -> Iterator[list[int]]:
+    """The ways to take so many waiting tasks: first in line; where tasks are unlike, then the least of them."""
+    yield gang.lines.first(leaf, count)
+    if count < gang.waiting[leaf] and gang.lines.unlike(leaf):
+        least = sorted(gang.lines.waiting(leaf), key=lambda i: [amount for _r, amount in gang.requests[i]])
         yield sorted(least[:count])
 
 

@@ -39,7 +39,7 @@ def next_unit(gang: GangState) -> Unit:
     """What the gang, which has active tasks, would give up next; the last tasks of the spec first."""
     tasks: list[int] = []
     for leaf, count in gang.tree.give_up(gang.active):
-        tasks.extend(gang.running_tasks(leaf)[-count:])
+        tasks.extend(gang.lines.last(leaf, count))
     return Unit(gang, tuple(tasks), tuple(gang.node[i] for i in tasks))
 
 

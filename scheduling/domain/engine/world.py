@@ -15,7 +15,7 @@ from .facts import Facts
 from .lines import SortedGangs
 from .nodes import NOWHERE, NodeIndex, Request
 from .placement import place
-from .state import RUNNING, WAITING, GangState, QueueState
+from .state import RUNNING, GangState, QueueState
 from .words import said
 
 
@@ -78,26 +78,17 @@ class World:
                     self.columns[r].release(queue.column, amount)
 
     def _started(self, gang: GangState, i: int, node: int) -> None:
-        gang.status[i], gang.node[i] = RUNNING, node
-        leaf = gang.leaf[i]
-        gang.active[leaf] += 1
-        gang.waiting[leaf] -= 1
+        gang.start(i, node)
         if node != NOWHERE:
             self.on_node[node][gang.index, i] = None
         self._hold(gang, gang.requests[i], 1)
-        gang.changed()
 
     def _stopped(self, gang: GangState, i: int) -> int:
-        node = gang.node[i]
-        gang.status[i], gang.node[i] = WAITING, NOWHERE
-        leaf = gang.leaf[i]
-        gang.active[leaf] -= 1
-        gang.waiting[leaf] += 1
+        node = gang.stop(i)
         if node != NOWHERE and self.nodes is not None:
             del self.on_node[node][gang.index, i]
             self.nodes.give(node, gang.needs[i])
         self._hold(gang, gang.requests[i], -1)
-        gang.changed()
         return node
 
     # -- trials ------------------------------------------------------------------------------------------------------
