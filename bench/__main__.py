@@ -15,7 +15,7 @@ from typing import Any
 
 from bench import house
 
-NAMES = ("admission", "pool_quota", "drain", "webhooks")
+NAMES = ("admission", "pool_quota", "drain", "webhooks", "live_settle")
 
 
 def main() -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from django.db import connection
 
 from bench.house import BACKEND
@@ -48,47 +51,85 @@ def pools(count: int, *, prefix: str, slices: int = 0, guarantee: int = 1000) ->
     return names
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A workflow of one gang that waits: so many tasks of so many GPUs each on a pool or a slice."""
+
+    pool: str
+    tasks: int = 1
+    gpus: int = 1
+    priority: str = "NORMAL"
+
+
 def live_workflows(pool: str, count: int) -> None:
     """Put `count` PENDING workflows of one GPU on a pool's shared leaf."""
+    waiting([Work(pool)] * count)
+
+
+def waiting(work: Sequence[Work]) -> None:
+    """Put these on their pools, submitted a second apart up to now.
+
+    The first is submitted, the others are copies of its rows, so that nobody here has to know their columns.
+    """
+    from pools.models import User
+    from scheduling.services.submission import Submission, submit
+
+    first = work[0]
+    actor = User.objects.get(username="admin").as_actor()
+    receipt = submit(actor=actor, pool=first.pool, submission=Submission(file=_FILE))
+    assert receipt.workflow is not None
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('osmo.actor', 'bench', false)")
         cursor.execute(
             """
             WITH rows AS MATERIALIZED (
                 SELECT gen_random_uuid() AS uuid, gen_random_uuid() AS part, 'filler-' || number AS name,
-                    (SELECT id FROM pools_pool WHERE name = %s) AS pool, (SELECT id FROM pools_user LIMIT 1) AS person
-                FROM generate_series(1, %s) AS number
+                    pool.id AS leaf, COALESCE(pool.parent_id, pool.id) AS root, priority, tasks, gpus,
+                    now() - (%s - number) * interval '1 second' AS at
+                FROM unnest(%s::text[], %s::text[], %s::int[], %s::int[]) WITH ORDINALITY
+                    AS asked (pool_name, priority, tasks, gpus, number)
+                JOIN pools_pool pool ON pool.name = asked.pool_name
+                WHERE number > 1
             ), workflows AS (
-                INSERT INTO scheduling_workflow (uuid, name, spec_name, pool_id, root_pool_id, submitted_by_id,
-                priority,
-                    status, failure_message, submit_time, labels, env_vars, tags, spec, template_spec, warnings,
-                    cancelled_by, app_uuid, app_version)
-                SELECT uuid, name, 'filler', pool, pool, person, 'NORMAL', 'PENDING', '', now(), '{}', '{}', '[]', '',
-                '',
-                    '[]', '', '', '' FROM rows
+                INSERT INTO scheduling_workflow SELECT made.* FROM rows
+                JOIN scheduling_workflow first ON first.uuid = %s
+                CROSS JOIN LATERAL jsonb_populate_record(first, jsonb_build_object('uuid', rows.uuid, 'name', rows.name,
+                    'pool_id', leaf, 'root_pool_id', root, 'priority', rows.priority, 'submit_time', at)) AS made
             ), parts AS (
-                INSERT INTO scheduling_group (uuid, workflow_id, name, position, upstream, status, gpus,
-                failure_message,
-                    ready_at)
-                SELECT part, uuid, 't-group', 0, '[]', 'SCHEDULING', 1, '', now() FROM rows
+                INSERT INTO scheduling_group SELECT made.* FROM rows
+                JOIN scheduling_group first ON first.workflow_id = %s
+                CROSS JOIN LATERAL jsonb_populate_record(first, jsonb_build_object('uuid', part,
+                    'workflow_id', rows.uuid, 'gpus', tasks * rows.gpus, 'ready_at', at)) AS made
             ), tasks AS (
-                INSERT INTO scheduling_task (uuid, group_id, name, retry_id, position, lead, status, gpu_count,
-                cpu_count,
-                    memory_bytes, storage_bytes, platform, nodes_excluded, node_name, failure_message)
-                SELECT gen_random_uuid(), part, 't', 0, 0, true, 'SCHEDULING', 1, 0, 0, 0, 'default', '[]', '', ''
-                FROM rows
+                INSERT INTO scheduling_task SELECT made.* FROM rows CROSS JOIN LATERAL generate_series(1, tasks) AS n
+                JOIN scheduling_task first
+                    ON first.group_id IN (SELECT uuid FROM scheduling_group WHERE workflow_id = %s)
+                CROSS JOIN LATERAL jsonb_populate_record(first, jsonb_build_object('uuid', gen_random_uuid(),
+                    'group_id', part, 'name', 't' || n, 'position', n, 'lead', n = 1, 'gpu_count', rows.gpus)) AS made
             )
-            INSERT INTO pools_reservation (workflow, workflow_name, pool_id, owner, priority, held_gpus, needed_gpus)
-            SELECT uuid, name, pool, 'bench', 'NORMAL', 0, 1 FROM rows
+            INSERT INTO pools_reservation SELECT made.* FROM rows
+            JOIN pools_reservation first ON first.workflow = %s
+            CROSS JOIN LATERAL jsonb_populate_record(first, jsonb_build_object('workflow', rows.uuid, 'pool_id', leaf,
+                'workflow_name', rows.name, 'priority', rows.priority, 'needed_gpus', tasks * rows.gpus)) AS made
             """,
-            [pool, count],
+            [
+                len(work),
+                [each.pool for each in work],
+                [each.priority for each in work],
+                [each.tasks for each in work],
+                [each.gpus for each in work],
+                *[receipt.workflow.pk] * 4,
+            ],
         )
-        cursor.execute(
-            "INSERT INTO scheduling_workflowname (name, last_number) VALUES ('filler', %s)"
-            " ON CONFLICT (name) DO UPDATE SET last_number = excluded.last_number",
-            [count],
-        )
+        cursor.execute("UPDATE scheduling_workflowname SET last_number = %s WHERE name = 'filler'", [len(work)])
         cursor.execute("VACUUM ANALYZE")
+
+
+_FILE = """workflow:
+  name: filler
+  resources: {default: {gpu: 1}}
+  tasks: [{name: t, image: ubuntu, command: [sh]}]
+"""
 
 
 def draining_slices(count: int) -> None:

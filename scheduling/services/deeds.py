@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from pools.domain.errors import Busy
@@ -29,8 +30,8 @@ from scheduling.selectors.live_facts import GangRow, LiveFacts
 from scheduling.services.gpu_work import Rooms
 from scheduling.services.progress import WorkInHand
 
-MOST_TOGETHER = 200
-"""Plain starts written in one transaction: a pool's submissions wait for it."""
+MOST_TOGETHER, MOST_TREES = 200, 8
+"""Plain starts written in one transaction, and in how many trees: submissions to these pools wait for it."""
 
 Row = dict[str, Any]
 
@@ -59,20 +60,29 @@ class Doing:
             else:
                 self._start_all(plain)
                 plain = []
-                self._do({self._row(gang).root for gang in deed.gangs}, [deed])
+                self._do([deed])
         self._start_all(plain)
 
     def _start_all(self, plain: Sequence[Deed]) -> None:
-        by_root: dict[int, list[Deed]] = defaultdict(list)
-        for deed in plain:
-            by_root[self._row(deed.steps[0].gang).root].append(deed)
-        for root_id in sorted(by_root):
-            found = by_root[root_id]
-            for first in range(0, len(found), MOST_TOGETHER):
-                self._do({root_id}, found[first : first + MOST_TOGETHER])
+        """Starts that take nothing, and so in any order: many of a tree together, and a few trees."""
+        together: list[Deed] = []
+        for _, found in groupby(sorted(plain, key=self._root), key=self._root):
+            for deed in found:
+                if len(together) >= MOST_TOGETHER:
+                    self._do(together)
+                    together = []
+                together.append(deed)
+            if len(set(map(self._root, together))) >= MOST_TREES:
+                self._do(together)
+                together = []
+        if together:
+            self._do(together)
 
-    def _do(self, root_ids: set[int], asked: Sequence[Deed]) -> None:
+    def _do(self, asked: Sequence[Deed]) -> None:
+        """Do these in one transaction."""
+        root_ids = {self._row(gang).root for deed in asked for gang in deed.gangs}
         if root_ids & self._busy_roots:
+            self.as_planned = False
             return
         before = self._room.mark()
         try:
@@ -85,13 +95,21 @@ class Doing:
             raise
         except Busy as error:
             self._room.undo(before)
-            self._busy_roots |= root_ids
-            self.busy, self.as_planned = error, False
+            if len(asked) > 1 and len(root_ids) > 1:
+                for root_id in sorted(root_ids):
+                    self._do([deed for deed in asked if self._root(deed) == root_id])
+            else:
+                self._busy_roots |= root_ids
+                self.busy, self.as_planned = error, False
             return
         self.steps += hands.told
         self.as_planned &= hands.as_planned
         for leaf, priority, gpus in hands.moved:
             self._seen.hold(leaf, priority, gpus)
+
+    def _root(self, deed: Deed) -> int:
+        """The tree of a start."""
+        return self._row(deed.steps[-1].gang).root
 
     def _row(self, gang: str) -> GangRow:
         return self._live.gangs[gang]
@@ -142,14 +160,17 @@ class _Hands:
     # -- is it still right? ------------------------------------------------------------------------------------------
 
     def _stands(self, deed: Deed) -> bool:
-        """Whether its gangs wait and run as the plan says."""
+        """Whether its gangs wait and run as the plan says. What does not run begins with its minimum."""
         for step in deed.steps:
             group = self._group(step.gang)
             if group is None:
                 return False
             here = TaskStatus.SCHEDULING if step.action is Action.START else TaskStatus.RUNNING
-            there = {task.name for task in self._tries(step.gang) if task.status == here}
-            if not there.issuperset(step.tasks):
+            there = [task for task in self._tries(step.gang) if task.name in step.tasks and task.status == here]
+            if len(there) < len(step.tasks):
+                return False
+            is_begun = step.action is not Action.START or group.status == TaskStatus.RUNNING
+            if not is_begun and not self._work[self._rows[step.gang].root].holds(group, there):
                 return False
         return True
 

@@ -23,13 +23,12 @@ from scheduling.domain.gang import tree_of
 from scheduling.domain.statuses import EXIT_CODES, UNFINISHED_TASK, TaskStatus, workflow_status
 from scheduling.domain.workflow_spec import exit_action
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
-from scheduling.services import gpu_work
+from scheduling.services import gpu_work, rows
 from scheduling.services.tries import Tries
 
 WAITED_TOO_LONG = "waited longer than its queue_timeout"
 RAN_TOO_LONG = "ran longer than its exec_timeout"
 NOT_NEEDED = "never started: its gang completed without it"
-_BATCH = 200  # rows in one UPDATE; its CASE grows with the square of them
 
 
 class WorkInHand:
@@ -49,8 +48,8 @@ class WorkInHand:
         """`root` is the locked top-level pool with its backend; workflows of other trees are left out."""
         assert connection.in_atomic_block, "work is moved inside the transaction that holds the tree's lock"
         self.root, self.now = root, now
-        rows = Workflow.objects.filter(pk__in=workflows, root_pool=root).defer("spec", "template_spec")
-        self.workflows = {row.pk: row for row in rows.order_by("pk")}
+        found = Workflow.objects.filter(pk__in=workflows, root_pool=root).defer("spec", "template_spec")
+        self.workflows = {row.pk: row for row in found.order_by("pk")}
         self.groups: dict[UUID, dict[str, Group]] = {pk: {} for pk in self.workflows}
         for group in Group.objects.filter(workflow__in=self.workflows).order_by("position"):
             self.groups[group.workflow_id][group.name] = group
@@ -92,14 +91,14 @@ class WorkInHand:
         leaving = running if tasks is None else [task for task in running if task.name in tasks]
         staying = [task for task in running if task not in leaving]
         code = EXIT_CODES[TaskStatus.FAILED_PREEMPTED]
-        is_surplus = self._holds(group, staying) and not any(task.lead for task in leaving)
+        is_surplus = self.holds(group, staying) and not any(task.lead for task in leaving)
         if not is_surplus:
             action = self._action(group, code)
             if action in {"FAIL", "COMPLETE"}:
                 status = TaskStatus.COMPLETED if action == "COMPLETE" else TaskStatus.FAILED_PREEMPTED
                 self.end(group, status, message, exit_code=code)
                 return False
-            if not self._holds(group, [*staying, *(task for task in leaving if task.name in back)]):
+            if not self.holds(group, [*staying, *(task for task in leaving if task.name in back)]):
                 leaving, back = running, {}
         as_asked = True
         for task in leaving:
@@ -239,7 +238,7 @@ class WorkInHand:
 
     def _write_tasks(self) -> None:
         fields = ["status", "ready_at", "start_time", "end_time", "ends_at", "due_at", "failure_message"]
-        Group.objects.bulk_update(self._touched.values(), fields, batch_size=_BATCH)
+        rows.update(self._touched.values(), fields)
         if self._went_on:
             waiting = Task.objects.filter(group__in=self._went_on, status=TaskStatus.WAITING)
             waiting.update(status=TaskStatus.SCHEDULING)
@@ -267,7 +266,7 @@ class WorkInHand:
             if workflow.status.is_failed and not workflow.failure_message:
                 workflow.failure_message = next((each.failure_message for each in groups if each.failure_message), "")
         fields = ["status", "start_time", "end_time", "failure_message", "cancelled_by"]
-        Workflow.objects.bulk_update(changed, fields, batch_size=_BATCH)
+        rows.update(changed, fields)
         adjust(holdings, at=self.now)
         if ended:
             leaves = {workflow.pool_id for workflow in ended}
@@ -278,7 +277,7 @@ class WorkInHand:
         held = sum(self._held(group) for group in unfinished if group.status == TaskStatus.RUNNING)
         return Holding(workflow.pk, held, max(group.gpus for group in unfinished))
 
-    def _holds(self, group: Group, tasks: Collection[Task]) -> bool:
+    def holds(self, group: Group, tasks: Collection[Task]) -> bool:
         """Whether these tasks make up the gang's minimum, of which there is something."""
         if group.gang is None or not tasks:
             return 0 < len(tasks) == len(self.tries.open(group.pk))

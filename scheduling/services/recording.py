@@ -7,17 +7,13 @@ computes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
-from uuid import UUID
 
 from django.db import connection, models
-from django.utils.duration import duration_iso_string
 
 from scheduling.models import Group, Task, Workflow
+from scheduling.services.rows import document, sent
 
 
 def record(workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequence[Task]) -> None:
@@ -28,7 +24,7 @@ def record(workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequen
     """
     assert connection.in_atomic_block
     with connection.cursor() as cursor:
-        cursor.execute(_statement(), [_rows(workflows), _rows(groups), _rows(tasks)])
+        cursor.execute(_statement(), [document(workflows), document(groups), document(tasks)])
         names = dict(cursor.fetchall())
     for workflow in workflows:
         workflow.name = names[workflow.uuid]
@@ -42,9 +38,6 @@ def _statement() -> str:
         names = ", ".join(f'"{name}"' for name in columns)
         values = ", ".join(computed.get(name, f'"{name}"') for name in columns)
         return f"INSERT INTO {model._meta.db_table} ({names}) SELECT {values} FROM {source}"
-
-    def sent(model: type[models.Model]) -> str:
-        return f"jsonb_populate_recordset(NULL::{model._meta.db_table}, %s::jsonb)"
 
     return f"""
         WITH asked AS MATERIALIZED (
@@ -69,21 +62,3 @@ def _statement() -> str:
         )
         SELECT uuid, full_name FROM named
     """
-
-
-def _rows(objects: Sequence[models.Model]) -> str:
-    return json.dumps(
-        [{field.attname: getattr(each, field.attname) for field in each._meta.concrete_fields} for each in objects],
-        default=_plain,
-    )
-
-
-def _plain(value: Any) -> str:
-    """Values that JSON does not know, as PostgreSQL reads them."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return duration_iso_string(value)
-    if isinstance(value, UUID):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no place in a row")

@@ -1,0 +1,142 @@
+"""Settling a large simulated backend: all of it, and one submission into a state in which 10,000 gangs wait.
+
+1,000 nodes of 8 GPUs, 50 pools of 9 slices (500 leaves), nine tenths full; 10,000 gangs wait for quotas and room.
+`full`: one settling of everything in this process, its parts apart. `submission`: seconds from the answer to a
+submission until the workflow is seen RUNNING over HTTP, with room for it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from typing import Any
+
+from django.db import connection
+
+from bench import fill
+from bench.house import House
+from bench.limit import spec
+
+POOLS, SLICES, NODES, WAITING = 50, 9, 1_000, 10_000
+QUOTA = 16  # of each leaf; the pools' guarantees together are what the nodes have
+SAMPLES = 30
+TARGET_SECONDS = 1.0
+
+
+def run(house: House, *, seconds: int) -> dict[str, Any]:
+    """Seconds of a full settling and of being seen."""
+    from scheduling.services.settle import settle
+
+    backend = _cluster()
+    _work()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pools_backend SET offline = false WHERE id = %s", [backend])
+    cold = _timed(lambda: settle(backend, patience=600))
+    again = _timed(lambda: settle(backend, patience=600))
+    return {
+        "nodes": NODES,
+        "leaves": POOLS * (SLICES + 1),
+        "waiting": _count("SCHEDULING"),
+        "running": _count("RUNNING"),
+        "cold_seconds": cold[0],
+        "steps": len(cold[1]["steps"]),
+        "again_seconds": again[0],
+        "parts_seconds": _parts(backend),
+        "submission": _submissions(house),
+    }
+
+
+def _timed(deed: Any) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    result = deed()
+    return round(time.perf_counter() - begin, 2), result
+
+
+def _parts(backend_id: int) -> dict[str, float]:
+    from pools.models import Backend
+    from scheduling.domain.engine.settle import settle as plan
+    from scheduling.selectors.live_facts import live_facts
+
+    reading, live = _timed(lambda: live_facts(Backend.objects.get(pk=backend_id)))
+    planning, _ = _timed(lambda: plan(live.facts))
+    return {"reading": reading, "planning": planning}
+
+
+def _cluster() -> int:
+    from pools.models import Backend, Node
+
+    row = Backend.objects.create(name="large", namespace="large", auto_end=False, offline=True)
+    Node.objects.bulk_create([Node(backend=row, name=f"n{number:04}", gpus=8) for number in range(NODES)])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            WITH roots AS (
+                INSERT INTO pools_pool
+                    (name, backend_id, description, guarantee, archived, enable_maintenance, config, version)
+                SELECT 'big' || number, %s, '', %s, false, false, '{}', 1 FROM generate_series(1, %s) AS number
+                RETURNING id, name
+            )
+            INSERT INTO pools_pool (name, parent_id, subpool_name, subpool_state, last_quota, description, archived,
+                enable_maintenance, config, version)
+            SELECT name || '--s' || number, id, 's' || number, 'ACTIVE', %s, '', false, false, '{}', 1
+            FROM roots CROSS JOIN generate_series(1, %s) AS number
+            """,
+            [row.pk, QUOTA * (SLICES + 1), POOLS, QUOTA, SLICES],
+        )
+    return row.pk
+
+
+def _work() -> None:
+    """Gangs of 1 to 16 tasks of 1 to 8 GPUs on all leaves in turn: half LOW, half firm; enough that most wait."""
+    leaves = [
+        f"big{pool}{slice_}" for pool in range(1, POOLS + 1) for slice_ in ("", *(f"--s{n}" for n in range(1, 10)))
+    ]
+    tasks, gpus, priorities = [1, 1, 1, 2, 4, 4, 8, 16], [1, 2, 4, 8, 8, 2, 1, 1, 4], ["LOW", "NORMAL", "LOW", "HIGH"]
+    fill.waiting(
+        [
+            fill.Work(leaves[n % len(leaves)], tasks[n % len(tasks)], gpus[n % len(gpus)], priorities[n // 500 % 4])
+            for n in range(WAITING + WAITING // 8)
+        ]
+    )
+
+
+def _count(status: str) -> int:
+    from scheduling.models import Group
+
+    return Group.objects.filter(status=status).count()
+
+
+def _submissions(house: House) -> dict[str, Any]:
+    """One after another, each when there is room for it: the one before is ended first."""
+    found = []
+    for number in range(SAMPLES):
+        name = _post(house, "pool/big1/workflow?priority=LOW", {"file": spec(f"new{number}")})["name"]
+        begin = time.perf_counter()
+        while _get(house, f"workflow/{name}?skip_groups=True")["status"] != "RUNNING":
+            if time.perf_counter() - begin > 60:
+                break
+            time.sleep(0.01)
+        found.append(time.perf_counter() - begin)
+    found.sort()
+    return {
+        "samples": len(found),
+        "p50_seconds": round(found[len(found) // 2], 3),
+        "worst_seconds": round(found[-1], 3),
+        "within_target": found[-1] <= TARGET_SECONDS,
+    }
+
+
+def _post(house: House, path: str, body: dict[str, Any]) -> Any:
+    return _ask(house, path, json.dumps(body).encode())
+
+
+def _get(house: House, path: str) -> Any:
+    return _ask(house, path, None)
+
+
+def _ask(house: House, path: str, body: bytes | None) -> Any:
+    headers = {"Authorization": f"Bearer {house.login()}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{house.base_url}/api/{path}", data=body, headers=headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
