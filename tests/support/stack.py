@@ -1,4 +1,5 @@
-"""A real running house for acceptance tests: granian, a Celery worker and beat on a database of their own.
+"""A real running house for acceptance tests: granian, a Celery worker, beat and the agents of clusters, on a database of
+their own.
 
 One per pytest worker; tests keep apart by fresh names (`stack.name("team")`) instead of cleaning up.
 """
@@ -65,7 +66,7 @@ class Stack:
 
     # --- running ---
     def start(self) -> None:
-        """Make the database, start the three processes, wait until `/ready` is content with all of them."""
+        """Make the database, start the four processes, wait until `/ready` is content with all of them."""
         database.copy(self.services, self.database)
         with self.orm():
             from pools.domain.roles import SYSTEM
@@ -77,14 +78,16 @@ class Stack:
         self.run(commands.WEB)
         self.run(commands.WORKER)
         self.run(commands.BEAT)
+        self.run(commands.CLUSTERS)
         self.wait_ready()
 
     def run(self, name: str) -> Child:
-        """Start (again) one of the three processes."""
+        """Start (again) one of the four processes."""
         command = {
             commands.WEB: commands.web("127.0.0.1", self.port, workers=1),
             commands.WORKER: commands.worker(processes=1),
             commands.BEAT: commands.beat(),
+            commands.CLUSTERS: commands.clusters(),
         }[name]
         self.children[name] = start(name, command, log=self.folder / f"{name}.log", env=self.env, cwd=ROOT)
         return self.children[name]
