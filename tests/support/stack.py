@@ -1,4 +1,4 @@
-"""A real running house for acceptance tests: granian, a Celery worker, beat and the agents of clusters, on a database of
+"""A real running house for acceptance tests: web, worker, beat and the agents of clusters, on a database of
 their own.
 
 One per pytest worker; tests keep apart by fresh names (`stack.name("team")`) instead of cleaning up.
