@@ -161,6 +161,7 @@ def own_house() -> Iterator[None]:
 
 
 @pytest.mark.django_db
+@pytest.mark.timeout(3600)
 @given(HOUSES, st.booleans(), CHANGES)
 def test_the_preview_equals_what_then_happens(house: House, restores: bool, deed: Deed) -> None:
     """Preview, apply, settle, compare. Half of the changes give back the quotas that were cut."""
@@ -194,6 +195,7 @@ def _firm_that_runs() -> list[str]:
 
 
 @pytest.mark.django_db
+@pytest.mark.timeout(3600)
 @given(HOUSES)
 def test_the_reason_of_who_waits_is_true(house: House) -> None:
     """Whoever waits starts when what its reason names is made available, and nothing else."""
