@@ -1,7 +1,8 @@
 """The process that works with Kubernetes clusters: `python -m osmo_admin.clusters`, until a signal ends it.
 
-Its main thread keeps one agent for each backend going and passes on what the ledger hints. Without hints, and without
-the broker, each agent looks by itself every few seconds. Any number of these processes may run side by side.
+Its main thread keeps an agent and a keeper of GPU quotas for each backend going and passes on what the ledger hints.
+Without hints, and without the broker, each looks by itself every few seconds. Any number of these processes may run
+side by side.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def main() -> None:
 
     from osmo_admin import heartbeat
     from scheduling.services.agents import Agents
+    from scheduling.services.gpu_keeper import GpuKeeper
     from scheduling.services.hints import heard_moves
 
     stop = threading.Event()
@@ -35,19 +37,26 @@ def main() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end)
-    agents = Agents()
-    threading.Thread(target=heard_moves, args=[agents.wake, stop], name="hints", daemon=True).start()
+    everybody = (Agents(), Agents(GpuKeeper))
+
+    def wake(backend_id: int) -> None:
+        for agents in everybody:
+            agents.wake(backend_id)
+
+    threading.Thread(target=heard_moves, args=[wake, stop], name="hints", daemon=True).start()
     while not stop.is_set():
         try:
-            agents.keep_up()
+            for agents in everybody:
+                agents.keep_up()
         except (DatabaseError, InterfaceError) as problem:
             logger.warning("waits for the database: %s", problem)
         finally:
             connection.close()  # the main thread asks rarely; the agents keep their own
-        if agents.are_alive:
+        if all(agents.are_alive for agents in everybody):
             heartbeat.renew(heartbeat.CLUSTERS)
         stop.wait(POLL_SECONDS)
-    agents.stop()
+    for agents in everybody:
+        agents.stop()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q
 from django.utils import timezone
 
 from pools.domain.gpu_workers import Worker
@@ -114,6 +115,16 @@ def _replace_pods(facts: Namespace, pods: Sequence[PodWorker], listed: Mapping[i
     new = [pod for uid, pod in there.items() if uid not in live]
     late = _released_later(facts.name, new, listed)
     new = [pod for pod in new if pod.uid not in late]
+    _count_new(new)
+    return repairs + [Repair(facts.name, pod.uid, "added", None, _body(pod.worker)) for pod in new]
+
+
+def _older(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
+    """Whether the list of its cluster would have shown this row's pod."""
+    return row.backend_id is not None and row.backend_id in listed and row.changed_at < listed[row.backend_id]
+
+
+def _count_new(pods: Iterable[PodWorker]) -> None:
     GpuAllocation.objects.bulk_create(
         GpuAllocation(
             namespace=pod.namespace,
@@ -123,14 +134,8 @@ def _replace_pods(facts: Namespace, pods: Sequence[PodWorker], listed: Mapping[i
             backend_id=pod.backend,
             **columns_of(pod.worker),
         )
-        for pod in new
+        for pod in pods
     )
-    return repairs + [Repair(facts.name, pod.uid, "added", None, _body(pod.worker)) for pod in new]
-
-
-def _older(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
-    """Whether the list of its cluster would have shown this row's pod."""
-    return row.backend_id is not None and row.backend_id in listed and row.changed_at < listed[row.backend_id]
 
 
 def _brought_up(row: GpuAllocation, pod: PodWorker) -> list[Repair]:
@@ -199,3 +204,42 @@ def _recount(namespace: str) -> list[Repair]:
             )
             cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
     return [Repair(namespace, names[place], "recounted", str(stored[place]), str(counted[place])) for place in wrong]
+
+
+def follow_pods(backend: int, workers: Sequence[PodWorker], idle: Sequence[str] = (), gone: Sequence[str] = ()) -> None:
+    """What a watch told of the pods of one cluster since the last time: these count now; those (by uid) do not, or not
+    yet; those are gone, and with them what was reserved for them.
+
+    Nothing is asked: a bound pod runs, whatever the caps say. A pod that was seen to be gone never comes back.
+    """
+    over = Q(name__in=gone, state__in=(State.COMMITTED, State.ASSUMED)) | Q(name__in=idle, state=State.COMMITTED)
+    lost = GpuAllocation.objects.filter(over, source=Source.POD, backend=backend)
+    by_namespace: dict[str, list[PodWorker]] = {name: [] for name in lost.values_list("namespace", flat=True)}
+    for worker in workers:
+        by_namespace.setdefault(worker.namespace, []).append(worker)
+    for namespace in sorted(by_namespace):
+        with change(actor=SYSTEM, description="observed"):
+            facts = lock_namespace(namespace)
+            rows = list(lost.filter(namespace=namespace))
+            ended = GpuAllocation.objects.filter(pk__in=[row.pk for row in rows])
+            ended.update(state=State.RELEASED, reason="gone", expires_at=None)
+            moved = _seen(namespace, by_namespace[namespace]) or bool(rows)
+            if moved:
+                restate(facts.quota, facts.spec, look_at([namespace])[namespace].committed, timezone.now())
+            if rows:
+                hint_room([namespace])
+
+
+def _seen(namespace: str, pods: Sequence[PodWorker]) -> bool:
+    """Count pods that are bound; whether anything moved."""
+    there = {pod.uid: pod for pod in pods}
+    rows = GpuAllocation.objects.filter(namespace=namespace, name__in=there)
+    live = {row.name: row for row in rows.exclude(state=State.RELEASED)}
+    over = set(rows.filter(state=State.RELEASED, reason="gone").values_list("name", flat=True))
+    moved = False
+    for uid, row in live.items():
+        if row.source == Source.POD and _brought_up(row, there[uid]):
+            moved = True
+    new = [pod for uid, pod in there.items() if uid not in live and uid not in over]
+    _count_new(new)
+    return moved or bool(new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from scheduling.api import (
+    gpu_quotas,
     podgroups,
     pool_lists,
     queue,
@@ -19,6 +20,7 @@ from scheduling.api import (
 )
 
 urlpatterns: list[URLPattern] = [
+    path("gpu_quota/rebuild", gpu_quotas.GpuRebuild.as_view()),
     path("pool_quota", pool_lists.PoolQuota.as_view()),
     path("resources", resources.ResourceList.as_view()),
     path("resources/<str:name>", resources.ResourceDetail.as_view()),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from scheduling.api import webhooks
+from scheduling.api import gpu_quotas, webhooks
 
 reviews: list[URLPattern] = [
     path("pod", webhooks.PodReview.as_view()),
     path("pod/<str:backend>", webhooks.PodReview.as_view()),
+    path("gpu_quota", gpu_quotas.GpuReview.as_view()),
+    path("gpu_quota/<str:backend>", gpu_quotas.GpuReview.as_view()),
+    path("gpu_quota/<str:backend>/<str:mark>", gpu_quotas.GpuReview.as_view()),
     path("podgroup", webhooks.PodGroupReview.as_view()),
     path("podgroup/<str:backend>", webhooks.PodGroupReview.as_view()),
 ]

@@ -37,7 +37,8 @@ class Pace:
 class Mirror(Generic[Key]):
     """The objects of one kind that match, found by name and by what `key` reads from each. `changed` is called, from
     the thread that follows, with the key of each object that came, moved or went; `connect` hands out the connection of
-    the moment, None while there is none."""
+    the moment, None while there is none. `named` is what they are found by (in several namespaces a bare name is not
+    enough), `keep` what is held of each."""
 
     def __init__(
         self,
@@ -49,8 +50,11 @@ class Mirror(Generic[Key]):
         namespace: str | None = None,
         labels: str = "",
         pace: Pace = Pace(),
+        named: Callable[[Object], str] = lambda item: str(item["metadata"]["name"]),
+        keep: Callable[[Object], Object] | None = None,
     ) -> None:
         self.kind = kind
+        self._named, self._keep = named, keep or _slim
         self.fault: ClusterError | None = None
         self._connect, self._key, self._changed = connect, key, changed
         self._namespace, self._labels, self._pace = namespace, labels, pace
@@ -135,8 +139,8 @@ class Mirror(Generic[Key]):
         return self._listed_at is None or time.monotonic() - self._listed_at > self._pace.relist
 
     def _list(self, cluster: Cluster) -> str:
-        listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels)
-        there = {item["metadata"]["name"]: _slim(item) for item in listing.items}
+        listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels, keep=self._keep)
+        there = {self._named(item): item for item in listing.items}
         moved: set[Key] = set()
         with self._lock:
             for name in self._objects.keys() - there.keys():
@@ -151,9 +155,9 @@ class Mirror(Generic[Key]):
         return listing.resource_version
 
     def _take(self, item: Object, *, gone: bool) -> None:
-        name = item["metadata"]["name"]
+        name = self._named(item)
         with self._lock:
-            moved = self._drop(name) if gone else self._put(name, _slim(item))
+            moved = self._drop(name) if gone else self._put(name, self._keep(item))
         for key in moved:
             self._changed(key)
 

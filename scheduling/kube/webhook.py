@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduling.domain.cluster.gpu_pod import WORKER, WORKER_LABEL
 from scheduling.domain.cluster.membership import QUEUE_LABELS
 from scheduling.domain.cluster.naming import OWNER, POD_GROUP_OF_POD
 from scheduling.kube import errors, kinds
@@ -39,6 +40,8 @@ class Wish:
     address: Address
     fails_closed: bool
     namespaces: Mapping[str, Any] | None = field(default=None)
+    gpu_mark: str = ""
+    """By which the house knows that this cluster asks; without one GPU quota is not asked."""
 
 
 def name_of(backend: str) -> str:
@@ -56,8 +59,31 @@ def configuration(wish: Wish) -> Object:
         "webhooks": [
             _webhook(wish, "pod", "", "v1", "pods", names_us),
             _webhook(wish, "podgroup", kinds.POD_GROUP.group, kinds.POD_GROUP.version, kinds.POD_GROUP.plural, ""),
+            *(_gpu_webhooks(wish) if wish.gpu_mark else ()),
         ],
     }
+
+
+def _gpu_webhooks(wish: Wish) -> list[Object]:
+    """GPU quota is asked when a worker's pod is made, and when any pod is bound: a binding does not show its pod's
+    labels. A house that does not answer holds up no binding; what it missed is counted when it is seen."""
+    pods = _webhook(wish, "gpu_quota", "", "v1", "pods", "")
+    pods["rules"][0]["operations"] = ["CREATE"]
+    pods["objectSelector"] = {"matchLabels": {WORKER_LABEL: WORKER}}
+    bindings = _webhook(wish, "gpu_quota", "", "v1", "pods/binding", "")
+    bindings["rules"][0]["operations"] = ["CREATE"]
+    bindings["failurePolicy"] = "Ignore"
+    for name, made in (("gpu-quota", pods), ("gpu-quota-binding", bindings)):
+        made["name"] = f"{name}.{wish.backend}.osmo-admin.local"
+        _lead_to(made["clientConfig"], f"/webhooks/gpu_quota/{wish.backend}/{wish.gpu_mark}", wish)
+    return [pods, bindings]
+
+
+def _lead_to(client: Object, path: str, wish: Wish) -> None:
+    if "service" in client:
+        client["service"]["path"] = path
+    else:
+        client["url"] = wish.address.url.rstrip("/") + path
 
 
 def _webhook(wish: Wish, what: str, group: str, version: str, plural: str, condition: str) -> Object:

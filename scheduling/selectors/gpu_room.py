@@ -57,9 +57,9 @@ class _Bound:
         return self.spec.filled(worker_on(self.root.platforms.get(platform) or {}, gpus))
 
 
-def gpu_holds(roots: Iterable[Pool]) -> dict[UUID, Hold]:
+def gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, Hold]:
     """By the id of the gang: why its namespace does not let it start now. Three queries, none where no pool of these
-    names a namespace with a quota."""
+    names a namespace with a quota. `whole`: a cluster is given all tasks of a gang at once, elastic or not."""
     named = {root.pk: (root, namespace_in(root.config)) for root in roots if namespace_in(root.config)}
     facts = look_at(name for _, name in named.values()) if named else {}
     bound = {
@@ -86,7 +86,7 @@ def gpu_holds(roots: Iterable[Pool]) -> dict[UUID, Hold]:
             continue
         mark = (root_id, tree, runs, shapes)
         if mark not in known:
-            known[mark] = _hold(bound[root_id], tree, json.loads(shapes), runs=runs)
+            known[mark] = _hold(bound[root_id], None if whole else tree, json.loads(shapes), runs=runs and not whole)
         if (hold := known[mark]) is not None:
             found[group] = hold
     return found

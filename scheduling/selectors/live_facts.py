@@ -136,7 +136,7 @@ class _Trees:
             slices[row.parent_id][row.subpool_name or ""] = row
         for root_id, balance in balances(pools.values()).items():
             self._add(pools[root_id], balance, slices[root_id])
-        self.held = gpu_holds(pools.values())
+        self.held = gpu_holds(pools.values(), whole=self._backend.kind == Backend.Kind.KUBERNETES)
 
     def _add(self, root: Pool, balance: PoolBalance, slices: Mapping[str, Pool]) -> None:
         container = names.queue_name(self._backend.namespace, root.name, None)

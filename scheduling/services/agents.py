@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from pools.models import Backend
 from scheduling.services.agent import Agent
@@ -14,9 +15,22 @@ STOP_SECONDS = 3.0
 HUNG_SECONDS = 300.0  # longer than the longest look, which is many calls that each end by themselves
 
 
+class Follower(Protocol):
+    """Somebody who works with one cluster in a thread: an agent, or the keeper of its GPU quotas. `alive_at` is when it
+    last gave a sign of life."""
+
+    alive_at: float
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until told to stop."""
+
+    def wake(self) -> None:
+        """Something moved on its backend."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Running:
-    agent: Agent
+    agent: Follower
     thread: threading.Thread
     stop: threading.Event
 
@@ -24,7 +38,7 @@ class _Running:
 class Agents:
     """Keeps one agent going for each cluster. Several processes may do so: the agent that comes second stands by."""
 
-    def __init__(self, make: Callable[[int], Agent] = Agent) -> None:
+    def __init__(self, make: Callable[[int], Follower] = Agent) -> None:
         self._make = make
         self._running: dict[int, _Running] = {}
 

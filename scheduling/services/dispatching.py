@@ -20,7 +20,7 @@ from scheduling.kube.errors import ClusterError
 from scheduling.kube.gangs import Made, Order
 from scheduling.kube.hands import each
 from scheduling.kube.port import Cluster, Object
-from scheduling.services import observing
+from scheduling.services import gpu_work, observing
 from scheduling.services.comparing import confirm
 from scheduling.services.orders import Place, Unmakeable, orders
 
@@ -40,6 +40,7 @@ class Dispatcher:
         of the cluster if it stopped answering. `there` finds a gang's PodGroup as it was last seen."""
         now = time.monotonic()
         ready = [group for group in groups if group not in self._pauses or self._pauses[group][1] <= now]
+        ready = gpu_work.counted_for_dispatch(place.backend, ready)
         if not ready:
             return set(), None
         plan = list(orders(place, ready, there))

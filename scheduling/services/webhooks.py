@@ -17,6 +17,7 @@ from scheduling.kube import errors, webhook
 from scheduling.kube.connections import connect
 from scheduling.kube.webhook import Address, Installed, Wish
 from scheduling.models import QueueGuard
+from scheduling.services.gpu_reviews import mark_of
 from scheduling.services.guard import bypasses, guard_of, put_guard
 
 
@@ -61,7 +62,7 @@ def install_webhook(
         wanted = mode or (known.mode if known else QueueGuard.Mode.AUDIT)
         guard = put_guard(actor=actor, backend=backend, body={"mode": wanted, "identity": found})
         closed = guard.mode == QueueGuard.Mode.ENFORCE if fails_closed is None else fails_closed
-        webhook.install(cluster, Wish(backend, address, closed, namespaces))
+        webhook.install(cluster, Wish(backend, address, closed, namespaces, mark_of(backend)))
     return guard
 
 

@@ -14,6 +14,9 @@ FORBIDDEN, INVALID = 403, 422
 LONGEST_WARNING = 240
 """The API server cuts warnings that are longer in sum than 4096 characters; short ones are read."""
 
+_FORBIDDING = ("foreign_work", "single.max.", "total.max.")
+"""Beginnings of codes that say: well-formed, but not allowed here."""
+
 Object = Mapping[str, Any]
 
 
@@ -88,7 +91,7 @@ def answer(question: Question, refused: Sequence[Violation] = (), warnings: Sequ
     if warnings:
         response["warnings"] = [warning[:LONGEST_WARNING] for warning in warnings]
     if refused:
-        forbidden = any(violation.code == "foreign_work" for violation in refused)
+        forbidden = any(violation.code.startswith(_FORBIDDING) for violation in refused)
         response["status"] = {
             "metadata": {},
             "status": "Failure",

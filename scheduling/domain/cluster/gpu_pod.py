@@ -1,0 +1,129 @@
+"""A GPU worker as its pod tells it by annotations, and a quota's status as its object carries it. Plain JSON in, values
+out.
+
+Source: tensorfusion-quota.md, sections 8 and 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pools.domain.gpu_workers import MOST_GPUS, NOTHING, Amounts, Worker
+from pools.domain.quantities import ZERO, BadQuantity, Quantity, parse_quantity
+from scheduling.domain.cluster.naming import TASK_UUID, uuid_in
+
+PREFIX = "tensor-fusion.ai/"
+WORKER_LABEL, WORKER = f"{PREFIX}component", "worker"
+WORKER_LABELS = f"{WORKER_LABEL}={WORKER}"
+FINALIZER = f"{PREFIX}finalizer"
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPod:
+    """A worker's pod. `counts`: it is on a node, has its GPUs, and is not gone; until then it may be reserved for."""
+
+    namespace: str
+    uid: str
+    workload: str
+    worker: Worker
+    counts: bool
+
+
+def is_worker(pod: Object) -> bool:
+    """Whether a pod is a worker of the namespace's own. Pods of our workflows are counted with their workflows."""
+    labels = _texts(pod, "labels")
+    return labels.get(WORKER_LABEL) == WORKER and uuid_in(labels, TASK_UUID) is None
+
+
+def read_pod(pod: Object) -> GpuPod | None:
+    """The worker that a pod is; None when it is none, or names a number of GPUs that nobody can mean."""
+    if not is_worker(pod):
+        return None
+    metadata, marks = pod["metadata"], _texts(pod, "annotations")
+    count = _count(marks.get(f"{PREFIX}gpu-count", ""))
+    if count is None:
+        return None
+    name = str(metadata.get("name") or metadata.get("generateName") or "")
+    return GpuPod(
+        namespace=str(metadata.get("namespace") or ""),
+        uid=str(metadata.get("uid") or ""),
+        workload=_texts(pod, "labels").get(f"{PREFIX}workload") or name,
+        worker=Worker(_amounts(marks, "request"), _amounts(marks, "limit"), count),
+        counts=_is_bound(pod) and bool(marks.get(f"{PREFIX}gpu-ids")) and not _is_gone(metadata),
+    )
+
+
+def kept_pod(pod: Object) -> dict[str, Any]:
+    """What :func:`read_pod` needs of a pod, so that a long list need not be held whole."""
+    metadata = pod["metadata"]
+    kept = {
+        key: metadata[key]
+        for key in ("name", "generateName", "namespace", "uid", "resourceVersion", "deletionTimestamp", "finalizers")
+        if key in metadata
+    }
+    for key in ("labels", "annotations"):
+        kept[key] = {
+            name: value for name, value in _texts(pod, key).items() if name.startswith(PREFIX) or name == TASK_UUID
+        }
+    return {"metadata": kept, "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")}}
+
+
+def _count(text: str) -> int | None:
+    if not text:
+        return 1
+    good = text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MOST_GPUS
+    return int(text) if good else None
+
+
+def _amounts(marks: Mapping[str, str], side: str) -> Amounts:
+    """What cannot be read counts as nothing; TFLOPS beside a percentage of a GPU contradict one another."""
+    if marks.get(f"{PREFIX}tflops-{side}") and marks.get(f"{PREFIX}compute-percent-{side}"):
+        return NOTHING
+    return Amounts(_amount(marks, f"tflops-{side}"), _amount(marks, f"vram-{side}"))
+
+
+def _amount(marks: Mapping[str, str], key: str) -> Quantity:
+    try:
+        return parse_quantity(marks.get(f"{PREFIX}{key}", ""))
+    except BadQuantity:
+        return ZERO
+
+
+def _is_bound(pod: Object) -> bool:
+    return bool((pod.get("spec") or {}).get("nodeName"))
+
+
+def _is_gone(metadata: Object) -> bool:
+    return bool(metadata.get("deletionTimestamp")) and FINALIZER not in (metadata.get("finalizers") or [])
+
+
+def _texts(item: Object, key: str) -> dict[str, str]:
+    found = (item.get("metadata") or {}).get(key)
+    return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, Mapping) else {}
+
+
+def moment_text(moment: datetime) -> str:
+    """A time as Kubernetes writes it: whole seconds, UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_object_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A status of ours with its times as Kubernetes writes them; an absent time is left out."""
+    found = dict(status)
+    found["conditions"] = [
+        {**condition, "lastTransitionTime": moment_text(condition["lastTransitionTime"])}
+        for condition in status["conditions"]
+    ]
+    updated = found.pop("lastUpdateTime", None)
+    return found if updated is None else {**found, "lastUpdateTime": moment_text(updated)}
+
+
+def refused_status(reason: str, message: str, since: str) -> dict[str, Any]:
+    """The status of an object that is not in force: the one condition that says why."""
+    condition = {"type": "Ready", "status": "False", "reason": reason, "message": message, "lastTransitionTime": since}
+    return {"conditions": [condition]}

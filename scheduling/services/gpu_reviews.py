@@ -1,0 +1,97 @@
+"""Asking a namespace's quota before a worker's pod is made, and again before it is bound: checked and reserved in one
+step, so that pods that come together never take more than there is.
+
+The reservation ends when the pod is seen on its node, or by itself after half an hour; a pod bound later than that is
+checked anew. A rehearsal (`dryRun`) reserves nothing.
+"""
+
+from __future__ import annotations
+
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
+
+from pools.domain.errors import Violation
+from pools.domain.gpu_quota import broken_by
+from pools.domain.gpu_workers import Worker
+from pools.domain.roles import SYSTEM
+from pools.gpu_ledger import columns_of, lock_namespace, look_at, worker_of
+from pools.models import Backend, GpuAllocation
+from pools.services.gpu_allocations import ASSUMED_FOR
+from pools.transactions import change
+from scheduling.domain.cluster.admission_review import Question
+from scheduling.domain.cluster.gpu_pod import PREFIX, GpuPod, is_worker, read_pod
+
+BINDING = "Binding"
+State, Source = GpuAllocation.State, GpuAllocation.Source
+
+
+def mark_of(backend: str) -> str:
+    """What a cluster's webhook configuration has in its address, so that nobody else reserves a namespace full."""
+    return salted_hmac("osmo.gpu_quota.webhook", backend, algorithm="sha256").hexdigest()[:32]
+
+
+def gpu_violations(question: Question, backend: Backend | None) -> list[Violation]:
+    """Why this pod may not be made, or bound; every broken cap in the order of the checks. `backend` is whose cluster
+    asks; without one nothing is reserved, only judged."""
+    if question.operation != "CREATE" or question.now is None:
+        return []
+    if question.kind == BINDING:
+        return _of_binding(question, backend)
+    if not is_worker(question.now):
+        return []
+    pod = read_pod(question.now)
+    if pod is None:
+        path = f"metadata.annotations[{PREFIX}gpu-count]"
+        return [Violation(path, "bad_value", f"{PREFIX}gpu-count must be a whole number from 1 to 128.")]
+    return _reserved(question, pod, backend)
+
+
+def _reserved(question: Question, pod: GpuPod, backend: Backend | None) -> list[Violation]:
+    namespace = question.namespace or pod.namespace
+    if question.rehearsed or backend is None or not pod.uid:
+        facts = look_at([namespace])[namespace]
+        broken = broken_by(facts.spec, facts.reserved, facts.spec.filled(pod.worker))
+        return [each.violation(namespace) for each in broken]
+    with change(actor=SYSTEM, description="a pod is made"):
+        facts = lock_namespace(namespace)
+        live = GpuAllocation.objects.filter(namespace=namespace, name=pod.uid).exclude(state=State.RELEASED)
+        if live.exists():
+            return []
+        worker = facts.spec.filled(pod.worker)
+        broken = broken_by(facts.spec, facts.reserved, worker)
+        if not broken:
+            _assume(namespace, pod.uid, pod.workload, worker, backend)
+    return [each.violation(namespace) for each in broken]
+
+
+def _of_binding(question: Question, backend: Backend | None) -> list[Violation]:
+    """A pod that was reserved for and waited too long has to ask again; others are not known here, or count already."""
+    uid = str(((question.now or {}).get("metadata") or {}).get("uid") or "")
+    if not uid or backend is None or question.rehearsed:
+        return []
+    namespace = question.namespace
+    if not GpuAllocation.objects.filter(namespace=namespace, name=uid, source=Source.POD).exists():
+        return []
+    with change(actor=SYSTEM, description="a pod is bound"):
+        facts = lock_namespace(namespace)
+        row = GpuAllocation.objects.filter(namespace=namespace, name=uid).order_by("-id").first()
+        if row is None or row.state != State.RELEASED or row.reason == "gone":
+            return []
+        worker = worker_of(row)
+        broken = broken_by(facts.spec, facts.reserved, worker)
+        if not broken:
+            _assume(namespace, uid, row.workload, worker, backend)
+    return [each.violation(namespace) for each in broken]
+
+
+def _assume(namespace: str, uid: str, workload: str, worker: Worker, backend: Backend) -> None:
+    GpuAllocation.objects.create(
+        namespace=namespace,
+        name=uid,
+        workload=workload,
+        source=Source.POD,
+        backend=backend,
+        state=State.ASSUMED,
+        expires_at=timezone.now() + ASSUMED_FOR,
+        **columns_of(worker),
+    )

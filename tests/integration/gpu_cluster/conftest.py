@@ -1,0 +1,106 @@
+"""A cluster with GPU quota objects and worker pods: the twin in memory, and a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pools.models import Backend, GpuUsage
+from scheduling.kube import kinds
+from scheduling.kube.port import Cluster, Object
+from scheduling.kube.twin import Twin
+from scheduling.services.gpu_keeper import GpuKeeper
+from tests.support.clusters import kubernetes_backend
+from tests.support.kube import TENSOR_FUSION, KubeServer
+
+PREFIX = "tensor-fusion.ai/"
+SOMEBODY = "somebody"
+
+
+@dataclass
+class Fleet:
+    """A backend, its cluster, and the keeper between them, worked by hand."""
+
+    cluster: Cluster
+    backend: Backend
+    namespace: str
+    keeper: GpuKeeper
+
+    def another_keeper(self) -> GpuKeeper:
+        """One that starts anew, as after a crash."""
+        return GpuKeeper(self.backend.pk, connect=lambda _: self.cluster)
+
+    def quota(self, name: str = "team-quota", **spec: Any) -> Object:
+        """Put the quota object; the same again changes nothing."""
+        metadata = {"name": name, "namespace": self.namespace}
+        body = {"metadata": metadata, "spec": spec}
+        return self.cluster.apply(kinds.GPU_RESOURCE_QUOTA, body, owner=SOMEBODY, force=True)
+
+    def status(self, name: str = "team-quota") -> Any:
+        """What the object's status says."""
+        found = self.cluster.get(kinds.GPU_RESOURCE_QUOTA, name, namespace=self.namespace)
+        return found.get("status") or {}
+
+    def ready(self, name: str = "team-quota") -> tuple[str, str]:
+        """The condition Ready: its status and reason."""
+        (found,) = [each for each in self.status(name)["conditions"] if each["type"] == "Ready"]
+        return found["status"], found["reason"]
+
+    def pod(self, name: str, *, bound: bool = True, labels: Any = None, **marks: str) -> Object:
+        """A worker of 2 GPUs with 10 TFLOPS and 1Gi each, unless the marks say otherwise."""
+        said = {"tflops-request": "10", "vram-request": "1Gi", "gpu-count": "2"}
+        said |= {"gpu-ids": "a,b"} if bound else {}
+        said |= {key.replace("_", "-"): value for key, value in marks.items()}
+        body: Object = {
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "labels": {f"{PREFIX}component": "worker", f"{PREFIX}workload": "infer"} | (labels or {}),
+                "annotations": {f"{PREFIX}{key}": value for key, value in said.items()},
+            },
+            "spec": {"containers": [{"name": "main", "image": "ubuntu"}]},
+        }
+        if bound:
+            body["spec"]["nodeName"] = "n1"
+        return self.cluster.create(kinds.POD, body, owner=SOMEBODY)
+
+    def remove(self, name: str) -> None:
+        """Delete a pod at once."""
+        self.cluster.delete(kinds.POD, name, namespace=self.namespace, grace_seconds=0)
+
+    def used(self) -> tuple[int, int]:
+        """TFLOPS requested and workers, as the ledger has it."""
+        row = GpuUsage.objects.filter(pk=self.namespace).first()
+        return (0, 0) if row is None else (int(row.requests_tflops), row.workers)
+
+
+def _fleet(cluster: Cluster, namespace: str) -> Fleet:
+    backend = kubernetes_backend(namespace)
+    return Fleet(cluster, backend, namespace, GpuKeeper(backend.pk, connect=lambda _: cluster))
+
+
+def _on_twin() -> Fleet:
+    cluster = Twin(namespaces=["team-a"])
+    cluster.install(kinds.GPU_RESOURCE_QUOTA)
+    return _fleet(cluster, "team-a")
+
+
+@pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
+def fleet(request: pytest.FixtureRequest, ledger: None) -> Iterator[Fleet]:
+    """On both clusters alike."""
+    if request.param == "real":
+        server: KubeServer = request.getfixturevalue("kube_server")
+        server.install(TENSOR_FUSION)
+        place = request.getfixturevalue("kube")
+        yield _fleet(place.cluster, place.namespace)
+    else:
+        yield _on_twin()
+
+
+@pytest.fixture
+def twin(ledger: None) -> Fleet:
+    """On the twin alone, for what is about our own rows."""
+    return _on_twin()

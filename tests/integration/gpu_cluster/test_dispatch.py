@@ -1,0 +1,83 @@
+"""Gangs on a cluster under the GPU quota of their pool's namespace: given to the cluster only while there is room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import GpuAllocation, GpuUsage, Pool
+from pools.services.gpu_quotas import put_quota
+from scheduling.domain.priorities import Priority
+from scheduling.kube.twin import Twin
+from scheduling.models import Workflow
+from scheduling.selectors.queue import waiting
+from scheduling.services.gpu_keeper import rebuild_from
+from scheduling.services.lifecycle import cancel_workflow
+from scheduling.services.verify import verify
+from tests.support import houses
+from tests.support.clusters import Room
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def room() -> Room:
+    """A pool on the twin whose work counts in namespace team-a."""
+    made = Room.make(Twin(namespaces=["osmo"]), "osmo")
+    config: dict[str, Any] = {"gpu_quota_namespace": "team-a", "platforms": {"default": {"gpu_tflops": "10"}}}
+    Pool.objects.filter(pk=made.pool.pk).update(config=config)
+    return made
+
+
+def caps(workers: int) -> None:
+    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": workers}})
+
+
+def used() -> tuple[int, int]:
+    row = GpuUsage.objects.filter(pk="team-a").first()
+    return (0, 0) if row is None else (int(row.requests_tflops), row.workers)
+
+
+def reason(work: Workflow) -> str:
+    (entry,) = [entry for entry in waiting(SYSTEM, limit=50, offset=0)[0] if entry.workflow == work.name]
+    return entry.reason.code
+
+
+def test_a_gang_counts_from_its_dispatch_to_its_end(room: Room) -> None:
+    caps(1)
+    first, second = room.submit(gpus=2), room.submit(gpus=2)
+    room.look()
+    assert used() == (20, 1)
+    assert len(room.pods()) == 1
+    (pod,) = room.pods()
+    dispatched, other = (first, second) if room.pods(first) else (second, first)
+    assert reason(other) == "gpu_quota"
+    room.run(pod)
+    room.look()
+    assert used() == (20, 1), "nothing is counted twice"
+    assert rebuild_from({room.backend.pk: room.cluster}) == [], "our own pods are counted with their workflow"
+    room.finish(pod)
+    room.look()
+    assert len(room.pods(other)) == 1
+    assert used() == (20, 1)
+    assert GpuAllocation.objects.filter(workload__startswith=dispatched.name).get().state == "released"
+    assert verify() == []
+
+
+def test_what_is_cancelled_before_its_pods_run_gives_back(room: Room) -> None:
+    caps(1)
+    work = room.submit(priority=Priority.HIGH)
+    room.look()
+    assert used() == (10, 1)
+    cancel_workflow(actor=houses.admin(), name=work.name)
+    assert used() == (0, 0)
+
+
+def test_dispatched_again_after_a_crash_it_counts_once(room: Room) -> None:
+    caps(5)
+    room.submit()
+    room.look()
+    room.another_agent().look_now()
+    assert used() == (10, 1)

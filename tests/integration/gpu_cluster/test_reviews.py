@@ -1,0 +1,141 @@
+"""A worker's pod is judged and reserved for before it is made, and again before it is bound."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import GpuAllocation, GpuUsage
+from pools.services.gpu_allocations import expire_assumed
+from pools.services.gpu_quotas import put_quota
+from scheduling.services.gpu_reviews import mark_of
+from tests.support.clusters import kubernetes_backend
+
+pytestmark = pytest.mark.django_db
+PREFIX = "tensor-fusion.ai/"
+
+
+@pytest.fixture(autouse=True)
+def lab() -> None:
+    kubernetes_backend("ns")
+    put_quota(
+        actor=SYSTEM,
+        namespace="team-a",
+        spec={"total": {"maxWorkers": 1}, "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 4}},
+    )
+
+
+def pod(uid: str = "u1", **marks: str) -> dict[str, Any]:
+    marks = {"tflops_request": "10"} | marks
+    metadata = {"name": "w", "namespace": "team-a", "uid": uid, "labels": {f"{PREFIX}component": "worker"}}
+    annotations = {f"{PREFIX}{key.replace('_', '-')}": value for key, value in marks.items()}
+    return {"metadata": {**metadata, "annotations": annotations}, "spec": {}}
+
+
+def ask(now: Any, *, mark: str | None = None, kind: str = "Pod", **more: Any) -> dict[str, Any]:
+    request = {
+        "uid": "q1",
+        "operation": "CREATE",
+        "kind": {"group": "", "version": "v1", "kind": kind},
+        "namespace": "team-a",
+        "name": "w",
+        "userInfo": {"username": "sa"},
+        "object": now,
+        "oldObject": None,
+        "dryRun": False,
+        **more,
+    }
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    address = f"/webhooks/gpu_quota/lab/{mark_of('lab') if mark is None else mark}".rstrip("/")
+    answer = Client().post(address, body, content_type="application/json")
+    assert answer.status_code == 200, answer.content
+    return dict(answer.json()["response"])
+
+
+def test_a_pod_that_fits_is_reserved_for() -> None:
+    assert ask(pod()) == {"uid": "q1", "allowed": True}
+    row = GpuAllocation.objects.get()
+    assert (row.name, row.source, row.state, row.backend and row.backend.name) == ("u1", "pod", "assumed", "lab")
+    assert GpuUsage.objects.get(pk="team-a").assumed_workers == 1
+    assert ask(pod())["allowed"], "asked again, nothing is taken twice"
+    assert GpuAllocation.objects.count() == 1
+
+
+def test_the_next_one_is_refused_with_the_numbers() -> None:
+    ask(pod())
+    answer = ask(pod("u2"))
+    assert not answer["allowed"]
+    assert answer["status"]["code"] == 403
+    assert answer["status"]["message"] == (
+        "quota exceeded in namespace team-a for total.max.workers.limit: requested 1, limit 1"
+    )
+    assert answer["status"]["details"]["causes"][0]["reason"] == "total.max.workers.limit"
+
+
+def test_every_broken_cap_is_told() -> None:
+    answer = ask(pod(tflops_request="51", gpu_count="5"))
+    assert [cause["reason"] for cause in answer["status"]["details"]["causes"]] == [
+        "single.max.tflops.request",
+        "single.max.gpuCount.limit",
+    ]
+    assert not ask(pod(gpu_count="129"))["allowed"]
+
+
+@pytest.mark.parametrize(
+    ("now", "more"),
+    [
+        ({"metadata": {"name": "p"}, "spec": {}}, {}),
+        (pod(), {"operation": "UPDATE"}),
+        (None, {"operation": "DELETE"}),
+    ],
+    ids=["no worker", "a change", "a deletion"],
+)
+def test_what_is_nobodys_business(now: Any, more: dict[str, Any]) -> None:
+    assert ask(now, **more)["allowed"]
+    assert not GpuAllocation.objects.exists()
+
+
+@pytest.mark.parametrize("more", [{"dryRun": True}, {"mark": "guessed"}, {"mark": ""}])
+def test_who_is_not_the_cluster_reserves_nothing(more: dict[str, Any]) -> None:
+    assert ask(pod(), **more)["allowed"]
+    assert not GpuAllocation.objects.exists()
+    assert not ask(pod(tflops_request="51"), **more)["allowed"], "but is told the truth"
+
+
+def test_a_pod_that_waited_too_long_is_checked_anew_when_it_is_bound() -> None:
+    ask(pod())
+    binding = {"metadata": {"name": "w", "namespace": "team-a", "uid": "u1"}, "target": {"name": "n1"}}
+    assert ask(binding, kind="Binding")["allowed"], "its reservation stands"
+    GpuAllocation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert expire_assumed() == 1
+    ask(pod("u2"))
+    assert not ask(binding, kind="Binding")["allowed"]
+    GpuAllocation.objects.filter(name="u2").update(expires_at=timezone.now() - timedelta(seconds=1))
+    expire_assumed()
+    assert ask(binding, kind="Binding")["allowed"]
+    assert GpuUsage.objects.get(pk="team-a").assumed_workers == 1
+
+
+def test_bindings_of_others_pass() -> None:
+    assert ask({"metadata": {"name": "x"}, "target": {"name": "n1"}}, kind="Binding")["allowed"]
+    assert ask({"metadata": {"name": "x", "uid": "unknown"}, "target": {}}, kind="Binding")["allowed"]
+
+
+def test_no_review_is_400_and_an_unknown_backend_404() -> None:
+    def post(path: str, body: Any) -> int:
+        return Client().post(path, body, content_type="application/json").status_code
+
+    assert post("/webhooks/gpu_quota", {}) == 400
+    assert post("/webhooks/gpu_quota/lab", {"request": []}) == 400
+    review = {
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {"uid": "u", "operation": "CREATE", "kind": {"kind": "Pod"}, "object": pod()},
+    }
+    assert post("/webhooks/gpu_quota/none/x", review) == 404
+    review["request"]["kind"] = {"kind": "Queue"}  # type: ignore[index]
+    assert post("/webhooks/gpu_quota/lab", review) == 400
