@@ -8,15 +8,19 @@ from typing import Any
 
 from django import template
 from django.forms import BoundField, CheckboxInput
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.domain import audit_sentences
+from pools.domain import audit_sentences, quota_forest
+from pools.domain.amounts import UNLIMITED as WITHOUT_END
+from pools.domain.amounts import Amount, text_of
 from pools.domain.quotas import UNLIMITED
 from pools.domain.usage_bar import Parts
 from pools.models import AuditEntry
 from pools.pages import Row
+from pools.quota_pages import TITLES, TreeRow, sort_of
 
 register = template.Library()
 
@@ -24,6 +28,9 @@ _EMPTY_BAR = '<div class="oa-bar oa-bar--empty" role="img" aria-label="{}: no qu
 _BAR = (
     '<div class="oa-bar" role="img" aria-label="{}: {} used inside the quota, {} free, {} LOW over quota, {} draining">'
     "{}</div>"
+)
+_TREE_BAR = (
+    '<div class="oa-bar" role="img" aria-label="{}: {} used of its own, {} borrowed, {} lent out, {} free">{}</div>'
 )
 _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 MINUS = "\N{MINUS SIGN}"
@@ -56,6 +63,38 @@ def gpus(value: int | None) -> str:
 def signed(value: int) -> str:
     """A whole number with thousands apart and a true minus sign; -1 is -1."""
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}").replace("-", MINUS)
+
+
+@register.filter
+def amount(value: Amount | None) -> str:
+    """An exact amount of whatever resource: thousands apart, a true minus sign, `unlimited`."""
+    if value is None:
+        return "–"
+    return signed(value) if isinstance(value, int) else text_of(value).replace("-", MINUS)
+
+
+@register.filter
+def size(value: Amount) -> str:
+    """An amount whose sign is told elsewhere."""
+    return amount(abs(value))
+
+
+@register.filter
+def node_address(key: str) -> str:
+    """The page of a node of the tree of quotas, by what the tree calls it."""
+    return reverse("admin:pools_quota_node", args=[sort_of(key), quota_forest.shown(key)])
+
+
+@register.filter
+def node_name(key: str) -> str:
+    """What people call a node of the tree of quotas."""
+    return quota_forest.shown(key)
+
+
+@register.filter
+def number_title(number: str) -> str:
+    """What pages call a number of the tree of quotas."""
+    return TITLES[number]
 
 
 @register.filter
@@ -118,6 +157,18 @@ def usage_bar(parts: Parts, label: str) -> SafeString:
         signed(parts.over),
         signed(parts.draining),
         format_html_join("", _PART, [(name, amount) for name, amount in shown if amount]),
+    )
+
+
+@register.simple_tag
+def quota_bar(row: TreeRow) -> SafeString:
+    """What of a node is used, borrowed, lent out and free; with a sentence for those who do not see it."""
+    shown = [("inside", row.inside), ("over", row.numbers.borrowed), ("lent", row.numbers.lent), ("free", row.free)]
+    if any(part == WITHOUT_END for _, part in shown) or not any(part for _, part in shown):
+        return format_html(_EMPTY_BAR, row.node.name)
+    parts = [(name, float(part)) for name, part in shown if part]
+    return format_html(
+        _TREE_BAR, row.node.name, *(amount(part) for _, part in shown), format_html_join("", _PART, parts)
     )
 
 

@@ -16,11 +16,13 @@ from pools.domain.roles import Action, Actor, allows
 from pools.models import AuditEntry
 from pools.permissions import require
 from scheduling import pages
+from scheduling.admin.queue import queue_page
 from scheduling.admin.submit import submit_page
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
 from scheduling.selectors.gangs import rows_of
+from scheduling.selectors.queue import waiting_of
 from scheduling.selectors.workflows import WorkflowFilter, listed_workflows, queues_of, visible_workflow, whole_workflow
 from scheduling.services.lifecycle import cancel_workflow, end_workflow, may_cancel
 
@@ -82,6 +84,11 @@ class WorkflowAdmin(PolicyAdmin):
     def extra_urls(self) -> list[URLPattern]:
         return [
             path("submit/", self.door(lambda request: submit_page(self, request)), name="scheduling_workflow_submit"),
+            path(
+                "queue/<str:pool>/",
+                self.door(lambda request, pool: queue_page(self, request, pool)),
+                name="scheduling_workflow_queue",
+            ),
             path("cancel/", self.door(self._cancel), name="scheduling_workflow_cancel"),
             path("<str:name>/end/", self.door(self._end), name="scheduling_workflow_end"),
         ]
@@ -111,14 +118,14 @@ class WorkflowAdmin(PolicyAdmin):
         queue, _ = queues_of(workflow)
         subject = f"workflow/{workflow.name}"
         status = WorkflowStatus(workflow.status)
-        why = pages.why_waiting(workflow, groups) if status.is_live else {}
+        told = waiting_of(actor, workflow)
         return self.page(
             request,
             "osmo/workflow.html",
             title=workflow.name,
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             workflow=workflow,
-            groups=[(group, list(group.tasks.all()), why.get(group.name, ""), rows_of(group)) for group in groups],
+            groups=[(group, list(group.tasks.all()), told.get(group.name), rows_of(group)) for group in groups],
             queue=queue,
             is_live=status.is_live,
             may_cancel=status.is_live and may_cancel(actor, workflow),

@@ -1,0 +1,51 @@
+"""The timeline: who started, who lost its place, and for whom."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from pools.admin import forms
+from pools.admin.listing import ROWS_ON_A_PAGE, Window, page_number
+from pools.admin.policy import PolicyAdmin, actor_of
+from scheduling import pages
+from scheduling.models import Decision
+from scheduling.selectors.decisions import decisions
+
+
+class Filters(forms.FilterForm):
+    """Which decisions to show."""
+
+    first = ("pool", "workflow", "action")
+    pool = forms.text("Pool or slice", placeholder="team or team--a")
+    workflow = forms.text("Workflow", placeholder="hello-1: what it did, and what was done for it")
+    action = forms.choice("What", [("", "everything"), *Decision.Action.choices], required=False)
+
+
+@admin.register(Decision)
+class DecisionAdmin(PolicyAdmin):
+    """Read-only, like the table itself."""
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor, filters = actor_of(request), Filters(request.GET)
+        number = page_number(request.GET.get("page"))
+        pool, action = filters.value("pool"), filters.value("action")
+        rows, more = decisions(
+            actor,
+            pools=pages.leaves_meant(actor, pool) if pool else (),
+            workflow=filters.value("workflow") or "",
+            action=action if action in Decision.Action.values else "",
+            limit=ROWS_ON_A_PAGE,
+            offset=(number - 1) * ROWS_ON_A_PAGE,
+        )
+        return self.page(
+            request,
+            "osmo/decisions.html",
+            title="Timeline",
+            filters=filters,
+            window=Window(rows, number, number + 1 if more else 0),
+        )
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:scheduling_decision_changelist"))

@@ -1,0 +1,75 @@
+"""The queue of a pool and the timeline: who waits at which place and why, who lends, who lost what for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.house import GPUS, NODES, House
+from tests.browser.test_gang import LOOKS
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def busy(house: House) -> dict[str, str]:
+    """Slice `a` has borrowed every machine with LOW work; `b` took one back and asks for more than its quota."""
+    house.slice("a", 30)
+    house.slice("b", 10)
+    borrowers = house.work(f"{house.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
+    (owner,) = house.work(f"{house.pool}--b", gpus=GPUS)
+    late = house.submit(f"{house.pool}--b", gpus=GPUS)
+    return {"owner": owner, "late": late, "first": borrowers[0]}
+
+
+@pytest.mark.parametrize("view", ["desk", "phone-dark"])
+def test_the_queue(house: House, busy: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
+    tab = signed_in(house.chief, **LOOKS[view])
+    page = tab.open(house.page)
+    page.get_by_role("link", name="Queue", exact=True).click()
+    waiting = page.get_by_role("region", name="Gangs that wait")
+    row = waiting.get_by_role("row").filter(has_text=busy["late"])
+    assert "quota" in row.inner_text()
+    assert f"{house.pool}--b" in row.inner_text()
+    lending = page.get_by_role("region", name="Guaranteed, borrowed and lent")
+    bar = lending.get_by_role("img").filter(visible=True)
+    labels = [bar.nth(n).get_attribute("aria-label") or "" for n in range(bar.count())]
+    assert any(f"{house.pool}--a: 30 used of its own" in label for label in labels), labels
+    assert busy["owner"] in page.get_by_role("region", name="Workflows that run").inner_text()
+    tab.screenshot(view)
+    tab.accessible()
+
+    page.get_by_role("link", name="The whole timeline").click()
+    told = page.inner_text("main")
+    assert "Reclaim" in told
+    assert f"for {busy['owner']}" in told
+    page.get_by_label("What").select_option("reclaim")
+    page.get_by_role("button", name="Filter").click()
+    assert page.locator(".oa-timeline > li").count() == 1
+    tab.screenshot(f"timeline-{view}")
+    tab.accessible()
+
+
+def test_filters_of_the_queue(house: House, busy: dict[str, str], signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.researcher)
+    page = tab.open(f"/scheduling/workflow/queue/{house.pool}/")
+    page.get_by_label("Slice").select_option("a")
+    page.get_by_role("button", name="Filter").click()
+    told = page.get_by_role("region", name="Gangs that wait").inner_text()
+    assert busy["late"] not in told
+    page.get_by_label("Submitted by").fill("nobody")
+    page.get_by_role("button", name="Filter").click()
+    assert "Nothing that matches waits" in page.inner_text("main")
+
+
+def test_who_has_no_role_there_sees_no_queue(house: House, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.chief)
+    with house.stack.orm():
+        from tests.support import houses
+
+        other = house.stack.name("other")
+        houses.pool(other, 8, on=houses.backend(other, namespace=other))
+    answer = tab.page.request.get(f"{tab.base_url}/scheduling/workflow/queue/{other}/")
+    assert answer.status == 404
