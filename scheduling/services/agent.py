@@ -1,10 +1,10 @@
 """The agent of one cluster: dispatches what may start, follows what runs, and takes away what is over.
 
-One agent works on a backend at a time, whoever else stands by: an advisory lock, which goes with the database
-connection of a process that dies. It sees its cluster through mirrors (:mod:`scheduling.services.sights`), compares
-them with the ledger (:mod:`scheduling.services.comparing`) and does what follows, over and over. Each step may be
-repeated and may stop anywhere; the next look finds what is left. It speaks to its cluster only outside of transactions
-and to no other cluster, so a dead one holds up nobody else.
+One agent works on a backend at a time, whoever else stands by: a lease, which ends by itself when its process dies.
+Should two work all the same, nothing happens twice; they only get in each other's way. It sees its cluster through
+mirrors (:mod:`scheduling.services.sights`), compares them with the ledger (:mod:`scheduling.services.comparing`) and
+does what follows, over and over. Each step may be repeated and may stop anywhere; the next look finds what is left. It
+speaks to its cluster only outside of transactions and to no other cluster, so a dead one holds up nobody else.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, connection
@@ -29,16 +30,20 @@ from scheduling.kube.backoff import Backoff
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.mirror import Pace
 from scheduling.kube.port import Cluster, Kind, Object
+from scheduling.kube.words import sentence_of
+from scheduling.models import ClusterState
 from scheduling.selectors.cluster_work import open_gangs
 from scheduling.services import dispatching, heartbeats, observing
 from scheduling.services.comparing import compare
 from scheduling.services.machines import write_nodes
 from scheduling.services.orders import Place
 from scheduling.services.sights import Sights, gang_of
+from scheduling.services.sync_lease import AlreadySyncing, Lease, LeaseLost
 
 logger = logging.getLogger(__name__)
 
-_LOCK_SPACE = 0x05E8  # first key of the advisory locks of agents; the second is the backend's id
+LEASE = timedelta(seconds=30)  # longer than the longest call to a cluster
+RENEW_AFTER = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,8 @@ class Agent:
         self._due: dict[str, float] = {}
         self._fault: ClusterError | None = None
         self._heart = Backoff(1, 15)
+        self._is_leased = False
+        self._lease = Lease(backend_id, ClusterState, length=LEASE, renew_after=RENEW_AFTER)
 
     def wake(self) -> None:
         """Something moved in the ledger: look at everything soon."""
@@ -95,12 +102,20 @@ class Agent:
         while not stop.is_set():
             self.alive_at = time.monotonic()
             try:
-                with self._lease() as is_mine:
-                    if is_mine:
-                        self._work(stop, backoff)
+                heartbeats.state_of(_cluster_of(self.backend_id))
+                self._lease.claim()
+                self._is_leased = True
+                try:
+                    self._work(stop, backoff)
+                finally:
+                    self._is_leased = False
+                    with suppress(DatabaseError, InterfaceError):
+                        self._lease.let_go()
                 pause = self._rhythm.standby
             except Retired:
                 break
+            except (AlreadySyncing, LeaseLost):
+                pause = self._rhythm.standby
             except (DatabaseError, InterfaceError, Busy) as problem:
                 logger.warning("the agent of backend %s waits for the database: %s", self.backend_id, problem)
                 pause = backoff.pause()
@@ -112,30 +127,16 @@ class Agent:
             stop.wait(pause)
         connection.close()
 
-    @contextmanager
-    def _lease(self) -> Iterator[bool]:
-        """Whether this agent is the one that works. The lock belongs to this thread's connection."""
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK_SPACE, self.backend_id])
-            is_mine = bool(cursor.fetchone()[0])
-        try:
-            yield is_mine
-        finally:
-            if is_mine:
-                with suppress(DatabaseError, InterfaceError), connection.cursor() as cursor:
-                    cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK_SPACE, self.backend_id])
-
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:
-        held, over = connection.connection, threading.Event()
+        over = threading.Event()
         self._due.clear()
         self._prepare()
         assert self._sights is not None
         followed = self._sights
         followed.follow(over, f"cluster-{self.backend_id}")
         try:
-            # A connection that was opened anew has not got the lock; a place that moved needs other mirrors.
-            while not stop.is_set() and connection.connection is held and self._sights is followed:
-                self.alive_at = time.monotonic()
+            while not stop.is_set() and self._sights is followed:  # a place that moved needs other mirrors
+                self._go_on()
                 self.turn(everything=self._asked or self._is_time("look", self._rhythm.look))
                 backoff.reset()
                 self._wake.wait(min(self._rhythm.look, 1.0))
@@ -143,6 +144,12 @@ class Agent:
         finally:
             over.set()
             self._sights = None
+
+    def _go_on(self) -> None:
+        """Before anything that takes its time. Raises LeaseLost."""
+        self.alive_at = time.monotonic()
+        if self._is_leased:
+            self._lease.hold()
 
     # --- single steps -----------------------------------------------------------------------------------------------
     def look_now(self) -> None:
@@ -160,9 +167,9 @@ class Agent:
         assert sights is not None
         observing.end_late(place.backend)
         self._beat(place, sights)
-        wrong = self._fault or (None if sights.is_ready else sights.fault)
-        if wrong is not None and everything:
-            observing.note_silence(place.backend, f"The cluster does not take work now: {wrong}")
+        wrong = sentence_of(self._fault) if self._fault is not None else "" if sights.is_ready else sights.fault
+        if wrong and everything:
+            observing.note_silence(place.backend, wrong)
         if not sights.is_ready:
             return
         moved = sights.take_moved()
@@ -216,11 +223,15 @@ class Agent:
         place: Place,
         sights: Sights,
         to_make: Collection[UUID],
-        pod_groups: Collection[Object],
-        pods: Collection[Object],
+        pod_groups: Sequence[Object],
+        pods: Sequence[Object],
     ) -> None:
         refused, silence = self._dispatcher.make(
-            cluster, place, to_make, lambda group: next(iter(sights.pod_groups.of(group)), None)
+            cluster,
+            place,
+            to_make,
+            there=lambda group: next(iter(sights.pod_groups.of(group)), None),
+            go_on=self._go_on,
         )
         if refused:
             sights.mark(set(refused))
@@ -228,7 +239,7 @@ class Agent:
         if silence is not None:
             self._note_fault(silence)
             return
-        for error in dispatching.remove(cluster, pod_groups, pods):
+        for error in dispatching.remove(cluster, pod_groups, pods, go_on=self._go_on):
             self._note_fault(error)
 
     # --- now and then -----------------------------------------------------------------------------------------------
@@ -259,7 +270,7 @@ class Agent:
         except ClusterError as error:
             self._fault = error
             self._due["heartbeat"] = time.monotonic() + self._heart.pause(error.retry_after)
-            heartbeats.note_fault(place.backend, str(error))
+            heartbeats.note_fault(place.backend, sentence_of(error))
             return
         self._heart.reset()
         if self._fault is not None:
@@ -267,8 +278,8 @@ class Agent:
             self._dispatcher.hurry()
         if sights.pods.is_ready and sights.pods.fault is None:
             heartbeats.beat(place.backend)
-        if sights.fault is not None:
-            heartbeats.note_fault(place.backend, str(sights.fault))
+        if sights.fault:
+            heartbeats.note_fault(place.backend, sights.fault)
 
     def _note_fault(self, error: ClusterError) -> None:
         """A cluster that does not answer is asked nothing more until it gives a sign of life."""
@@ -306,10 +317,15 @@ def _ours(cluster: Cluster, place: Place, kind: Kind) -> list[Object]:
     return cluster.list(kind, namespace=place.backend.namespace, labels=house_selector(place.house)).items
 
 
-def _place(backend_id: int) -> Place:
+def _cluster_of(backend_id: int) -> Backend:
     backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.KUBERNETES).first()
     if backend is None:
         raise Retired
+    return backend
+
+
+def _place(backend_id: int) -> Place:
+    backend = _cluster_of(backend_id)
     try:
         settings = connections.settings_of(backend)
     except errors.BadCredentials as error:

@@ -8,8 +8,8 @@ never be made there ends with the reason.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from scheduling.domain.cluster.naming import HOUSE, OWNER
@@ -20,10 +20,13 @@ from scheduling.kube.errors import ClusterError
 from scheduling.kube.gangs import Made, Order
 from scheduling.kube.hands import each
 from scheduling.kube.port import Cluster, Object
+from scheduling.kube.words import sentence_of
 from scheduling.services import gpu_work, observing
 from scheduling.services.comparing import confirm
 from scheduling.services.orders import Place, Unmakeable, orders
 
+Thing = TypeVar("Thing")
+AT_ONCE = 40  # gangs or objects between two looks at the lease
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a gang that could not be made is tried again
 
 
@@ -34,16 +37,33 @@ class Dispatcher:
         self._pauses: dict[UUID, tuple[Backoff, float]] = {}
 
     def make(
-        self, cluster: Cluster, place: Place, groups: Collection[UUID], there: Callable[[UUID], Object | None]
+        self,
+        cluster: Cluster,
+        place: Place,
+        groups: Collection[UUID],
+        *,
+        there: Callable[[UUID], Object | None],
+        go_on: Callable[[], None],
     ) -> tuple[set[UUID], ClusterError | None]:
-        """Dispatch what is to be made of these gangs. Returns those that ended because they cannot be, and the silence
-        of the cluster if it stopped answering. `there` finds a gang's PodGroup as it was last seen."""
+        """Dispatch what is to be made of these gangs, some at a time; `go_on` is called before each of these. Returns
+        those that ended because they cannot be made, and the silence of the cluster if it stopped answering. `there`
+        finds a gang's PodGroup as it was last seen."""
         now = time.monotonic()
         ready = [group for group in groups if group not in self._pauses or self._pauses[group][1] <= now]
         ready = gpu_work.counted_for_dispatch(place.backend, ready)
-        if not ready:
-            return set(), None
-        plan = list(orders(place, ready, there))
+        refused: set[UUID] = set()
+        for some in _some(ready):
+            go_on()
+            ended, silence = self._make_some(cluster, place, some, there)
+            refused |= ended
+            if silence is not None:
+                return refused, silence
+        return refused, None
+
+    def _make_some(
+        self, cluster: Cluster, place: Place, groups: Collection[UUID], there: Callable[[UUID], Object | None]
+    ) -> tuple[set[UUID], ClusterError | None]:
+        plan = list(orders(place, groups, there))
         refused = {each.group: each.reason for each in plan if isinstance(each, Unmakeable)}
         to_make = [order for order in plan if isinstance(order, Order)]
         made = each(to_make, lambda order: gangs.make(cluster, order), lambda done: done.fault)
@@ -51,8 +71,7 @@ class Dispatcher:
         refused |= {done.group: done.refused for done in made if done.refused}
         observing.end_refused(place.backend, refused)
         self._note(made)
-        silence = next((done.fault for done in made if isinstance(done.fault, errors.Unreachable)), None)
-        return set(refused), silence
+        return set(refused), next((done.fault for done in made if isinstance(done.fault, errors.Unreachable)), None)
 
     def _note(self, made: Iterable[Made]) -> None:
         reasons: dict[UUID, Mapping[str, Any] | None] = {}
@@ -64,10 +83,7 @@ class Dispatcher:
                 continue
             backoff, _ = self._pauses.get(done.group, (Backoff(FIRST_PAUSE, LONGEST_PAUSE), 0.0))
             self._pauses[done.group] = (backoff, time.monotonic() + backoff.pause(done.fault.retry_after))
-            reasons[done.group] = {
-                "code": observing.CLUSTER_FAULT,
-                "message": f"The cluster does not take work now: {done.fault}",
-            }
+            reasons[done.group] = {"code": observing.CLUSTER_FAULT, "message": sentence_of(done.fault)}
         observing.note_reasons(reasons)
 
     def forget(self, still_open: Collection[UUID]) -> None:
@@ -79,13 +95,28 @@ class Dispatcher:
         self._pauses.clear()
 
 
-def remove(cluster: Cluster, pod_groups: Collection[Object], pods: Collection[Object]) -> list[ClusterError]:
-    """Take these objects away; what was wrong with those that stay."""
+def remove(
+    cluster: Cluster, pod_groups: Sequence[Object], pods: Sequence[Object], *, go_on: Callable[[], None]
+) -> list[ClusterError]:
+    """Take these objects away, some at a time; what was wrong with those that stay."""
     found: list[ClusterError] = []
     for things, deed in ((pod_groups, gangs.remove_pod_group), (pods, gangs.remove_pod)):
-        done = each(things, lambda there, deed=deed: _fault(cluster, there, deed), lambda error: error)  # type: ignore[misc]
-        found += [error for error in done if error is not None]
+        for some in _some(things):
+            go_on()
+            found += _attempt(cluster, some, deed)
     return found
+
+
+def _attempt(
+    cluster: Cluster, things: Sequence[Object], deed: Callable[[Cluster, Object], None]
+) -> Iterator[ClusterError]:
+    done = each(things, lambda there: _fault(cluster, there, deed), lambda error: error)
+    yield from (error for error in done if error is not None)
+
+
+def _some(things: Sequence[Thing]) -> Iterator[Sequence[Thing]]:
+    for first in range(0, len(things), AT_ONCE):
+        yield things[first : first + AT_ONCE]
 
 
 def _fault(cluster: Cluster, there: Object, deed: Callable[[Cluster, Object], None]) -> ClusterError | None:

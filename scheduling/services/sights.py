@@ -9,9 +9,9 @@ from uuid import UUID
 
 from scheduling.domain.cluster.naming import GROUP_UUID, house_selector, uuid_in
 from scheduling.kube import kinds
-from scheduling.kube.errors import ClusterError
 from scheduling.kube.mirror import Mirror, Pace
 from scheduling.kube.port import Cluster, Object
+from scheduling.kube.words import sentence_of
 from scheduling.services.orders import Place
 
 
@@ -46,9 +46,10 @@ class Sights:
         return self.pods.is_ready and self.pod_groups.is_ready
 
     @property
-    def fault(self) -> ClusterError | None:
-        """Why something cannot be seen."""
-        return next((mirror.fault for mirror in self._all if mirror.fault is not None), None)
+    def fault(self) -> str:
+        """Why something cannot be seen, in a sentence that names it; empty when everything can."""
+        blind = next((mirror for mirror in self._all if mirror.fault is not None), None)
+        return "" if blind is None or blind.fault is None else f"{blind.kind}: {sentence_of(blind.fault)}"
 
     def refresh(self) -> None:
         """List everything now, as far as the cluster lets us."""

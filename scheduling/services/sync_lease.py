@@ -1,5 +1,5 @@
-"""Who syncs the queues of a backend now: a row claimed for a while. No database lock is held while a cluster is spoken
-to, and a worker that dies loses its claim by itself."""
+"""Who works with a cluster now, its agent or a sync of its queues: a row claimed for a while. No database lock is held
+while a cluster is spoken to, and a worker that dies loses its claim by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.domain.errors import Busy
-from scheduling.models import QueueSync
+from scheduling.models import ClusterState, QueueSync
 
 LEASE = timedelta(seconds=60)  # longer than the longest call to a cluster, so that a write never outlives its claim
 RENEW_AFTER = 15.0  # seconds
@@ -28,34 +28,39 @@ class LeaseLost(Busy):
 
 
 class Lease:
-    """A claim on a backend's queues. `hold` before each write to the cluster."""
+    """A claim on a backend's queues, or on its agent's work (`rows`). `hold` before each write to the cluster."""
 
-    def __init__(self, backend_id: int) -> None:
-        self._backend_id = backend_id
+    def __init__(
+        self,
+        backend_id: int,
+        rows: type[QueueSync | ClusterState] = QueueSync,
+        *,
+        length: timedelta = LEASE,
+        renew_after: float | None = None,
+    ) -> None:
+        self._rows = rows.objects.filter(pk=backend_id)
+        self._length, self._renew_after = length, renew_after
         self._holder = uuid.uuid4()
         self._renewed = 0.0
 
     def claim(self) -> None:
-        """Raises AlreadySyncing."""
-        free = Q(held_until__isnull=True) | Q(held_until__lt=Now())
+        """Raises AlreadySyncing. Who lost touch takes up again what is still his."""
+        free = Q(held_until__isnull=True) | Q(held_until__lt=Now()) | Q(holder=self._holder)
         self._renewed = time.monotonic()
-        if not QueueSync.objects.filter(free, pk=self._backend_id).update(
-            holder=self._holder, held_until=Now() + LEASE
-        ):
+        if not self._rows.filter(free).update(holder=self._holder, held_until=Now() + self._length):
             raise AlreadySyncing("The queues of this backend are being synced already.", retry_after=1)
 
     def hold(self) -> None:
         """Keep it. Raises LeaseLost when it went to somebody else."""
-        if time.monotonic() - self._renewed < RENEW_AFTER:
+        if time.monotonic() - self._renewed < (RENEW_AFTER if self._renew_after is None else self._renew_after):
             return
         self._renewed = time.monotonic()
-        mine = QueueSync.objects.filter(pk=self._backend_id, holder=self._holder)
-        if not mine.update(held_until=Now() + LEASE):
-            raise LeaseLost("Another worker has taken over the sync of this backend.", retry_after=1)
+        if not self._rows.filter(holder=self._holder).update(held_until=Now() + self._length):
+            raise LeaseLost("Another worker has taken over the work on this backend.", retry_after=1)
 
     def let_go(self) -> None:
         """Somebody else may begin."""
-        QueueSync.objects.filter(pk=self._backend_id, holder=self._holder).update(holder=None, held_until=None)
+        self._rows.filter(holder=self._holder).update(holder=None, held_until=None)
 
 
 @contextmanager

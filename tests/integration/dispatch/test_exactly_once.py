@@ -168,7 +168,7 @@ def test_why_it_waits_while_the_cluster_does_not_answer(twin: Room) -> None:
     agent.look_now()
     assert group_of(workflow).waiting_reason == {
         "code": "cluster_fault",
-        "message": "The cluster does not take work now: No connection in time.",
+        "message": "The cluster does not answer; it is asked again. (No connection in time.)",
     }
     asked = sum(shaky.calls.values())
     assert not shaky.calls["create"]
