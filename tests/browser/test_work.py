@@ -71,7 +71,11 @@ def test_why_it_waits_and_cancelling_several(house: House, signed_in: Callable[.
     tab = signed_in(house.researcher)
     page = tab.open(f"/scheduling/workflow/{waiting}/change/")
     told = page.inner_text("main")
-    assert f"the quota of {house.pool}--a, 10 GPUs, leaves 2 free: 6 more are needed" in told
+    queue = f"osmo-pool-{house.pool}-{house.pool}--a"
+    assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in told
+    assert f"or HIGH or NORMAL work in {queue} that holds as much ends ({running})." in told
+    tab.screenshot("waiting")
+    tab.accessible()
 
     page = tab.open(f"/scheduling/workflow/?pool={house.pool}--a&status=live")
     for name in (running, waiting):
