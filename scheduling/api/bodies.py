@@ -12,6 +12,7 @@ from rest_framework.request import Request
 
 from pools.api.rendering import naive
 from scheduling.api.queue import standing
+from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.gang_rows import gang_answer
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
@@ -186,8 +187,8 @@ def _task(workflow: Workflow, group: Group, task: Task, links: Links) -> dict[st
         "input_download_end_time": None,
         "output_upload_start_time": None,
         "dashboard_url": None,
-        "pod_name": None,
-        "pod_ip": None,
+        "pod_name": None if task.dispatched_at is None else pod_name(task.pk),
+        "pod_ip": task.pod_ip or None,
         "task_uuid": str(task.pk),
         "node_name": task.node_name or None,
         "lead": task.lead,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import starmap
 from threading import Lock
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -26,6 +27,7 @@ from scheduling.domain.engine.remedies import Remedy
 from scheduling.domain.engine.world import World
 from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK, TaskStatus
 from scheduling.models import Group
+from scheduling.selectors.cluster_reasons import told_by_cluster
 from scheduling.selectors.live_facts import LiveFacts, live_facts
 
 LARGE = 2000
@@ -162,6 +164,7 @@ class _Row:
     root: str
     priority: str
     submit_time: datetime
+    waiting_reason: Mapping[str, Any] | None
 
     @property
     def owned(self) -> Owned:
@@ -187,7 +190,7 @@ def _rows(backend: Backend) -> dict[UUID, _Row]:
     columns = work.order_by("workflow__submit_time", "workflow__name", "position").values_list(
         "pk", "name", "status", "gpus", "upstream", "position", "workflow__name", "workflow__submitted_by_id",
         "workflow__submitted_by__username", "workflow__pool__name", "workflow__root_pool__name", "workflow__priority",
-        "workflow__submit_time",
+        "workflow__submit_time", "waiting_reason",
     )  # fmt: skip
     return {row.group: row for row in starmap(_Row, columns)}
 
@@ -199,7 +202,9 @@ def _engine_says(backend: Backend, live: LiveFacts, rows: Mapping[UUID, _Row]) -
     for name, reason in reasons(world).items():
         row = rows.get(live.gangs[name].group)
         if row is not None:
-            said = _cluster_decides(reason) if backend.kind == Backend.Kind.KUBERNETES else reason
+            said = reason
+            if backend.kind == Backend.Kind.KUBERNETES:
+                said = told_by_cluster(row.waiting_reason, _cluster_decides(reason))
             yield row.group, _entry(backend, row, where[name].overall, said)
 
 

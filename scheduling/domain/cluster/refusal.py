@@ -20,7 +20,7 @@ NOT_SCHEDULED = "not_scheduled"
 _CODES = {
     "NonPreemptibleOverQuota": "over_quota",
     "OverLimit": "over_limit",
-    "QueueDoesNotExist": "queue_missing",
+    "QueueDoesNotExist": "no_such_queue",
     "PodSchedulingErrors": "no_room",
     "PreemptionDelayNotElapsed": "preemption_delay",
 }
@@ -31,7 +31,7 @@ _GPU_NAMES = ("gpu", "nvidia.com/gpu")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`code` is ours (`over_quota`, `over_limit`, `queue_missing`, `no_room`, `preemption_delay`, `not_scheduled`),
+    """`code` is ours (`over_quota`, `over_limit`, `no_such_queue`, `no_room`, `preemption_delay`, `not_scheduled`),
     `reason` KAI's own word. `queue` is the queue that said no; the GPU numbers are those of its details, exact."""
 
     code: str

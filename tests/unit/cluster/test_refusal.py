@@ -80,7 +80,7 @@ def test_no_room() -> None:
 @pytest.mark.parametrize(
     ("word", "code"),
     [
-        ("QueueDoesNotExist", "queue_missing"),
+        ("QueueDoesNotExist", "no_such_queue"),
         ("PreemptionDelayNotElapsed", "preemption_delay"),
         ("SomethingNew", "not_scheduled"),
     ],
@@ -92,7 +92,7 @@ def test_other_words(word: str, code: str) -> None:
 
 
 def test_an_older_condition_has_its_reason_on_itself() -> None:
-    assert shown(refused(reason="QueueDoesNotExist", message="no queue x"))["code"] == "queue_missing"
+    assert shown(refused(reason="QueueDoesNotExist", message="no queue x"))["code"] == "no_such_queue"
 
 
 def test_the_latest_counts() -> None:

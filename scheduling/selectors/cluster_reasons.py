@@ -1,0 +1,64 @@
+"""What a cluster's scheduler says of a waiting gang, in the words of the queue (`Group.waiting_reason`).
+
+There the cluster decides, so its reason counts; what our own arithmetic knows beside it, whose work is in the way,
+stays with it where both speak of the same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pools.domain import amounts
+from pools.domain.names import SHARED
+from scheduling.domain.engine.explain import Code, Reason
+from scheduling.domain.engine.remedies import Remedy
+
+_LIMIT_OF = {Code.OVER_QUOTA: "quota", Code.OVER_LIMIT: "limit"}
+_REMEDIES = {
+    Code.OVER_QUOTA: "Work on this queue ends, its quota grows, or the workflow is submitted with priority LOW",
+    Code.OVER_LIMIT: "Work on this queue ends, or its limit grows",
+    Code.NO_SUCH_QUEUE: "The queues of the cluster are synced",
+    Code.NO_ROOM: "The cluster has room for it",
+    "preemption_delay": "It has waited long enough to take other work's place",
+    "not_scheduled": "The cluster's scheduler places it",
+    "cluster_fault": "The cluster takes work again",
+}
+
+
+def told_by_cluster(said: Mapping[str, Any] | None, ours: Reason) -> Reason:
+    """The reason to show: the cluster's if it gave one, else ours."""
+    if not said:
+        return ours
+    code = str(said["code"])
+    numbers = _numbers(said, _LIMIT_OF.get(code))
+    remedy = Remedy(_REMEDIES.get(code, _REMEDIES["not_scheduled"]))
+    return replace(
+        ours,
+        code=code,
+        message=str(said["message"]),
+        queue=_logical(said["queue"]) if said.get("queue") else ours.queue,
+        limit=_LIMIT_OF.get(code),
+        requested=numbers[0],
+        free=numbers[1],
+        missing=numbers[2],
+        remedies=ours.remedies if ours.code == code and ours.remedies else (remedy,),
+    )
+
+
+def _numbers(said: Mapping[str, Any], limit: str | None) -> tuple[Mapping[str, Any] | None, ...]:
+    """Requested, free and missing GPUs under the number that blocks, as far as the cluster tells them."""
+    requested, most, used = said.get("requested"), said.get(limit or ""), said.get("used")
+    if requested is None:
+        return None, None, None
+    if most is None or most < 0 or used is None:
+        return {amounts.GPU: requested}, None, None
+    free = max(0, most - used)
+    return {amounts.GPU: requested}, {amounts.GPU: free}, {amounts.GPU: max(0, requested - free)}
+
+
+def _logical(queue: str) -> str:
+    """The logical name (D2) of a Kubernetes queue: its shared leaf is called `--_shared` here and `---shared` there."""
+    end = f"--{SHARED.replace('_', '-')}"
+    return f"{queue.removesuffix(end)}--{SHARED}" if queue.endswith(end) else queue

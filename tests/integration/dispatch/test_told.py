@@ -1,0 +1,79 @@
+"""What people see of work in a cluster: where its pods are, and why it waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.models import User
+from tests.support import houses
+from tests.support.clusters import Room
+
+
+@pytest.fixture
+def client(twin: Room) -> Client:
+    houses.admin()
+    client = Client()
+    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+def entry(client: Client) -> dict[str, Any]:
+    (found,) = client.get("/api/queue").json()["entries"]
+    return dict(found)
+
+
+def test_the_pod_of_a_task_is_named_once_it_is_made(twin: Room, client: Client) -> None:
+    workflow = twin.submit()
+
+    def task() -> dict[str, Any]:
+        return dict(client.get(f"/api/workflow/{workflow.name}").json()["groups"][0]["tasks"][0])
+
+    assert (task()["pod_name"], task()["pod_ip"]) == (None, None)
+    twin.look()
+    assert (task()["pod_name"], task()["pod_ip"]) == (twin.pods()[0]["metadata"]["name"], None)
+    twin.run(*twin.pods())
+    twin.look()
+    assert (task()["pod_ip"], task()["status"]) == ("10.0.0.7", "RUNNING")
+
+
+def test_the_queue_tells_the_scheduler_s_own_reason(twin: Room, client: Client) -> None:
+    twin.submit(gpus=8)
+    twin.look()
+    assert entry(client)["reason"]["code"] == "waiting_for_cluster"
+    twin.refuse(
+        twin.pod_groups()[0],
+        "NonPreemptibleOverQuota",
+        "Non-preemptible workload is over quota",
+        name="osmo-pool-osmo-team---shared",
+        podGroupRequestedNonPreemptibleResources={"gpu": "8"},
+        queueDeservedResources={"gpu": "100"},
+        queueAllocatedNonPreemptibleResources={"gpu": "95"},
+    )
+    twin.look()
+    found = entry(client)
+    assert found["reason"] == {
+        "code": "over_quota",
+        "message": "Non-preemptible workload is over quota",
+        "queue": "osmo-pool-osmo-team--_shared",
+        "limit": "quota",
+        "requested": 8,
+        "free": 5,
+        "missing": 3,
+    }
+    assert found["unblock"] == [
+        "Work on this queue ends, its quota grows, or the workflow is submitted with priority LOW."
+    ]
+
+
+def test_room_is_a_matter_of_the_cluster(twin: Room, client: Client) -> None:
+    twin.submit()
+    twin.look()
+    twin.refuse(twin.pod_groups()[0], "PodSchedulingErrors", "no nodes with enough resources were found")
+    twin.look()
+    found = entry(client)
+    assert (found["reason"]["code"], found["reason"]["requested"]) == ("no_room", None)
+    assert found["reason"]["message"] == "no nodes with enough resources were found"
+    assert found["reason"]["queue"] == "osmo-pool-osmo-team--_shared"
