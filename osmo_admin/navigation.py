@@ -34,6 +34,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
             [
                 ("Users and roles", "group", "admin:pools_user_changelist", reads_house),
                 ("Backends and nodes", "dns", "admin:pools_backend_changelist", reads_house),
+                ("Clusters and queues", "sync", "admin:scheduling_queuesync_changelist", reads_house),
                 ("Webhooks", "shield", "admin:scheduling_queueguard_changelist", reads_house),
                 ("Workflow configuration", "tune", "admin:scheduling_workflowconfig_changelist", reads_house),
                 ("Schedules", "schedule", "admin:django_celery_beat_periodictask_changelist", reads_house),

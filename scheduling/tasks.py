@@ -11,9 +11,10 @@ from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import forget_old
 from pools.services.subpools import archive_drained
 from scheduling.services import hints
+from scheduling.services.connection_test import run_test
 from scheduling.services.heartbeats import find_silent
-from scheduling.services.hints import SETTLE_ONE, SYNC_ONE
-from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_while_asked
+from scheduling.services.hints import SETTLE_ONE, SYNC_BY_HAND, SYNC_ONE, TEST_ONE
+from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_backend, sync_while_asked
 from scheduling.services.settle import settle_while_asked
 
 SETTLE_EVERYTHING = "scheduling.settle_all"
@@ -45,6 +46,18 @@ def settle_all() -> None:
 def sync_queues(backend_id: int) -> None:
     """Bring the queues of one cluster in step with the ledger."""
     sync_while_asked(backend_id)
+
+
+@shared_task(name=SYNC_BY_HAND, autoretry_for=(Busy,), retry_backoff=True, max_retries=8)
+def sync_queues_by_hand(backend_id: int, queues: list[str] | None) -> None:
+    """Somebody asked for it, maybe for some queues only."""
+    sync_backend(backend_id, by_hand=True, only=queues)
+
+
+@shared_task(name=TEST_ONE)
+def test_connection(backend_id: int) -> None:
+    """Try one cluster out."""
+    run_test(backend_id)
 
 
 @shared_task(name=SYNC_EVERYTHING)

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
-from osmo_admin.cli.server_commands import django, house, ledger, people, serve, webhook
+from osmo_admin.cli.server_commands import clusters, django, house, ledger, people, serve, webhook
 from osmo_admin.explain import explained
 
 
@@ -37,6 +37,7 @@ app.command()(house.down)
 app.command()(house.reset)
 app.add_typer(people.users, name="user")
 app.add_typer(people.tokens, name="token")
+app.command()(clusters.sync)
 app.command()(ledger.verify)
 app.command()(ledger.demo)
 app.add_typer(webhook.app, name="webhook")

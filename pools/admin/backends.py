@@ -9,12 +9,12 @@ from django.db.models import Count, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
-from pools.admin import forms
+from pools.admin import cluster_forms, forms
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import Conflict, DomainError, Stale
 from pools.domain.roles import Action, Actor, allows
 from pools.domain.sizes import exact_size
-from pools.models import Backend, Node, Pool
+from pools.models import Backend, KubernetesSettings, Node, Pool
 from pools.permissions import require_house
 from pools.services.backends import put_backend, read_backend
 
@@ -60,6 +60,30 @@ class CreateForm(BackendForm):
     name = forms.text("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
 
 
+AnyForm = BackendForm | cluster_forms.ClusterForm
+
+
+def _form_of(backend: Backend, request: HttpRequest) -> AnyForm:
+    """The form of a backend that is there, as its type has it."""
+    cluster = KubernetesSettings.objects.filter(backend=backend).first()
+    if cluster is not None:
+        return cluster_forms.ClusterForm(forms.sent(request), initial=cluster_forms.present(backend, cluster))
+    if backend.kind == Backend.Kind.KUBERNETES:
+        initial = {**cluster_forms.NEW, "namespace": backend.namespace, "version": backend.version}
+        return cluster_forms.ClusterForm(forms.sent(request), initial=initial)
+    return BackendForm(
+        forms.sent(request),
+        initial={
+            "namespace": backend.namespace,
+            "about": backend.description,
+            "offline": backend.offline,
+            "auto_end": backend.auto_end,
+            "nodes": "\n".join(_line(node) for node in backend.nodes.order_by("name")),
+            "version": backend.version,
+        },
+    )
+
+
 def _node(line: str) -> dict[str, Any]:
     """A line as the service's object; what is wrong with it is the service's to say."""
     words = line.split()
@@ -94,6 +118,7 @@ class BackendAdmin(PolicyAdmin):
     def extra_urls(self) -> list[URLPattern]:
         return [
             path("create/", self.door(self._create), name="pools_backend_create"),
+            path("connect/", self.door(self._connect), name="pools_backend_connect"),
             path("<str:name>/configuration/", self.door(self._configure), name="pools_backend_configure"),
         ]
 
@@ -117,42 +142,40 @@ class BackendAdmin(PolicyAdmin):
             backend=backend,
             nodes=list(backend.nodes.order_by("name")),
             pools=list(Pool.objects.filter(backend=backend, archived=False).order_by("name")[:POOLS_SHOWN]),
-            may_write=allows(actor_of(request), Action.HOUSE_WRITE) and backend.kind == Backend.Kind.SIMULATED,
+            cluster=KubernetesSettings.objects.filter(backend=backend).first(),
+            may_write=allows(actor_of(request), Action.HOUSE_WRITE),
         )
 
     def _create(self, request: HttpRequest) -> HttpResponse:
         require_house(actor_of(request))
         form = CreateForm(forms.sent(request), initial={"namespace": "default", "auto_end": True})
+        return self._new(request, form, "Create a simulated backend", "Create the backend")
+
+    def _connect(self, request: HttpRequest) -> HttpResponse:
+        require_house(actor_of(request))
+        form = cluster_forms.ConnectForm(forms.sent(request), initial=cluster_forms.NEW)
+        return self._new(request, form, "Connect a Kubernetes cluster", "Connect the cluster")
+
+    def _new(self, request: HttpRequest, form: AnyForm, title: str, button: str) -> HttpResponse:
         if request.method == "POST" and form.is_valid():
             name = form.cleaned_data["name"]
             if Backend.objects.filter(name=name).exists():
                 form.blame(Conflict(f"Backend {name} exists already; edit it on its own page."))
             elif answer := self._put(request, form, name, None):
                 return answer
-        return self._form(request, form, "Create a simulated backend", "Create the backend", None)
+        return self._form(request, form, title, button, None)
 
     def _configure(self, request: HttpRequest, name: str) -> HttpResponse:
         require_house(actor_of(request))
         backend = read_backend(actor_of(request), name)
-        nodes = "\n".join(_line(node) for node in backend.nodes.order_by("name"))
-        form = BackendForm(
-            forms.sent(request),
-            initial={
-                "namespace": backend.namespace,
-                "about": backend.description,
-                "offline": backend.offline,
-                "auto_end": backend.auto_end,
-                "nodes": nodes,
-                "version": backend.version,
-            },
-        )
+        form = _form_of(backend, request)
         if request.method == "POST" and form.is_valid():
             answer = self._put(request, form, backend.name, form.cleaned_data["version"])
             if answer is not None:
                 return answer
         return self._form(request, form, f"Edit {backend.name}", "Save the backend", backend)
 
-    def _put(self, request: HttpRequest, form: BackendForm, name: str, version: int | None) -> HttpResponse | None:
+    def _put(self, request: HttpRequest, form: AnyForm, name: str, version: int | None) -> HttpResponse | None:
         """Save and go to its page; None if it was refused, which the form then says."""
         try:
             result = put_backend(
@@ -175,7 +198,7 @@ class BackendAdmin(PolicyAdmin):
         return HttpResponseRedirect(reverse("admin:pools_backend_change", args=[result.row.name]))
 
     def _form(
-        self, request: HttpRequest, form: BackendForm, title: str, button: str, backend: Backend | None
+        self, request: HttpRequest, form: AnyForm, title: str, button: str, backend: Backend | None
     ) -> HttpResponse:
         crumbs = [("Backends and nodes", reverse("admin:pools_backend_changelist"))]
         if backend is not None:

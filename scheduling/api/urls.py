@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from scheduling.api import (
+    clusters,
     gpu_quotas,
     podgroups,
     pool_lists,
@@ -44,4 +45,6 @@ urlpatterns: list[URLPattern] = [
     path("podgroup/validate", podgroups.PodGroupValidation.as_view()),
     path("podgroup/plan", podgroups.PodGroupPlan.as_view()),
     path("backend/<str:backend>/settle", simulated.Settle.as_view()),
+    path("backend/<str:backend>/sync", clusters.QueueSyncState.as_view()),
+    path("backend/<str:backend>/test", clusters.ConnectionTest.as_view()),
 ]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import redis
 from celery import current_app
@@ -19,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 SETTLE_ONE = "scheduling.settle"
 SYNC_ONE = "scheduling.sync_queues"
+SYNC_BY_HAND = "scheduling.sync_queues_by_hand"
+TEST_ONE = "scheduling.test_connection"
 _MOVED = "osmo:moved"  # the channel on which agents of clusters are woken
 _LISTEN = 0.5  # seconds; shorter than the time after which a silent connection counts as broken
 _QUEUED_FOR = 5  # seconds after which a hint that nobody took may be given again
@@ -55,6 +58,21 @@ def ask_to_sync(backend_id: int) -> None:
     _ask(SYNC_ONE, backend_id)
 
 
+def ask_to_test(backend_id: int) -> None:
+    """Queue a test of a cluster's connection unless one is queued already."""
+    _ask(TEST_ONE, backend_id)
+
+
+def taken_to_test(backend_id: int) -> None:
+    """A test begins: whoever asks from now on gets another one."""
+    _taken(TEST_ONE, backend_id)
+
+
+def ask_to_reapply(backend_id: int, queues: list[str] | None) -> None:
+    """Queue a sync that somebody asks for by hand; `queues` None is all of them. Such a wish is never merged."""
+    _send(SYNC_BY_HAND, [backend_id, queues])
+
+
 def taken_to_sync(backend_id: int) -> None:
     """A sync begins: later changes need another hint."""
     _taken(SYNC_ONE, backend_id)
@@ -69,11 +87,24 @@ def _ask(task: str, backend_id: int) -> None:
     if time.monotonic() < _silence.until:
         return
     try:
-        if _broker().set(_key(task, backend_id), 1, nx=True, ex=_QUEUED_FOR):
-            current_app.send_task(task, [backend_id], retry=False)
+        if not _broker().set(_key(task, backend_id), 1, nx=True, ex=_QUEUED_FOR):
+            return
+    except redis.RedisError as error:
+        _fall_silent(error)
+        return
+    _send(task, [backend_id])
+
+
+def _send(task: str, arguments: list[Any]) -> None:
+    try:
+        current_app.send_task(task, arguments, retry=False)
     except (redis.RedisError, OperationalError) as error:
-        _silence.until = time.monotonic() + _PAUSE
-        logger.warning("broker is away, the beat will see to backend %s: %s", backend_id, error)
+        _fall_silent(error)
+
+
+def _fall_silent(error: Exception) -> None:
+    _silence.until = time.monotonic() + _PAUSE
+    logger.warning("broker is away, the beat will see to what was asked: %s", error)
 
 
 def _taken(task: str, backend_id: int) -> None:

@@ -18,7 +18,10 @@ from django.utils import timezone
 
 from pools.domain.errors import Conflict, NotFound
 from pools.domain.lifecycle import SubpoolState
+from pools.domain.roles import Actor
 from pools.models import Backend, KubernetesSettings, Pool
+from pools.permissions import require_house
+from pools.services.backends import get_backend
 from scheduling.domain.queues.plan import Step, Untouched
 from scheduling.kube import connections, errors
 from scheduling.kube.backoff import Backoff
@@ -64,6 +67,20 @@ class _Work:
     left: list[AnyStep] = field(default_factory=list)
     faults: list[tuple[AnyStep, ClusterError]] = field(default_factory=list)
     fatal: ClusterError | None = None
+
+
+def ask_for_sync(*, actor: Actor, backend: str, reapply: Sequence[str] | bool = False) -> Backend:
+    """Let a worker sync now, also a cluster that failed a moment ago. `reapply` writes (some, or all) queues also where
+    the sync only reports. `osmo-admin` only; Conflict for a backend that is no cluster."""
+    require_house(actor)
+    row = get_backend(backend)
+    _cluster_of(row.pk)
+    if reapply:
+        hints.ask_to_reapply(row.pk, None if isinstance(reapply, bool) else list(reapply))
+    else:
+        QueueSync.objects.filter(backend=row).update(next_try_at=None)
+        hints.ask_to_sync(row.pk)
+    return row
 
 
 def sync_while_asked(backend_id: int) -> None:

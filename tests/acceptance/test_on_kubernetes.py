@@ -14,7 +14,7 @@ from scheduling.kube.port import Cluster
 from tests.support.kube import KubeServer
 from tests.support.stack import Stack
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.k8s]
+pytestmark = [pytest.mark.acceptance, pytest.mark.k8s, pytest.mark.timeout(600)]
 JOB = """workflow:
   name: job
   resources: {{default: {{gpu: {gpus}}}}}

@@ -84,10 +84,10 @@ def twin_lab(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def _lab(place: Place, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}
-    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
     cluster = Listened(place.cluster)
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
+    body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}
+    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
     return Lab(backend, cluster, place.namespace)
 
 

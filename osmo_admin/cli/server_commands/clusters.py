@@ -1,0 +1,81 @@
+"""`sync`: bring the queues of Kubernetes backends in step with the ledger, here and now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from osmo_admin.cli.server_commands.options import DataDirOption, use_django
+
+if TYPE_CHECKING:
+    from pools.models import Backend
+    from scheduling.services.queue_sync import Outcome
+
+
+def sync(
+    backend: Annotated[
+        list[str] | None, typer.Option(help="Only this backend; may be repeated. Default: every Kubernetes backend.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="Take over queues of our namespace that carry another house's mark: for a house whose database was "
+            "made anew.",
+        ),
+    ] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Write what differs between the ledger and the queues of each cluster. Exit code 1 if one is not in step then."""
+    use_django(data_dir)
+    from pools.models import Backend
+    from pools.services.backends import get_backend
+
+    rows = [get_backend(name) for name in backend or ()] or list(
+        Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name")
+    )
+    if not rows:
+        print("There is no Kubernetes backend.")
+        return
+    if not all([_one(row, dry_run=dry_run, take_over=take_over) for row in rows]):  # noqa: C419  (all are synced)
+        raise typer.Exit(1)
+
+
+def _one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
+    """Sync one, say what was done; whether it is well."""
+    from scheduling.kube.errors import ClusterError
+    from scheduling.kube.words import sentence_of
+    from scheduling.services.queue_sync import preview, sync_backend
+    from scheduling.services.sync_lease import AlreadySyncing
+
+    try:
+        outcome = (
+            preview(row, take_over=take_over) if dry_run else sync_backend(row.pk, by_hand=True, take_over=take_over)
+        )
+    except ClusterError as error:
+        print(f"{row.name}: {sentence_of(error)}")
+        return False
+    except AlreadySyncing as busy:
+        print(f"{row.name}: {busy.message}")
+        return False
+    _print(outcome, dry_run=dry_run)
+    return dry_run or outcome.synced == "True"
+
+
+def _print(outcome: Outcome, *, dry_run: bool) -> None:
+    print(f"{outcome.backend}:")
+    for line in outcome.drift:
+        print(f"  ! {line}")
+    for line in outcome.done:
+        print(f"  + {line}")
+    for line in outcome.left:
+        print(f"  {'+' if dry_run else '-'} {line}")
+    for line in outcome.untouched:
+        print(f"  = left alone: {line}")
+    if dry_run:
+        writes = len(outcome.left)
+        print(f"  {writes} write{'' if writes == 1 else 's'} would be made." if writes else "  Nothing to do.")
+    else:
+        print(f"  {outcome.message}")

@@ -1,0 +1,126 @@
+"""Forms of Kubernetes backends. A kubeconfig goes in and never comes out again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.forms import CharField
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from pools.admin import forms
+from pools.domain import cluster_config
+from pools.models import Backend, KubernetesSettings
+
+_ACCESS = (
+    (cluster_config.KUBECONFIG, "a kubeconfig, kept sealed in the database"),
+    (cluster_config.FILE, "a kubeconfig file in the operator's folder (OSMO_KUBECONFIG_DIR)"),
+    (cluster_config.IN_CLUSTER, "from inside: this house runs in the cluster"),
+)
+_SYNC = (
+    (cluster_config.APPLY, "write the queues, and set right what somebody edits"),
+    (cluster_config.REPORT, "only report what differs"),
+    (cluster_config.OFF, "leave the cluster's queues alone"),
+)
+
+
+class SealedTextarea(UnfoldAdminTextareaWidget):  # type: ignore[misc]
+    """A text that is typed and never sent back, not even when the form is refused."""
+
+    def format_value(self, value: Any) -> None:
+        """Nothing is shown."""
+
+
+def sealed(label: str, *, rows: int, longest: int, help_text: str) -> CharField:
+    """A secret of several lines."""
+    attrs = {"rows": rows, "spellcheck": "false", "wrap": "off", "autocomplete": "off"}
+    field = CharField(
+        label=label,
+        required=False,
+        strip=False,
+        max_length=longest,
+        help_text=help_text,
+        widget=SealedTextarea(attrs=attrs),
+    )
+    field.widget.attrs["class"] += " oa-mono"
+    return field
+
+
+class ClusterForm(forms.HouseForm):
+    """What is there stays where a field is left empty, the kubeconfig above all."""
+
+    namespace = forms.text(
+        "Namespace",
+        help_text="Where work runs in the cluster. Stands in every queue name; cannot change while pools use it.",
+        required=True,
+    )
+    about = forms.area("Description", rows=2)
+    access = forms.choice("Reached by", _ACCESS)
+    kubeconfig = sealed(
+        "Kubeconfig",
+        rows=8,
+        longest=262_144,
+        help_text="Paste its text, certificates and token inside. It is sealed, and nobody sees it again; left empty, "
+        "the one that is there stays.",
+    )
+    kubeconfig_file = forms.text("Name of the kubeconfig file", help_text="For a file in the operator's folder.")
+    context = forms.text("Context", help_text="Left empty: the current context of the kubeconfig.")
+    scheduler_name = forms.text("Scheduler", help_text="Whose pods these are; KAI's own name is kai-scheduler.")
+    node_pool_key = forms.text("Label key of a scheduler shard", help_text="As KAI is configured.")
+    node_pool = forms.text("Shard", help_text="Left empty: the shard of objects without the label.")
+    sync_mode = forms.choice("Queues", _SYNC)
+    description = forms.text("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    version = forms.hidden_number()
+    paths = {"description": "about"}
+
+    def body(self) -> dict[str, Any]:
+        """What the service takes."""
+        data = self.cleaned_data
+        access = data["access"]
+        found = {
+            "type": cluster_config.KUBERNETES,
+            "namespace": data["namespace"],
+            "description": data["about"],
+            "access": access,
+            "context": data["context"],
+            "sync_mode": data["sync_mode"],
+            "scheduler_name": data["scheduler_name"] or cluster_config.SCHEDULER,
+            "node_pool_key": data["node_pool_key"] or cluster_config.NODE_POOL_KEY,
+            "node_pool": data["node_pool"],
+        }
+        if access == cluster_config.KUBECONFIG:
+            found["kubeconfig"] = data["kubeconfig"].strip() or None
+        if access == cluster_config.FILE:
+            found["kubeconfig_file"] = data["kubeconfig_file"].strip()
+        return found
+
+
+class ConnectForm(ClusterForm):
+    """A new one."""
+
+    field_order = ("name",)
+    name = forms.text("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
+
+
+NEW: dict[str, Any] = {
+    "namespace": "osmo",
+    "access": cluster_config.KUBECONFIG,
+    "scheduler_name": cluster_config.SCHEDULER,
+    "node_pool_key": cluster_config.NODE_POOL_KEY,
+    "sync_mode": cluster_config.APPLY,
+}
+
+
+def present(backend: Backend, settings: KubernetesSettings) -> dict[str, Any]:
+    """The form as the backend is now, without its credential."""
+    return {
+        "namespace": backend.namespace,
+        "about": backend.description,
+        "access": settings.access,
+        "kubeconfig_file": settings.kubeconfig_file,
+        "context": settings.context,
+        "scheduler_name": settings.scheduler_name,
+        "node_pool_key": settings.node_pool_key,
+        "node_pool": settings.node_pool,
+        "sync_mode": settings.sync_mode,
+        "version": backend.version,
+    }

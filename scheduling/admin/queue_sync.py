@@ -1,0 +1,75 @@
+"""How each cluster's queues follow the ledger: condition, drift with its authors, and the connection's test."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from pools.admin.policy import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError
+from pools.domain.roles import Action, Actor, allows
+from pools.models import Backend
+from pools.permissions import require_house
+from pools.services.backends import read_backend
+from scheduling.models import QueueSync
+from scheduling.selectors.sync_state import drift_of, sync_body
+from scheduling.services.connection_test import ask_for_test, cluster_row
+from scheduling.services.queue_sync import ask_for_sync
+
+
+@admin.register(QueueSync)
+class QueueSyncAdmin(PolicyAdmin):
+    """Looked at by those who read the house; an osmo-admin asks a worker for a sync or a test."""
+
+    def may_see(self, actor: Actor) -> bool:
+        return allows(actor, Action.HOUSE_READ)
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        clusters = Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name")
+        rows = [{"backend": each, "state": sync_body(each)} for each in clusters]
+        return self.page(
+            request,
+            "osmo/clusters.html",
+            title="Clusters and queues",
+            rows=rows,
+            may_write=allows(actor_of(request), Action.HOUSE_WRITE),
+        )
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """`object_id` is the backend's name."""
+        backend = read_backend(actor_of(request), object_id)
+        row = cluster_row(backend)
+        if request.method == "POST":
+            return self._act(request, backend)
+        return self.page(
+            request,
+            "osmo/cluster.html",
+            title=f"Queues of {backend.name}",
+            crumbs=[("Clusters and queues", reverse("admin:scheduling_queuesync_changelist"))],
+            backend=backend,
+            row=row,
+            state=sync_body(backend),
+            drift=drift_of(backend),
+            is_testing=row.connection_asked_at is not None
+            and (row.connection_at is None or row.connection_at < row.connection_asked_at),
+            may_write=allows(actor_of(request), Action.HOUSE_WRITE),
+        )
+
+    def _act(self, request: HttpRequest, backend: Backend) -> HttpResponse:
+        actor = actor_of(request)
+        require_house(actor)
+        wish, queue = request.POST.get("do"), request.POST.get("queue", "")
+        try:
+            if wish == "test":
+                ask_for_test(actor=actor, backend=backend.name)
+                self.say(request, "A worker tries the cluster out; look again in a moment.")
+            elif wish == "reapply":
+                ask_for_sync(actor=actor, backend=backend.name, reapply=[queue] if queue else True)
+                self.say(request, f"A worker writes {queue or 'all queues'} anew; look again in a moment.")
+            else:
+                ask_for_sync(actor=actor, backend=backend.name)
+                self.say(request, "A worker syncs the queues; look again in a moment.")
+        except DomainError as refusal:
+            self.warn(request, refusal.message)
+        return HttpResponseRedirect(request.path)
