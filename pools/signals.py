@@ -13,6 +13,10 @@ from django.dispatch import Signal
 ledger_changed = Signal()
 """Sent after commit with `backend_ids`: promises or capacity moved there. A hint; nobody may depend on hearing it."""
 
+ledger_moves = Signal()
+"""Sent inside the transaction of every change but a submission, with `backend_id`: what is written then stands and
+falls with the change."""
+
 cancel_pending_work = Signal()
 """Sent inside a delete's transaction with `actor` and `pool`: end the pending workflows of that leaf now."""
 
@@ -38,10 +42,12 @@ AtStake = Callable[[], Losses]
 _hinted: ContextVar[set[int] | None] = ContextVar("osmo_hinted", default=None)
 
 
-def hint(backend_id: int | None) -> None:
-    """Say on commit that something moved on a backend."""
+def hint(backend_id: int | None, *, only_new_work: bool = False) -> None:
+    """Say on commit that something moved on a backend; `only_new_work`: that work was submitted, and nothing else."""
     if backend_id is None:
         return
+    if not only_new_work:
+        ledger_moves.send(sender=None, backend_id=backend_id)
     if (hinted := _hinted.get()) is not None:
         hinted.add(backend_id)
     transaction.on_commit(lambda: ledger_changed.send(sender=None, backend_ids=[backend_id]), robust=True)

@@ -11,12 +11,13 @@ from django_celery_beat.models import PeriodicTask
 
 from pools.domain.roles import Actor
 from pools.models import Backend, Pool
-from pools.signals import AtStake, cancel_pending_work, ledger_changed, work_at_stake, work_on_nodes
+from pools.signals import AtStake, cancel_pending_work, ledger_changed, ledger_moves, work_at_stake, work_on_nodes
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
 from scheduling.selectors.at_stake import at_stake
 from scheduling.services.hints import ask_to_settle
 from scheduling.services.lifecycle import cancel_pending
+from scheduling.services.rest import moved
 from scheduling.services.schedule import ensure_schedule
 
 
@@ -25,6 +26,12 @@ def settle_soon(backend_ids: Iterable[int], **_: Any) -> None:
     """Promises or capacity moved: somebody may start."""
     for backend_id in backend_ids:
         ask_to_settle(backend_id)
+
+
+@receiver(ledger_moves)
+def note_a_move(backend_id: int, **_: Any) -> None:
+    """Not only new work: everything on the backend has to be looked at."""
+    moved(backend_id)
 
 
 @receiver(cancel_pending_work)

@@ -13,6 +13,9 @@ from pools.services.subpools import archive_drained
 from scheduling.services import hints
 from scheduling.services.connection_test import run_test
 from scheduling.services.heartbeats import find_silent
+from scheduling.services.hints import SETTLE_ONE, SYNC_ONE
+from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_while_asked
+from scheduling.services.rest import Look
 from scheduling.services.hints import SETTLE_ONE, SYNC_BY_HAND, SYNC_ONE, TEST_ONE
 from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_backend, sync_while_asked
 from scheduling.services.settle import settle_while_asked
@@ -27,9 +30,9 @@ FIND_SILENT = "scheduling.find_silent_clusters"
 
 
 @shared_task(name=SETTLE_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
-def settle_backend(backend_id: int) -> None:
+def settle_backend(backend_id: int, look: str = Look.HINT) -> None:
     """Something moved on a backend: a simulated one is settled, a cluster's agent looks and its queues follow."""
-    settle_while_asked(backend_id)
+    settle_while_asked(backend_id, Look(look))
     hints.tell_agent(backend_id)
     if not follows_the_ledger(backend_id):
         hints.ask_to_sync(backend_id)
@@ -39,7 +42,7 @@ def settle_backend(backend_id: int) -> None:
 def settle_all() -> None:
     """The beat's tick: ends what is due, and finds what a lost hint left waiting."""
     for backend_id in Backend.objects.filter(kind=Backend.Kind.SIMULATED).values_list("pk", flat=True):
-        settle_backend.delay(backend_id)
+        settle_backend.delay(backend_id, Look.TICK)
 
 
 @shared_task(name=SYNC_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=3)

@@ -5,9 +5,12 @@ from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
 from scheduling.models.guard import Bypass, QueueGuard
 from scheduling.models.queue_sync import QueueDrift, QueueSync
+from scheduling.models.rest import BackendMove, BackendRest
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [
+    "BackendMove",
+    "BackendRest",
     "Bypass",
     "ClusterState",
     "Decision",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -57,6 +57,8 @@ _STATES = {
     TaskStatus.INITIALIZING: TaskState.RUNNING,
     TaskStatus.RUNNING: TaskState.RUNNING,
 }
+_WAITING = [status for status, state in _STATES.items() if state is TaskState.PENDING]
+_BEGUN = [status for status, state in _STATES.items() if state is TaskState.RUNNING]
 _UNBOUNDED: Mapping[str, Amount] = dict.fromkeys((CPU, MEMORY, STORAGE), amounts.UNLIMITED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_GROUPS = 10**6  # of one workflow; they were submitted at one moment and are served in the order of the file
@@ -88,23 +90,27 @@ class LiveFacts:
     roots: Mapping[str, int]
     gates: Mapping[int, Path]
     tree_gates: TreeGates
+    waits_outside: bool
+    """Whether something may wait for what moves elsewhere: a GPU quota of a namespace, a cohort's other backends."""
 
 
-def live_facts(backend: Backend) -> LiveFacts:
+def live_facts(backend: Backend, *, new: Collection[str] | None = None) -> LiveFacts:
     """All queues, nodes and work of one backend at one moment. A handful of queries, however much there is.
 
-    A Kubernetes backend whose nodes we do not know has none in the facts: only quotas decide there.
+    `new` names workflows: then of what waits only theirs is listed, the rest counts as demand of its leaf. A Kubernetes
+    backend whose nodes we do not know has none in the facts: only quotas decide there.
     """
     with one_snapshot():
         trees = _Trees(backend)
         nodes = list(Node.objects.filter(backend=backend))
-        gangs = _Gangs(backend, trees, nodes)
+        gangs = _Gangs(backend, trees, nodes, new)
         return LiveFacts(
             Facts(
                 queues=tuple(trees.queues),
                 cohorts=tuple(trees.above.cohorts),
                 gangs=tuple(gangs.facts),
                 nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node, nodes)),
+                demand={} if new is None else _demand(backend, trees.queue_of_leaf, new),
                 units=UNITS,
             ),
             gangs.rows,
@@ -112,6 +118,7 @@ def live_facts(backend: Backend) -> LiveFacts:
             trees.roots,
             trees.gates,
             tree_gates(trees.rows, trees.above.tops),
+            waits_outside=bool(trees.above.outside or trees.held),
         )
 
 
@@ -202,6 +209,13 @@ def _request(gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:
     return {amounts.GPU: gpus, CPU: cpu * MILLICORES, MEMORY: memory, STORAGE: storage}
 
 
+def _demand(backend: Backend, queue_of_leaf: Mapping[int, str], new: Collection[str]) -> dict[str, dict[str, int]]:
+    """What waits in each queue, but for the work of these workflows."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DEMAND, [backend.pk, sorted(LIVE_WORKFLOW), _WAITING, _WAITING, list(new)])
+        return {queue_of_leaf[leaf]: _request(*map(int, asked)) for leaf, *asked in cursor if leaf in queue_of_leaf}
+
+
 _GANGS = """
     SELECT gang.uuid, gang.name, gang.position, gang.gang, work.uuid, work.name, work.pool_id, work.root_pool_id,
         work.priority, work.submit_time, EXISTS (
@@ -210,7 +224,17 @@ _GANGS = """
     FROM scheduling_workflow work
     JOIN scheduling_group gang ON gang.workflow_id = work.uuid
     WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
-        AND work.status = ANY(%s) AND gang.status = ANY(%s)
+        AND work.status = ANY(%s) AND (gang.status = ANY(%s) OR gang.status = ANY(%s) AND work.name = ANY(%s))
+"""
+
+_DEMAND = """
+    SELECT work.pool_id, sum(task.gpu_count), sum(task.cpu_count), sum(task.memory_bytes), sum(task.storage_bytes)
+    FROM scheduling_workflow work
+    JOIN scheduling_group gang ON gang.workflow_id = work.uuid
+    JOIN scheduling_task task ON task.group_id = gang.uuid
+    WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
+        AND work.status = ANY(%s) AND gang.status = ANY(%s) AND task.status = ANY(%s) AND work.name <> ALL(%s)
+    GROUP BY work.pool_id
 """
 
 _TASKS = """
@@ -225,13 +249,16 @@ _TASKS = """
 class _Gangs:
     """The gangs that run or wait for their turn, with their open tasks."""
 
-    def __init__(self, backend: Backend, trees: _Trees, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self, backend: Backend, trees: _Trees, nodes: Sequence[Node], new: Collection[str] | None = None
+    ) -> None:
         self.facts: list[Gang] = []
         self.rows: dict[str, GangRow] = {}
         self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
         self._shapes = _Shapes(nodes)
         with connection.cursor() as cursor:
-            cursor.execute(_GANGS, [backend.pk, sorted(LIVE_WORKFLOW), list(_STATES)])
+            always = list(_STATES) if new is None else _BEGUN
+            cursor.execute(_GANGS, [backend.pk, sorted(LIVE_WORKFLOW), always, _WAITING, list(new or ())])
             gangs = cursor.fetchall()
             cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATES)])
             tasks: dict[UUID, list[engine.Task]] = defaultdict(list)

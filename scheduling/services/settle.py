@@ -21,14 +21,18 @@ from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_tree
 from pools.models import Backend
 from pools.permissions import require_house
+from pools.services.verify import one_snapshot
 from pools.transactions import Lost, change
+from scheduling.domain.engine.settle import Settled
 from scheduling.domain.engine.settle import settle as plan
+from scheduling.domain.engine.steps import Action
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group
-from scheduling.selectors.live_facts import live_facts
+from scheduling.selectors.live_facts import LiveFacts, live_facts
 from scheduling.services import hints
 from scheduling.services.deeds import Doing
 from scheduling.services.progress import WorkInHand
+from scheduling.services.rest import Look, came_to_rest, looked_at_new_work, new_work, rest_of, this_moment
 
 MOST_ROUNDS = 100  # plans of one settling
 MOST_FRUITLESS = 3  # of them in a row of which nothing could be done
@@ -57,23 +61,24 @@ def settle_now(*, actor: Actor, backend: str) -> dict[str, Any]:
     return settle(row.pk, patience=PATIENCE_BY_HAND)
 
 
-def settle_while_asked(backend_id: int) -> None:
-    """Settle, and again while new hints came meanwhile.
+def settle_while_asked(backend_id: int, look: Look = Look.HINT) -> None:
+    """Settle as far as need be, and again while new hints came meanwhile.
 
     Beside a settling under way there is nothing to do: that one looks for hints after it has let go of its lock, so a
     hint whose task met the lock is not lost.
     """
     for _ in range(MOST_ROUNDS):
         try:
-            settle(backend_id)
+            settle(backend_id, look=look)
         except AlreadySettling:
             return
         if not hints.is_asked(backend_id):
             return
 
 
-def settle(backend_id: int, *, patience: float = 0) -> dict[str, Any]:
-    """End what is due and carry out plans until nothing moves: `{"steps": [...], "settled": bool}`.
+def settle(backend_id: int, *, patience: float = 0, look: Look = Look.THOROUGH) -> dict[str, Any]:
+    """End what is due and carry out plans until nothing moves: `{"steps": [...], "settled": bool}`. Only a thorough
+    look is sure to be at everything (:mod:`scheduling.services.rest`).
 
     Raises AlreadySettling when another settling of the same backend is not over after `patience` seconds, and Busy when
     a tree's lock was not had; the other trees were settled then all the same.
@@ -84,7 +89,7 @@ def settle(backend_id: int, *, patience: float = 0) -> dict[str, Any]:
         if backend is None:
             return {"steps": [], "settled": True}
         settling = _Settling(backend)
-        settled = settling.run()
+        settled = settling.only_new_work(look) or settling.run()
         return {"steps": settling.steps, "settled": settled}
 
 
@@ -96,28 +101,57 @@ class _Settling:
         self._backend = backend
         self._passed = 0
 
+    def only_new_work(self, look: Look) -> bool:
+        """Start what is new, where all else is known to be at rest. False: everything has to be looked at.
+
+        Only starts that take nothing are done this way: they are the same whoever else waits.
+        """
+        now = timezone.now()
+        rest = rest_of(self._backend, look, now)
+        if rest is None or self._backend.offline or self._due(now).exists():
+            return False
+        with one_snapshot():
+            moment, new = this_moment(self._backend), new_work(rest)
+            if moment.moves:
+                return False
+            if not new:
+                return True
+            live = live_facts(self._backend, new=new)
+        planned = plan(live.facts)
+        if any(step.action is not Action.START for step in planned.steps):
+            return False
+        doing = self._carry_out(live, planned)
+        if doing.as_planned and doing.busy is None:
+            looked_at_new_work(rest, moment)
+            return True
+        return False
+
     def run(self) -> bool:
         """Round after round; whether it came to rest."""
         fruitless = 0
         for _ in range(MOST_ROUNDS):
-            before = len(self.steps)
+            before, now = len(self.steps), timezone.now()
             busy = self._end_due()
-            rests = True
-            if not self._backend.offline:
-                doing = self._carry_out()
+            if self._backend.offline:
+                rests = True
+            else:
+                with one_snapshot():
+                    moment, live = this_moment(self._backend), live_facts(self._backend)
+                doing = self._carry_out(live, plan(live.facts))
                 rests, busy = doing.as_planned, doing.busy or busy
             if busy is not None:
                 raise busy
             if rests and not self._due(timezone.now()).exists():
+                if not self._backend.offline:
+                    took = (timezone.now() - now).total_seconds()
+                    came_to_rest(self._backend, moment, now=now, seconds=took, waits_outside=live.waits_outside)
                 return True
             fruitless = 0 if len(self.steps) > before else fruitless + 1
             if fruitless == MOST_FRUITLESS:
                 break
         return False
 
-    def _carry_out(self) -> Doing:
-        live = live_facts(self._backend)
-        planned = plan(live.facts)
+    def _carry_out(self, live: LiveFacts, planned: Settled) -> Doing:
         doing = Doing(self._backend, live, timezone.now())
         doing.carry_out(planned.steps)
         doing.as_planned &= planned.settled

@@ -129,7 +129,7 @@ def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -
         workflows = _write(actor, leaf, prepared, timezone.now())
         backend = leaf.root.backend
         if backend is not None and not backend.offline:  # an offline one starts nothing
-            hint(backend.pk)
+            hint(backend.pk, only_new_work=True)
     return [
         Receipt(item.spec, item.rendered, leaf, item.warnings, workflow)
         for item, workflow in zip(prepared, workflows, strict=True)

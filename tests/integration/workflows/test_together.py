@@ -92,7 +92,7 @@ def test_a_hint_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.
     asked = iter([True, True, False])
     rounds: list[int] = []
     monkeypatch.setattr(hints, "is_asked", lambda _: next(asked))
-    monkeypatch.setattr(settle, "settle", rounds.append)
+    monkeypatch.setattr(settle, "settle", lambda backend_id, look: rounds.append(backend_id))
     settle.settle_while_asked(team.backend_id)
 
     assert len(rounds) == 3

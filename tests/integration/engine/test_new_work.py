@@ -1,0 +1,198 @@
+"""Where all else is at rest, new work is looked at alone; and everything is looked at when that is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Event
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, Node, Pool
+from pools.services.pools import patch_pool
+from scheduling.domain.priorities import Priority
+from scheduling.models import BackendMove, BackendRest, Group, Workflow
+from scheduling.selectors.live_facts import LiveFacts, live_facts
+from scheduling.services import settle as settling
+from scheduling.services.lifecycle import cancel_workflow, end_workflow
+from scheduling.services.rest import PACE, Look, moved
+from scheduling.services.settle import settle
+from tests.support import houses
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def team() -> Pool:
+    """8 GPUs on 2 nodes, none of which is free for more than 2 at once: `old-1` and `old-2` hold 6."""
+    backend = houses.backend(nodes=2, gpus=4)
+    pool = houses.pool("team", 6, on=backend)
+    for _ in range(2):
+        houses.submitted(houses.admin(), "team", 3, name="old")
+    houses.submitted(houses.admin(), "team", 3, name="waits", priority=Priority.LOW)
+    settle(backend.pk)
+    return pool
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[LiveFacts]:
+    """What was read from now on, in order."""
+    found: list[LiveFacts] = []
+
+    def read(*args: Any, **more: Any) -> LiveFacts:
+        found.append(live_facts(*args, **more))
+        return found[-1]
+
+    monkeypatch.setattr(settling, "live_facts", read)
+    return found
+
+
+def names(live: LiveFacts) -> set[str]:
+    """The gangs that were listed."""
+    return {gang.name for gang in live.facts.gangs}
+
+
+def hinted(team: Pool, look: Look = Look.HINT) -> list[tuple[str, str]]:
+    """Settle as after a hint; (action, workflow) of each step."""
+    assert team.backend_id is not None
+    answer = settle(team.backend_id, look=look)
+    assert answer["settled"]
+    return [(step["action"], step["workflow"]) for step in answer["steps"]]
+
+
+def rest(team: Pool) -> BackendRest:
+    """What is known of the backend's rest."""
+    return BackendRest.objects.get(backend=team.backend_id)
+
+
+def test_new_work_starts_and_what_waits_is_not_even_read(team: Pool, looks: list[LiveFacts]) -> None:
+    houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
+    assert hinted(team) == [("start", "new-1")]
+    (live,) = looks
+    assert names(live) == {"old-1", "old-2", "new-1"}
+    assert live.facts.demand["osmo-pool-ns-team--_shared"]["default/gpu"] == 3  # waits-1
+    assert rest(team).owes
+
+
+def test_nothing_new_is_nothing_read(team: Pool, looks: list[LiveFacts]) -> None:
+    assert hinted(team) == []
+    assert hinted(team, Look.TICK) == []
+    assert looks == []
+
+
+def test_what_was_new_is_known_the_next_time(team: Pool, looks: list[LiveFacts]) -> None:
+    houses.submitted(houses.admin(), "team", 3, name="new", priority=Priority.LOW)
+    assert hinted(team) == []
+    houses.submitted(houses.admin(), "team", 1, name="newer", priority=Priority.LOW)
+    assert hinted(team) == [("start", "newer-1")]
+    assert names(looks[-1]) == {"old-1", "old-2", "newer-1"}
+
+
+def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[LiveFacts]) -> None:
+    """It was made before somebody else's, and could not be seen when that one was settled."""
+    admin = houses.admin()
+    houses.pool("other", 6, on=team.backend)
+    settle(team.backend_id or 0)
+    looks.clear()
+    made, go_on = Event(), Event()
+
+    def late() -> None:
+        with transaction.atomic():
+            houses.submitted(admin, "other", 1, name="late", priority=Priority.LOW)
+            made.set()
+            assert go_on.wait(60)
+        connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(late)
+        assert made.wait(60)
+        houses.submitted(admin, "team", 1, name="quick", priority=Priority.LOW)
+        assert hinted(team) == [("start", "quick-1")]
+        go_on.set()
+        waiting.result(60)
+    assert hinted(team) == [("start", "late-1")]
+    assert [("waits-1" in names(live)) for live in looks] == [False, False]
+
+
+@pytest.mark.parametrize("what", ["end", "cancel", "quota", "nodes"])
+def test_whatever_else_moves_everything_is_looked_at(team: Pool, looks: list[LiveFacts], what: str) -> None:
+    deeds: dict[str, Callable[[], object]] = {
+        "end": lambda: end_workflow(actor=houses.admin(), name="old-1", status=settling.TaskStatus.COMPLETED),
+        "cancel": lambda: cancel_workflow(actor=houses.admin(), name="old-1"),
+        "quota": lambda: patch_pool(
+            actor=SYSTEM, name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}}
+        ),
+        "nodes": lambda: moved(team.backend_id or 0),
+    }
+    deeds[what]()
+    assert BackendMove.objects.count() == 1
+    hinted(team)
+    assert "waits-1" in names(looks[0])
+    assert not BackendMove.objects.exists()
+    assert Workflow.objects.get(name="waits-1").status == ("RUNNING" if what in {"end", "cancel"} else "PENDING")
+    looks.clear()
+    assert hinted(team) == []
+    assert looks == []
+
+
+def test_a_move_that_is_rolled_back_was_none(team: Pool) -> None:
+    with transaction.atomic():
+        moved(team.backend_id or 0)
+        transaction.set_rollback(True)
+    assert not BackendMove.objects.exists()
+
+
+def test_a_cluster_that_is_not_simulated_keeps_no_moves(team: Pool) -> None:
+    moved(Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k").pk)
+    assert not BackendMove.objects.exists()
+
+
+def test_what_has_to_take_something_is_judged_beside_everybody(team: Pool, looks: list[LiveFacts]) -> None:
+    houses.submitted(houses.admin(), "team", 2, name="low", priority=Priority.LOW)
+    Pool.objects.filter(name="team").update(guarantee=8)
+    Node.objects.create(backend=team.backend, name="small", gpus=2)
+    settle(team.backend_id or 0)
+    looks.clear()
+    houses.submitted(houses.admin(), "team", 2, name="firm")
+    assert hinted(team) == [("preempt", "low-1"), ("start", "firm-1")]
+    assert [("waits-1" in names(live)) for live in looks] == [False, True]
+    assert not rest(team).owes
+
+
+def test_the_beat_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFacts]) -> None:
+    houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
+    hinted(team)
+    looks.clear()
+    BackendRest.objects.update(seconds=3, looked_at=timezone.now() - timedelta(seconds=3 * PACE - 10))
+    hinted(team, Look.TICK)
+    assert looks == []
+    BackendRest.objects.update(looked_at=timezone.now() - timedelta(seconds=3 * PACE))
+    hinted(team, Look.HINT)  # it is not asked for
+    assert looks == []
+    hinted(team, Look.TICK)
+    assert [("waits-1" in names(live)) for live in looks] == [True]
+    assert not rest(team).owes
+
+
+@pytest.mark.parametrize("change", [{"waits_outside": True}, {"looked_at": timezone.now() - timedelta(minutes=2)}])
+def test_the_beat_looks_at_everything_where_it_cannot_know(
+    team: Pool, looks: list[LiveFacts], change: dict[str, Any]
+) -> None:
+    BackendRest.objects.update(**change)
+    hinted(team, Look.TICK)
+    assert len(looks) == 1
+
+
+def test_work_that_is_due_ends_first(team: Pool, looks: list[LiveFacts]) -> None:
+    Group.objects.filter(workflow__name="old-1").update(ends_at=timezone.now(), due_at=timezone.now())
+    assert hinted(team) == [("end", "old-1"), ("start", "waits-1")]
+
+
+def test_a_person_who_asks_gets_everything_looked_at(team: Pool, looks: list[LiveFacts]) -> None:
+    assert settling.settle_now(actor=houses.admin(), backend="sim") == {"steps": [], "settled": True}
+    assert "waits-1" in names(looks[0])
