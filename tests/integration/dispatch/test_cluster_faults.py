@@ -189,13 +189,13 @@ def test_kai_is_installed_after_the_work_came(own_kube_server: KubeServer, ledge
     room = Room.make(cluster, fresh_namespace(cluster))
     workflow = room.submit()
     with living(Agent(room.backend.pk, connect=lambda _: cluster, rhythm=RHYTHM)):
-        eventually(lambda: "PodGroup" in (group_of(workflow).waiting_reason or {}).get("message", ""))
+        eventually(lambda: "install KAI" in (group_of(workflow).waiting_reason or {}).get("message", ""))
         assert room.pods() == []
         own_kube_server.install(*PINNED)
         to_the_end(room, workflow)
         own_kube_server.uninstall(POD_GROUP)
         waits = room.submit()
-        eventually(lambda: "PodGroup" in (group_of(waits).waiting_reason or {}).get("message", ""))
+        eventually(lambda: "install KAI" in (group_of(waits).waiting_reason or {}).get("message", ""))
         own_kube_server.install(*PINNED)
         to_the_end(room, waits)
     cluster.close()
