@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
+from django.forms.widgets import Script
 from django.http import HttpRequest, QueryDict
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString, mark_safe
@@ -56,6 +57,12 @@ class HouseForm(forms.Form):
     def first_fault(self) -> str:
         """The id of the first field with a fault, for the link in the summary."""
         return next((bound.id_for_label for bound in self if bound.errors), "")
+
+
+def script(name: str) -> forms.Media:
+    """One of our own scripts, for the head of a page that is of use without it too."""
+    tags: list[Any] = [Script(f"osmo/{name}.js", defer=True)]
+    return forms.Media(js=tags)
 
 
 def sent(request: HttpRequest) -> QueryDict | None:

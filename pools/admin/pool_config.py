@@ -44,6 +44,19 @@ class ConfigForm(ChangeForm):
         inputmode="numeric",
     )
     weight = forms.text("Weight", help_text="Share of what nobody uses, against other pools.", inputmode="numeric")
+    cohort = forms.text(
+        "Cohort", help_text="What it shares with others; empty for none. A new name makes a new cohort."
+    )
+    borrowing_limit = forms.text(
+        "Borrowing limit in GPUs",
+        help_text="In its cohort: how far LOW work may go beyond the guarantee. Empty: no limit.",
+        inputmode="numeric",
+    )
+    lending_limit = forms.text(
+        "Lending limit in GPUs",
+        help_text="In its cohort: how much of the guarantee others may use while it is idle. Empty: all of it.",
+        inputmode="numeric",
+    )
     about = forms.area("Description", help_text="What the pool is for; everybody who sees it reads it.", rows=2)
     maintenance = forms.tick("In maintenance", help_text="Only osmo-admin may submit. What runs goes on.")
     description = forms.text("Why", help_text=WHY_HELP)
@@ -66,7 +79,10 @@ def body_of(form: ChangeForm) -> dict[str, Any]:
     """What was typed, as the configuration's JSON; an amount left empty is left out."""
     data = form.cleaned_data
     typed = {key: data[key] for key in ("guarantee", "maximum", "weight")}
+    limits = {key: data[key].strip() for key in ("borrowing_limit", "lending_limit")}
     body = {
+        "cohort": data["cohort"].strip() or None,
+        **{key: _whole(text) if text else None for key, text in limits.items()},
         "description": data["about"],
         "enable_maintenance": data["maintenance"],
         "resources": {"gpu": {key: _whole(text) for key, text in typed.items() if text}},
@@ -136,6 +152,9 @@ class Configure(Flow):
             "guarantee": root.guaranteed,
             "maximum": root.limit,
             "weight": 1 if root.weight is None else root.weight,
+            "cohort": root.cohort.name if root.cohort else "",
+            "borrowing_limit": root.borrowing_limit,
+            "lending_limit": root.lending_limit,
             "about": root.description,
             "maintenance": root.enable_maintenance,
         }

@@ -33,6 +33,11 @@ class Term:
     sum_of: tuple[Term, ...] = ()
     decides: bool = False
 
+    @property
+    def signed(self) -> Amount:
+        """What it adds."""
+        return self.sign * self.amount if self.amount else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Why:
@@ -132,7 +137,7 @@ class _Teller:
         least = min(theirs, mine)
         return Term(
             least,
-            "from above",
+            "from above, the least of these",
             least_of=(
                 self._of(parent, "available", theirs, "available above it", decides=theirs == least),
                 self._of(
@@ -152,7 +157,7 @@ class _Teller:
         words = "what the one above could have" + (", and what it keeps for itself" if column.local[x] else "")
         term = Term(
             whole,
-            "the least of",
+            "the least of these",
             least_of=(
                 self._of(self._parent, "potential_available", theirs, words, decides=theirs == whole),
                 self._of(x, "borrowing_limit", mine, "what it owns and may borrow", decides=mine == whole),
@@ -179,7 +184,7 @@ class _Teller:
         wanted, unused = max(0, _sum(wants)), self._unused()
         return Term(
             self._here.lent,
-            "the least of",
+            "the least of these",
             least_of=(
                 Term(wanted, "wanted by others", sum_of=wants, decides=wanted <= unused),
                 Term(unused, "unused of what it may lend", decides=unused <= wanted),

@@ -76,7 +76,7 @@ def amount(value: Amount | None) -> str:
 @register.filter
 def size(value: Amount) -> str:
     """An amount whose sign is told elsewhere."""
-    return amount(abs(value))
+    return amount(-value if value < 0 else value)
 
 
 @register.filter

@@ -177,6 +177,7 @@ def test_only_pages_that_ask_the_policy_are_registered() -> None:
         "pools.User",
         "pools.AccessToken",
         "pools.Backend",
+        "pools.Cohort",
         "scheduling.Decision",
         "scheduling.QueueGuard",
         "scheduling.QueueSync",

@@ -1,0 +1,72 @@
+"""The tree of quotas in the browser, a page for each of its nodes, and the pages that change cohorts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from pools import quota_pages
+from pools.admin.cohort_changes import change_cohort, create_cohort, remove_cohort
+from pools.admin.forms import script
+from pools.admin.policy import PolicyAdmin, actor_of
+from pools.domain.roles import Action, allows
+from pools.models import AuditEntry, Cohort
+
+ENTRIES_SHOWN = 8
+
+
+@admin.register(Cohort)
+class CohortAdmin(PolicyAdmin):
+    """Everybody sees the part of the tree that he has a role in; osmo-admin changes cohorts."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        def door(view: Callable[..., HttpResponse]) -> Any:
+            return self.door(lambda request, **where: view(self, request, **where))
+
+        return [
+            path("create/", door(create_cohort), name="pools_cohort_create"),
+            path("<str:name>/configuration/", door(change_cohort), name="pools_cohort_configure"),
+            path("<str:name>/delete/", door(remove_cohort), name="pools_cohort_delete"),
+            path("node/<str:sort>/<str:name>/", self.door(self._node), name="pools_quota_node"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor, query = actor_of(request), request.GET
+        tree = quota_pages.tree_page(actor, root=query.get("root") or None, key=query.get("resource", ""))
+        return self.page(
+            request,
+            "osmo/quota_tree.html",
+            title="Quota tree",
+            script=script("quota-tree"),
+            tree=tree,
+            may_write=allows(actor, Action.HOUSE_WRITE),
+            reads_house=actor.reads_all,
+        )
+
+    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:pools_quota_node", args=["cohort", object_id]))
+
+    def _node(self, request: HttpRequest, sort: str, name: str) -> HttpResponse:
+        actor = actor_of(request)
+        page = quota_pages.node_page(actor, sort, name, key=request.GET.get("resource", ""))
+        cohort = Cohort.objects.filter(name=name).first() if sort == "cohort" else None
+        entries = AuditEntry.objects.visible_to(actor).filter(object=f"{sort}/{name}").order_by("-id")
+        above = [(each.name, _address(each.key, each.name)) for each in page.above]
+        return self.page(
+            request,
+            "osmo/quota_node.html",
+            title=name,
+            crumbs=[("Quota tree", reverse("admin:pools_cohort_changelist")), *above],
+            page=page,
+            cohort=cohort,
+            entries=list(entries[:ENTRIES_SHOWN]),
+            may_write=cohort is not None and allows(actor, Action.HOUSE_WRITE),
+        )
+
+
+def _address(key: str, name: str) -> str:
+    return reverse("admin:pools_quota_node", args=[quota_pages.sort_of(key), name])

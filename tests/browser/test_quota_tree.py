@@ -1,0 +1,213 @@
+"""The tree of quotas in the browser: looking, asking why, changing a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.house import House
+from tests.support.stack import ADMIN_PASSWORD
+
+pytestmark = pytest.mark.browser
+PHONE = {"viewport": {"width": 390, "height": 844}}
+DARK = {"color_scheme": "dark"}
+
+
+class Tree:
+    """Worked example A of the reference, with cohorts and pools of this test alone."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.corp, self.prod, self.research = (house.stack.name(name) for name in ("corp", "prod", "research"))
+        self.put(self.corp, None, 4)
+        self.put(self.prod, self.corp, 6, borrow=8)
+        self.put(self.research, self.corp, 0, lend=5)
+        self.serve = self.join("serve", self.prod, 10)
+        self.batch = self.join("batch", self.prod, 4, borrowing_limit=3)
+        self.train = self.join("train", self.research, 16, lending_limit=12)
+
+    def put(self, name: str, parent: str | None, nominal: int, *, borrow: int | None = None, lend: Any = None) -> None:
+        row = {"resource": "gpu", "nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
+        answer = self.house.stack.admin.put(f"/api/configs/cohort/{name}", json={"parent": parent, "quotas": [row]})
+        assert answer.status_code == 200, answer.text
+
+    def join(self, name: str, cohort: str, guarantee: int, **limits: int) -> str:
+        pool = self.house.stack.name(name)
+        configs = {
+            "backend": self.house.pool,
+            "resources": {"gpu": {"guarantee": guarantee, "maximum": -1, "weight": 1}},
+            "cohort": cohort,
+            **limits,
+        }
+        answer = self.house.stack.admin.put(f"/api/configs/pool/{pool}", json={"configs": configs})
+        assert answer.status_code == 200, answer.text
+        return pool
+
+    def fill(self) -> None:
+        """LOW work of 28 GPUs runs on `serve`, and 2 more GPUs are waited for."""
+        from tests.support import houses
+
+        with self.house.stack.orm():
+            from pools.models import Backend, User
+            from scheduling.domain.priorities import Priority
+            from scheduling.services.settle import settle
+
+            admin = User.objects.get(username="admin").as_actor()
+            for gpus in [7] * 4:
+                houses.submitted(admin, self.serve, gpus, priority=Priority.LOW)
+            backend = Backend.objects.get(name=self.house.pool)
+            settle(backend.pk, patience=30)
+            houses.submitted(admin, self.serve, 2, priority=Priority.LOW)
+        held = "SELECT total_usage FROM pools_leafusage JOIN pools_pool ON id = pool_id WHERE name = %s"
+        self.house.stack.until(lambda: self.house.stack.sql(held, self.serve)[0]["total_usage"] == 28, seconds=60)
+
+
+@pytest.fixture
+def tree(house: House) -> Tree:
+    found = Tree(house)
+    found.fill()
+    return found
+
+
+@pytest.fixture
+def as_admin(new_tab: Callable[..., Any]) -> Callable[..., Any]:
+    """A tab in which the house's admin is signed in."""
+
+    def enter(**options: Any) -> Any:
+        tab = new_tab(**options)
+        tab.login("admin", ADMIN_PASSWORD)
+        return tab
+
+    return enter
+
+
+def cells(page: Any, name: str) -> list[str]:
+    row = page.locator(f"tr[data-node$='/{name}']")
+    return [text.strip() for text in row.locator("td.oa-right").all_inner_texts()]
+
+
+def test_looking_at_the_tree_and_asking_why(tree: Tree, as_admin: Callable[..., Any]) -> None:
+    tab = as_admin()
+    page = tab.open("/")
+    page.get_by_role("link", name="Quota tree").click()
+    assert cells(page, tree.prod) == ["6", "20", "28", "0", "8", "0", "0", "0", "2", "276"]
+    assert cells(page, tree.train)[1] == "16"
+    tab.accessible()
+    page = tab.open(f"/pools/cohort/?root={tree.corp}")
+    tab.screenshot("tree")
+    tab.accessible()
+
+    page.locator(f"tr[data-node='cohort/{tree.prod}']").get_by_role("link", name="8", exact=True).click()
+    why = page.locator("#borrowed")
+    assert "28 what it uses" in " ".join(why.inner_text().split())
+    assert "−20 what it owns" in " ".join(why.inner_text().split())
+    tab.screenshot("why")
+    tab.accessible()
+    available = page.locator("#available")
+    assert "decides" in available.inner_text()
+    available.get_by_role("link", name=tree.corp).click()
+    assert page.url.endswith(f"/pools/cohort/node/cohort/{tree.corp}/#available")
+    assert page.locator("#subtree_quota").inner_text().count("what its lending limit lets through") == 1
+
+
+def test_folding_with_the_keyboard_and_on_a_phone(tree: Tree, as_admin: Callable[..., Any]) -> None:
+    tab = as_admin(**PHONE, **DARK)
+    page = tab.open(f"/pools/cohort/?root={tree.corp}")
+    tab.screenshot("phone")
+    tab.accessible()
+    leaf = page.locator(f"tr[data-node='pool/{tree.serve}--_shared']")
+    assert not leaf.is_visible(), "a pool that nobody has cut says all that its one leaf would say"
+    fold = page.get_by_role("button", name=f"What stands below {tree.serve}")
+    fold.focus()
+    page.keyboard.press("Enter")
+    leaf.wait_for(state="visible")
+    page.keyboard.press("ArrowLeft")
+    leaf.wait_for(state="hidden")
+    page.get_by_role("button", name="Close all").click()
+    assert page.locator("tr[data-node]:visible").count() == 1
+    page.get_by_role("button", name="Open all").click()
+    leaf.wait_for(state="visible")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_changing_a_limit(tree: Tree, as_admin: Callable[..., Any]) -> None:
+    tab = as_admin()
+    page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
+    page.get_by_role("link", name="Edit").click()
+    total = page.locator("output[data-subtree]")
+    assert total.inner_text() == "The subtree will own 20 GPUs: 6 of its own and 14 below it."
+    page.get_by_label("Quota of its own, in GPUs").fill("14")
+    assert "The subtree will own 28 GPUs" in total.inner_text()
+    assert "just what stands below it already" in total.inner_text()
+    page.get_by_label("Quota of its own, in GPUs").fill("6")
+    page.get_by_label("Borrowing limit in GPUs").fill("3")
+    page.get_by_label("Why").fill("research needs more")
+    tab.screenshot("form")
+    tab.accessible()
+    page.get_by_role("button", name="Show the effect").click()
+    assert f"{tree.prod} uses 5 GPUs beyond its limits" in page.inner_text("main")
+    assert "0→5" in page.inner_text("main").replace("\n", "")
+    tab.screenshot("effect")
+    tab.accessible()
+    page.get_by_role("button", name="Save the cohort").click()
+    assert f"{tree.prod} uses 5 more of default/gpu than its limits allow" in page.inner_text("main")
+    assert "research needs more" in page.inner_text("main")
+    tab.screenshot("debt")
+    tab.accessible()
+
+
+def test_a_circle_is_refused_in_the_form(tree: Tree, as_admin: Callable[..., Any]) -> None:
+    tab = as_admin()
+    page = tab.open(f"/pools/cohort/{tree.corp}/configuration/")
+    page.get_by_label("Parent").fill(tree.prod)
+    page.get_by_label("Lending limit in GPUs").fill("-1")
+    page.get_by_role("button", name="Show the effect").click()
+    told = page.inner_text("main")
+    assert f"{tree.corp} → {tree.prod} → {tree.corp}" in told
+    assert "it starts at 0" in told
+    tab.screenshot("refused")
+    tab.accessible()
+
+
+def test_making_and_deleting_a_cohort(house: House, as_admin: Callable[..., Any]) -> None:
+    name = house.stack.name("org")
+    tab = as_admin()
+    page = tab.open("/pools/cohort/create/")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Quota of its own, in GPUs").fill("4")
+    page.get_by_label("Other resources").fill("cpu=100\nh100/gpu=2")
+    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name=f"Create {name}").click()
+    assert f"Cohort {name} was saved." in page.inner_text("#page")
+    page.get_by_role("link", name="default/cpu", exact=True).click()
+    assert "100" in page.locator("#nominal").inner_text()
+    tab.accessible()
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name=f"Delete {name}").click()
+    assert f"Cohort {name} is gone." in page.inner_text("#page")
+
+
+def test_people_see_their_part(tree: Tree, signed_in: Callable[..., Any], house: House) -> None:
+    with house.stack.orm():
+        from pools.domain.roles import SYSTEM
+        from pools.services.members import grant_role, revoke_role
+
+        grant_role(actor=SYSTEM, username=house.researcher, role=f"osmo-{tree.batch}-user")
+        revoke_role(actor=SYSTEM, username=house.researcher, role=f"osmo-{house.pool}-user")
+    tab = signed_in(house.researcher)
+    page = tab.open("/pools/cohort/")
+    seen = [row.get_attribute("data-node") for row in page.locator("tr[data-node]").all()]
+    assert seen == [
+        f"cohort/{tree.corp}",
+        f"cohort/{tree.prod}",
+        f"pool/{tree.batch}",
+        f"pool/{tree.batch}--_shared",
+    ]
+    page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
+    assert tree.serve not in page.inner_text("main")
+    assert "whom you may not see" in page.inner_text("main")
+    assert tab.open(f"/pools/cohort/node/pool/{tree.serve}/").title().startswith("Not found")
+    tab.accessible()

@@ -1,0 +1,121 @@
+"""The pages of the tree of quotas: who may open them, and what they refuse to leak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from pools.domain.roles import SYSTEM
+from pools.models import Cohort, Pool
+from pools.services.cohorts import put_cohort
+from pools.services.pools import patch_pool
+from tests.integration.admin.conftest import confirmed
+
+TREE = "/pools/cohort/"
+CREATE, EDIT, DELETE = f"{TREE}create/", f"{TREE}org/configuration/", f"{TREE}org/delete/"
+
+
+@pytest.fixture
+def org(house: None) -> None:
+    """Pools `team` and `other` in cohort `org`, below `corp`."""
+    put_cohort(actor=SYSTEM, name="org", body={"parent": "corp", "quotas": [{"resource": "gpu", "nominal": 4}]})
+    for name in ("team", "other"):
+        patch_pool(actor=SYSTEM, name=name, patch={"cohort": "org"})
+
+
+@pytest.mark.parametrize(
+    ("person", "writes"), [("root", 200), ("viewer", 403), ("chief", 403), ("stranger", 403), ("nobody", 403)]
+)
+def test_only_the_house_changes_cohorts(
+    org: None, as_person: Callable[[str], Client], person: str, writes: int
+) -> None:
+    client = as_person(person)
+    assert [client.get(page).status_code for page in (CREATE, EDIT, DELETE)] == [writes] * 3
+    assert client.get(TREE).status_code == 200
+
+
+def test_everybody_sees_the_part_of_the_tree_that_is_theirs(org: None, as_person: Callable[[str], Client]) -> None:
+    mine = as_person("worker").get(TREE).content.decode()
+    assert 'data-node="cohort/corp"' in mine
+    assert 'data-node="pool/team--a"' in mine
+    assert "pool/other" not in mine
+    theirs = as_person("worker").get(f"{TREE}node/cohort/org/").content.decode()
+    assert "other" not in theirs.replace("others", "")
+    assert as_person("worker").get(f"{TREE}node/pool/other/").status_code == 404
+    assert "No cohorts that you may see" in as_person("nobody").get(TREE).content.decode()
+    everything = as_person("viewer").get(TREE).content.decode()
+    assert 'data-node="pool/other--x"' in everything
+    assert "1 pool stands in no cohort" in everything
+
+
+def test_addresses_that_mean_nothing(org: None, as_person: Callable[[str], Client]) -> None:
+    client = as_person("root")
+    for page in ("node/cohort/nope/", "node/what/org/", "nope/configuration/", "?root=nope"):
+        assert client.get(f"{TREE}{page}").status_code == 404, page
+    assert client.get(f"{TREE}?resource=nothing/such").status_code == 200
+    assert client.get(f"{TREE}org/change/").status_code == 302
+
+
+def test_typed_nonsense_comes_back_with_its_faults(org: None, as_person: Callable[[str], Client]) -> None:
+    client = as_person("root")
+    typed = {"name": "Org", "nominal": "many", "lending_limit": "2", "weight": "x", "others": "cpu\nmemory=-1"}
+    answer = client.post(CREATE, {**typed, "step": "preview"})
+    assert answer.status_code == 400
+    form = answer.context["form"]
+    assert set(form.errors) == {"name", "nominal", "lending_limit", "weight", "others"}
+    fixed = {**typed, "name": "fine", "nominal": "3", "weight": "0.5", "others": ""}
+    answer = client.post(CREATE, {**fixed, "step": "preview"})
+    assert set(answer.context["form"].errors) == {"lending_limit"}
+    assert client.post(CREATE, {"name": "org", "nominal": "1", "step": "preview"}).context["form"].errors["name"]
+
+
+def test_the_whole_walk(org: None, as_person: Callable[[str], Client]) -> None:
+    client = as_person("root")
+    assert confirmed(client, CREATE, name="lab", parent="corp", nominal="2", lending_limit="1").status_code == 302
+    lab = Cohort.objects.get(name="lab")
+    assert lab.quotas["default/gpu"] == {"nominal": 2, "borrowing_limit": None, "lending_limit": 1}
+    page = f"{TREE}lab/configuration/"
+    shown = client.get(page).context["form"].initial
+    assert (shown["parent"], shown["nominal"], shown["lending_limit"], shown["weight"]) == ("corp", 2, 1, "1")
+    preview = client.post(page, {**shown, "borrowing_limit": "5", "step": "preview"})
+    put_cohort(actor=SYSTEM, name="lab", body={"parent": "corp"})
+    again = client.post(page, {**preview.context["hidden"], "step": "confirm"})
+    assert "changed meanwhile" in again.content.decode()
+    assert client.post(page, {**again.context["hidden"], "step": "confirm"}).status_code == 302
+    refused = client.post(DELETE, {"step": "preview"})
+    assert refused.status_code == 400
+    assert "2 pools below it" in refused.content.decode()
+    assert confirmed(client, DELETE, orphan="on").status_code == 302
+    assert not Pool.objects.exclude(cohort=None).exists()
+
+
+def test_a_pool_joins_and_leaves_on_its_own_page(house: None, as_person: Callable[[str], Client]) -> None:
+    client, page = as_person("root"), "/pools/pool/team/configuration/"
+    numbers = {"guarantee": "100", "maximum": "-1", "weight": "1"}
+    assert confirmed(client, page, **numbers, cohort="org", lending_limit="20").status_code == 302
+    team = Pool.objects.get(name="team")
+    assert (team.cohort.name if team.cohort else "", team.lending_limit) == ("org", 20)
+    assert "lends at most 20 GPUs" in client.get("/pools/pool/team/change/").content.decode()
+    refused = client.post(page, {**numbers, "cohort": "", "lending_limit": "20", "step": "preview"})
+    assert "needs a cohort" in refused.content.decode()
+    assert confirmed(client, page, **numbers).status_code == 302
+    assert not Cohort.objects.exists()
+
+
+def test_the_number_of_queries_does_not_grow_with_the_tree(org: None, as_person: Callable[[str], Client]) -> None:
+    def queries() -> int:
+        client = as_person("viewer")
+        client.get(TREE)
+        with CaptureQueriesContext(connection) as captured:
+            assert client.get(TREE).status_code == 200
+        return len(captured)
+
+    before = queries()
+    for number in range(5):
+        put_cohort(actor=SYSTEM, name=f"more{number}", body={"parent": "corp"})
+    patch_pool(actor=SYSTEM, name="team-admin", patch={"cohort": "more1"})
+    assert queries() == before
