@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from django.db import connection
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
-from pools.locking import lock_tree
+from pools.locking import lock_tree, lock_trees
 from pools.models import Pool
 from pools.transactions import change
 from scheduling.models import Workflow
-from scheduling.services import settle
+from scheduling.services import deeds, settle
 from scheduling.services.verify import verify
 from tests.support import houses
 
@@ -56,17 +58,19 @@ def test_a_settling_that_has_lost_its_lock_moves_nothing_more(monkeypatch: pytes
     for name in ("first", "second"):
         houses.pool(name, on=backend)
         houses.submitted(actor, name)
-    locked = []
+    locked: list[Collection[int]] = []
 
-    def lock_and_lose(root_id: int) -> Pool:
+    def lock_and_lose(root_ids: Collection[int]) -> list[Pool]:
         if not locked:
             cut()
-        locked.append(root_id)
-        return lock_tree(root_id)
+        locked.append(root_ids)
+        return lock_trees(root_ids)
 
-    monkeypatch.setattr(settle, "lock_tree", lock_and_lose)
+    monkeypatch.setattr(deeds, "MOST_TREES", 1)
+    monkeypatch.setattr(deeds, "lock_trees", lock_and_lose)
     with pytest.raises(Busy):
         settle.settle(backend.pk)
+    assert len(locked) == 1
     assert set(Workflow.objects.values_list("status", flat=True)) == {"PENDING"}
     assert settle.settle(backend.pk)["settled"]
     assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
@@ -81,12 +85,12 @@ def test_a_tree_that_is_only_busy_does_not_keep_the_others_waiting(monkeypatch: 
     for name in ("first", "second"):
         houses.submitted(actor, name, name=name)
 
-    def lock_unless_busy(root_id: int) -> Pool:
-        if root_id == busy.pk:
+    def lock_unless_busy(root_ids: Collection[int]) -> list[Pool]:
+        if busy.pk in root_ids:
             raise Busy("held")
-        return lock_tree(root_id)
+        return lock_trees(root_ids)
 
-    monkeypatch.setattr(settle, "lock_tree", lock_unless_busy)
+    monkeypatch.setattr(deeds, "lock_trees", lock_unless_busy)
     with pytest.raises(Busy, match="held"):
         settle.settle(backend.pk)
     assert dict(Workflow.objects.values_list("spec_name", "status")) == {"first": "PENDING", "second": "RUNNING"}
