@@ -12,18 +12,18 @@ from pools.services.idempotency import forget_old
 from pools.services.subpools import archive_drained
 from scheduling.services import hints
 from scheduling.services.connection_test import run_test
+from scheduling.services.decisions import forget_old_decisions
 from scheduling.services.heartbeats import find_silent
-from scheduling.services.hints import SETTLE_ONE, SYNC_ONE
-from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_while_asked
-from scheduling.services.rest import Look
 from scheduling.services.hints import SETTLE_ONE, SYNC_BY_HAND, SYNC_ONE, TEST_ONE
 from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_backend, sync_while_asked
+from scheduling.services.rest import Look
 from scheduling.services.settle import settle_while_asked
 
 SETTLE_EVERYTHING = "scheduling.settle_all"
 SYNC_EVERYTHING = "scheduling.sync_all_queues"
 DRAIN_MONITOR = "scheduling.archive_drained"
 FORGET_KEYS = "scheduling.forget_idempotency_keys"
+FORGET_DECISIONS = "scheduling.forget_old_decisions"
 EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
 SAMPLE_GPU_USAGE = "scheduling.sample_gpu_usage"
 FIND_SILENT = "scheduling.find_silent_clusters"
@@ -80,6 +80,12 @@ def monitor_drain() -> None:
 def forget_idempotency_keys() -> None:
     """Drop stored answers older than a day."""
     forget_old()
+
+
+@shared_task(name=FORGET_DECISIONS)
+def forget_decisions() -> None:
+    """Drop the decisions that are too old or too many."""
+    forget_old_decisions()
 
 
 @shared_task(name=EXPIRE_RESERVATIONS)

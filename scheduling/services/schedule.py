@@ -15,6 +15,7 @@ SETTLE = "Settle simulated backends"
 SYNC_QUEUES = "Sync the queues of clusters"
 DRAIN_MONITOR = "Archive drained subpools"
 FORGET_KEYS = "Forget old idempotency keys"
+FORGET_DECISIONS = "Forget old decisions"
 EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
 SAMPLE_GPU_USAGE = "Sample GPU quota usage"
 FIND_SILENT = "Find silent clusters"
@@ -28,6 +29,7 @@ def ensure_schedule() -> None:
     _ensure(SYNC_QUEUES, tasks.SYNC_EVERYTHING, timedelta(seconds=settings.OSMO.sync_interval))
     _ensure(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
     _ensure(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
+    _ensure(FORGET_DECISIONS, tasks.FORGET_DECISIONS, timedelta(hours=6))
     _ensure(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
     _ensure(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))
     _ensure(FIND_SILENT, tasks.FIND_SILENT, timedelta(seconds=10))

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from pools.models import Pool
 from scheduling.models import Decision, Group, Workflow
+from scheduling.services import decisions
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db
@@ -70,3 +71,25 @@ def test_what_is_taken_is_taken_for_somebody(team: Pool, action: str, for_whom: 
     workflow = houses.submitted(houses.admin(), "team")
     with pytest.raises(IntegrityError), transaction.atomic():
         told(workflow, action=action, for_workflow=workflow if for_whom else None)
+
+
+def test_what_is_too_old_is_forgotten(team: Pool) -> None:
+    young = told(houses.submitted(houses.admin(), "team"))
+    kept = told(young.workflow, time=timezone.now() - decisions.KEPT_FOR + timedelta(hours=1))
+    told(young.workflow, time=timezone.now() - decisions.KEPT_FOR - timedelta(hours=1))
+    assert decisions.forget_old_decisions() == 1
+    assert set(Decision.objects.all()) == {young, kept}
+
+
+def test_what_is_too_much_is_forgotten_oldest_first_and_never_what_is_young(
+    team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "MOST_KEPT", 2)
+    monkeypatch.setattr(decisions, "BATCH", 2)
+    workflow = houses.submitted(houses.admin(), "team")
+    old = [told(workflow, time=timezone.now() - timedelta(days=9 - n)) for n in range(6)]
+    assert decisions.forget_old_decisions() == 4
+    assert set(Decision.objects.all()) == set(old[4:])
+    young = [told(workflow) for _ in range(4)]
+    assert decisions.forget_old_decisions() == 2
+    assert set(Decision.objects.all()) == set(young)

@@ -1,0 +1,39 @@
+"""How long decisions are kept: a bounded time, and a bounded number."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import connection
+from django.utils import timezone
+
+from scheduling.models.decision import LEAST_DAYS
+
+KEPT_FOR = timedelta(days=30)
+MOST_KEPT = 1_000_000
+"""The oldest beyond these go too, but for what is younger than a day."""
+
+BATCH = 10_000
+
+
+def forget_old_decisions() -> int:
+    """Delete the decisions that are too old or too many, a batch at a time; how many went."""
+    now = timezone.now()
+    forgotten = 0
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                """
+                DELETE FROM scheduling_decision WHERE id IN (
+                    SELECT id FROM scheduling_decision
+                    WHERE time < %s OR time < %s AND id <= (
+                        SELECT id FROM scheduling_decision ORDER BY id DESC OFFSET %s LIMIT 1
+                    )
+                    ORDER BY id LIMIT %s
+                )
+                """,
+                [now - KEPT_FOR, now - timedelta(days=LEAST_DAYS, minutes=1), MOST_KEPT, BATCH],
+            )
+            forgotten += cursor.rowcount
+            if cursor.rowcount < BATCH:
+                return forgotten
