@@ -21,6 +21,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
             [
                 ("Pools", "monitoring", "admin:index", True),
                 ("Quota tree", "schema", "admin:pools_cohort_changelist", True),
+                ("GPU quota", "speed", "admin:pools_gpuquota_changelist", True),
                 ("Workflows", "account_tree", "admin:scheduling_workflow_changelist", True),
                 ("Submit", "upload_file", "admin:scheduling_workflow_submit", _may_submit(actor)),
                 ("Audit", "history", "admin:pools_auditentry_changelist", True),

@@ -1,0 +1,75 @@
+"""How pages draw GPU quota."""
+
+from __future__ import annotations
+
+from django import template
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from pools.domain.gpu_workers import Amounts
+from pools.gpu_ledger import worker_of
+from pools.gpu_pages import Line, Meter
+from pools.models import GpuAllocation
+
+register = template.Library()
+
+_TONES = {"OK": "good", "ALERT": "warn", "EXCEEDED": "bad", "INVALID": "bad", "UNLIMITED": "off"}
+_BAR = '<div class="oa-bar" role="img" aria-label="{}: {} of {} used{}, {} percent available">{}</div>'
+_PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
+
+
+@register.simple_tag
+def standing_badge(standing: str) -> SafeString:
+    """How a namespace stands: word, and a colour beside it."""
+    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', _TONES[standing], standing)
+
+
+@register.simple_tag
+def meter_bar(meter: Meter) -> SafeString | str:
+    """Used, reserved and free of a cap, with a sentence for those who do not see it; nothing without a cap."""
+    if not meter.has_cap:
+        return ""
+    used = "draining" if meter.over else "over" if meter.alert else "inside"
+    parts = [(used, meter.committed), ("spare", meter.assumed), ("free", meter.left)]
+    reserved = f", {meter.reserved} reserved" if meter.reserved else ""
+    drawn = format_html_join("", _PART, [(name, size) for name, size in parts if size])
+    return format_html(_BAR, meter.label, meter.used, meter.cap, reserved, meter.available, drawn)
+
+
+@register.simple_tag
+def history_chart(line: Line) -> SafeString:
+    """Use over a week as a line of steps."""
+    return format_html(
+        '<svg class="oa-chart" viewBox="0 0 600 80" preserveAspectRatio="none" role="img" '
+        'aria-label="{}: at most {} in the last week, {} now"><polyline points="{}"></polyline></svg>',
+        line.label,
+        line.most,
+        line.now,
+        line.points,
+    )
+
+
+@register.simple_tag
+def worker_state(worker: GpuAllocation) -> SafeString:
+    """What a worker is: it counts, it is reserved until some time, or it was."""
+    tones = {"committed": "good", "assumed": "wait", "released": "off"}
+    words = {"committed": "COMMITTED", "assumed": "RESERVED", "released": "RELEASED"}
+    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tones[worker.state], words[worker.state])
+
+
+@register.filter
+def request_of(worker: GpuAllocation) -> str:
+    """What a worker asks for, per GPU."""
+    return _amounts(worker_of(worker).request)
+
+
+@register.filter
+def limit_of(worker: GpuAllocation) -> str:
+    """The most a worker may use, per GPU."""
+    return _amounts(worker_of(worker).limit)
+
+
+def _amounts(amounts: Amounts) -> str:
+    said = [f"{amounts.tflops} TFLOPS"] if amounts.tflops.milli else []
+    said += [str(amounts.vram)] if amounts.vram.milli else []
+    return ", ".join(said) or "–"

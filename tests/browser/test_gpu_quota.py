@@ -1,0 +1,90 @@
+"""GPU quota in the browser, on desk and phone, in both colours, without a serious finding of axe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.house import House
+
+pytestmark = pytest.mark.browser
+
+DESK, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture
+def namespace(house: House) -> str:
+    """A namespace near its cap, with workers of every sort and a history."""
+    name = house.stack.name("space")
+    with house.stack.orm():
+        from datetime import timedelta
+
+        from django.utils import timezone
+
+        from pools.domain.gpu_workers import Asked
+        from pools.domain.roles import SYSTEM
+        from pools.models import GpuUsageSample
+        from pools.services.gpu_allocations import allocate, release
+        from pools.services.gpu_quotas import put_quota, sample_usage
+        from tests.unit.gpu_quota.rows import amounts, worker
+
+        total = {"requests": {"tflops": "250", "vram": "64Gi"}, "limits": {"tflops": "400", "vram": "128Gi"}}
+        single = {"maxRequests": {"tflops": "100", "vram": "16Gi"}, "maxGPUCount": 8}
+        put_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
+        for number in range(4):
+            size = worker(amounts(24, "6Gi"), amounts(40, "8Gi"), 2)
+            asked = Asked(f"worker-{number}", f"inference-{number % 2}", size)
+            allocate(actor=SYSTEM, namespace=name, asked=asked, assume=number == 3)
+            sample_usage()
+        allocate(actor=SYSTEM, namespace=name, asked=Asked("big", "training", worker(amounts(50, "4Gi"), amounts(60))))
+        release(actor=SYSTEM, namespace=name, name="worker-0")
+        for age, sample in enumerate(GpuUsageSample.objects.filter(namespace=name).order_by("-at"), 1):
+            GpuUsageSample.objects.filter(pk=sample.pk).update(at=timezone.now() - timedelta(days=1.5 * age))
+        total["requests"]["tflops"] = "150"
+        put_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
+        put_quota(actor=SYSTEM, namespace=house.stack.name("wide"), spec={})
+    return name
+
+
+@pytest.mark.parametrize(
+    ("size", "viewport", "colours"), [("desk", DESK, "light"), ("phone", PHONE, "dark"), ("desk-dark", DESK, "dark")]
+)
+def test_every_page(
+    house: House, namespace: str, signed_in: Callable[..., Any], colours: str, size: str, viewport: dict[str, int]
+) -> None:
+    tab = signed_in("admin", viewport=viewport, color_scheme=colours)
+    here = f"/pools/gpuquota/{namespace}"
+    pages = {
+        "gpu-list": "/pools/gpuquota/",
+        "gpu-namespace": f"{here}/change/",
+        "gpu-room": f"{here}/change/?request_tflops=30&count=2",
+        "gpu-configure": f"{here}/configuration/",
+        "gpu-create": "/pools/gpuquota/create/",
+        "gpu-delete": f"{here}/delete/",
+        "gpu-release": f"{here}/release/big/",
+    }
+    for name, address in list(pages.items())[: 2 if size == "desk-dark" else None]:
+        page = tab.open(address)
+        assert page.title().endswith("OSMO Admin"), address
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], address
+        tab.screenshot(f"{name}-{size}")
+        tab.accessible()
+
+
+def test_asking_how_much_more_fits_and_setting_a_cap(
+    house: House, namespace: str, signed_in: Callable[..., Any]
+) -> None:
+    page = signed_in("admin").open("/pools/gpuquota/")
+    page.get_by_role("link", name=namespace).click()
+    page.get_by_label("TFLOPS requested, per GPU").fill("10")
+    page.get_by_role("button", name="Ask").click()
+    assert "more such worker" in page.get_by_role("status").inner_text()
+    page.get_by_role("link", name="Edit").click()
+    page.get_by_label("Workers", exact=True).fill("-3")
+    page.get_by_role("button", name="Save the quota").click()
+    page.get_by_text("the least is 0").first.wait_for()
+    page.get_by_label("Workers", exact=True).fill("3")
+    page.get_by_role("button", name="Save the quota").click()
+    page.get_by_text(f"The quota of namespace {namespace} was saved.").wait_for()

@@ -1,0 +1,140 @@
+"""GPU quota in the browser: what is shown to whom, and what osmo-admin changes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, GpuAllocation, GpuQuota, Pool
+from pools.services.gpu_allocations import allocate
+from pools.services.gpu_quotas import put_quota, sample_usage
+from tests.unit.gpu_quota.rows import amounts
+
+SPEC = {
+    "total": {"requests": {"tflops": "100", "vram": "8Gi"}, "maxWorkers": 5},
+    "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 8, "defaultLimits": {"vram": "1Gi"}},
+}
+LIST, PAGE = "/pools/gpuquota/", "/pools/gpuquota/team-a/change/"
+SignedIn = Callable[[str], Client]
+
+
+@pytest.fixture
+def quota(house: None) -> None:
+    """Namespace team-a, in which pool team counts, with a worker and a reservation; and team-b, unlimited."""
+    Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
+    put_quota(actor=SYSTEM, namespace="team-a", spec=SPEC)
+    for name, more in (("w1", {}), ("w2", {"assume": True})):
+        worker = Worker(amounts(10, "1Gi"), amounts(20, "2Gi"), 2)
+        allocate(actor=SYSTEM, namespace="team-a", asked=Asked(name, "infer", worker), **more)
+    allocate(actor=SYSTEM, namespace="team-b", asked=Asked("other", "", Worker(amounts(1))))
+
+
+def text(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200, path
+    return str(answer.content.decode())
+
+
+@pytest.mark.parametrize("who", ["root", "viewer"])
+def test_the_house_sees_every_namespace(quota: None, as_person: SignedIn, who: str) -> None:
+    page = text(as_person(who), LIST)
+    assert "team-a" in page
+    assert "team-b" in page
+    assert "UNLIMITED" in page
+    assert ("Limit a namespace" in page) is (who == "root")
+
+
+@pytest.mark.parametrize("who", ["chief", "worker"])
+def test_people_of_a_pool_see_its_namespace(quota: None, as_person: SignedIn, who: str) -> None:
+    page = text(as_person(who), LIST)
+    assert "team-a" in page
+    assert "team-b" not in page
+    assert ("/release/w1/" in text(as_person(who), PAGE)) is (who == "chief")
+    assert as_person(who).get("/pools/gpuquota/team-b/change/").status_code == 404
+    assert as_person(who).get("/pools/gpuquota/team-a/configuration/").status_code == 403
+
+
+@pytest.mark.parametrize("who", ["stranger", "nobody", "prefix"])
+def test_others_see_none(quota: None, as_person: SignedIn, who: str) -> None:
+    assert "No namespace is limited" in text(as_person(who), LIST)
+    assert as_person(who).get(PAGE).status_code == 404
+
+
+def test_the_gauges_and_the_workers_behind_them(quota: None, as_person: SignedIn) -> None:
+    page = text(as_person("root"), PAGE)
+    assert "TFLOPS requested: 20 of 100 used, 20 reserved, 80.00 percent available" in page
+    for told in (
+        "10 TFLOPS, 1Gi",
+        "20 TFLOPS, 2Gi",
+        "COMMITTED",
+        "RESERVED",
+        "infer",
+        "One worker may have at most 8 GPUs",
+    ):
+        assert told in page
+    assert "Use in the last week" not in page
+    sample_usage()
+    assert "TFLOPS requested: at most 20 in the last week, 20 now" in text(as_person("root"), PAGE)
+
+
+def test_how_much_more_fits(quota: None, as_person: SignedIn) -> None:
+    page = text(as_person("worker"), f"{PAGE}?request_tflops=10&count=2")
+    assert '<span class="oa-strong">3</span> more such workers fit.' in page
+    assert "total.max.tflops.request" in page
+    assert "give a whole number" in text(as_person("worker"), f"{PAGE}?count=zero")
+    assert "as many as you like" in text(as_person("root"), "/pools/gpuquota/team-b/change/?request_tflops=1")
+
+
+def test_an_alert_is_a_visible_mark(quota: None, as_person: SignedIn) -> None:
+    allocate(actor=SYSTEM, namespace="team-a", asked=Asked("w3", "", Worker(amounts(50))))
+    allocate(actor=SYSTEM, namespace="team-a", asked=Asked("w4", "", Worker(amounts(10))))
+    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}})
+    assert "The alert threshold of 95 % was passed" in text(as_person("chief"), PAGE)
+    assert "ALERT" in text(as_person("chief"), LIST)
+    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}})
+    assert "More is used than allowed" in text(as_person("chief"), PAGE)
+
+
+def test_caps_are_set_changed_and_taken_away(quota: None, as_person: SignedIn) -> None:
+    root = as_person("root")
+    form = {"namespace": "team-b", "requests_tflops": "5", "max_workers": "3", "alert_threshold": "90"}
+    form |= {"max_limits_vram": "1Gi", "default_requests_tflops": "1", "description": "as agreed"}
+    assert root.post("/pools/gpuquota/create/", form).status_code == 302
+    row = GpuQuota.objects.get(namespace="team-b")
+    assert row.spec == {
+        "total": {"requests": {"tflops": "5"}, "maxWorkers": 3, "alertThresholdPercent": 90},
+        "single": {"maxLimits": {"vram": "1Gi"}, "defaultRequests": {"tflops": "1"}},
+    }
+    assert AuditEntry.objects.filter(object="gpu_quota/team-b", description="as agreed").exists()
+    again = root.post("/pools/gpuquota/create/", form)
+    assert (again.status_code, "has a quota already" in again.content.decode()) == (400, True)
+    page = text(root, "/pools/gpuquota/team-b/configuration/")
+    assert 'value="1Gi"' in page
+    assert root.post("/pools/gpuquota/team-b/configuration/", {"max_workers": "4", "version": "1"}).status_code == 302
+    stale = root.post("/pools/gpuquota/team-b/configuration/", {"max_workers": "5", "version": "1"})
+    assert (stale.status_code, "was changed meanwhile" in stale.content.decode()) == (400, True)
+    assert root.post("/pools/gpuquota/team-b/delete/", {}).status_code == 302
+    assert not GpuQuota.objects.filter(namespace="team-b").exists()
+    assert GpuAllocation.objects.filter(namespace="team-b", state="committed").exists()
+
+
+def test_every_fault_stands_at_its_field(quota: None, as_person: SignedIn) -> None:
+    form = {"requests_tflops": "-1", "limits_vram": "1 Gi", "max_workers": "many", "alert_threshold": "101"}
+    answer = as_person("root").post("/pools/gpuquota/team-a/configuration/", form | {"version": "1"})
+    assert answer.status_code == 400
+    errors: Any = answer.context["form"].errors
+    assert set(errors) == {"requests_tflops", "limits_vram", "max_workers", "alert_threshold"}
+
+
+def test_a_worker_is_released(quota: None, as_person: SignedIn) -> None:
+    assert "ends no pod" in text(as_person("chief"), "/pools/gpuquota/team-a/release/w1/")
+    assert as_person("worker").post("/pools/gpuquota/team-a/release/w1/", {}).status_code in {400, 403}
+    assert GpuAllocation.objects.get(name="w1").state == "committed"
+    assert as_person("chief").post("/pools/gpuquota/team-a/release/w1/", {}).status_code == 302
+    assert GpuAllocation.objects.get(name="w1").state == "released"
+    assert "RELEASED" in text(as_person("chief"), f"{PAGE}?released=on")
