@@ -74,7 +74,7 @@ class Built:
             queue.governed = root.parent is not None
             queue.cyclic = queue.cyclic or queue.column in tree.cyclic
             held = any(above.fact.hold is not None for above in queue.path)
-            queue.open = not (queue.children or queue.cyclic or held)
+            queue.open = not (queue.children or queue.cyclic or held or queue.path[-1].fact.outside)
         return tree
 
     def _nodes(self) -> NodeIndex | None:
@@ -163,7 +163,8 @@ class Built:
             whole: Amount | None = None if machines is None else machines.get(key, 0)
             if self.facts.capacity is not None:
                 whole = self.facts.capacity.get(key, whole or 0)
-            self._divide(r, whole, self.tops)
+            self._divide(r, whole, [queue for queue in self.tops if not queue.fact.outside])
+            self._divide(r, None, [queue for queue in self.tops if queue.fact.outside])
         for queue in self.queues:
             queue.allocatable = [
                 limit if quota == UNLIMITED else min(limit, max(quota, fair))

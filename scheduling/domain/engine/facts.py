@@ -48,7 +48,8 @@ class Hold:
 class Queue:
     """A queue; with children it runs nothing itself. Missing keys: quota 0, limits unlimited.
 
-    `quota` None means the sum of the children's; on a leaf it means 0.
+    `quota` None means the sum of the children's; on a leaf it means 0. `outside`: on another cluster; its work holds
+    quota in the tree of cohorts and can be taken for a lender here, but it starts nothing and takes no share of nodes.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Queue:
     priority: Number = 100
     created: Number = 0
     hold: Hold | None = None
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

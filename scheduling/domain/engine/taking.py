@@ -200,7 +200,7 @@ class Taking:
                 world.start_on(gang, i, NOWHERE)
                 continue
             need = gang.needs[i]
-            node = old if world.nodes.fits(old, need) else world.nodes.tightest(need)
+            node = old if old != NOWHERE and world.nodes.fits(old, need) else world.nodes.tightest(need)
             if node == NOWHERE:
                 world.undo(before)
                 return False

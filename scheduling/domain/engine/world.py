@@ -134,8 +134,8 @@ class World:
         return True
 
     def start_on(self, gang: GangState, i: int, node: int) -> None:
-        """Start one waiting task on a node that has room for it (`NOWHERE` where there are no nodes)."""
-        if self.nodes is not None:
+        """Start one waiting task on a node that has room for it (`NOWHERE` where there are none, or none of ours)."""
+        if self.nodes is not None and node != NOWHERE:
             self.nodes.take(node, gang.needs[i])
         self._started(gang, i, node)
         self.journal.append((gang, i, node))
