@@ -1,26 +1,23 @@
-"""Everybody who waits on one backend, in line and with the reason: found once for all readers, kept until it changes.
+"""Everybody who waits on one backend, in line and with the reason.
 
 What the engine says of a backend is the same for everybody; who may read how much of it is another question
-(:mod:`scheduling.selectors.queue`). So the explained line is kept in the process with a fingerprint of the rows it was
-made from, and made anew when they changed. Where so many wait that this takes its time, a line may be some seconds old.
+(:mod:`scheduling.selectors.queue`), and so is how long it is kept (:mod:`scheduling.selectors.kept_lines`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import starmap
-from threading import Lock
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db.models import QuerySet
 
 from pools.domain.names import SHARED, queue_name, split
 from pools.models import Backend
-from pools.services.verify import one_snapshot
 from scheduling.domain.engine.explain import Code, Reason
 from scheduling.domain.engine.outcome import places, reasons
 from scheduling.domain.engine.remedies import Remedy
@@ -30,13 +27,10 @@ from scheduling.models import Group
 from scheduling.selectors.cluster_reasons import told_by_cluster
 from scheduling.selectors.live_facts import LiveFacts, live_facts
 
-LARGE = 2000
-"""So many waiting gangs make a line large: it is not made anew for every look at a busy house."""
-MAY_BE_OLD = 5.0
-"""Seconds that a large line is shown without asking whether something changed."""
-
 WAITS_FOR_GROUPS = "waiting_for_groups"
 WAITS_FOR_CLUSTER = "waiting_for_cluster"
+NOT_PLACED_YET = "not_placed_yet"
+WAITING = UNFINISHED_TASK - {TaskStatus.INITIALIZING, TaskStatus.RUNNING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,76 +71,6 @@ class Line:
     owned: Mapping[str, Owned]
 
 
-def line_of(backend: Backend) -> Line:
-    """The line of this backend, as it is now (see `MAY_BE_OLD`). One cheap query when nothing changed."""
-    return _KEPT.setdefault(backend.pk, _Kept()).line(backend)
-
-
-class _Kept:
-    """The last line of one backend in this process. One thread makes it, the others wait for it."""
-
-    def __init__(self) -> None:
-        self._making = Lock()
-        self._line: Line | None = None
-        self._fingerprint: object = None
-        self._good_until = 0.0
-
-    def line(self, backend: Backend) -> Line:
-        """The line, made anew if it has to be."""
-        # Inside a transaction there may be changes that are never committed: a dry run.
-        is_trial = connection.in_atomic_block
-        with self._making:
-            large = self._line is not None and len(self._line.entries) >= LARGE
-            if self._line is not None and large and not is_trial and time.monotonic() < self._good_until:
-                return self._line
-            if self._line is None or self._fingerprint != _fingerprint(backend):
-                with one_snapshot():
-                    self._line, self._fingerprint = _made(backend), _fingerprint(backend)
-            self._good_until = 0.0 if is_trial else time.monotonic() + MAY_BE_OLD
-            return self._line
-
-
-_KEPT: dict[int, _Kept] = {}
-
-# Every version of a row has its own (ctid, xmin), so the sum of their hashes moves with any change of any of them.
-_FINGERPRINT = f"""
-    WITH roots AS (SELECT id FROM pools_pool WHERE backend_id = %(backend)s),
-    pool AS (SELECT pool.id, pool.ctid, pool.xmin FROM pools_pool pool
-        WHERE pool.id IN (SELECT id FROM roots) OR pool.parent_id IN (SELECT id FROM roots)),
-    gang AS (SELECT gang.uuid, gang.ctid, gang.xmin FROM scheduling_group gang
-        JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
-        WHERE work.root_pool_id IN (SELECT id FROM roots)
-            AND work.status IN ({", ".join(f"'{status}'" for status in sorted(LIVE_WORKFLOW))})),
-    -- in a tree of cohorts what waits here depends on every pool in it, wherever it runs
-    lent AS (SELECT pool.id, pool.ctid, pool.xmin
-        FROM pools_pool pool JOIN pools_pool root ON root.id = COALESCE(pool.parent_id, pool.id)
-        WHERE root.cohort_id IS NOT NULL
-            AND EXISTS (SELECT FROM pools_pool WHERE backend_id = %(backend)s AND cohort_id IS NOT NULL)),
-    bound AS (SELECT config ->> 'gpu_quota_namespace' AS namespace FROM pools_pool WHERE id IN (SELECT id FROM roots)),
-    version AS (
-        SELECT 'b' || ctid || xmin AS is FROM pools_backend WHERE id = %(backend)s
-        UNION ALL SELECT 'n' || ctid || xmin FROM pools_node WHERE backend_id = %(backend)s
-        UNION ALL SELECT 'p' || ctid || xmin FROM pool
-        UNION ALL SELECT 'u' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM pool)
-        UNION ALL SELECT 'l' || ctid || xmin FROM lent
-        UNION ALL SELECT 'v' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM lent)
-        UNION ALL SELECT 'c' || ctid || xmin FROM pools_cohort WHERE EXISTS (SELECT FROM lent)
-        UNION ALL SELECT 'q' || ctid || xmin FROM pools_gpuquota WHERE namespace IN (SELECT namespace FROM bound)
-        UNION ALL SELECT 'h' || ctid || xmin FROM pools_gpuusage WHERE namespace IN (SELECT namespace FROM bound)
-        UNION ALL SELECT 'g' || ctid || xmin FROM gang
-        UNION ALL SELECT 't' || task.ctid || task.xmin FROM scheduling_task task
-            WHERE task.group_id IN (SELECT uuid FROM gang)
-    )
-    SELECT count(*), sum(hashtextextended(version.is, 0)) FROM version
-"""
-
-
-def _fingerprint(backend: Backend) -> object:
-    with connection.cursor() as cursor:
-        cursor.execute(_FINGERPRINT, {"backend": backend.pk})
-        return cursor.fetchone()
-
-
 @dataclass(frozen=True, slots=True)
 class _Row:
     """An open group of a live workflow, from its rows."""
@@ -171,7 +95,8 @@ class _Row:
         return Owned(self.workflow, self.root, self.owner_id)
 
 
-def _made(backend: Backend) -> Line:
+def make_line(backend: Backend) -> Line:
+    """The line as the transaction sees it."""
     live, rows = live_facts(backend), _rows(backend)
     found = [*_engine_says(backend, live, rows), *_behind_others(backend, rows.values())]
     found.sort(key=lambda entry: entry[1].position)
@@ -183,10 +108,43 @@ def _made(backend: Backend) -> Line:
     return Line(backend.name, tuple(entry for _, entry in placed), dict(placed), owned)
 
 
-def _rows(backend: Backend) -> dict[UUID, _Row]:
-    work = Group.objects.filter(
+def with_latecomers(backend: Backend, line: Line) -> Line:
+    """An older line with those alone who wait now. Who came since then stands last, until his place is found."""
+    now = set(_open_groups(backend).filter(status__in=WAITING).order_by().values_list("pk", flat=True))
+    late = latecomers(backend, line, now - line.by_group.keys())
+    by_group = {group: entry for group, entry in line.by_group.items() if group in now} | late
+    return Line(line.backend, tuple(by_group.values()), by_group, line.owned)
+
+
+def latecomers(backend: Backend, line: Line, groups: Collection[UUID]) -> dict[UUID, InLine]:
+    """Entries for groups that wait and are not in a line, which was made before they came."""
+    if not groups:
+        return {}
+    found: dict[UUID, InLine] = {}
+    in_queue = Counter(entry.queue for entry in line.entries)
+    for group, row in _rows(backend, groups).items():
+        entry = _entry(backend, row, len(line.entries) + len(found) + 1, _NEW)
+        in_queue[entry.queue] += 1
+        found[group] = replace(entry, position_in_queue=in_queue[entry.queue])
+    return found
+
+
+_NEW = Reason(
+    NOT_PLACED_YET,
+    "It came a moment ago, and so many wait here that its place is found every few seconds; until then it stands last.",
+    None,
+    remedies=(Remedy("Ask again in a moment"),),
+)
+
+
+def _open_groups(backend: Backend) -> QuerySet[Group]:
+    return Group.objects.filter(
         workflow__root_pool__backend=backend, workflow__status__in=LIVE_WORKFLOW, status__in=UNFINISHED_TASK
     )
+
+
+def _rows(backend: Backend, groups: Collection[UUID] | None = None) -> dict[UUID, _Row]:
+    work = _open_groups(backend) if groups is None else _open_groups(backend).filter(pk__in=groups)
     columns = work.order_by("workflow__submit_time", "workflow__name", "position").values_list(
         "pk", "name", "status", "gpus", "upstream", "position", "workflow__name", "workflow__submitted_by_id",
         "workflow__submitted_by__username", "workflow__pool__name", "workflow__root_pool__name", "workflow__priority",

@@ -17,9 +17,9 @@ from pools.domain.amounts import Amount, as_json, is_gpu
 from pools.domain.roles import Action, Actor
 from pools.models import Backend
 from scheduling.domain.engine.explain import Reason
-from scheduling.domain.statuses import UNFINISHED_TASK, TaskStatus
 from scheduling.models import Workflow
-from scheduling.selectors.line import InLine, Line, Owned, line_of
+from scheduling.selectors.kept_lines import is_large, line_now, line_of
+from scheduling.selectors.line import WAITING, InLine, Line, Owned, latecomers
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def waiting(
     found: list[Told] = []
     passed = 0
     for backend in Backend.objects.order_by("name"):
-        reader = _Reader(actor, line_of(backend))
+        reader = _Reader(actor, line_now(backend))
         for entry in reader.entries(pools, users, workflows):
             passed += 1
             if passed > offset + limit:
@@ -89,12 +89,15 @@ def waiting_of(actor: Actor, workflow: Workflow) -> dict[str, Told]:
     """The groups of one workflow that wait, by name. The caller has loaded them (`load_groups`), and has seen to it
     that `actor` may see the workflow."""
     backend = workflow.root_pool.backend
-    groups = [group for group in workflow.groups.all() if group.status in UNFINISHED_TASK]
-    if backend is None or all(group.status == TaskStatus.RUNNING for group in groups):
+    groups = [group for group in workflow.groups.all() if group.status in WAITING]
+    if backend is None or not groups:
         return {}
     line = line_of(backend)
+    found = {group.pk: line.by_group[group.pk] for group in groups if group.pk in line.by_group}
+    if is_large(line):
+        found |= latecomers(backend, line, {group.pk for group in groups} - found.keys())
     reader = _Reader(actor, line)
-    return {group.name: reader.told(line.by_group[group.pk]) for group in groups if group.pk in line.by_group}
+    return {group.name: reader.told(found[group.pk]) for group in groups if group.pk in found}
 
 
 class _Reader:

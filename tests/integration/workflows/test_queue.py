@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.subpools import delete_subpool, update_quota
-from scheduling.selectors import line
+from scheduling.domain.priorities import Priority
+from scheduling.selectors import kept_lines
+from scheduling.selectors.queue import waiting, waiting_of
+from scheduling.selectors.workflows import whole_workflow
+from scheduling.services.lifecycle import cancel_workflow
 from tests.support import houses
 from tests.support.houses import spec
 
@@ -222,8 +229,8 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> N
 
 def test_an_unchanged_line_is_not_made_again(alice: Any, settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Backend] = []
-    make = line._made
-    monkeypatch.setattr(line, "_made", lambda backend: (made.append(backend), make(backend))[1])
+    make = kept_lines.make_line
+    monkeypatch.setattr(kept_lines, "make_line", lambda backend: (made.append(backend), make(backend))[1])
     alice.submit("team--a", spec("w", 20))
     before = alice.get("/api/queue")
     assert len(made) == 1
@@ -243,20 +250,69 @@ def test_what_a_dry_run_saw_is_forgotten(alice: Any, admin: Any, settled: Any) -
     assert alice.get("/api/queue") == before
 
 
+@pytest.fixture
+def large(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
+    """A backend of its own on which two gangs wait, which is many here; what is known of it is never renewed."""
+    monkeypatch.setattr(kept_lines, "_KEPT", {})  # ids of backends begin anew in these tests
+    monkeypatch.setattr(kept_lines, "LARGE", 2)
+    monkeypatch.setattr(kept_lines, "MAY_BE_OLD", 3600.0)
+    backend = houses.backend(nodes=1, gpus=1)
+    houses.pool("team", 100, on=backend)
+    for _ in range(2):
+        houses.submitted(houses.admin(), "team", 1)
+    assert len(kept_lines.line_of(backend).entries) == 2
+    yield backend
+    if (renewing := kept_lines._KEPT[backend.pk].renewing) is not None:
+        renewing.join(60)
+
+
 @pytest.mark.django_db(transaction=True)
-def test_a_large_line_may_be_some_seconds_old(ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "LARGE", 1)
-    monkeypatch.setattr(line, "MAY_BE_OLD", 3600.0)
-    team = houses.pool("team", 100, a=30)
-    backend = team.backend
-    assert backend is not None
-    first = line.line_of(backend)
+def test_where_many_wait_those_who_wait_are_right_and_their_reasons_some_seconds_old(large: Backend) -> None:
+    late = houses.submitted(houses.admin(), "team", 1, priority=Priority.HIGH)
+    cancel_workflow(actor=houses.admin(), name="job-1")
+
+    entries, more = waiting(SYSTEM, limit=10)
+    assert [(told.workflow, told.position, told.position_in_queue, told.reason.code) for told in entries] == [
+        ("job-2", 2, 2, "next_pass"),
+        ("job-3", 3, 3, "not_placed_yet"),
+    ]
+    assert not more
+    told = waiting_of(SYSTEM, whole_workflow(SYSTEM, late.name))
+    assert [(each.position, each.reason.code) for each in told.values()] == [(3, "not_placed_yet")]
+    assert entries[1].unblock == ("Ask again in a moment.",)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_large_line_is_renewed_behind_the_back_of_its_readers(large: Backend) -> None:
+    kept = kept_lines._KEPT[large.pk]
+    with transaction.atomic():
+        houses.submitted(houses.admin(), "team", 1, priority=Priority.HIGH)
+        assert len(kept_lines.line_of(large).entries) == 3, "a trial sees what it did"
+        transaction.set_rollback(True)
+    assert len(kept_lines.line_of(large).entries) == 2
+    houses.submitted(houses.admin(), "team", 1, priority=Priority.HIGH)
+    kept._last = replace(kept._last, good_until=0.0)
+    assert len(kept_lines.line_of(large).entries) == 2
+    assert kept.renewing is not None
+    kept.renewing.join(60)
+    renewed = kept_lines.line_of(large)
+    assert [entry.priority for entry in renewed.entries] == ["HIGH", "NORMAL", "NORMAL"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_line_that_cannot_be_made_leaves_the_old_one(large: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(backend: Backend) -> None:
+        raise RuntimeError(backend.name)
+
     houses.submitted(houses.admin(), "team", 1)
-    one = line.line_of(backend)
-    houses.submitted(houses.admin(), "team", 1)
-    assert [len(each.entries) for each in (first, one, line.line_of(backend))] == [0, 1, 1]
-    monkeypatch.setattr(line, "LARGE", 5)
-    assert len(line.line_of(backend).entries) == 2
+    kept = kept_lines._KEPT[large.pk]
+    kept._last = replace(kept._last, good_until=0.0)
+    monkeypatch.setattr(kept_lines, "make_line", broken)
+    before = kept_lines.line_of(large)
+    assert kept.renewing is not None
+    kept.renewing.join(60)
+    assert kept._last is not None
+    assert kept._last.line is before
 
 
 def test_a_workflow_carries_its_reason(alice: Any, settled: Any) -> None:
