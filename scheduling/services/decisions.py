@@ -34,6 +34,7 @@ def forget_old_decisions() -> int:
                 """,
                 [now - KEPT_FOR, now - timedelta(days=LEAST_DAYS, minutes=1), MOST_KEPT, BATCH],
             )
-            forgotten += cursor.rowcount
-            if cursor.rowcount < BATCH:
-                return forgotten
+            gone: int = cursor.rowcount
+        forgotten += gone
+        if gone < BATCH:
+            return forgotten

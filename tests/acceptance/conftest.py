@@ -30,12 +30,15 @@ class Team:
     Work ends only when the test says so.
     """
 
-    def __init__(self, stack: Stack, folder: Path, name: str, quota: int, slices: dict[str, int], maximum: int) -> None:
+    def __init__(
+        self, stack: Stack, folder: Path, name: str, quota: int, slices: dict[str, int], maximum: int, capacity: int
+    ) -> None:
         self.stack, self.folder, self.name = stack, folder, name
         self.house_admin = stack.admin
         self.backend = stack.name("sim")
         self.put(
-            f"backend/{self.backend}", {"type": "simulated", "namespace": "ns", "nodes": [{"name": "n1", "gpus": 500}]}
+            f"backend/{self.backend}",
+            {"type": "simulated", "namespace": "ns", "nodes": [{"name": "n1", "gpus": capacity}]},
         )
         gpu = {"guarantee": quota, "maximum": maximum, "weight": 1}
         self.put(f"pool/{name}", {"configs": {"backend": self.backend, "resources": {"gpu": gpu}}})
@@ -145,9 +148,9 @@ class Team:
 
 @pytest.fixture
 def team(stack: Stack, tmp_path: Path) -> Callable[..., Team]:
-    """Makes a pool, `team(100, a=30, b=40)`; its name is fresh unless `named`."""
+    """Makes a pool, `team(100, a=30, b=40)`; its name is fresh unless `named`; its node has `capacity` GPUs."""
 
-    def make(quota: int, *, named: str | None = None, maximum: int = -1, **slices: int) -> Team:
-        return Team(stack, tmp_path, named or stack.name("team"), quota, slices, maximum)
+    def make(quota: int, *, named: str | None = None, maximum: int = -1, capacity: int = 500, **slices: int) -> Team:
+        return Team(stack, tmp_path, named or stack.name("team"), quota, slices, maximum, capacity)
 
     return make

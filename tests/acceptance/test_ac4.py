@@ -46,3 +46,25 @@ def test_ac4_low_work_over_quota_takes_no_guarantee_from_a_slice(team: Any) -> N
     pool.start(15, "LOW")
 
     pool.start(30, "HIGH", to=f"{pool.name}--a")
+
+
+def test_ac4_a_slice_takes_its_guarantee_back_from_low_work(team: Any) -> None:
+    pool = team(100, capacity=100, **SLICES)
+    low = pool.start(85, "LOW")
+
+    pool.start(30, "HIGH", to=f"{pool.name}--a")
+
+    assert pool.workflow(low)["status"] == "PENDING"
+    (task,) = pool.user.get(f"/api/task?workflow_id={low}&statuses=FAILED_PREEMPTED").json()["tasks"]
+    assert task["status"] == "FAILED_PREEMPTED"
+
+
+def test_ac4_low_work_inside_its_own_quota_is_left_alone(team: Any) -> None:
+    pool = team(100, capacity=100, **SLICES)
+    inside = pool.start(10, "LOW")
+    over = pool.start(75, "LOW", to=f"{pool.name}--b")
+
+    pool.start(30, "HIGH", to=f"{pool.name}--a")
+
+    assert pool.workflow(inside)["status"] == "RUNNING"
+    assert pool.workflow(over)["status"] == "PENDING"

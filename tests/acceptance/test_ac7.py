@@ -38,3 +38,25 @@ def test_ac7_low_work_does_not_lift_firm_work_over_quota(team: Any) -> None:
 
     pool.waits(pool.submit(3, "HIGH")["name"])
     pool.start(2, "HIGH")
+
+
+def test_ac7_low_work_makes_room_for_firm_work_inside_its_quota(team: Any) -> None:
+    pool = team(10, capacity=10)
+    pool.start(6, "HIGH")
+    low = pool.start(4, "LOW")
+
+    pool.start(4, "NORMAL")
+
+    assert pool.workflow(low)["status"] == "PENDING"
+    shared = pool.tree()["shared"]
+    assert (shared["used"], shared["total_usage"]) == (10, 10)
+
+
+def test_ac7_firm_work_over_its_quota_takes_nothing(team: Any) -> None:
+    pool = team(10, capacity=12)
+    pool.start(8, "HIGH")
+    low = pool.start(4, "LOW")
+
+    pool.waits(pool.submit(3, "HIGH")["name"])
+
+    assert pool.workflow(low)["status"] == "RUNNING"
