@@ -27,7 +27,6 @@ class Built:
         self.tree = self._tree()
         self._allowed = _allowed_sets(facts)
         self.nodes = self._nodes()
-        self.empty = None if self.nodes is None else NodeIndex(self.nodes.names, self.nodes.capacity, len(self.keys))
         self.gangs = self._gangs()
         self._usage()
         self._fair_shares()
@@ -95,7 +94,7 @@ class Built:
         whole: dict[int, GangTree] = {}
         gangs = []
         shapes = _Shapes(self.keys, self._allowed)
-        reach = Reach(self.keys, self.tree, self.empty)
+        reach = Reach(self.keys, self.tree, None if self.nodes is None else self.nodes.empty())
         for index, fact in enumerate(sorted(self.facts.gangs, key=lambda gang: gang.name)):
             size = sum(task.state is not TaskState.FINISHED for task in fact.tasks)
             tree = fact.tree or whole.get(size)

@@ -68,13 +68,12 @@ def _largest(gang: GangState) -> Request:
 def _candidates(world: World, request: Request, movable: Movable, moving: set[int]) -> list[list[Unit]]:
     """The nodes that could be cleared for the request, cheapest first: the tasks that would leave."""
     found: list[tuple[tuple[int, int, _Reversed, int], list[Unit]]] = []
-    if world.nodes is None:
+    if world.nodes is None or world.firm is None:
         return []
     for node in world.nodes.roomiest_first():
         if len(found) >= MOST_LOOKED_AT:
             break
-        capacity = world.nodes.capacity[node]
-        if world.nodes.fits(node, request) or any(capacity[r] < amount for r, amount in request):
+        if world.nodes.fits(node, request) or not world.firm.fits(node, request):
             continue
         free = {r: world.nodes.free[node][r] for r, _amount in request}
         standing: dict[int, list[int]] = {}

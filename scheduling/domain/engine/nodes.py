@@ -38,6 +38,10 @@ class NodeIndex:
             self._classes.setdefault(have, []).append(node)
         self._order = sorted(self._classes)
 
+    def empty(self) -> NodeIndex:
+        """The same nodes with nothing on them."""
+        return NodeIndex(self.names, self.capacity, self.width)
+
     @property
     def width(self) -> int:
         """The number of resources; what stands behind them is a place, not an amount."""

@@ -68,7 +68,7 @@ class Shortages:
 
     def _could_ever(self, nodes: NodeIndex, requests: Sequence[Request]) -> bool:
         if self._empty is None:
-            self._empty = NodeIndex(nodes.names, nodes.capacity, nodes.width)
+            self._empty = nodes.empty()
         found = place(self._empty, requests)
         if found is None:
             return False

@@ -171,6 +171,11 @@ class GangState:
         return self.satisfied and any(self.active)
 
     @property
+    def may_be_taken(self) -> bool:
+        """Whether others may ever take its place."""
+        return self.preemptible and self.queue is not None
+
+    @property
     def standing(self) -> int:
         """`BELOW`, `AT` or `ABOVE` its minimum."""
         if self.tree.single:

@@ -7,7 +7,7 @@ priority than those already found. What is taken and still fits elsewhere moves 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 from typing import Protocol
@@ -17,9 +17,9 @@ from pools.domain.amounts import Number
 from .gates import passes
 from .nodes import NOWHERE, Request
 from .starting import attempt
-from .state import RUNNING, GangState, QueueState, total_of
+from .state import RUNNING, WAITING, GangState, QueueState, total_of
 from .steps import Action, Diary
-from .victims import Unit, next_unit
+from .victims import Helps, Unit, next_unit
 from .world import World
 
 MOST_SINGLES, MOST_PAIRED = 200, 24
@@ -52,14 +52,46 @@ Accept = Callable[[Taken], bool]
 class Source(Protocol):
     """Where victims come from."""
 
-    def take(self) -> Unit | None:
-        """Let the next victim give up one unit; None when nobody is left who may be asked."""
+    def take(self, helps: Helps | None) -> Unit | None:
+        """Let the next victim that helps give up one unit; None when nobody is left who may be asked."""
 
-    def pool(self) -> list[GangState]:
+    def pool(self) -> Iterable[GangState]:
         """Everybody who may be asked, in order, as things stand before anything was taken."""
 
     def allows(self, gang: GangState) -> bool:
         """Whether this gang may be asked for its next unit, as things stand now."""
+
+
+class _Room:
+    """Where taking could make room for a gang: on nodes that would have it if all left that may be taken."""
+
+    def __init__(self, world: World, gang: GangState) -> None:
+        self._nodes, self._firm = world.nodes, world.firm
+        chooses = gang.may_choose
+        tasks = [i for i, status in enumerate(gang.status) if status == WAITING] if chooses else gang.next_tasks()
+        self._needs = {gang.needs[i] for i in tasks}
+        self.hopeless = (
+            not chooses and self._firm is not None and any(self._firm.tightest(need) == NOWHERE for need in self._needs)
+        )
+        self._known: dict[int, bool] = {}
+
+    def helps(self, gang: GangState) -> bool:
+        """Whether something of the gang stands where a task could stand instead."""
+        return self._firm is None or any(self._could_stand(node) for node in gang.node if node != NOWHERE)
+
+    def _could_stand(self, node: int) -> bool:
+        known = self._known.get(node)
+        if known is None:
+            firm = self._firm
+            known = self._known[node] = firm is not None and any(firm.fits(node, need) for need in self._needs)
+        return known
+
+    def opened(self, unit: Unit) -> bool:
+        """Whether there is room for a task where the unit stood, which has just left."""
+        nodes = self._nodes
+        return nodes is None or any(
+            nodes.fits(node, need) for node in unit.nodes if node != NOWHERE for need in self._needs
+        )
 
 
 class Taking:
@@ -80,20 +112,28 @@ class Taking:
         return bool(started)
 
     def _may_fit(self) -> bool:
-        queue, world = self.gang.queue, self.world
-        if queue is None or not world.free_total(self.ask):
-            return False
-        return passes(world, queue, self.ask, preemptible=self.gang.preemptible)
+        return self.world.free_total(self.ask) and self._allowed()
+
+    def _allowed(self) -> bool:
+        queue = self.gang.queue
+        return queue is not None and passes(self.world, queue, self.ask, preemptible=self.gang.preemptible)
 
     def take(self, source: Source, accept: Accept) -> Taken | None:
         """The solution with the fewest victims of the source, or None; `accept` judges what was lost."""
+        room = _Room(self.world, self.gang)
+        if room.hopeless:
+            return None
         units: list[Unit] = []
-        while not self.fits():
-            unit = source.take()
+        fits = self.fits()
+        while not fits:
+            # As soon as quotas let the gang start, only room is missing, and only where it could stand.
+            allowed = self._allowed()
+            unit = source.take(room.helps if allowed else None)
             if unit is None:
                 self.undo()
                 return None
             units.append(unit)
+            fits = (not allowed or room.opened(unit)) and self.fits()
         units = self._spare(units)
         return self.finish(self._fewer(units, source), accept)
 

@@ -12,11 +12,12 @@ is judged where their branches part: A on the side of the one who asks, B on the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import pairwise
 
 from pools.domain.amounts import UNLIMITED, Amount
 
@@ -24,6 +25,9 @@ from .nodes import Request
 from .order import victim_rank
 from .state import GangState, QueueState, Rank, total_of
 from .world import World
+
+Helps = Callable[[GangState], bool]
+"""Whether the gang's leaving can be of use at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,17 @@ class LeafVictims:
                 heappush(self._heap, (_Backwards(gang.order), gang))
                 return
 
-    def head(self) -> GangState | None:
-        """The gang that loses something next."""
-        return self._heap[0][1] if self._heap else None
+    def next_that(self, helps: Helps | None) -> GangState | None:
+        """The gang that loses something next; those that do not help are left alone from now on."""
+        while self._heap:
+            gang = self._heap[0][1]
+            if helps is None or helps(gang):
+                return gang
+            self.skip()
+        return None
 
     def skip(self) -> None:
-        """Leave the head alone from now on."""
+        """Leave the next one alone from now on."""
         heappop(self._heap)
         self._draw()
 
@@ -103,20 +112,20 @@ class Parting:
     nearness: int
 
 
-def parting(world: World, ours: QueueState, theirs: QueueState) -> Parting:
-    """For two different leaves."""
-    common = 0
-    for a, b in zip(reversed(ours.path), reversed(theirs.path), strict=False):
-        if a is not b:
-            break
-        common += 1
-    a, b = ours.path[-1 - common], theirs.path[-1 - common]
-    if common:
-        return Parting(a, b, (), 10**6 + common)
-    above_us, above_them = _cohorts(world, a), _cohorts(world, b)
-    shared = set(above_us) & set(above_them)
-    between = tuple(x for x in above_them if x not in shared) if shared else ()
-    return Parting(a, b, between, len(shared))
+def partings(world: World, leaf: QueueState) -> Iterator[Parting]:
+    """Every branch that parts from the leaf's: the siblings of the leaf, of the queue above it, and so on up."""
+    for ours, above in pairwise(leaf.path):
+        for theirs in above.children:
+            if theirs is not ours:
+                yield Parting(ours, theirs, (), 10**6 + len(above.path))
+    ours = leaf.path[-1]
+    above_us = set(_cohorts(world, ours))
+    for theirs in world.tops:
+        if theirs is not ours:
+            above_them = _cohorts(world, theirs)
+            between = tuple(x for x in above_them if x not in above_us)
+            common = len(above_them) - len(between)
+            yield Parting(ours, theirs, between if common else (), common)
 
 
 def _cohorts(world: World, top: QueueState) -> list[int]:
@@ -129,27 +138,21 @@ def _cohorts(world: World, top: QueueState) -> list[int]:
 
 
 class Claim(IntEnum):
-    """What lets a leaf take from another one: nothing, a share of the surplus, or its own quota."""
+    """What lets a leaf take from another branch: nothing, a share of the surplus, or its own quota."""
 
     NONE = 0
     SHARE = 1
     QUOTA = 2
 
 
-def claim_on(world: World, leaf: QueueState, theirs: QueueState, ask: Request, where: Parting) -> Claim:
-    """What `leaf` may claim from `theirs`, as things stand before anything goes."""
-    for queue in theirs.path:
-        for r, _amount in ask:
-            if queue.alloc[r] > queue.quota[r]:
-                break
-        else:
-            return Claim.NONE
-        if queue is where.theirs:
-            break
+def claim_on(world: World, ask: Request, where: Parting) -> Claim:
+    """What the asker may claim from the branch, as things stand before anything goes."""
+    b = where.theirs
+    if not _borrows(b, ask):
+        return Claim.NONE
     for x in where.cohorts:
         if not any(world.columns[r].t(x) < 0 for r, _amount in ask):
             return Claim.NONE
-    b = where.theirs
     after = list(where.ours.alloc)
     for r, amount in ask:
         after[r] += amount
@@ -158,6 +161,11 @@ def claim_on(world: World, leaf: QueueState, theirs: QueueState, ask: Request, w
         return Claim.QUOTA
     above = any(have > most for have, most in zip(b.alloc, b.allocatable, strict=True))
     return Claim.SHARE if above else Claim.NONE
+
+
+def _borrows(queue: QueueState, ask: Request) -> bool:
+    """Whether the queue is above its quota in something that is asked for."""
+    return any(queue.alloc[r] > queue.quota[r] for r, _amount in ask)
 
 
 def leaves_the_quota(gang: GangState, ask: Request, where: Parting) -> bool:
@@ -172,62 +180,115 @@ def leaves_the_quota(gang: GangState, ask: Request, where: Parting) -> bool:
     return True
 
 
-class OtherLeaves:
-    """The victims of a reclaim: nearest in the tree of cohorts first, then as the queues stand, last served first."""
+class _Branch:
+    """One branch that may be asked, and its leaves, those first that are served last. It is opened when it is its turn,
+    for most askers are content with the first."""
 
-    def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
-        self._world, self._leaf, self._ask = world, leaf, ask
-        self._where = {q.index: parting(world, leaf, q) for q in world.borrowers(ask) if q is not leaf}
-        self._start = [
-            queue
-            for queue in (world.queues[index] for index in self._where)
-            if claim_on(world, leaf, queue, ask, self._where[queue.index])
-        ]
-        self._heap = [(self._rank(queue), queue.index) for queue in self._start]
-        heapify(self._heap)
-        self._victims: dict[int, LeafVictims] = {}
+    def __init__(self, where: Parting, ask: Request) -> None:
+        self.where, self._ask = where, ask
+        self._heap: list[tuple[list[Rank], int]] | None = None
+        self._leaves: dict[int, tuple[QueueState, LeafVictims]] = {}
 
-    def take(self) -> Unit | None:
-        """Let the next victim give up one unit; None when nobody is left who may be asked."""
+    def place(self) -> tuple[int, Rank]:
+        """Nearest in the tree of cohorts first, then as the queues stand."""
+        return -self.where.nearness, victim_rank(self.where.theirs)
+
+    def leaves(self) -> Iterator[QueueState]:
+        """Those with work that can be taken and with no queue above them, up to the branch, within its quota."""
+        stack = [self.where.theirs]
+        while stack:
+            queue = stack.pop()
+            if _borrows(queue, self._ask):
+                stack += queue.children
+                if queue.running:
+                    yield queue
+
+    def rank(self, leaf: QueueState) -> list[Rank]:
+        """The place of a leaf among those of the branch."""
+        below = leaf.path[: leaf.path.index(self.where.theirs)]
+        return [victim_rank(queue) for queue in reversed(below)]
+
+    def head(self, helps: Helps | None) -> GangState | None:
+        """The gang that loses something next, or None when nobody here may be asked any more and helps."""
+        if self._heap is None:
+            self._heap = []
+            for leaf in self.leaves():
+                self._leaves[leaf.index] = (leaf, LeafVictims(leaf))
+                self._heap.append((self.rank(leaf), leaf.index))
+            heapify(self._heap)
         while self._heap:
             rank, index = self._heap[0]
-            queue = self._world.queues[index]
-            now = self._rank(queue)
+            leaf, victims = self._leaves[index]
+            now = self.rank(leaf)
             if now != rank:
                 # Who loses stands further back than before, so an old rank is never too far back.
                 heapreplace(self._heap, (now, index))
                 continue
-            victims = self._victims.get(index)
-            if victims is None:
-                victims = self._victims[index] = LeafVictims(queue)
-            gang = victims.head()
-            if gang is None or not self._claim(queue):
-                heappop(self._heap)
-            elif self.allows(gang):
-                return victims.take(self._world)
-            else:
-                victims.skip()
+            gang = victims.next_that(helps) if self._lends(leaf) else None
+            if gang is not None:
+                return gang
+            heappop(self._heap)
         return None
 
-    def pool(self) -> list[GangState]:
+    def _lends(self, leaf: QueueState) -> bool:
+        for queue in leaf.path:
+            if not _borrows(queue, self._ask):
+                return False
+            if queue is self.where.theirs:
+                break
+        return True
+
+    def victims(self, gang: GangState) -> LeafVictims:
+        """The line that the head of this branch stands in."""
+        assert gang.queue is not None
+        return self._leaves[gang.queue.index][1]
+
+
+class OtherLeaves:
+    """The victims of a reclaim, branch by branch, the last served first."""
+
+    def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
+        self._world, self._ask = world, ask
+        self._branches = [_Branch(where, ask) for where in partings(world, leaf) if claim_on(world, ask, where)]
+        self._where = {branch.where.theirs.index: branch.where for branch in self._branches}
+        self._heap = [(branch.place(), i) for i, branch in enumerate(self._branches)]
+        heapify(self._heap)
+
+    def take(self, helps: Helps | None) -> Unit | None:
+        """Let the next victim that helps give up one unit; None when nobody is left who may be asked."""
+        while self._heap:
+            place, i = self._heap[0]
+            branch = self._branches[i]
+            now = branch.place()
+            if now != place:
+                heapreplace(self._heap, (now, i))
+                continue
+            claim = claim_on(self._world, self._ask, branch.where)
+            gang = branch.head(helps) if claim else None
+            if gang is None:
+                heappop(self._heap)
+            elif claim is Claim.QUOTA or leaves_the_quota(gang, self._ask, branch.where):
+                return branch.victims(gang).take(self._world)
+            else:
+                branch.victims(gang).skip()
+        return None
+
+    def pool(self) -> Iterator[GangState]:
         """Everybody who may be asked, leaf by leaf."""
-        leaves = sorted(self._start, key=self._rank)
-        return [gang for leaf in leaves if leaf.running is not None for gang in reversed(leaf.running)]
+        for branch in sorted(self._branches, key=_Branch.place):
+            for leaf in sorted(branch.leaves(), key=branch.rank):
+                yield from reversed(leaf.running or ())
 
     def allows(self, gang: GangState) -> bool:
         """Whether the gang may lose one more unit to the asker."""
-        if gang.queue is None:
-            return False
-        claim = self._claim(gang.queue)
-        return claim is Claim.QUOTA or (
-            claim is Claim.SHARE and leaves_the_quota(gang, self._ask, self._where[gang.queue.index])
-        )
-
-    def _claim(self, queue: QueueState) -> Claim:
-        return claim_on(self._world, self._leaf, queue, self._ask, self._where[queue.index])
-
-    def _rank(self, leaf: QueueState) -> tuple[int, list[Rank]]:
-        return -self._where[leaf.index].nearness, [victim_rank(queue) for queue in reversed(leaf.path)]
+        for queue in gang.queue.path if gang.queue is not None else ():
+            if not _borrows(queue, self._ask):
+                return False
+            where = self._where.get(queue.index)
+            if where is not None:
+                claim = claim_on(self._world, self._ask, where)
+                return claim is Claim.QUOTA or (claim is Claim.SHARE and leaves_the_quota(gang, self._ask, where))
+        return False
 
 
 class OwnLeaf:
@@ -237,14 +298,13 @@ class OwnLeaf:
         self._world, self._leaf, self._priority = world, leaf, priority
         self._victims = LeafVictims(leaf, below=priority)
 
-    def take(self) -> Unit | None:
-        """Let the next victim give up one unit; None when nobody is left."""
-        return self._victims.take(self._world) if self._victims.head() is not None else None
+    def take(self, helps: Helps | None) -> Unit | None:
+        """Let the next victim that helps give up one unit; None when nobody is left."""
+        return None if self._victims.next_that(helps) is None else self._victims.take(self._world)
 
-    def pool(self) -> list[GangState]:
+    def pool(self) -> Iterator[GangState]:
         """Everybody of a lower priority."""
-        running = self._leaf.running
-        return [gang for gang in reversed(running) if self.allows(gang)] if running is not None else []
+        return (gang for gang in reversed(self._leaf.running or ()) if self.allows(gang))
 
     def allows(self, gang: GangState) -> bool:
         """Priority alone decides."""

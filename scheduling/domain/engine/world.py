@@ -32,6 +32,8 @@ class World:
         self.tree = built.tree
         self.columns = [self.tree.columns[key] for key in self.keys] if self.queues else []
         self.nodes: NodeIndex | None = built.nodes
+        self.firm = None if self.nodes is None else self.nodes.empty()
+        """The nodes as they would be if everything left that may be taken: nobody can make more room than that."""
         self.gangs = built.gangs
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
         self.on_node: list[dict[tuple[int, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
@@ -45,8 +47,11 @@ class World:
         """Gangs that are held back themselves: they wait, and no pass tries them."""
         for gang in self.gangs:
             for i, status in enumerate(gang.status):
-                if status == RUNNING and gang.node[i] != NOWHERE:
-                    self.on_node[gang.node[i]][gang.index, i] = None
+                node = gang.node[i]
+                if status == RUNNING and node != NOWHERE:
+                    self.on_node[node][gang.index, i] = None
+                if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.may_be_taken):
+                    self.firm.take(node, gang.needs[i])
         self._fill_lines()
 
     def _fill_lines(self) -> None:
@@ -81,6 +86,8 @@ class World:
         gang.start(i, node)
         if node != NOWHERE:
             self.on_node[node][gang.index, i] = None
+            if self.firm is not None and not gang.may_be_taken:
+                self.firm.take(node, gang.needs[i])
         self._hold(gang, gang.requests[i], 1)
 
     def _stopped(self, gang: GangState, i: int) -> int:
@@ -88,6 +95,8 @@ class World:
         if node != NOWHERE and self.nodes is not None:
             del self.on_node[node][gang.index, i]
             self.nodes.give(node, gang.needs[i])
+            if self.firm is not None and not gang.may_be_taken:
+                self.firm.give(node, gang.needs[i])
         self._hold(gang, gang.requests[i], -1)
         return node
 
@@ -190,11 +199,3 @@ class World:
     def free_total(self, request: Request) -> bool:
         """Whether the nodes together have what is asked; a first look before placing."""
         return self.nodes is None or all(self.nodes.total[r] >= amount for r, amount in request)
-
-    def borrowers(self, ask: Request) -> list[QueueState]:
-        """The leaves above their quota in something that is asked for, with work that can be taken."""
-        return [
-            queue
-            for queue in self.queues
-            if queue.running and any(queue.alloc[r] > queue.quota[r] for r, _amount in ask)
-        ]
