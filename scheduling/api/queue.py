@@ -8,35 +8,15 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import BOOLEAN, LIMIT, OFFSET, TEXT, TIME, WHOLE, Query, array, documented, fields, nullable
+from pools.api.documented import BOOLEAN, LIMIT, OFFSET, TEXT, TIME, WHOLE, Query, array, documented, fields
 from pools.api.http import page
 from pools.api.rendering import naive
 from pools.api.views import View
 from scheduling.api.queries import many
-from scheduling.api.shapes import PRIORITY
+from scheduling.api.shapes import PRIORITY, STANDING
 from scheduling.pages import leaves_meant
 from scheduling.selectors.queue import Told, waiting
 
-AMOUNT = nullable({"anyOf": [{"type": "number"}, {"type": "string"}]})
-REASON = fields(
-    {
-        "code": TEXT,
-        "message": TEXT,
-        "queue": nullable(TEXT),
-        "limit": nullable(TEXT),
-        "requested": AMOUNT,
-        "free": AMOUNT,
-        "missing": AMOUNT,
-    }
-)
-_STANDING = {
-    "position": WHOLE,
-    "position_in_queue": WHOLE,
-    "ahead": WHOLE,
-    "reason": REASON,
-    "unblock": array(TEXT),
-}
-STANDING = fields(_STANDING)
 ENTRY = fields(
     {
         "workflow": TEXT,
@@ -48,7 +28,7 @@ ENTRY = fields(
         "priority": PRIORITY,
         "submit_time": TIME,
         "gpus": WHOLE,
-        **_STANDING,
+        **STANDING,
     },
     more=True,
 )
@@ -91,4 +71,4 @@ def entry(told: Told) -> dict[str, Any]:
 def standing(told: Told) -> dict[str, Any]:
     """Where a gang stands and why, as the answer about its workflow carries it."""
     body = entry(told)
-    return {key: body[key] for key in _STANDING}
+    return {key: body[key] for key in STANDING}

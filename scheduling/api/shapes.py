@@ -93,6 +93,25 @@ _ENTRY = fields(
 )
 _TASK = fields({"name": TEXT, "retry_id": WHOLE, "status": TASK_STATUS, "start_time": _TIME_OR_NULL}, more=True)
 _COUNTED = {"threshold": WHOLE, "count": WHOLE, "size": WHOLE, "satisfied": BOOLEAN}
+AMOUNT = nullable({"anyOf": [NUMBER, TEXT]})
+REASON = fields(
+    {
+        "code": TEXT,
+        "message": TEXT,
+        "queue": nullable(TEXT),
+        "limit": nullable(TEXT),
+        "requested": AMOUNT,
+        "free": AMOUNT,
+        "missing": AMOUNT,
+    }
+)
+STANDING = {
+    "position": WHOLE,
+    "position_in_queue": WHOLE,
+    "ahead": WHOLE,
+    "reason": REASON,
+    "unblock": array(TEXT),
+}
 _SUB_GROUP = fields({"name": TEXT, "parent": nullable(TEXT), **_COUNTED, "optional": BOOLEAN})
 _GROUP = fields(
     {
@@ -101,6 +120,7 @@ _GROUP = fields(
         "queue": TEXT,
         "k8s_queue": TEXT,
         "gang": nullable(fields({**_COUNTED, "sub_groups": array(_SUB_GROUP)})),
+        "waiting": nullable(fields(STANDING)),
         "tasks": array(_TASK),
     },
     more=True,
@@ -121,6 +141,7 @@ WORKFLOW = fields(
         "labels": OBJECT,
         "queue": TEXT,
         "k8s_queue": TEXT,
+        "reason": nullable(REASON),
     },
     more=True,
 )
