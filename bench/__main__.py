@@ -15,7 +15,7 @@ from typing import Any
 
 from bench import house
 
-NAMES = ("admission", "pool_quota", "drain", "webhooks", "live_settle")
+NAMES = ("admission", "pool_quota", "drain", "webhooks", "live_settle", "dispatch")
 
 
 def main() -> int:

@@ -102,6 +102,13 @@ class KubeServer:
         path = self.kubeconfig if user == "admin" else self.folder / f"kubeconfig-{user}"
         return dict(yaml.safe_load(path.read_text()))
 
+    def sendable(self, token: str | None = None) -> str:
+        """The admin's kubeconfig as it is sent to a backend; `token` in place of the right credential."""
+        content = self.content()
+        if token is not None:
+            content["users"][0]["user"] = {"token": token}
+        return yaml.safe_dump(content)
+
     def cluster(self, user: str = "admin", *, limits: Limits | None = None, address: str = "") -> KubernetesCluster:
         """A connection; `address` puts somebody in between."""
         content = self.content(user)

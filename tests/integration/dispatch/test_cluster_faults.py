@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
@@ -140,48 +138,27 @@ def test_a_watch_that_dies_in_silence_is_noticed(kube_server: KubeServer, place:
         cluster.close()
 
 
-def test_a_token_expires_and_a_new_one_is_taken_up(
-    kube_server: KubeServer, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_expires_and_a_new_one_is_taken_up(kube_server: KubeServer, place: Place) -> None:
     """The whole way of a credential: sealed in the ledger, used, refused, replaced through the API's own door."""
-
-    def kubeconfig(token: str | None = None) -> str:
-        content = kube_server.content()
-        if token is not None:
-            content["users"][0]["user"] = {"token": token}
-        return yaml.safe_dump(_inline(content))
 
     def put(config: str) -> Backend:
         body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": config}
         return put_backend(actor=SYSTEM, name="lab", body=body).row
 
-    backend = put(kubeconfig())
+    backend = put(kube_server.sendable())
     pool = houses.pool("team", 100, on=backend)
     agent = Agent(backend.pk, rhythm=RHYTHM)
     room = Room(place.cluster, backend, pool, agent)
     with living(agent):
         to_the_end(room, room.submit())
-        put(kubeconfig("a-token-that-nobody-knows"))
+        put(kube_server.sendable("a-token-that-nobody-knows"))
         eventually(lambda: "expired" in ClusterState.objects.get().fault)
         workflow = room.submit()
         eventually(lambda: (group_of(workflow).waiting_reason or {}).get("code") == "cluster_fault")
         assert room.pods() == []
-        put(kubeconfig())
+        put(kube_server.sendable())
         to_the_end(room, workflow)
     kube_connections.connect(backend).close()
-
-
-def _inline(content: dict[str, Any]) -> dict[str, Any]:
-    """A kubeconfig that is sent may name no files."""
-    import base64
-
-    for entry, keys in (("clusters", ("certificate-authority",)), ("users", ("client-certificate", "client-key"))):
-        for each in content[entry]:
-            body = each[entry.removesuffix("s")]
-            for key in keys:
-                if key in body:
-                    body[f"{key}-data"] = base64.b64encode(Path(body.pop(key)).read_bytes()).decode()
-    return content
 
 
 def test_kai_is_installed_after_the_work_came(own_kube_server: KubeServer, ledger: None) -> None:
