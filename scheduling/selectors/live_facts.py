@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -110,11 +110,12 @@ def live_facts(backend: Backend, *, new: Collection[str] | None = None) -> LiveF
                 cohorts=tuple(trees.above.cohorts),
                 gangs=tuple(gangs.facts),
                 nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node, nodes)),
+                usage=trees.usage,
                 demand={} if new is None else _demand(backend, trees.queue_of_leaf, new),
                 units=UNITS,
             ),
             gangs.rows,
-            {queue: leaf for leaf, queue in trees.queue_of_leaf.items()},
+            {queue: leaf for leaf, queue in trees.queue_of_leaf.items() if leaf not in trees.outside},
             trees.roots,
             trees.gates,
             tree_gates(trees.rows, trees.above.tops),
@@ -123,7 +124,11 @@ def live_facts(backend: Backend, *, new: Collection[str] | None = None) -> LiveF
 
 
 class _Trees:
-    """The queues of every pool of a backend that is not archived."""
+    """The queues of every pool of a backend that is not archived, and of those that share a tree of cohorts with one.
+
+    `outside` are the leaves of the latter, `takeable` the top-level pools among them whose LOW work may be taken back
+    from here; what else they hold is `usage`.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self.queues: list[Queue] = []
@@ -131,11 +136,15 @@ class _Trees:
         self.roots: dict[str, int] = {}
         self.gates: dict[int, Path] = {}
         self.pools: dict[int, str] = {}
+        self.outside: set[int] = set()
+        self.takeable: set[int] = set()
+        self.usage: dict[str, dict[str, int]] = {}
         self._backend = backend
         rows = Pool.objects.roots().filter(backend=backend, archived=False).select_related("backend", "cohort")
-        pools = {root.pk: root for root in rows}
-        self.above = cohorts_above(backend, pools.values())
-        self.rows = list(pools.values())
+        own = list(rows)
+        self.above = cohorts_above(backend, own)
+        self.rows = [*own, *self.above.outside]
+        pools = {root.pk: root for root in self.rows}
         slices: dict[int, dict[str, Pool]] = defaultdict(dict)
         parts = Pool.objects.filter(parent__in=pools).exclude(subpool_state=SubpoolState.ARCHIVED)
         for row in parts.only("id", "parent_id", "subpool_name", "created_at"):
@@ -143,11 +152,15 @@ class _Trees:
             slices[row.parent_id][row.subpool_name or ""] = row
         for root_id, balance in balances(pools.values()).items():
             self._add(pools[root_id], balance, slices[root_id])
-        self.held = gpu_holds(pools.values(), whole=self._backend.kind == Backend.Kind.KUBERNETES)
+        self.held = gpu_holds(own, whole=self._backend.kind == Backend.Kind.KUBERNETES)
 
     def _add(self, root: Pool, balance: PoolBalance, slices: Mapping[str, Pool]) -> None:
-        container = names.queue_name(self._backend.namespace, root.name, None)
-        self.roots[container] = root.pk
+        container = names.queue_name(root.namespace, root.name, None)
+        is_outside = root.backend_id != self._backend.pk
+        if not is_outside:
+            self.roots[container] = root.pk
+        elif root.backend is not None and {root.backend.kind, self._backend.kind} == {Backend.Kind.SIMULATED}:
+            self.takeable.add(root.pk)
         borrowing, lending = limits(root, balance)
         self.queues.append(
             Queue(
@@ -160,20 +173,26 @@ class _Trees:
                 weight=1 if root.weight is None else root.weight,
                 created=_moment(root.created_at),
                 hold=_hold(self._backend),
+                outside=is_outside,
             )
         )
         ids = {names.SHARED: root.pk} | {short: row.pk for short, row in slices.items()}
         self.gates |= leaf_paths(balance, ids)
-        self._add_leaf(root, container, root.name, names.SHARED, balance.shared_scheduling_quota)
-        for part in balance.slices:
-            if part.name in slices:
-                self._add_leaf(slices[part.name], container, root.name, part.name, part.scheduling_quota)
-
-    def _add_leaf(self, row: Pool, container: str, pool: str, leaf: str, quota: int) -> None:
-        name = names.queue_name(self._backend.namespace, pool, leaf)
-        self.queue_of_leaf[row.pk] = name
-        self.pools[row.pk] = pool if leaf == names.SHARED else names.canonical(pool, leaf)
-        self.queues.append(Queue(name, container, _quota(quota), created=_moment(row.created_at)))
+        leaves = [(root, names.SHARED, balance.shared_scheduling_quota, balance.shared_usage)]
+        leaves += [
+            (slices[part.name], part.name, part.scheduling_quota, part.usage)
+            for part in balance.slices
+            if part.name in slices
+        ]
+        for row, leaf, quota, usage in leaves:
+            queue = names.queue_name(root.namespace, root.name, leaf)
+            self.queue_of_leaf[row.pk] = queue
+            self.pools[row.pk] = root.name if leaf == names.SHARED else names.canonical(root.name, leaf)
+            self.queues.append(Queue(queue, container, _quota(quota), created=_moment(row.created_at)))
+            if is_outside:
+                self.outside.add(row.pk)
+                held = usage.used if root.pk in self.takeable else usage.total_usage
+                self.usage[queue] = {amounts.GPU: held}
 
 
 def _hold(backend: Backend) -> Hold | None:
@@ -216,15 +235,23 @@ def _demand(backend: Backend, queue_of_leaf: Mapping[int, str], new: Collection[
         return {queue_of_leaf[leaf]: _request(*map(int, asked)) for leaf, *asked in cursor if leaf in queue_of_leaf}
 
 
-_GANGS = """
+_GANG = """
     SELECT gang.uuid, gang.name, gang.position, gang.gang, work.uuid, work.name, work.pool_id, work.root_pool_id,
         work.priority, work.submit_time, EXISTS (
             SELECT FROM scheduling_group other WHERE other.workflow_id = work.uuid AND other.uuid <> gang.uuid
         )
     FROM scheduling_workflow work
     JOIN scheduling_group gang ON gang.workflow_id = work.uuid
-    WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
+"""
+
+_GANGS = f"""
+    {_GANG} WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
         AND work.status = ANY(%s) AND (gang.status = ANY(%s) OR gang.status = ANY(%s) AND work.name = ANY(%s))
+"""
+
+_OUTSIDE = f"""
+    {_GANG} WHERE work.root_pool_id = ANY(%s) AND work.status = ANY(%s) AND gang.status = ANY(%s)
+        AND work.priority = '{Priority.LOW}'
 """
 
 _DEMAND = """
@@ -260,12 +287,17 @@ class _Gangs:
             always = list(_STATES) if new is None else _BEGUN
             cursor.execute(_GANGS, [backend.pk, sorted(LIVE_WORKFLOW), always, _WAITING, list(new or ())])
             gangs = cursor.fetchall()
+            if trees.takeable:
+                cursor.execute(_OUTSIDE, [list(trees.takeable), sorted(LIVE_WORKFLOW), _BEGUN])
+                gangs += cursor.fetchall()
             cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATES)])
             tasks: dict[UUID, list[engine.Task]] = defaultdict(list)
             for group, *columns in cursor:
                 tasks[group].append(self._shapes.task(*columns))
         for gang in gangs:
-            if gang[6] in trees.queue_of_leaf:
+            if gang[6] in trees.outside:
+                self._add(gang, _elsewhere(tasks[gang[0]]))
+            elif gang[6] in trees.queue_of_leaf:
                 self._add(gang, tasks[gang[0]])
 
     def _add(self, columns: Sequence[Any], tasks: Iterable[engine.Task]) -> None:
@@ -284,6 +316,13 @@ class _Gangs:
                 hold=self._held.get(group),
             )
         )
+
+
+def _elsewhere(tasks: Iterable[engine.Task]) -> Iterator[engine.Task]:
+    """What runs of a gang on another backend: it holds quota, and no node here will do for it."""
+    for task in tasks:
+        if task.state is TaskState.RUNNING:
+            yield replace(task, node=None, allowed=frozenset())
 
 
 class _Shapes:

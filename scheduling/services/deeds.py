@@ -18,6 +18,7 @@ from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_trees
 from pools.models import Backend
+from pools.signals import hint
 from pools.transactions import Lost, change
 from scheduling.domain.decision_sentences import Decided, sentence, sentence_without_name
 from scheduling.domain.deeds import Deed, Gates, Path, Room, deeds
@@ -132,7 +133,10 @@ class _Hands:
         self._work: dict[int, WorkInHand] = {}
         paths: dict[int, Path] = {}
         for root in roots:
-            root.backend = self._backend
+            if root.backend_id == self._backend.pk:
+                root.backend = self._backend
+            else:  # a cohort's other backend, on which something is taken back
+                hint(root.backend_id)
             self._work[root.pk] = WorkInHand(root, workflows[root.pk], now=self._now)
             paths |= paths_of(root)
         self._gates = Gates(paths, tree)
@@ -231,10 +235,12 @@ class _Hands:
         row, tries = self._rows[step.gang], {task.name: task for task in self._tries(step.gang)}
         nodes = list(step.nodes) or [tries[name].node_name for name in step.tasks]
         whom = None if step.beneficiary is None else self._rows[step.beneficiary]
+        where = self._work[row.root].root.backend_id
+        assert where is not None, "a top-level pool has a backend"
         decision = Decision(
             time=self._now,
             action=step.action,
-            backend=self._backend,
+            backend_id=where,
             root_pool_id=row.root,
             pool_id=row.leaf,
             workflow_id=row.workflow,

@@ -1,0 +1,87 @@
+"""A tree of cohorts over several backends: quota is lent from one to the other, and taken back there."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, LeafUsage
+from pools.services.pools import patch_pool
+from scheduling.domain.priorities import Priority
+from scheduling.models import Decision, Workflow
+from scheduling.selectors.live_facts import live_facts
+from scheduling.selectors.queue import waiting
+from scheduling.services.settle import settle
+from scheduling.services.verify import verify
+from tests.integration.cohorts.conftest import draw
+from tests.support import houses
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def two() -> None:
+    """Pool `lender` of 4 GPUs on backend `left`, pool `borrower` without quota on `right`, both in `org`."""
+    draw("org 0")
+    for pool, quota, where in (("lender", 4, "left"), ("borrower", 0, "right")):
+        houses.pool(pool, quota, on=houses.backend(where, namespace=where, nodes=1, gpus=8))
+        patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
+
+
+def run(where: str) -> None:
+    assert settle(Backend.objects.get(name=where).pk)["settled"]
+
+
+def work(pool: str, gpus: int, priority: Priority) -> str:
+    return houses.submitted(houses.admin(), pool, gpus, priority=priority).name
+
+
+def used() -> dict[str, int]:
+    return dict(LeafUsage.objects.values_list("pool__name", "total_usage"))
+
+
+def test_quota_is_lent_to_another_backend_and_taken_back_there(two: None) -> None:
+    borrowed = [work("borrower", 1, Priority.LOW) for _ in range(5)]
+    run("right")
+    assert used() == {"lender": 0, "borrower": 4}
+    wanted = work("lender", 3, Priority.NORMAL)
+    run("left")
+    assert used() == {"lender": 3, "borrower": 1}
+    assert Workflow.objects.get(name=wanted).status == "RUNNING"
+    assert set(Decision.objects.filter(action="reclaim").values_list("backend__name", flat=True)) == {"right"}
+    assert set(Decision.objects.filter(for_workflow__name=wanted).values_list("workflow__name", flat=True)) <= set(
+        borrowed
+    )
+    run("right")
+    assert used() == {"lender": 3, "borrower": 1}
+    (entry, *_) = waiting(houses.admin(), pools=["borrower"], limit=10)[0]
+    assert entry.reason.message == "It asks for 1 GPU; everything under org leaves 0 GPUs of 4: 1 GPU missing."
+    assert verify() == []
+
+
+def test_what_cannot_be_taken_back_keeps_its_place_and_is_told(two: None) -> None:
+    draw("org 2")
+    patch_pool(actor=SYSTEM, name="borrower", patch={"resources": {"gpu": {"guarantee": 2}}})
+    work("borrower", 2, Priority.NORMAL)
+    run("right")
+    work("borrower", 4, Priority.LOW)
+    run("right")
+    assert used() == {"lender": 0, "borrower": 6}
+    wanted = work("lender", 4, Priority.NORMAL)
+    run("left")
+    assert used() == {"lender": 4, "borrower": 2}
+    assert Workflow.objects.get(name=wanted).status == "RUNNING"
+
+
+def test_other_backends_stand_in_the_facts_outside(two: None) -> None:
+    work("borrower", 2, Priority.LOW)
+    run("right")
+    live = live_facts(Backend.objects.get(name="left"))
+    queues = {queue.name: queue for queue in live.facts.queues}
+    assert queues["osmo-pool-right-borrower"].outside
+    assert queues["osmo-pool-right-borrower"].parent == "org"
+    assert not queues["osmo-pool-left-lender"].outside
+    assert set(live.roots) == {"osmo-pool-left-lender"}
+    (gang,) = live.facts.gangs
+    assert gang.tasks[0].allowed == frozenset()
+    assert live.facts.usage["osmo-pool-right-borrower--_shared"] == {"default/gpu": 0}
