@@ -1,6 +1,6 @@
 """Settling a large simulated backend: all of it, and one submission into a state in which 10,000 gangs wait.
 
-1,000 nodes of 8 GPUs, 50 pools of 9 slices (500 leaves), nine tenths full; 10,000 gangs wait for quotas and room.
+1,000 nodes of 8 GPUs, 50 pools of 9 slices (500 leaves), their quotas full; 10,000 gangs wait for quotas and room.
 `full`: one settling of everything in this process, its parts apart. `submission`: seconds from the answer to a
 submission until the workflow is seen RUNNING over HTTP, with room for it.
 """
@@ -19,7 +19,8 @@ from bench.house import House
 from bench.limit import spec
 
 POOLS, SLICES, NODES, WAITING = 50, 9, 1_000, 10_000
-QUOTA = 16  # of each leaf; the pools' guarantees together are what the nodes have
+QUOTA = 14  # of each leaf; the pools' guarantees together are less than what the nodes have
+MOST_NODES = 200  # whole nodes that a wide gang asks for; fewer are left by the quotas
 SAMPLES = 30
 TARGET_SECONDS = 1.0
 
@@ -88,17 +89,14 @@ def _cluster() -> int:
 
 
 def _work() -> None:
-    """Gangs of 1 to 16 tasks of 1 to 8 GPUs on all leaves in turn: half LOW, half firm; enough that most wait."""
-    leaves = [
-        f"big{pool}{slice_}" for pool in range(1, POOLS + 1) for slice_ in ("", *(f"--s{n}" for n in range(1, 10)))
-    ]
-    tasks, gpus, priorities = [1, 1, 1, 2, 4, 4, 8, 16], [1, 2, 4, 8, 8, 2, 1, 1, 4], ["LOW", "NORMAL", "LOW", "HIGH"]
-    fill.waiting(
-        [
-            fill.Work(leaves[n % len(leaves)], tasks[n % len(tasks)], gpus[n % len(gpus)], priorities[n // 500 % 4])
-            for n in range(WAITING + WAITING // 8)
-        ]
-    )
+    """On all leaves in turn firm gangs of 1 to 16 tasks, which fill the quotas and wait for them; and LOW ones that ask
+    for more whole nodes than are ever free. So some room is left that nobody who waits can use."""
+    slices = ["", *(f"--s{number}" for number in range(1, SLICES + 1))]
+    leaves = [f"big{pool}{short}" for pool in range(1, POOLS + 1) for short in slices]
+    tasks, gpus = [1, 1, 1, 2, 4, 4, 8, 16], [1, 2, 4, 8, 8, 2, 1, 1, 4]
+    firm = [fill.Work(leaves[n % len(leaves)], tasks[n % 8], gpus[n % 9], "NORMAL") for n in range(WAITING)]
+    wide = [fill.Work(leaves[n % len(leaves)], MOST_NODES, 8, "LOW") for n in range(20)]
+    fill.waiting(firm + wide)
 
 
 def _count(status: str) -> int:
