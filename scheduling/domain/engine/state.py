@@ -240,10 +240,10 @@ class GangState:
         return [sum(parts) for parts in zip(*sorted(costs)[:count], strict=True)] or [0] * width
 
     def next_tasks(self) -> list[int]:
-        """The tasks that its next attempt would start, were there room for everything; below its minimum only such as
-        are not ruled out for good. Of a gang that can never be whole, all that waits. Not to be changed."""
+        """The tasks that its next attempt would start, were there room for everything; before it runs only such as are
+        not ruled out for good. Of a gang that can never be whole, all that waits. Not to be changed."""
         if self._next is None:
-            search = self.reach is not None and not self.satisfied and self.may_choose
+            search = self.reach is not None and not self.holds and self.may_choose
             found = self.reach.tasks(self) if search and self.reach is not None else None
             self._next = self.first_tasks() if found is None else found
         return self._next

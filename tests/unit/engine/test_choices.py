@@ -70,3 +70,13 @@ def test_one_that_asks_for_more_does_not_stop_one_that_may_choose():
     fixed = gang("fixed", "q", NORMAL, gpus=2, on="n")
     after = settle(facts([queue("q", 6)], [low, fixed, large, mine], {"n": 4}))
     assert deeds(after) == [("preempt", "low"), ("start", "g")]
+
+
+def test_a_gang_without_a_minimum_is_told_of_what_can_run_too():
+    """It needs nothing to be whole, and so waits for whichever pod may start."""
+    full = gang("full", "q", NORMAL, gpus=4, on="n")
+    zero = GangTree(None, 2, [Group("r0", None, 0), Group("r1", None, 0)])
+    grouped = Gang("g", "q", (Task("a", {GPU: 9}, "r0"), Task("b", {GPU: 2}, "r1")), LOW, True, 9, zero)
+    for mine in (grouped, unlike(9, 2, need=0)):
+        reason = why([queue("q", 4)], [full, mine], {"n": 4})
+        assert (reason.code, dict(reason.missing)) == ("no_room", {GPU: 2})
