@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from pools.domain.errors import BadInput, Conflict
@@ -35,6 +35,7 @@ from tests.support import houses
 SLICES = (("team", "a"), ("team", "b"), ("other", "x"))
 LEAVES = ("team", "other", *(f"{pool}--{short}" for pool, short in SLICES))
 Deed = Callable[[], object]
+FEWER = settings.default.max_examples * 2 // 5  # every example is a house in the database
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ def own_house() -> Iterator[None]:
 
 @pytest.mark.django_db
 @pytest.mark.timeout(3600)
+@settings(max_examples=FEWER)
 @given(HOUSES, st.booleans(), CHANGES)
 def test_the_preview_equals_what_then_happens(house: House, restores: bool, deed: Deed) -> None:
     """Preview, apply, settle, compare. Half of the changes give back the quotas that were cut."""
@@ -196,6 +198,7 @@ def _firm_that_runs() -> list[str]:
 
 @pytest.mark.django_db
 @pytest.mark.timeout(3600)
+@settings(max_examples=FEWER)
 @given(HOUSES)
 def test_the_reason_of_who_waits_is_true(house: House) -> None:
     """Whoever waits starts when what its reason names is made available, and nothing else."""
