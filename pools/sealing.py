@@ -38,5 +38,6 @@ def _box() -> MultiFernet:
     return MultiFernet([Fernet(base64.urlsafe_b64encode(_key(secret))) for secret in secrets])
 
 
-def _key(secret: str) -> bytes:
-    return hashlib.sha256(b"osmo sealed secret:" + secret.encode()).digest()
+def _key(secret: str | bytes) -> bytes:
+    plain = secret.encode() if isinstance(secret, str) else secret
+    return hashlib.sha256(b"osmo sealed secret:" + plain).digest()
