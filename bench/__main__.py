@@ -15,7 +15,7 @@ from typing import Any
 
 from bench import house
 
-NAMES = ("admission", "pool_quota", "drain", "webhooks", "live_settle", "dispatch")
+NAMES = ("admission", "pool_quota", "drain", "webhooks", "live_settle", "queue_sync", "dispatch")
 
 
 def main() -> int:

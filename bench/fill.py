@@ -25,10 +25,10 @@ def spread_ids() -> None:
         cursor.execute("SELECT setval(pg_get_serial_sequence('pools_pool', 'id'), 7000000)")
 
 
-def pools(count: int, *, prefix: str, slices: int = 0, guarantee: int = 1000) -> list[str]:
-    """Make `count` pools, each with `slices` ACTIVE slices; their names."""
+def pools(count: int, *, prefix: str, slices: int = 0, guarantee: int = 1000, on: int | None = None) -> list[str]:
+    """Make `count` pools, each with `slices` ACTIVE slices, on the backend of this id (or the bench's); their names."""
     names = [f"{prefix}{number}" for number in range(count)]
-    home = backend()
+    home = backend() if on is None else on
     with connection.cursor() as cursor:
         cursor.execute(
             """

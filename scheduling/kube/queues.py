@@ -36,6 +36,11 @@ class MakePriority:
     value: int
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """It has nothing to do with anything else."""
+        return (self.name,)
+
+    @property
     def sentence(self) -> str:
         """The step for people."""
         return f"create PriorityClass {self.name}: {self.value}"

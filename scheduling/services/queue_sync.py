@@ -8,9 +8,8 @@ per backend at a time (a lease); a cluster that fails is left in peace for a gro
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -22,12 +21,12 @@ from pools.domain.roles import Actor
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_house
 from pools.services.backends import get_backend
-from scheduling.domain.queues.plan import Step, Untouched
-from scheduling.kube import connections, errors
-from scheduling.kube.backoff import Backoff
+from scheduling.domain.queues.plan import Untouched
+from scheduling.kube import connections
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.port import Cluster
-from scheduling.kube.queues import AnyStep, Look, look_at_cluster, take
+from scheduling.kube.queue_writes import Work, Writer
+from scheduling.kube.queues import AnyStep, Look, look_at_cluster
 from scheduling.kube.words import reason_of, sentence_of
 from scheduling.models import ClusterState, QueueDrift, QueueSync
 from scheduling.selectors.wanted_queues import Wanted, generation_of, wanted_of
@@ -39,8 +38,6 @@ logger = logging.getLogger(__name__)
 LONGEST_PAUSE = timedelta(minutes=5)
 KEEP_DRIFT = timedelta(days=30)
 _MOST_ROUNDS = 20
-_FAULTS_IN_A_ROW = 3  # after so many writes that failed one after another the cluster is left in peace
-_PATIENCE = 30.0  # seconds that one run waits in all when the API server asks for pauses
 
 Synced = QueueSync.Synced
 
@@ -57,16 +54,6 @@ class Outcome:
     left: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
     untouched: tuple[str, ...] = ()
-
-
-@dataclass
-class _Work:
-    """How far the writes of one run came."""
-
-    done: list[AnyStep] = field(default_factory=list)
-    left: list[AnyStep] = field(default_factory=list)
-    faults: list[tuple[AnyStep, ClusterError]] = field(default_factory=list)
-    fatal: ClusterError | None = None
 
 
 def ask_for_sync(*, actor: Actor, backend: str, reapply: Sequence[str] | bool = False) -> Backend:
@@ -164,54 +151,13 @@ class _Run:
             return self._failed(error)
         writes = by_hand or self._settings.sync_mode == KubernetesSettings.Sync.APPLY
         chosen = [step for step in look.steps if writes and (only is None or step.name in only)]
-        work = self._write(cluster, wanted, chosen)
-        work.left += [step for step in look.steps if step not in chosen]
+        writer = Writer(cluster, wanted.place, is_ours=self._claim.is_ours)
+        work = writer.run(chosen, renew=self._claim.hold)
+        self._claim.hold()
+        asked = {id(step) for step in chosen}
+        unasked = [step for step in look.steps if id(step) not in asked]
         _remember_drift(self._backend, look, {step.name for step in work.done})
-        return self._finished(wanted, look, work)
-
-    def _write(self, cluster: Cluster, wanted: Wanted, steps: Iterable[AnyStep]) -> _Work:
-        """Step by step. What fails bars what comes later at the same place of the tree, and nothing else; when nothing
-        works any more the rest is left."""
-        work, barred, pauses, in_a_row = _Work(), set[str](), Backoff(first=1.0, most=10.0), 0
-        patience = time.monotonic() + _PATIENCE
-        for step in steps:
-            places = _places(step)
-            if work.fatal is not None or not barred.isdisjoint(places):
-                barred.update(places)
-                work.left.append(step)
-                continue
-            self._claim.hold()
-            try:
-                self._take(cluster, wanted, step, pauses, patience)
-            except (errors.Unauthorized, errors.Forbidden, errors.TooMany, errors.KindMissing) as error:
-                work.fatal = error
-            except ClusterError as error:
-                work.faults.append((step, error))
-                in_a_row += 1
-                if in_a_row >= _FAULTS_IN_A_ROW or not isinstance(error, _OF_ONE_OBJECT):
-                    work.fatal = error
-                logger.warning("backend %s: %s: %s", self._backend.name, step.sentence, error)
-            else:
-                work.done.append(step)
-                in_a_row = 0
-                continue
-            barred.update(places)
-            work.left.append(step)
-        return work
-
-    def _take(self, cluster: Cluster, wanted: Wanted, step: AnyStep, pauses: Backoff, patience: float) -> None:
-        """One step, after the pauses that the API server asks for."""
-        while True:
-            try:
-                take(cluster, wanted.place, step)
-            except errors.TooMany as error:
-                pause = pauses.pause(at_least=error.retry_after)
-                if time.monotonic() + pause > patience:
-                    raise
-                time.sleep(pause)
-                self._claim.hold()
-            else:
-                return
+        return self._finished(wanted, look, work, unasked)
 
     def _failed(self, error: ClusterError) -> Outcome:
         self._retry_later(error)
@@ -219,7 +165,7 @@ class _Run:
         logger.warning("backend %s: queues not synced: %s", self._backend.name, error)
         return _outcome(self._backend, self._row)
 
-    def _finished(self, wanted: Wanted, look: Look, work: _Work) -> Outcome:
+    def _finished(self, wanted: Wanted, look: Look, work: Work, unasked: Sequence[AnyStep]) -> Outcome:
         row = self._row
         row.objects_seen = look.objects
         row.untouched = [{"name": each.name, "note": each.note} for each in look.untouched]
@@ -231,9 +177,10 @@ class _Run:
         else:
             row.failures, row.next_try_at = 0, None
             if work.left:
-                message = (
-                    f"{len(work.left)} writes are due and were not asked for: the sync of this backend only reports."
-                )
+                message = f"The run was too slow and stopped; {len(work.left)} writes are left to the next one."
+                _settle(row, Synced.FALSE, "Interrupted", message)
+            elif unasked:
+                message = f"{len(unasked)} writes are due; the sync of this backend only reports them."
                 _settle(row, Synced.FALSE, "WritesDue", message)
             elif in_the_way:
                 first = in_the_way[0]
@@ -244,16 +191,12 @@ class _Run:
                 row.succeeded_at = timezone.now()
                 message = f"{len(wanted.queues)} queues follow the ledger's generation {wanted.generation}."
                 _settle(row, Synced.TRUE, "InStep", message)
-        return _outcome(self._backend, row, done=work.done, left=work.left, look=look)
+        return _outcome(self._backend, row, done=work.done, left=[*work.left, *unasked], look=look)
 
     def _retry_later(self, error: ClusterError) -> None:
         pause = min(LONGEST_PAUSE, timedelta(seconds=2 ** min(self._row.failures, 10)))
         self._row.failures += 1
         self._row.next_try_at = timezone.now() + max(pause, timedelta(seconds=error.retry_after or 0))
-
-
-_OF_ONE_OBJECT = (errors.Conflict, errors.Invalid, errors.AlreadyExists, errors.NotFound, errors.ServerFault)
-"""What one object may meet while the cluster is well; everything else ends the run."""
 
 
 def _look(backend: Backend, settings: KubernetesSettings, cluster: Cluster, *, take_over: bool) -> tuple[Wanted, Look]:
@@ -273,14 +216,7 @@ def _cluster_of(backend_id: int) -> tuple[Backend, KubernetesSettings]:
     return backend, settings
 
 
-def _places(step: AnyStep) -> set[str]:
-    """Where in the tree a step stands: what fails there bars what comes later there. The root is everybody's."""
-    if not isinstance(step, Step):
-        return {step.name}
-    return {step.name, *(above for above in step.above if not above.startswith("osmo-default-"))}
-
-
-def _fault_sentence(work: _Work, error: ClusterError) -> str:
+def _fault_sentence(work: Work, error: ClusterError) -> str:
     where = next((step.sentence for step, fault in work.faults if fault is error), "")
     more = f" {len(work.left)} writes are left." if len(work.left) > 1 else ""
     return f"{where}: {sentence_of(error)}{more}" if where else f"{sentence_of(error)}{more}"

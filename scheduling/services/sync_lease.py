@@ -17,6 +17,7 @@ from scheduling.models import ClusterState, QueueSync
 
 LEASE = timedelta(seconds=60)  # longer than the longest call to a cluster, so that a write never outlives its claim
 RENEW_AFTER = 15.0  # seconds
+SAFE_SECONDS = 40.0  # of a lease, in which a write may begin: the longest call fits into the rest
 
 
 class AlreadySyncing(Busy):
@@ -49,6 +50,10 @@ class Lease:
         self._renewed = time.monotonic()
         if not self._rows.filter(free).update(holder=self._holder, held_until=Now() + self._length):
             raise AlreadySyncing("The queues of this backend are being synced already.", retry_after=1)
+
+    def is_ours(self) -> bool:
+        """Whether a write may begin now, as far as this process knows; at once and from any thread."""
+        return time.monotonic() - self._renewed < SAFE_SECONDS
 
     def hold(self) -> None:
         """Keep it. Raises LeaseLost when it went to somebody else."""

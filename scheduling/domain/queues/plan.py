@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from scheduling.domain.queues.desired import Queue, is_unlimited
 from scheduling.domain.queues.seen import Difference, Seen, Standing
+
+AnyPlaced = TypeVar("AnyPlaced", bound="Placed")
 
 
 class Deed(StrEnum):
@@ -27,8 +30,8 @@ class Deed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One write; `differences` say why. `above` are the queues that it stands and will stand below: a step that failed
-    bars what comes later at the same place, or the order would be broken."""
+    """One write; `differences` say why. `above` are the queues that it stands and will stand below, but for the root,
+    which is everybody's."""
 
     deed: Deed
     name: str
@@ -36,6 +39,12 @@ class Step:
     uid: str = ""
     above: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where in the tree it is done. Steps at a common place keep their order, and one that failed bars what comes
+        later there; others have nothing to do with one another."""
+        return (self.name, *self.above)
 
     @property
     def sentence(self) -> str:
@@ -86,7 +95,8 @@ def plan(wanted: Mapping[str, Queue], seen: Mapping[str, Seen]) -> Plan:
         for guest in guests.get(host, ())
     ]
     deletes = [
-        Step(Deed.DELETE, name, None, seen[name].uid, _above(seen[name].parent)) for name in sorted(going - staying)
+        Step(Deed.DELETE, name, None, seen[name].uid, _above(wanted, seen[name].parent))
+        for name in sorted(going - staying)
     ]
     return Plan(tuple(_ordered(mine, seen, deletes)), tuple(untouched))
 
@@ -100,8 +110,9 @@ def _upwards(name: str | None, seen: Mapping[str, Seen], within: set[str]) -> It
         name = seen[name].parent
 
 
-def _above(*parents: str | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(parent for parent in parents if parent))
+def _above(wanted: Mapping[str, Queue], *parents: str | None) -> tuple[str, ...]:
+    found = [name for name in parents if name and not (name in wanted and wanted[name].parent is None)]
+    return tuple(dict.fromkeys(found))
 
 
 def _ordered(wanted: Mapping[str, Queue], seen: Mapping[str, Seen], deletes: list[Step]) -> Iterator[Step]:
@@ -113,9 +124,9 @@ def _ordered(wanted: Mapping[str, Queue], seen: Mapping[str, Seen], deletes: lis
     for name, queue in wanted.items():
         there = seen.get(name)
         if there is None:
-            growing.append(Step(Deed.CREATE, name, queue, above=_above(queue.parent)))
+            growing.append(Step(Deed.CREATE, name, queue, above=_above(wanted, queue.parent)))
         elif there.needs_write:
-            above = _above(there.parent, queue.parent)
+            above = _above(wanted, there.parent, queue.parent)
             step = Step(Deed.UPDATE, name, queue, there.uid, above, there.differences)
             is_less = there.parent == queue.parent and _size(queue.quota) < _size(there.quota)
             (shrinking if is_less else growing).append(step)
@@ -216,3 +227,33 @@ def _gpus(quota: float) -> str:
 
 def _shown(value: object) -> str:
     return "nothing" if value is None or value == "" else str(value)
+
+
+class Placed(Protocol):
+    """A step of whatever kind, as far as its order goes."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where it is done."""
+        ...
+
+
+def chains(steps: Iterable[AnyPlaced]) -> list[list[AnyPlaced]]:
+    """The steps in parts that share no place, each in its order: what may be done side by side."""
+    top: dict[str, str] = {}
+
+    def find(place: str) -> str:
+        top.setdefault(place, place)
+        while top[place] != place:
+            top[place] = place = top[top[place]]
+        return place
+
+    ordered = list(steps)
+    for step in ordered:
+        first, *rest = step.places
+        for place in rest:
+            top[find(place)] = find(first)
+    parts: dict[str, list[AnyPlaced]] = defaultdict(list)
+    for step in ordered:
+        parts[find(step.places[0])].append(step)
+    return list(parts.values())

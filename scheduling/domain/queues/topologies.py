@@ -44,6 +44,11 @@ class TopologyStep:
     uid: str = ""
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """It has nothing to do with anything else."""
+        return (self.name,)
+
+    @property
     def sentence(self) -> str:
         """The step for people."""
         levels = f": {' > '.join(self.topology.levels)}" if self.topology is not None else ""

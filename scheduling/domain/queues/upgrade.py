@@ -41,6 +41,11 @@ class Repoint:
         return self.pod_group.name
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """It comes after its leaf, and not at all if that could not be made."""
+        return (self.name, self.leaf, self.pod_group.queue)
+
+    @property
     def sentence(self) -> str:
         """The step for people."""
         return f"point PodGroup {self.pod_group.name} from {self.pod_group.queue} to {self.leaf}"

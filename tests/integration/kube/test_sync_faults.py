@@ -17,7 +17,7 @@ from pools.models import Backend
 from pools.services.backends import put_backend
 from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool, update_quota
-from scheduling.kube import connections, errors
+from scheduling.kube import connections, errors, queue_writes
 from scheduling.kube.client import Limits
 from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import Kind
@@ -47,6 +47,22 @@ def fails(lab: Lab, error: errors.ClusterError, *, at: Callable[[str, Kind, str]
             raise error
 
     lab.cluster.before = before
+
+
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that the API server asks for are only noted."""
+    asked: list[float] = []
+
+    class Note:
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def pause(self, at_least: float | None = None) -> float:
+            asked.append(at_least or 0.0)
+            return 0.0
+
+    monkeypatch.setattr(queue_writes, "Backoff", Note)
+    return asked
 
 
 def heals(lab: Lab) -> None:
@@ -152,8 +168,7 @@ def test_when_nothing_works_any_more_the_rest_is_left(twin_lab: Lab) -> None:
 
 
 def test_the_api_server_asks_for_pauses_and_gets_them(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(queue_sync.time, "sleep", slept.append)
+    slept = no_pauses(monkeypatch)
     pool("team")
     busy = errors.TooMany("slow down", status=429, retry_after=2)
     fails(twin_lab, busy, at=lambda verb, *_: verb == "apply", times=3)
@@ -256,12 +271,25 @@ def test_a_worker_that_was_too_slow_stops_before_its_next_write(twin_lab: Lab, m
     assert lab.row.holder is not None, "the other one's claim stays"
 
 
+def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its database did not answer for so long that the lease may be over."""
+    pool("team")
+    monkeypatch.setattr(sync_lease, "SAFE_SECONDS", -1.0)
+    outcome = twin_lab.sync()
+    assert (outcome.synced, outcome.reason) == ("False", "Interrupted")
+    assert len(outcome.left) == 3 + 3
+    assert twin_lab.row.next_try_at is None
+    monkeypatch.setattr(sync_lease, "SAFE_SECONDS", 40.0)
+    assert twin_lab.sync().synced == "True"
+
+
 @pytest.mark.race
 def test_two_workers_at_once_without_the_lease_write_twice(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The race, shown with the lease off."""
     pool("team")
     monkeypatch.setattr(sync_lease.Lease, "claim", lambda self: None)
     monkeypatch.setattr(sync_lease.Lease, "hold", lambda self: None)
+    monkeypatch.setattr(sync_lease.Lease, "is_ours", lambda self: True)
     Meeting(2).at(monkeypatch, queue_sync, "_look")
     twin_lab.cluster.forget()
     outcome = together([lambda: sync_backend(twin_lab.backend.pk, by_hand=True) for _ in range(2)])
@@ -335,7 +363,7 @@ def _writes(proxy: Proxy, ns: str) -> list[tuple[str, str]]:
 @pytest.mark.k8s
 def test_429_500_409_and_a_broken_line_in_one_sync(real: tuple[Lab, Proxy], monkeypatch: pytest.MonkeyPatch) -> None:
     lab, proxy = real
-    monkeypatch.setattr(queue_sync.time, "sleep", lambda _: None)
+    no_pauses(monkeypatch)
     for name in ("a", "b", "c"):
         pool(name)
     proxy.answer(lab.root, status=429, body=status(429, "TooManyRequests"), headers={"Retry-After": "1"}, times=2)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling.domain.queues.desired import Queue
-from scheduling.domain.queues.plan import Deed, Step, plan
+from scheduling.domain.queues.plan import Deed, Step, chains, plan
 from scheduling.domain.queues.seen import Difference, Seen, Standing
 
 CHANGE = (Difference("spec.x", 1, 2),)
@@ -104,7 +104,7 @@ def test_a_pool_that_joins_a_cohort_finds_it_there() -> None:
     target = wanted("root -1\n  org 10\n    team 10\n      s 10")
     steps = plan(target, seen("root -1\n  team 10\n    s 10", target)).steps
     assert words(steps) == ["create org", "update team"]
-    assert steps[1].above == ("root", "org")
+    assert (steps[0].places, steps[1].places) == (("org",), ("team", "org")), "the root is everybody's"
 
 
 def test_room_moves_between_cohorts() -> None:
@@ -121,6 +121,17 @@ def test_a_pool_leaves_a_cohort_before_the_cohort_goes() -> None:
     target = wanted("root -1\n  org 30\n    team 10\n      s 10\n    other 20")
     steps = plan(target, seen(before, target)).steps
     assert words(steps) == ["update team", "delete lab", "update org"]
+
+
+def test_pools_may_be_written_side_by_side_and_cohorts_may_not() -> None:
+    target = wanted("root -1\n  a 10\n    as 10\n  b 10\n    bs 10\n  org 10\n    c 5\n      cs 5\n    d 5\n      ds 5")
+    parts = sorted(words(part) for part in chains(plan(target, {}).steps))
+    assert parts == [
+        ["create a", "create as"],
+        ["create b", "create bs"],
+        ["create org", "create c", "create cs", "create d", "create ds"],
+        ["create root"],
+    ]
 
 
 def test_leaves_without_their_container_get_it_back() -> None:

@@ -1,0 +1,86 @@
+"""Bringing 21,000 queues of 1,000 pools into a real cluster, finding nothing to do, and one change among them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench import fill
+from bench.house import House
+
+POOLS, SLICES = 1000, 20
+NAME = "bench-queues"
+
+
+def run(house: House, *, seconds: int) -> dict[str, Any]:
+    """Seconds and calls of each run, beside a bare list of the same queues; the memory of a whole process that syncs.
+
+    The house's own workers leave the cluster alone meanwhile (its sync is off; the runs are asked for by hand).
+    """
+    from tests.support.kube import PINNED, KubeServer, Listened
+
+    with tempfile.TemporaryDirectory(prefix="osmo-bench-kube-") as folder:
+        server = KubeServer(Path(folder) / "kube")
+        try:
+            server.start()
+            server.install(*PINNED)
+            return _measured(house, Listened(server.cluster()), server.content())
+        finally:
+            server.stop(delete=True)
+
+
+def _measured(house: House, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:
+    from pools.domain.roles import SYSTEM
+    from pools.models import Pool
+    from pools.services.backends import put_backend
+    from scheduling.kube import connections
+    from scheduling.kube.kinds import QUEUE
+    from scheduling.services.queue_sync import sync_backend
+
+    body = {"type": "kubernetes", "namespace": "b", "sync_mode": "off", "kubeconfig": yaml.safe_dump(kubeconfig)}
+    backend = put_backend(actor=SYSTEM, name=NAME, body=body).row
+    fill.pools(POOLS, prefix="k", slices=SLICES, on=backend.pk)
+    connections.connect = lambda _: cluster
+
+    def once() -> dict[str, Any]:
+        cluster.forget()
+        spent, outcome = _timed(lambda: sync_backend(backend.pk, by_hand=True))
+        if outcome.synced != "True":
+            raise SystemExit(f"not in step: {outcome.message}")
+        return {"seconds": round(spent, 2), "calls": len(cluster.calls), "writes": len(cluster.writes)}
+
+    report: dict[str, Any] = {"queues": 1 + POOLS * (2 + SLICES), "first": once(), "nothing_to_do": once()}
+    Pool.objects.filter(name="k7").update(weight=3)
+    report["one_change"] = once()
+    spent, found = _timed(lambda: cluster.cluster.list(QUEUE, page=1000, keep=lambda _: None))
+    report["bare_list_seconds"] = round(spent, 2)
+    report["objects_listed"] = len(found.items)
+    report["nothing_to_do_over_bare_list"] = round(report["nothing_to_do"]["seconds"] / spent, 2)
+    report["process_mib"] = _memory(house)
+    return report
+
+
+def _timed(deed: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    result = deed()
+    return time.perf_counter() - begin, result
+
+
+def _memory(house: House) -> float:
+    """The most that `osmo-admin sync` held at any time, in MiB."""
+    main = "from osmo_admin.cli.server import main; main()"
+    command = [sys.executable, "-c", main, "sync", "--backend", NAME, "--data-dir", str(house.data_dir)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit("osmo-admin sync failed")
+    return round(usage.ru_maxrss / 1024, 1)
