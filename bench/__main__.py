@@ -15,7 +15,7 @@ from typing import Any
 
 from bench import house
 
-NAMES = ("admission", "pool_quota", "drain", "webhooks", "live_settle", "queue_sync", "dispatch")
+NAMES = ("admission", "pool_quota", "drain", "gpu_quota", "webhooks", "live_settle", "queue_sync", "dispatch")
 
 
 def main() -> int:

@@ -51,6 +51,28 @@ def main() -> None:
         f"{drain['batches']} batches."
     )
     _verdict(f"≤ {QUERIES} queries a batch", {"queries": drain["queries_per_batch"]}, QUERIES, most=True)
+    if "gpu_quota" in report:
+        _gpu_quota(report["gpu_quota"])
+
+
+def _gpu_quota(measured: dict[str, Any]) -> None:
+    print("\n## GPU quota: allocate and release\n")
+    print("Pairs per second; `pgbench` runs the SQL of both services, captured. Service: processes that call them.\n")
+    print("| namespaces | clients | pgbench | service | ratio | HTTP | ratio | HTTP p99 ms |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, rows in measured.items():
+        for clients, row in rows.items() if name.endswith(("namespace", "namespaces")) else ():
+            limit, service, http = row["pgbench"], row["service"], row["http"]
+            cells = [
+                name.replace("_", " "), clients, limit["per_second"], service["pairs_per_second"],
+                row["service_to_pgbench"], http["pairs_per_second"], row["http_to_pgbench"], http["p99_ms"],
+            ]  # fmt: skip
+            print("| " + " | ".join(map(str, cells)) + " |")
+    rebuild = measured["rebuild"]
+    print(
+        f"\nA rebuild of {rebuild['namespaces']:,} namespaces from {rebuild['pods']:,} pods takes "
+        f"{rebuild['first']['seconds']} s when all are new and {rebuild['again']['seconds']} s when nothing differs."
+    )
 
 
 def _line(pools: str, live: str, clients: str, row: dict[str, Any]) -> str:

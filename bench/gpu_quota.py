@@ -1,0 +1,196 @@
+"""GPU quota by namespace: allocate and release, over HTTP and as a service call, beside pgbench of the same
+transactions; and rebuilding 1,000 namespaces from 50,000 pods.
+
+`python -m bench.gpu_quota NAMESPACES SECONDS PREFIX` is one process of the service load; it prints how many pairs it
+did.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from bench import limit, load
+from bench.house import House
+
+NAMESPACES = 1000
+PODS = 50_000
+CLIENTS = (1, 8)
+"""HTTP clients, processes that call the services, clients of pgbench."""
+
+MARK = "bench999983"
+SPEC = {"total": {"requests": {"tflops": "1E", "vram": "1E"}, "maxWorkers": 2**31 - 1}, "single": {"maxGPUCount": 8}}
+BODY = {"request": {"tflops": "10", "vram": "1Gi"}, "limit": {"tflops": "20", "vram": "2Gi"}, "count": 2}
+
+
+def run(house: House, *, seconds: int) -> dict[str, Any]:
+    """One hot namespace and a thousand, each beside its limit; then the rebuild."""
+    from pools.domain.roles import SYSTEM
+    from pools.services.gpu_quotas import put_quota
+
+    for number in range(NAMESPACES):
+        put_quota(actor=SYSTEM, namespace=f"ns{number}", spec=SPEC)
+    statements = _captured()
+    report: dict[str, Any] = {"statements_per_pair": len(statements)}
+    for label, namespaces in (("one_hot_namespace", 1), (f"{NAMESPACES}_namespaces", NAMESPACES)):
+        rows: dict[str, Any] = {}
+        for clients in CLIENTS:
+            beside = limit.measure(_script(statements, namespaces), clients=clients, seconds=seconds)
+            service = _service(namespaces, clients, seconds)
+            http = _http(house, namespaces, clients, seconds)
+            rows[str(clients)] = {
+                "pgbench": beside,
+                "service": {"pairs_per_second": service},
+                "service_to_pgbench": round(service / beside["per_second"], 3),
+                "http": http,
+                "http_to_pgbench": round(http["pairs_per_second"] / beside["per_second"], 3),
+            }
+        report[label] = rows
+    report["rebuild"] = _rebuild()
+    return report
+
+
+def _worker() -> Any:
+    from pools.domain.gpu_workers import parse_allocation
+
+    return parse_allocation({"id": MARK, "workload": "bench", **BODY})[0]
+
+
+def _captured() -> list[str]:
+    """Every statement of one allocation and its release, as the services send them."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    from pools.domain.roles import SYSTEM
+    from pools.services.gpu_allocations import allocate, release
+
+    with connection.cursor() as cursor:  # a number that stands nowhere else in the statements
+        cursor.execute("SELECT setval(pg_get_serial_sequence('pools_gpuallocation', 'id'), 917364528)")
+    with CaptureQueriesContext(connection) as captured:
+        row = allocate(actor=SYSTEM, namespace="ns0", asked=_worker())
+        release(actor=SYSTEM, namespace="ns0", name=MARK)
+    said = [query["sql"] for query in captured.captured_queries]
+    return [re.sub(rf"\b{row.pk}\b", ":id", re.sub(r"\s+", " ", sql).strip()) for sql in said]
+
+
+_LITERAL = re.compile(r"(E?'(?:[^'\\]|\\.|'')*')")
+
+
+def _script(statements: Sequence[str], namespaces: int) -> str:
+    """The statements as one pgbench script of two transactions, each pair with an id and a namespace of its own."""
+    lines = ["\\set r random(1, 9000000000000000000)", f"\\set n random(0, {namespaces - 1})"]
+    for captured in statements:
+        if re.match(r"(SAVEPOINT|RELEASE)", captured):
+            continue
+        parts = _LITERAL.split(captured)
+        parts[1::2] = [_varied(part) for part in parts[1::2]]
+        lines.append("".join(parts) + (" \\gset" if "RETURNING" in captured else ";"))
+    return "\n".join(lines) + "\n"
+
+
+def _varied(literal: str) -> str:
+    found = literal
+    for text, value in ((MARK, "(:r)::text"), ("ns0", "'ns' || :n")):
+        if text in literal:
+            found = f"replace({found}, '{text}', {value})"
+    return f"({found})::text[]" if found != literal and literal.startswith("'{") else found
+
+
+def _service(namespaces: int, processes: int, seconds: int) -> float:
+    """Pairs per second of so many processes that call the services."""
+    command = [sys.executable, "-m", "bench.gpu_quota", str(namespaces), str(seconds)]
+    children = [
+        subprocess.Popen([*command, f"p{number}"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+        for number in range(processes)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        said = child.stdout.readline()
+        if said != "ready\n":
+            raise SystemExit(f"a process of the load ended before it began: {said} {child.wait()}")
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    done = [json.loads(child.communicate(timeout=seconds + 120)[0]) for child in children]
+    return round(sum(each["pairs"] / each["seconds"] for each in done), 1)
+
+
+def _http(house: House, namespaces: int, clients: int, seconds: int) -> dict[str, Any]:
+    """Requests go by turns: allocate, then release the same."""
+
+    def request(client: int, number: int) -> load.Request:
+        pair, is_release = divmod(number, 2)
+        name, namespace = f"h{client}-{pair}", f"ns{(client * 7919 + pair) % namespaces}"
+        path = f"/api/gpu_quota/{namespace}/allocation"
+        if is_release:
+            return load.Request("DELETE", f"{path}/{name}")
+        return load.Request("POST", path, json.dumps({"id": name, "workload": "bench", **BODY}).encode())
+
+    result = load.run(house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request).summary()
+    return {**result, "pairs_per_second": round(result["per_second"] / 2, 1)}
+
+
+def _rebuild() -> dict[str, Any]:
+    """The ledger's side of a rebuild: the first adds every pod, the second finds all as it is."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    from pools.domain.gpu_workers import Amounts, Worker
+    from pools.domain.quantities import parse_quantity
+    from pools.models import Backend
+    from pools.services.gpu_rebuild import PodWorker, database_time, rebuild
+
+    backend = Backend.objects.create(name="cluster", namespace="cluster", kind=Backend.Kind.KUBERNETES)
+    worker = Worker(Amounts(parse_quantity("10"), parse_quantity("1Gi")), count=2)
+    pods = [PodWorker(f"ns{number % NAMESPACES}", f"pod-{number}", "w", worker, backend.pk) for number in range(PODS)]
+    report: dict[str, Any] = {"pods": PODS, "namespaces": NAMESPACES}
+    for name in ("first", "again"):
+        with CaptureQueriesContext(connection) as captured:
+            begun = time.perf_counter()
+            repairs = rebuild(pods, {backend.pk: database_time()})
+            taken = time.perf_counter() - begun
+        report[name] = {
+            "seconds": round(taken, 2),
+            "pods_per_second": round(PODS / taken),
+            "repairs": len(repairs),
+            "queries": len(captured.captured_queries),
+        }
+    report["counters_right"] = rebuild([], {}) == []
+    return report
+
+
+def _process(namespaces: int, seconds: float, prefix: str) -> None:
+    """One process of the service load."""
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
+    django.setup()
+    from dataclasses import replace
+
+    from pools.domain.roles import SYSTEM
+    from pools.services.gpu_allocations import allocate, release
+
+    asked, pairs = _worker(), 0
+    release_first = replace(asked, name=f"{prefix}-warm")
+    allocate(actor=SYSTEM, namespace="ns0", asked=release_first)
+    release(actor=SYSTEM, namespace="ns0", name=release_first.name)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    begun = time.perf_counter()
+    while (taken := time.perf_counter() - begun) < seconds:
+        name, namespace = f"{prefix}-{pairs}", f"ns{(hash(prefix) + pairs * 7919) % namespaces}"
+        allocate(actor=SYSTEM, namespace=namespace, asked=replace(asked, name=name))
+        release(actor=SYSTEM, namespace=namespace, name=name)
+        pairs += 1
+    print(json.dumps({"pairs": pairs, "seconds": taken}))
+
+
+if __name__ == "__main__":
+    _process(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3])
