@@ -35,6 +35,7 @@ from pools.gpu_ledger import look_at
 from pools.models import GpuQuota, Pool
 from pools.permissions import require_house
 from pools.selectors import balances
+from scheduling.selectors.sync_state import clusters_in_numbers
 
 MOST_POOLS = 1000  # a page that grows with the house without a limit would in the end take the scraper down
 
@@ -97,6 +98,7 @@ class LedgerCollector(Collector):
         yield guarantee
         yield from gauges.values()
         yield from _namespaces()
+        yield from _clusters()
 
 
 _LEAF = {
@@ -114,6 +116,25 @@ def _leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:
     for part in balance.slices:
         if part.state is not SubpoolState.ARCHIVED:
             yield part.name, _values(part.quota, part.usage, draining=part.state is SubpoolState.DELETING)
+
+
+def _clusters() -> Iterator[Metric]:
+    """How the queues of each Kubernetes backend follow the ledger."""
+    gauges = {
+        name: GaugeMetricFamily(f"osmo_cluster_{name}", about, labels=["backend"]) for name, about in _CLUSTER.items()
+    }
+    for backend, values in clusters_in_numbers().items():
+        for name, value in values.items():
+            gauges[name].add_metric([backend], value)
+    yield from gauges.values()
+
+
+_CLUSTER = {
+    "in_step": "1 while the queues of the cluster follow the ledger as it is now.",
+    "generations_behind": "Changes of the ledger that are not known to stand in the cluster.",
+    "drift_fields": "Fields of our queues that somebody else changed and that were not set right yet.",
+    "sync_failures": "Runs that failed one after another.",
+}
 
 
 def _namespaces() -> Iterator[Metric]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Count, Q, TextField, Value
+from django.db.models.functions import Coalesce
+
 from pools.models import Backend, KubernetesSettings
 from scheduling.models import QueueDrift, QueueSync
 from scheduling.selectors.wanted_queues import generation_of
@@ -40,6 +43,30 @@ def sync_body(backend: Backend) -> dict[str, Any]:
         "connection": row.connection,
         "connection_at": row.connection_at,
         "connection_asked_at": row.connection_asked_at,
+    }
+
+
+def clusters_in_numbers() -> dict[str, dict[str, int]]:
+    """The state of all clusters for a scraper, by backend; one query."""
+    rows = (
+        Backend.objects.filter(kind=Backend.Kind.KUBERNETES, kubernetes__isnull=False)
+        .annotate(
+            wanted=Coalesce("generation__number", 0),
+            applied=Coalesce("queue_sync__applied_generation", -1),
+            synced=Coalesce("queue_sync__synced", Value(QueueSync.Synced.UNKNOWN, output_field=TextField())),
+            failed=Coalesce("queue_sync__failures", 0),
+            drift=Count("queue_drift", filter=Q(queue_drift__healed_at=None)),
+        )
+        .order_by("name")
+    )
+    return {
+        row.name: {
+            "in_step": int(row.synced == QueueSync.Synced.TRUE and row.applied >= row.wanted),
+            "generations_behind": max(0, row.wanted - max(row.applied, 0)),
+            "drift_fields": row.drift,
+            "sync_failures": row.failed,
+        }
+        for row in rows
     }
 
 

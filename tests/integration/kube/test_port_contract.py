@@ -294,10 +294,12 @@ def test_what_leaves_the_selection_of_a_watch_is_deleted_there(place: Place) -> 
 def test_a_watch_ends_by_itself_and_says_how_far_it_came(place: Place) -> None:
     since = place.cluster.list(QUEUE, labels=_ours(place)).resource_version
     place.cluster.create(QUEUE, _queue(place, "a"), owner=US)
-    events = list(place.cluster.watch(QUEUE, since=since, seconds=1, labels=_ours(place)))
-    assert _told(events) == [(EventType.ADDED, place.name("a"))]
-    behind = events[-1].resource_version
-    assert _told(list(place.cluster.watch(QUEUE, since=behind, seconds=1, labels=_ours(place)))) == []
+    (added,) = _watched(place, since, 1, labels=_ours(place))
+    quiet = list(place.cluster.watch(QUEUE, since=added.resource_version, seconds=1, labels=_ours(place)))
+    assert _told(quiet) == []
+    behind = quiet[-1].resource_version if quiet else added.resource_version
+    place.cluster.delete(QUEUE, place.name("a"))
+    assert _told(_watched(place, behind, 1, labels=_ours(place))) == [(EventType.DELETED, place.name("a"))]
 
 
 def test_a_place_that_is_forgotten_is_gone() -> None:

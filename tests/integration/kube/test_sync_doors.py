@@ -399,3 +399,27 @@ def test_osmo_admin_sync_takes_over_what_a_lost_house_left(twin_lab: Lab, monkey
 def test_osmo_admin_sync_without_a_cluster(ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     assert _run() == (0, "There is no Kubernetes backend.\n")
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_scraper_sees_which_cluster_is_behind(twin_lab: Lab) -> None:
+    from scheduling.selectors.sync_state import clusters_in_numbers
+
+    pool()
+    behind = clusters_in_numbers()["lab"]
+    assert (behind["in_step"], behind["generations_behind"] > 0) == (0, True)
+    twin_lab.sync()
+    assert clusters_in_numbers()["lab"] == {
+        "in_step": 1, "generations_behind": 0, "drift_fields": 0, "sync_failures": 0,
+    }  # fmt: skip
+    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    twin_lab.edit("team", {"spec": {"priority": 1}})
+    tasks.sync_backend(twin_lab.backend.pk)
+    assert clusters_in_numbers()["lab"]["drift_fields"] == 1
+    create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
+    secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
+    page = Client().get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
+    assert 'osmo_cluster_drift_fields{backend="lab"} 1.0' in page
+    assert 'osmo_cluster_in_step{backend="lab"} 0.0' in page

@@ -26,7 +26,7 @@ from scheduling.services import queue_sync, sync_lease
 from scheduling.services.queue_sync import due_backends, sync_backend, sync_while_asked
 from scheduling.services.sync_lease import AlreadySyncing, LeaseLost, lease
 from tests.integration.kube.conftest import Lab
-from tests.support.kube import PINNED, KubeServer, Listened, eventually, fresh_namespace
+from tests.support.kube import PINNED, WRITES, KubeServer, Listened, eventually, fresh_namespace
 from tests.support.kube_proxy import Proxy, status
 from tests.support.races import Meeting
 from tests.support.threads import together
@@ -405,8 +405,14 @@ def test_slow_answers_end_the_run_and_not_the_house(
 ) -> None:
     lab, proxy = real
     pool("team")
-    short = kube_server.cluster(limits=Limits(connect=30, call=1), address=proxy.address)
-    monkeypatch.setattr(connections, "connect", lambda _: short)
+    patient = kube_server.cluster(address=proxy.address)
+    short = kube_server.cluster(limits=Limits(connect=30, call=0.5), address=proxy.address)
+
+    class ImpatientWriter:
+        def __getattr__(self, verb: str) -> Any:
+            return getattr(short if verb in WRITES else patient, verb)
+
+    monkeypatch.setattr(connections, "connect", lambda _: ImpatientWriter())
     proxy.answer("/queues/", delay=300, times=None)
     outcome = lab.sync()
     assert outcome.reason == "Unreachable"
