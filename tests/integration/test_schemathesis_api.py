@@ -24,8 +24,11 @@ from schemathesis.specs.openapi.checks import (
 
 from pools import tokens
 from pools.api import events
+from pools.domain.gpu_workers import Asked, Worker
 from pools.domain.roles import SYSTEM
 from pools.models import User
+from pools.services.gpu_allocations import allocate
+from pools.services.gpu_quotas import put_quota
 from pools.services.members import create_user
 from pools.services.tokens import create_token
 from tests.support import houses
@@ -51,6 +54,8 @@ KNOWN = (
     ("/api/pool/", {"pool": "team--a", "workflow": "job-1"}),
     ("/api/resources/", {"name": "sim-n1"}),
     ("/api/workflow/", {"name": "job-1"}),
+    ("/api/configs/gpu_quota/", {"namespace": "team-a"}),
+    ("/api/gpu_quota/", {"namespace": "team-a", "name": "w1"}),
 )
 
 
@@ -75,6 +80,8 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
     create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
     create_token(actor=SYSTEM, owner="bob", name="ci")
+    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 2}})
+    allocate(actor=SYSTEM, namespace="team-a", asked=Asked("w1", "", Worker()))
     for leaf in ("team", "team--a"):
         houses.submitted(User.objects.get(username="bob").as_actor(), leaf)
 
