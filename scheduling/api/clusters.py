@@ -23,7 +23,9 @@ class QueueSyncState(View):
     """The queues of one cluster."""
 
     @documented(
-        "Show how far a cluster's queues follow the ledger, and what somebody else changed there.", answer=STATE
+        "Show how far a cluster's queues follow the ledger, and what somebody else changed there.",
+        answer=STATE,
+        more=[409],
     )
     def get(self, request: Request, backend: str) -> Response:
         row = read_backend(self.actor, backend)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Backend, Pool, User
+from pools.services.backends import put_backend
 from pools.services.members import set_password
 from scheduling.models import Workflow, WorkflowConfig
 from tests.integration.admin.conftest import WORKFLOW, actor, confirmed, run, work
@@ -232,10 +234,11 @@ def test_why_a_group_waits(as_person: Callable[[str], Client]) -> None:
     run()
     waits = work("team--b", gpus=9, name="wide")
     page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
-    assert "the largest node of backend sim has 8" in page
-    Backend.objects.filter(name="sim").update(offline=True)
+    assert "the nodes could not hold that even if they were empty" in page
+    assert "Never on these nodes: it needs 9 GPUs" in page
+    put_backend(actor=SYSTEM, name="sim", body={"offline": True})
     page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
-    assert "The backend is offline" in page
+    assert "sim is offline" in page
     assert "OFFLINE" in as_person("worker").get("/").content.decode()
 
 
