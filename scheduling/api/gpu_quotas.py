@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.utils.crypto import constant_time_compare
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.documented import OBJECT, TEXT, array, documented, fields
 from pools.api.http import body_object, only
 from pools.api.views import View
-from pools.domain.errors import BadInput, NotFound, Violation
-from pools.models import Backend
+from pools.domain.errors import BadInput, Violation
 from pools.permissions import require_house
-from scheduling.domain.cluster import admission_review
-from scheduling.services.gpu_reviews import BINDING, gpu_violations, mark_of
+from scheduling.services.gpu_reviews import review_gpu
 from scheduling.services.rebuilding import rebuild_now
 
 REVIEW = fields({"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], more=True)
 ANSWER = fields({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
-KINDS = ("Pod", BINDING)
 
 
 class GpuReview(View):
@@ -32,15 +28,7 @@ class GpuReview(View):
 
     @documented("Judge a GPU worker's pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, anonymous=True)
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
-        question = admission_review.read(body_object(request))
-        if question.kind not in KINDS:
-            sentence = f"This address judges a Pod or a Binding, not a {question.kind[:40]}."
-            raise BadInput(sentence, [Violation("request.kind.kind", "bad_value", sentence)])
-        row = None if backend is None else Backend.objects.filter(name=backend).first()
-        if backend is not None and row is None:
-            raise NotFound(f"Backend {backend[:100]} does not exist.")
-        known = row is not None and constant_time_compare(mark, mark_of(row.name))
-        return Response(admission_review.answer(question, gpu_violations(question, row if known else None)))
+        return Response(review_gpu(body_object(request), backend=backend, mark=mark))
 
 
 class GpuRebuild(View):

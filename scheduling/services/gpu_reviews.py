@@ -7,27 +7,55 @@ checked anew. A rehearsal (`dryRun`) reserves nothing.
 
 from __future__ import annotations
 
-from django.utils import timezone
-from django.utils.crypto import salted_hmac
+from typing import Any
 
-from pools.domain.errors import Violation
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from pools.domain.errors import BadInput, Violation
 from pools.domain.gpu_quota import broken_by
 from pools.domain.gpu_workers import Worker
 from pools.domain.roles import SYSTEM
 from pools.gpu_ledger import columns_of, lock_namespace, look_at, worker_of
 from pools.models import Backend, GpuAllocation
+from pools.services.backends import get_backend
 from pools.services.gpu_allocations import ASSUMED_FOR
 from pools.transactions import change
+from scheduling.domain.cluster import admission_review
 from scheduling.domain.cluster.admission_review import Question
 from scheduling.domain.cluster.gpu_pod import PREFIX, GpuPod, is_worker, read_pod
+from scheduling.models import QueueGuard
+from scheduling.services.guard import guard_of
 
-BINDING = "Binding"
+POD, BINDING = "Pod", "Binding"
 State, Source = GpuAllocation.State, GpuAllocation.Source
 
 
 def mark_of(backend: str) -> str:
     """What a cluster's webhook configuration has in its address, so that nobody else reserves a namespace full."""
     return salted_hmac("osmo.gpu_quota.webhook", backend, algorithm="sha256").hexdigest()[:32]
+
+
+def review_gpu(body: Any, *, backend: str | None = None, mark: str = "") -> dict[str, Any]:
+    """The answer to an AdmissionReview about a worker's pod or a binding.
+
+    A backend's guard says whether a broken cap refuses, is only told, or is not asked. Only a cluster that knows its
+    backend's `mark` reserves by asking. Raises BadInput for what is no such review, NotFound for an unknown backend.
+    """
+    question = admission_review.read(body)
+    if question.kind not in {POD, BINDING}:
+        sentence = f"This address judges a {POD} or a {BINDING}, not a {question.kind[:40]}."
+        raise BadInput(sentence, [Violation("request.kind.kind", "bad_value", sentence)])
+    row = None if backend is None else get_backend(backend)
+    mode = QueueGuard.Mode.ENFORCE if row is None else guard_of(row).mode
+    if mode == QueueGuard.Mode.OFF:
+        return admission_review.answer(question)
+    is_known = row is not None and constant_time_compare(mark, mark_of(row.name))
+    broken = gpu_violations(question, row if is_known else None)
+    if mode == QueueGuard.Mode.AUDIT:
+        warnings = [f"OSMO Admin would refuse this: {each.message}" for each in broken]
+        return admission_review.answer(question, warnings=warnings)
+    return admission_review.answer(question, broken)
 
 
 def gpu_violations(question: Question, backend: Backend | None) -> list[Violation]:

@@ -14,6 +14,7 @@ from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import expire_assumed
 from pools.services.gpu_quotas import put_quota
 from scheduling.services.gpu_reviews import mark_of
+from scheduling.services.guard import put_guard
 from tests.support.clusters import kubernetes_backend
 
 pytestmark = pytest.mark.django_db
@@ -119,6 +120,16 @@ def test_a_pod_that_waited_too_long_is_checked_anew_when_it_is_bound() -> None:
     expire_assumed()
     assert ask(binding, kind="Binding")["allowed"]
     assert GpuUsage.objects.get(pk="team-a").assumed_workers == 1
+
+
+@pytest.mark.parametrize(("mode", "warned", "reserved"), [("audit", True, 1), ("off", False, 0)])
+def test_a_guard_that_does_not_enforce(mode: str, warned: bool, reserved: int) -> None:
+    put_guard(actor=SYSTEM, backend="lab", body={"mode": mode})
+    assert ask(pod())["allowed"]
+    answer = ask(pod("u2"))
+    assert answer["allowed"]
+    assert ("would refuse" in " ".join(answer.get("warnings", ()))) is warned
+    assert GpuAllocation.objects.count() == reserved
 
 
 def test_bindings_of_others_pass() -> None:

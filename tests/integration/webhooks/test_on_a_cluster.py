@@ -19,8 +19,10 @@ from osmo_admin.ops.certificates import Certificate, ensure
 from osmo_admin.ops.processes import start, stop_all
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
-from pools.models import Backend
+from pools.models import Backend, GpuAllocation
 from pools.services.backends import put_backend
+from pools.services.gpu_allocations import release
+from pools.services.gpu_quotas import put_quota
 from scheduling.kube import errors, kinds, webhook
 from scheduling.kube.webhook import Address
 from scheduling.models import Bypass
@@ -208,6 +210,32 @@ def test_the_scheduler_may_change_what_we_dispatched(
         kube.cluster.merge(
             kinds.POD_GROUP, "ours", {"spec": {"queue": queue + "b"}}, owner="kai", namespace=kube.namespace
         )
+
+
+def test_workers_ask_the_quota_of_their_namespace(
+    house: Backend, install: Callable[..., None], create: Create, kube: Place, stack: Stack
+) -> None:
+    """Reserved before they are made: of two workers on a cap of one the second is refused, until there is room."""
+    with stack.orm():
+        put_quota(actor=SYSTEM, namespace=kube.namespace, spec={"total": {"maxWorkers": 1}})
+    install("enforce")
+    in_force(create, f"osmo-pool-{kube.namespace}-team")
+
+    def worker(name: str) -> dict[str, Any]:
+        labels = {"tensor-fusion.ai/component": "worker"}
+        annotations = {"tensor-fusion.ai/tflops-request": "10", "tensor-fusion.ai/gpu-count": "2"}
+        return pod(name, "") | {"metadata": {"name": name, "labels": labels, "annotations": annotations}}
+
+    first = create("pods", worker("first"))
+    assert first.status_code == 201
+    refusal = create("pods", worker("second"))
+    assert refusal.status_code == 403
+    assert f"quota exceeded in namespace {kube.namespace} for total.max.workers.limit" in refusal.json()["message"]
+    with stack.orm():
+        row = GpuAllocation.objects.get(namespace=kube.namespace)
+        assert (row.name, row.state, row.count) == (first.json()["metadata"]["uid"], "assumed", 2)
+        release(actor=SYSTEM, namespace=kube.namespace, name=row.name)
+    assert create("pods", worker("third")).status_code == 201
 
 
 def test_standing(
