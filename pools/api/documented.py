@@ -66,6 +66,7 @@ DRY_RUN_ANSWER = fields(
         "may_be_reclaimed": array(TEXT),
         "may_be_reclaimed_elsewhere": WHOLE,
     },
+    more=True,  # a cohort's tells the debts, too
 )
 
 
