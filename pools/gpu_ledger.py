@@ -6,6 +6,7 @@ holds a pool's tree has taken that one first. One round trip, for it stands befo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,8 +24,12 @@ from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
 from pools.models.gpu_quota import AMOUNTS, COUNTERS
 
 _USAGE = [field.attname for field in GpuUsage._meta.concrete_fields]
+_QUOTA = [field.attname for field in GpuQuota._meta.concrete_fields]
+_QUOTAS = f"SELECT {', '.join(_QUOTA)} FROM pools_gpuquota WHERE namespace = ANY(%s)"
+# Two statements: inside the first the quota would be read as of before the lock was had.
 _LOCK = f"""
-    SELECT {", ".join(_USAGE)} FROM pools_gpuusage WHERE namespace = ANY(%s) ORDER BY namespace FOR NO KEY UPDATE
+    SELECT {", ".join(_USAGE)} FROM pools_gpuusage WHERE namespace = ANY(%s) ORDER BY namespace FOR NO KEY UPDATE;
+    {_QUOTAS}
 """
 _NEW = """
     INSERT INTO pools_gpuusage (namespace, requests_tflops, requests_vram, limits_tflops, limits_vram, workers,
@@ -85,23 +90,37 @@ def lock_namespaces(names: Iterable[str]) -> dict[str, Namespace]:
     assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
     wanted = sorted(set(names))
     with connection.cursor() as cursor:
-        cursor.execute(_LOCK, [wanted])
-        rows = cursor.fetchall()
-        if len(rows) < len(wanted):
+        usage, quotas = _locked(cursor, wanted)
+        if len(usage) < len(wanted):
             cursor.execute(_NEW, [wanted])
-            cursor.execute(_LOCK, [wanted])
-            rows = cursor.fetchall()
-    return _facts(wanted, [GpuUsage.from_db(connection.alias, _USAGE, row) for row in rows])
+            usage, quotas = _locked(cursor, wanted)
+    return _facts(wanted, usage, quotas)
+
+
+def _locked(cursor: Any, wanted: Sequence[str]) -> tuple[list[GpuUsage], list[GpuQuota]]:
+    cursor.execute(_LOCK, [wanted, wanted])
+    usage = [GpuUsage.from_db(connection.alias, _USAGE, row) for row in cursor.fetchall()]
+    cursor.nextset()
+    return usage, [_quota(row) for row in cursor.fetchall()]
+
+
+def _quota(row: Sequence[Any]) -> GpuQuota:
+    """A row as a model; JSON comes as text from a plain cursor."""
+    values = dict(zip(_QUOTA, row, strict=True))
+    for name in ("spec", "faults", "conditions"):
+        values[name] = json.loads(values[name]) if isinstance(values[name], str) else values[name]
+    return GpuQuota.from_db(connection.alias, _QUOTA, list(values.values()))
 
 
 def look_at(names: Iterable[str]) -> dict[str, Namespace]:
     """The same without a lock: true when it was read."""
     wanted = sorted(set(names))
-    return _facts(wanted, GpuUsage.objects.filter(namespace__in=wanted))
+    quotas = GpuQuota.objects.filter(namespace__in=wanted)
+    return _facts(wanted, GpuUsage.objects.filter(namespace__in=wanted), quotas)
 
 
-def _facts(names: Sequence[str], usage: Iterable[GpuUsage]) -> dict[str, Namespace]:
-    quotas = {row.namespace: row for row in GpuQuota.objects.filter(namespace__in=names)}
+def _facts(names: Sequence[str], usage: Iterable[GpuUsage], limits: Iterable[GpuQuota]) -> dict[str, Namespace]:
+    quotas = {row.namespace: row for row in limits}
     found = {name: Namespace(name, quotas.get(name), Held(), Held()) for name in names}
     for row in usage:
         found[row.namespace] = Namespace(

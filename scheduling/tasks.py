@@ -6,7 +6,7 @@ from celery import shared_task
 
 from pools.domain.errors import Busy
 from pools.models import Backend
-from pools.services.gpu_allocations import expire_assumed
+from pools.services.gpu_allocations import expire_assumed, forget_released
 from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import forget_old
 from pools.services.subpools import archive_drained
@@ -96,8 +96,9 @@ def expire_gpu_reservations() -> None:
 
 @shared_task(name=SAMPLE_GPU_USAGE)
 def sample_gpu_usage() -> None:
-    """Keep the history of use of GPU quotas."""
+    """Keep the history of use of GPU quotas, and no more of it than is looked at."""
     sample_usage()
+    forget_released()
 
 
 @shared_task(name=FIND_SILENT)

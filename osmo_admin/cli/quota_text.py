@@ -104,3 +104,12 @@ def fits_sentence(answer: Mapping[str, Any]) -> str:
     )
     why = "\n".join(f"  - {each['message']}" for each in answer["stopped_by"])
     return f"{what} in {answer['namespace']}." + (f" What stops the next one:\n{why}" if why else "")
+
+
+def repairs_table(answer: Mapping[str, Any]) -> str:
+    """What a rebuild put right, one line each."""
+    if not answer["differences"]:
+        return "Nothing to repair: the ledger is what the pods say."
+    header = ("Namespace", "What", "Done", "Before", "After")
+    rows = ([each[key] for key in ("namespace", "path", "code", "before", "after")] for each in answer["differences"])
+    return table(header, rows)

@@ -29,7 +29,11 @@ from pools.transactions import change
 ASSUMED_FOR = timedelta(minutes=30)
 """How long a reservation waits for its commit."""
 
+KEPT = timedelta(days=90)
+"""How long released allocations are kept."""
+
 MOST_EXPIRED = 1000  # rows of one transaction of the sweep
+MOST_FORGOTTEN = 10_000
 
 State, Source = GpuAllocation.State, GpuAllocation.Source
 
@@ -126,6 +130,18 @@ def expire_assumed() -> int:
                 rows = list(due.filter(namespace=namespace)[:MOST_EXPIRED])
                 release_rows(facts, rows, reason="expired")
                 total += len(rows)
+
+
+def forget_released() -> int:
+    """Drop what was released long ago; how many. Who allocated by name stays in the audit trail."""
+    gone = 0
+    while True:
+        old = GpuAllocation.objects.filter(released_at__lt=timezone.now() - KEPT)
+        some = list(old.order_by("released_at").values_list("pk", flat=True)[:MOST_FORGOTTEN])
+        if not some:
+            return gone
+        GpuAllocation.objects.filter(pk__in=some).delete()
+        gone += len(some)
 
 
 def hold_gang(*, namespace: str, holder: UUID, workers: Sequence[Asked]) -> list[Broken]:

@@ -12,7 +12,7 @@ from osmo_admin.cli.effect import preview, show_effect
 from osmo_admin.cli.http import path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, LimitOption, OffsetOption
 from osmo_admin.cli.output import confirm, emit
-from osmo_admin.cli.quota_text import allocations_table, fits_sentence, quota_facts, quota_table
+from osmo_admin.cli.quota_text import allocations_table, fits_sentence, quota_facts, quota_table, repairs_table
 from osmo_admin.cli.session import Session
 from osmo_admin.cli.times import shown as shown_time
 from osmo_admin.cli.verb import group, verb
@@ -294,6 +294,18 @@ def release(
     body = {"description": description} if description else None
     answer = session.http().change("DELETE", _address(namespace, id_), query=session.dry_query, body=body)
     _report(session, answer)
+
+
+@verb(app, "rebuild")
+def rebuild(
+    session: Session,
+    *,
+    namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Only this one; all without it.")] = None,
+) -> None:
+    """Bring the ledger in line with the pods of all clusters, recount it, and say what was repaired."""
+    body = {"namespace": namespace} if namespace else None
+    answer = session.http().change("POST", "api/gpu_quota/rebuild", body=body)
+    emit(session, answer, lambda: repairs_table(answer))
 
 
 @verb(app, "fits")

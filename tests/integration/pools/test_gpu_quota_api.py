@@ -6,10 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsage, Pool
-from pools.services.gpu_allocations import expire_assumed
+from pools.services.gpu_allocations import expire_assumed, forget_released
 from pools.services.gpu_quotas import sample_usage
 from tests.integration.pools.conftest import Answer, Caller
 from tests.support import houses
@@ -443,3 +444,18 @@ def test_the_history_of_use(admin: Caller) -> None:
     assert [point["workers"] for point in told["samples"]] == [1, 2, 1]
     assert told["samples"][1]["requests"] == {"tflops": "20", "vram": "2Gi"}
     assert told["more_entries"] is False
+
+
+def test_what_was_released_long_ago_is_forgotten(admin: Caller) -> None:
+    for name in ("old", "new", "live"):
+        admin("POST", HERE, worker(name))
+    for name in ("old", "new"):
+        admin("DELETE", f"{HERE}/{name}")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute("UPDATE pools_gpuallocation SET released_at = now() - interval '91 days' WHERE name = 'old'")
+        cursor.execute("SET LOCAL session_replication_role = origin")
+    before = GpuUsage.objects.values("workers", "requests_tflops").get()
+    assert forget_released() == 1
+    assert set(GpuAllocation.objects.values_list("name", flat=True)) == {"new", "live"}
+    assert GpuUsage.objects.values("workers", "requests_tflops").get() == before

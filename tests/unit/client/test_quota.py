@@ -186,3 +186,13 @@ def test_fits(osmo, stub, fits, text):
 def test_delete(osmo, stub):
     stub.on("DELETE", QUOTA, None)
     assert "deleted" in osmo.ok("quota", "delete", "team-a", "--yes")
+
+
+def test_rebuild(osmo, stub):
+    row = {"namespace": "team-a", "path": "workers", "code": "recounted", "before": "9", "after": "1"}
+    stub.on("POST", "/api/gpu_quota/rebuild", {"differences": [row]})
+    assert osmo.ok("quota", "rebuild", "team-a").splitlines()[2].split() == ["team-a", "workers", "recounted", "9", "1"]
+    assert stub.last.body == {"namespace": "team-a"}
+    stub.on("POST", "/api/gpu_quota/rebuild", {"differences": []})
+    assert osmo.ok("quota", "rebuild") == "Nothing to repair: the ledger is what the pods say.\n"
+    assert stub.last.body is None
