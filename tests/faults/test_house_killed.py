@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fault
 
 WORKFLOWS = 32
 GPUS = 8  # work runs in waves
-PATIENCE = 40.0
+PATIENCE = 90.0
 
 
 def kill_the_supervisor(house: Up) -> None:
@@ -44,7 +44,7 @@ def test_killed_at_work_and_started_again(
         houses.pool("team", GPUS, on=houses.backend("waves", gpus=GPUS, auto_end=True))
     token = osmo_admin("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
     workflows = submitted(first, token)
-    until(lambda: states(first).get("COMPLETED", 0) > 0)
+    until(first, lambda: states(first).get("COMPLETED", 0) > 0)
     old = first.children()
     kill(first)
     first.process.wait(5)
@@ -52,7 +52,7 @@ def test_killed_at_work_and_started_again(
     second = up(env=quick).wait_ready()
     assert [each for each, pid in old.items() if Path(f"/proc/{pid}").exists()] == []
     assert submitted(second, token) == workflows, "the key's answer outlived the house"
-    until(lambda: states(second) == {"COMPLETED": WORKFLOWS})
+    until(second, lambda: states(second) == {"COMPLETED": WORKFLOWS})
     for action in ("workflow.submitted", "workflow.started", "workflow.ended"):
         assert told(second, action) == sorted(workflows)
     verified = osmo_admin("verify", "--data-dir", second.data_dir)
@@ -89,8 +89,15 @@ def rows(house: Up, query: str, *parameters: str) -> list[Any]:
         return session.execute(query, parameters).fetchall()  # type: ignore[call-overload]
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(house: Up, condition: Callable[[], bool]) -> None:
+    """Raises AssertionError with where the work stands and what the house printed."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, f"{states(house)}\n{house.printed()}\n{logs(house)}"
         time.sleep(0.05)
+
+
+def logs(house: Up) -> str:
+    """The ends of what its processes wrote."""
+    found = sorted(house.data_dir.rglob("*.log"))
+    return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in found)

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from osmo_admin.ops import commands
+from scheduling.services.deeds import MOST_TREES
 from tests.faults.house import FaultyHouse
 
 pytestmark = pytest.mark.fault
 
-POOLS = 10
+POOLS = MOST_TREES + 4
 EACH = 6
 
 
@@ -50,15 +51,15 @@ def test_killed_while_a_start_is_half_written(house: FaultyHouse, victim: str) -
 
 
 @pytest.mark.parametrize("victim", ["the worker", "the pool's process"])
-def test_killed_between_two_trees(house: FaultyHouse, victim: str) -> None:
+def test_killed_between_two_transactions(house: FaultyHouse, victim: str) -> None:
     pools = house.pools(POOLS)
     name = waiting_work(house, pools)
-    with house.holding("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pools[POOLS // 2]):
+    with house.holding("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pools[-1]):
         house.put_online(pools[0])
         house.until(house.waits_for_lock, what="the worker stands before the locked tree")
         kill(house, victim)
         started = [status for status in house.statuses(name).values() if status == "RUNNING"]
-        assert len(started) == POOLS // 2 * EACH
+        assert len(started) == MOST_TREES * EACH, "the first trees are done, together"
         house.is_right()
     house.mend()
     house.all_run(name)

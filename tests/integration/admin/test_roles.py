@@ -178,6 +178,7 @@ def test_only_pages_that_ask_the_policy_are_registered() -> None:
         "pools.AccessToken",
         "pools.Backend",
         "pools.Cohort",
+        "pools.GpuQuota",
         "scheduling.Decision",
         "scheduling.QueueGuard",
         "scheduling.QueueSync",
