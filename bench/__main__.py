@@ -15,7 +15,10 @@ from typing import Any
 
 from bench import house
 
-NAMES = ("admission", "pool_quota", "drain", "gpu_quota", "webhooks", "live_settle", "queue_sync", "dispatch")
+NAMES = (
+    "client_start", "admission", "pool_quota", "drain", "engine", "live_settle", "quota_tree", "queue_sync", "dispatch",
+    "webhooks", "gpu_quota",
+)  # fmt: skip
 
 
 def main() -> int:

@@ -61,8 +61,8 @@ def _queue_sync(measured: dict[str, Any]) -> None:
     print("\n## Queues of a cluster\n")
     print(
         f"{measured['queues']:,} queues of 1,000 pools of 20 slices on a real API server, with its etcd on the same "
-        f"machine. A bare list of them takes {measured['bare_list_seconds']} s. A whole process that syncs them held at "
-        f"most {measured['process_mib']} MiB.\n"
+        f"machine. A bare list of them takes {measured['bare_list_seconds']} s. A whole process that syncs them held "
+        f"at most {measured['process_mib']} MiB.\n"
     )
     print("| run | seconds | calls | writes |\n|---|---|---|---|")
     for name in ("first", "nothing_to_do", "one_change"):

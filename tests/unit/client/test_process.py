@@ -65,7 +65,8 @@ def test_no_part_of_the_client_wakes_django(stub, home):
         "import sys; from typer.testing import CliRunner; from osmo_admin.cli.client import app;"
         "assert CliRunner().invoke(app, ['pool', 'list']).exit_code == 0;"
         "assert CliRunner().invoke(app, ['workflow', 'list', '-o', 'yaml']).exit_code == 0;"
-        "print(sorted({'django', 'celery', 'psycopg', 'rest_framework', 'redis', 'pools'} & set(sys.modules)))"
+        "servers = {'django', 'celery', 'psycopg', 'rest_framework', 'redis', 'pools', 'kubernetes', 'jinja2'};"
+        "print(sorted(servers & set(sys.modules)))"
     )
     stub.on("GET", "/api/pool_quota", answer(TEAM))
     stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
@@ -82,19 +83,6 @@ def test_help_pays_for_no_http_no_yaml_and_no_colours(stub, home):
     )
     env = environment(stub, home)
     assert subprocess.check_output([sys.executable, "-c", script], env=env, timeout=30) == b"[]\n"
-
-
-@pytest.mark.parametrize("words", [("--help",), ("pool", "list")])
-def test_it_starts_within_half_a_second(stub, home, words):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
-    seconds = []
-    for _ in range(5):
-        before = os.times()
-        assert run(stub, home, *words).returncode == 0
-        after = os.times()
-        # processor time of the child: other work on the machine does not count against it
-        seconds.append(after.children_user - before.children_user + after.children_system - before.children_system)
-    assert min(seconds) <= 0.5
 
 
 def test_a_pipe_gets_the_table_whole_and_plain(stub, home):
