@@ -1,5 +1,5 @@
 """A realistic house to look at: 12 pools on two clusters, 40 slices in all states, 300 workflows of 25 people over 30
-days.
+days; pools that lend to each other in a tree of cohorts, and two namespaces under GPU quota.
 
 Everything is made through the services, by the people it belongs to; only the moments of the past are written
 afterwards. The same numbers every time; a house that has it already stays as it is.
@@ -16,12 +16,16 @@ from datetime import datetime, timedelta
 import pgtrigger
 from django.utils import timezone
 
+from pools.domain.gpu_workers import parse_allocation
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_tree
 from pools.models import Pool, Reservation
 from pools.services.backends import put_backend
+from pools.services.cohorts import put_cohort
+from pools.services.gpu_allocations import allocate
+from pools.services.gpu_quotas import put_quota, sample_usage
 from pools.services.members import create_user
-from pools.services.pools import put_pool
+from pools.services.pools import patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool
 from pools.transactions import change
 from scheduling.domain.priorities import Priority
@@ -52,6 +56,31 @@ platform | hopper | 8 | canary 2, perf 2, -spare 2 | The platform team's own
 sandbox | hopper | 16 | new 4, course 4 | Try things out
 """
 CLUSTERS = {"dgx": 42, "hopper": 12}
+
+# cohort | cohort above | GPUs of its own | most it borrows | most it lends | pools (their most borrowed/most lent)
+_COHORTS = """
+company | | 0 | | |
+products | company | 8 | 32 | 24 | vision -/16, language 24/-, speech 8/8, recsys -/-
+science | company | 4 | 8 | 32 | research 8/16, robotics -/8
+"""
+# namespace | TFLOPS | memory | workers | share at which it alerts | workers there: name count x TFLOPS memory
+_NAMESPACES = """
+inference-prod | 4000 | 1Ti | 40 | 70 | chat 4 x 250 40Gi, search 6 x 120 24Gi, embed 8 x 150 20Gi
+inference-dev | 800 | 256Gi | 10 | 90 | try-out 2 x 60 12Gi
+"""
+# Three replicas of four will do.
+GANG = """kind: PodGroup
+metadata:
+  name: chat-service
+  annotations: {osmo/gpus-per-pod: "1"}
+spec:
+  minSubGroup: 3
+  subGroups:
+  - {name: replica-0, minMember: 2}
+  - {name: replica-1, minMember: 2}
+  - {name: replica-2, minMember: 2}
+  - {name: replica-3, minMember: 2}
+"""
 JOBS = ("train", "finetune", "sweep", "eval", "export", "preprocess", "distill", "render")
 
 
@@ -106,6 +135,8 @@ def seed_demo() -> None:
         for short, quota in pool.slices.items():
             create_subpool(actor=leaders[pool.name], parent=pool.name, subpool_name=short, quota=quota)
     _past(dice, members)
+    _cohorts()
+    _gpu_quota()
     for pool in HOUSE:
         for short in pool.archived:
             delete_subpool(
@@ -135,6 +166,41 @@ def _people() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
         members[pool.name] = [user.as_actor(), user.as_actor(), lead.as_actor()]
     create_user(actor=SYSTEM, username="auditor", roles=["osmo-viewer"])
     return leaders, members
+
+
+def _cohorts() -> None:
+    """Pools lend what they do not use to those beside them, and a little to the other side of the company."""
+    for line in _COHORTS.strip().splitlines():
+        name, parent, nominal, borrowing, lending, pools = (part.strip() for part in line.split("|"))
+        quota = {
+            "flavor": "default",
+            "resource": "gpu",
+            "nominal": int(nominal),
+            "borrowing_limit": int(borrowing) if borrowing else None,
+            "lending_limit": int(lending) if lending else None,
+        }
+        put_cohort(actor=SYSTEM, name=name, body={"parent": parent or None, "quotas": [quota], "weight": 1})
+        for pool, limits in (word.split() for word in pools.split(", ") if word):
+            most = [None if limit == "-" else int(limit) for limit in limits.split("/")]
+            joined = {"cohort": name, "borrowing_limit": most[0], "lending_limit": most[1]}
+            patch_pool(actor=SYSTEM, name=pool, patch=joined)
+
+
+def _gpu_quota() -> None:
+    """Two namespaces of small workers, one of them past its alert threshold."""
+    for line in _NAMESPACES.strip().splitlines():
+        namespace, tflops, vram, most, alert, fleets = (part.strip() for part in line.split("|"))
+        amounts = {"tflops": tflops, "vram": vram}
+        total = {"requests": amounts, "limits": amounts, "maxWorkers": int(most), "alertThresholdPercent": int(alert)}
+        put_quota(actor=SYSTEM, namespace=namespace, spec={"total": total, "single": {"maxGPUCount": 8}})
+        for fleet in fleets.split(", "):
+            workload, count, _, each, memory = fleet.split()
+            size = {"tflops": each, "vram": memory}
+            for number in range(int(count)):
+                body = {"id": f"{workload}-{number}", "workload": workload, "request": size, "limit": size, "count": 1}
+                asked, _ = parse_allocation(body)
+                allocate(actor=SYSTEM, namespace=namespace, asked=asked)
+    sample_usage()
 
 
 def _past(dice: random.Random, members: dict[str, list[Actor]]) -> None:
@@ -180,7 +246,8 @@ def _write_times(workflow: Workflow, submitted: datetime, started: datetime, end
 def _present(dice: random.Random, members: dict[str, list[Actor]]) -> None:
     """Work that runs or waits now."""
     ended = set(Workflow.objects.values_list("pk", flat=True))
-    _submit(dice, members, LIVE, archived_too=False)
+    _submit(dice, members, LIVE - 1, archived_too=False)
+    submit_many(actor=members["language"][0], pool="language--eval", submissions=[Submission(file=GANG)])
     for backend_id in set(Pool.objects.roots().values_list("backend_id", flat=True)):
         if backend_id is not None:
             settle(backend_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db.models import Count
 
-from pools.models import Pool, User
-from scheduling.models import Workflow
+from pools.models import Cohort, GpuQuota, Pool, User
+from scheduling.models import Group, Workflow
 from scheduling.services.demo import DAYS, seed_demo
 from scheduling.services.seed import seed_defaults
 from scheduling.services.verify import verify
@@ -27,6 +27,13 @@ def test_the_house_is_as_large_and_as_lively_as_promised() -> None:
     assert {"PENDING", "RUNNING", "COMPLETED", "FAILED", "FAILED_CANCELED"} <= statuses
     moments = Workflow.objects.order_by("submit_time").values_list("submit_time", flat=True)
     assert (moments[299] - moments[0]).days in range(DAYS - 5, DAYS + 1)
+    assert set(Cohort.objects.values_list("name", "parent__name")) == {
+        ("company", None), ("products", "company"), ("science", "company"),
+    }  # fmt: skip
+    assert Pool.objects.filter(cohort__isnull=False).count() == 6
+    conditions = {quota.namespace: quota.alert_since is not None for quota in GpuQuota.objects.all()}
+    assert conditions == {"inference-prod": True, "inference-dev": False}
+    assert Group.objects.exclude(gang=None).count() == 1
     assert verify() == []
 
 
