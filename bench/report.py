@@ -95,7 +95,7 @@ def _gpu_quota(measured: dict[str, Any]) -> None:
 def _engine(measured: dict[str, Any]) -> None:
     print("\n## The scheduling engine\n")
     print(
-        "Cold: everybody waits and nothing was planned before. Seconds of one core; each size in a process of its own.\n"
+        "Cold: everybody waits, nothing was planned before. Seconds of one core; each size in a process of its own.\n"
     )
     print("| size | gangs | nodes | queues | settle s | a submission s | a what-if s | every reason s | memory MiB |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -117,10 +117,10 @@ def _live_settle(measured: dict[str, Any]) -> None:
     parts, seen = measured["parts_seconds"], measured["submission"]
     print(
         f"{measured['waiting']:,} gangs wait and {measured['running']:,} run on {measured['nodes']:,} nodes in "
-        f"{measured['leaves']} leaves. From cold {measured['cold_seconds']} s for {measured['steps']:,} starts; a look at "
-        f"everything when nothing moves {measured['again_seconds']} s (read {parts['reading']} s, plan "
-        f"{parts['planning']} s). One submission into it is seen running over HTTP after {seen['p50_seconds']} s (p50 of "
-        f"{seen['samples']}), at worst {seen['worst_seconds']} s."
+        f"{measured['leaves']} leaves. From cold {measured['cold_seconds']} s for {measured['steps']:,} starts; a "
+        f"look at everything when nothing moves {measured['again_seconds']} s (read {parts['reading']} s, plan "
+        f"{parts['planning']} s). One submission into it is seen running over HTTP after {seen['p50_seconds']} s "
+        f"(p50 of {seen['samples']}), at worst {seen['worst_seconds']} s."
     )
     _verdict("seen running ≤ 1 s", {"p50": seen["p50_seconds"], "worst": seen["worst_seconds"]}, 1.0, most=True)
 
@@ -132,8 +132,8 @@ def _dispatch(measured: dict[str, Any]) -> None:
     print("\n## Work on a cluster\n")
     print(
         f"{measured['workflows']} workflows with {measured['pods']:,} pods on a real API server: submitted after "
-        f"{took['submitted']} s, all objects made after {took['dispatched']} s ({measured['objects_made_per_second']} a "
-        f"second; a bare client makes {measured['bare_client_per_second']}). All seen running {took['all_running']} s "
+        f"{took['submitted']} s, all objects made after {took['dispatched']} s ({measured['objects_made_per_second']} "
+        f"a second; a bare client makes {measured['bare_client_per_second']}). All seen running {took['all_running']} s "
         f"later, all seen ended {took['all_ended']} s after that. From a pod's event to its status in the API "
         f"{latency['p50']} ms (p50), {latency['p95']} ms (p95), {latency['worst']} ms (worst)."
     )
