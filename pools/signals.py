@@ -30,14 +30,24 @@ what they need and answer with an `AtStake`, which is called after the locks are
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
-    """Workflows that would lose their places: the names that the asker may see, and how many others."""
+class Concerned:
+    """Workflows that a change would concern: the names that the asker may see, and how many others."""
 
     names: tuple[str, ...] = ()
     others: int = 0
 
 
-AtStake = Callable[[], Losses]
+@dataclass(frozen=True, slots=True)
+class Stakes:
+    """What the next scheduling would do after a change and not without it: LOW work that loses its place (`taken`),
+    waiting work that starts (`starts`), and waiting work that no longer does, or no longer ever can (`stays`)."""
+
+    taken: Concerned = Concerned()
+    starts: Concerned = Concerned()
+    stays: Concerned = Concerned()
+
+
+AtStake = Callable[[], Stakes]
 
 _hinted: ContextVar[set[int] | None] = ContextVar("osmo_hinted", default=None)
 

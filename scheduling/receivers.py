@@ -50,8 +50,8 @@ def running_there(backend: Backend, nodes: Collection[str], **_: Any) -> list[st
 
 
 @receiver(work_at_stake)
-def who_would_lose(actor: Actor, backend_ids: Collection[int], **_: Any) -> AtStake:
-    """The LOW work that the next settling would take if a trial's change were made."""
+def whom_it_concerns(actor: Actor, backend_ids: Collection[int], **_: Any) -> AtStake:
+    """The work that the next settling would take, start or leave waiting if a trial's change were made."""
     return at_stake(actor, backend_ids)
 
 

@@ -15,6 +15,12 @@ from osmo_admin.cli.session import Session, warn
 from osmo_admin.cli.tables import cell, table
 
 ARROW = " → "
+WORK = (
+    ("Would drain", "draining"),
+    ("May be reclaimed", "may_be_reclaimed"),
+    ("Could start", "could_start"),
+    ("Could no longer start", "could_no_longer_start"),
+)
 NOT_CONFIRMED = "WARNING: the server did not say that this was a dry run. See what happened: osmo audit --limit 5."
 
 
@@ -48,11 +54,11 @@ def effect(answer: Mapping[str, Any]) -> str:
         parts += cohort_change(before, after, answer["debts"])
     elif changed := changes(before, after):
         parts.append("\n".join(changed))
-    for title, key in (("Would drain", "draining"), ("May be reclaimed", "may_be_reclaimed")):
+    for title, key in WORK:
         if answer.get(key):
             parts.append(f"{title}: {cell(answer[key])}")
-    if answer.get("may_be_reclaimed_elsewhere"):
-        parts.append(f"May be reclaimed of other people: {cell(answer['may_be_reclaimed_elsewhere'])}")
+        if answer.get(f"{key}_elsewhere"):
+            parts.append(f"{title} of other people: {cell(answer[f'{key}_elsewhere'])}")
     parts += [f"Refused: {place_of(each)}{each.get('message')}" for each in violations]
     return "\n".join(parts)
 

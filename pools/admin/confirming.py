@@ -143,6 +143,7 @@ class Flow:
             notice=notice,
             sentences=(*self.sentences(nodes, staying, results[0]), *results[0].warnings),
             staying=staying,
+            effect=effect,
             reclaimed=effect["may_be_reclaimed"],
             reclaimed_elsewhere=effect["may_be_reclaimed_elsewhere"],
             hidden={name: form.data[name] for name in form.fields if name in form.data} | seen,

@@ -65,6 +65,10 @@ DRY_RUN_ANSWER = fields(
         "draining": array(TEXT),
         "may_be_reclaimed": array(TEXT),
         "may_be_reclaimed_elsewhere": WHOLE,
+        "could_start": array(TEXT),
+        "could_start_elsewhere": WHOLE,
+        "could_no_longer_start": array(TEXT),
+        "could_no_longer_start_elsewhere": WHOLE,
     },
     more=True,  # a cohort's tells the debts, too
 )

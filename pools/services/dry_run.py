@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.db import transaction
@@ -12,7 +12,7 @@ from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
 from pools.models import Pool, Reservation
 from pools.selectors import tree_body
-from pools.signals import AtStake, hints_noted, work_at_stake
+from pools.signals import AtStake, Concerned, Stakes, hints_noted, work_at_stake
 
 
 def effect_on_tree(root_name: str, deed: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
@@ -31,10 +31,10 @@ def effect_of(
 ) -> dict[str, Any]:
     """What `deed` would do to whatever `read` (afterwards `read_after`) shows: done, looked at, and rolled back.
 
-    `{"dry_run": true, "before", "after", "violations", "draining", "may_be_reclaimed", "may_be_reclaimed_elsewhere"}`;
-    a change that a rule forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects
-    and missing roles raise as they would in earnest. With `actor` it is also told which LOW work the next scheduling
-    would take if the change were made: by name what that actor may see, the rest as a number.
+    `{"dry_run": true, "before", "after", "violations", "draining"}` and the keys of :data:`WORK`; a change that a rule
+    forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing roles
+    raise as they would in earnest. With `actor` it is also told what the next scheduling would do if the change were
+    made (:class:`pools.signals.Stakes`): by name what that actor may see, the rest as a number.
     """
     violations, after, drains = [], None, []
     at_stake: list[AtStake] = []
@@ -53,16 +53,29 @@ def effect_of(
         violations = [violation.as_dict() for violation in refusal.details] or [
             {"path": "", "code": str(refusal.kind), "message": refusal.message}
         ]
-    losses = [tell() for tell in at_stake]  # with no lock held, for this may take its time
+    stakes = [tell() for tell in at_stake]  # with no lock held, for this may take its time
     return {
         "dry_run": True,
         "before": before,
         "after": after,
         "violations": violations,
         "draining": drains,
-        "may_be_reclaimed": [name for loss in losses for name in loss.names],
-        "may_be_reclaimed_elsewhere": sum(loss.others for loss in losses),
+        **{key: value for word, which in WORK.items() for key, value in _told(word, map(which, stakes)).items()},
     }
+
+
+WORK: Mapping[str, Callable[[Stakes], Concerned]] = {
+    "may_be_reclaimed": lambda stakes: stakes.taken,
+    "could_start": lambda stakes: stakes.starts,
+    "could_no_longer_start": lambda stakes: stakes.stays,
+}
+"""The keys under which an effect names work; each has a second one, `…_elsewhere`, for the number of the others."""
+
+
+def _told(key: str, concerned: Iterable[Concerned]) -> dict[str, Any]:
+    found = list(concerned)
+    names = [name for each in found for name in each.names]
+    return {key: names, f"{key}_elsewhere": sum(each.others for each in found)}
 
 
 UNREADABLE = frozenset({"unknown_key", "missing", "bad_value", "bad_quota", "bad_json", "bad_query"})

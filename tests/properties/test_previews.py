@@ -16,7 +16,7 @@ from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.services.cohorts import put_cohort
-from pools.services.dry_run import effect_of
+from pools.services.dry_run import WORK, effect_of
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, update_quota
 from scheduling.domain.engine.explain import Explainer
@@ -172,11 +172,11 @@ def test_the_preview_equals_what_then_happens(house: House, restores: bool, deed
 
 
 def _compare(backend: Backend, deed: Deed) -> None:
-    running = set(_firm_that_runs())
+    running, waiting = set(_firm_that_runs()), set(_waiting())
     effect = effect_of(deed, read=lambda: None, actor=SYSTEM)
     last = Decision.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     if effect["violations"]:
-        assert effect["may_be_reclaimed"] == []
+        assert [effect[key] for key in WORK] == [[], [], []]
         with pytest.raises((BadInput, Conflict)):
             deed()
         return
@@ -186,9 +186,23 @@ def _compare(backend: Backend, deed: Deed) -> None:
     assert effect["may_be_reclaimed"] == list(
         dict.fromkeys(taken.order_by("pk").values_list("workflow__name", flat=True))
     )
-    assert effect["may_be_reclaimed_elsewhere"] == 0
+    assert [effect[f"{key}_elsewhere"] for key in WORK] == [0, 0, 0]
+    still, cancelled = set(_waiting()), waiting - set(_live())
+    assert set(effect["could_start"]) == waiting - still - cancelled, (
+        "the house was settled, so all of it is the change"
+    )
+    assert set(effect["could_no_longer_start"]) <= still
     assert running <= set(_firm_that_runs()), "HIGH and NORMAL work is never taken"
-    event(f"reclaims {min(2, len(effect['may_be_reclaimed']))}")
+    for key in WORK:
+        event(f"{key} {min(2, len(effect[key]))}")
+
+
+def _waiting() -> list[str]:
+    return list(Workflow.objects.filter(status=WorkflowStatus.PENDING).values_list("name", flat=True))
+
+
+def _live() -> list[str]:
+    return list(Workflow.objects.live().values_list("name", flat=True))
 
 
 def _firm_that_runs() -> list[str]:

@@ -1,0 +1,111 @@
+"""A dry run of a limit or of a move tells which waiting work could start then, and which no longer could."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, User
+from pools.services.cohorts import put_cohort
+from pools.services.dry_run import effect_of
+from scheduling.domain.priorities import Priority
+from scheduling.models import Workflow
+from scheduling.services.settle import settle
+from tests.integration.cohorts.conftest import draw, gpu, join
+from tests.integration.pools.conftest import Caller
+from tests.support import houses
+
+pytestmark = pytest.mark.django_db
+PROD = "/api/configs/cohort/prod"
+TRY = {"dry_run": "True"}
+
+
+def waits(pool: str, gpus: int, name: str) -> str:
+    return houses.submitted(houses.admin(), pool, gpus, name=name, priority=Priority.LOW).name
+
+
+def run() -> None:
+    assert settle(Backend.objects.get(name="sim").pk)["settled"]
+
+
+def told(answer: Any) -> tuple[list[str], list[str]]:
+    assert answer.status == 200, answer.body
+    return answer.body["could_start"], answer.body["could_no_longer_start"]
+
+
+@pytest.fixture
+def firm(db: None) -> None:
+    """`serve` holds its 10 and borrows 4 of `train`, as much as `prod` may. A gang of 2 waits on it, one of 4 too."""
+    draw("corp 0", "  prod 0 borrow 4", "  research 0")
+    join("serve", "prod", 10)
+    join("train", "research", 16)
+    waits("serve", 14, "runs")
+    run()
+    assert [waits("serve", 2, "two"), waits("serve", 4, "four")] == ["two-1", "four-1"]
+    run()
+
+
+def test_a_limit(firm: None, admin: Caller) -> None:
+    def limit(gpus: int | None) -> tuple[list[str], list[str]]:
+        return told(admin("PUT", PROD, {"parent": "corp", "quotas": [gpu(0, gpus)]}, query=TRY))
+
+    assert limit(4) == ([], [])
+    assert limit(6) == (["two-1"], [])
+    assert limit(10) == (["two-1", "four-1"], [])
+    assert limit(2) == ([], [])
+    assert sorted(Workflow.objects.filter(status="PENDING").values_list("name", flat=True)) == ["four-1", "two-1"]
+
+
+def test_what_is_out_of_reach_for_good(firm: None, admin: Caller) -> None:
+    """`train` holds its own, a gang of 20 waits there for what `serve` leaves: not if research may not borrow."""
+    waits("train", 20, "large")
+    run()
+    body = {"parent": "corp", "quotas": [gpu(0, 3)]}
+    assert told(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], ["large-1"])
+    assert told(admin("PUT", "/api/configs/cohort/research", body | {"quotas": [gpu(0, 4)]}, query=TRY)) == ([], [])
+    put_cohort(actor=SYSTEM, name="research", body=body)
+    assert told(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], []), "it was so before"
+
+
+def test_what_was_about_to_start(firm: None, admin: Caller) -> None:
+    """Whoever was let in a moment ago, and does not run yet, is shut out again."""
+    Backend.objects.update(offline=True)
+    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu(0, 6)]})
+    Backend.objects.update(offline=False)
+    tight = {"parent": "corp", "quotas": [gpu(0, 4)]}
+    assert told(admin("PUT", PROD, tight, query=TRY)) == ([], ["two-1"])
+
+
+def test_a_move(firm: None, admin: Caller) -> None:
+    """Alone, `serve` cannot borrow; below a cohort that owns 6, both start."""
+    draw("rich 6")
+    assert told(admin("PATCH", PROD, {"parent": "rich", "quotas": [gpu(0)]}, query=TRY)) == (["two-1"], [])
+    waits("serve", 13, "large")
+    assert told(admin("PATCH", PROD, {"parent": None, "quotas": [gpu(0)]}, query=TRY)) == ([], ["large-1"])
+
+
+def test_one_hears_of_others_by_number(firm: None) -> None:
+    wide = {"parent": "corp", "quotas": [gpu(0, 6)]}
+
+    def change() -> object:
+        return put_cohort(actor=SYSTEM, name="prod", body=wide)
+
+    effect = effect_of(change, read=dict, actor=houses.person("sam", "osmo-train-admin"))
+    assert (effect["could_start"], effect["could_start_elsewhere"]) == ([], 1)
+    assert "two-1" not in str(effect)
+
+
+def test_the_page_of_the_effect_lists_it(firm: None, admin: Caller) -> None:
+    client = Client()
+    client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
+    typed = {"parent": "corp", "nominal": "0", "borrowing_limit": "6", "lending_limit": "", "weight": "1"}
+    page = client.post(
+        reverse("admin:pools_cohort_configure", args=["prod"]), typed | {"others": "", "step": "preview"}
+    ).content.decode()
+    assert "Could start" in page
+    assert ">two-1</a>" in page
+    assert "Could no longer start" not in page
