@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ app = group("GPU quota by namespace: TFLOPS, memory and workers.")
 
 AMOUNTS = "tflops=N,vram=SIZE"
 NONE = "none"
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Namespace of the quota.")]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the allocation, chosen by whoever allocates.")]
@@ -132,7 +134,8 @@ def set_(
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Make the quota of a namespace, or change it: what is not named stays. A file replaces the spec as a whole.
+    """Make the quota of a namespace, or change it: what is not named stays (of two amounts, too; `vram=none`
+    removes one). A file replaces the spec as a whole.
 
     A cap below what is used is no error: workers stay, and new ones are refused until there is room.
     """
@@ -166,16 +169,20 @@ def set_(
 
 
 def changed(spec: dict[str, Any], changes: dict[str, dict[str, str]]) -> dict[str, Any]:
-    """The spec with these caps set, or with `none` taken out."""
+    """The spec with these caps set, or with `none` taken out. Of two amounts the one that is not named stays."""
     found = {part: dict(spec.get(part) or {}) for part in ("total", "single")}
     for part, keys in changes.items():
         for key, text in keys.items():
             if text == NONE:
-                found[part].pop(key, None)
+                value: Any = None
             elif key in {"maxWorkers", "maxGPUCount", "alertThresholdPercent"}:
-                found[part][key] = int(text) if text.lstrip("-").isdecimal() and len(text) < 19 else text
+                value = int(text) if _NUMBER.fullmatch(text) else text
             else:
-                found[part][key] = amounts(text)
+                both = {**(found[part].get(key) or {}), **amounts(text)}
+                value = {resource: amount for resource, amount in both.items() if amount != NONE}
+            found[part] = {**found[part], key: value}
+            if value in (None, {}):
+                del found[part][key]
     return found
 
 

@@ -86,6 +86,19 @@ def test_set_changes_what_is_named_and_keeps_the_rest(osmo, stub):
     assert stub.last.headers["if-match"] == '"3"', "nobody's change is overwritten"
 
 
+def test_set_changes_one_amount_and_keeps_the_other(osmo, stub):
+    stub.on("GET", QUOTA, quota())
+    stub.on("PUT", QUOTA, quota())
+    osmo.ok("quota", "set", "team-a", "--requests", "tflops=60", "--max-requests", "vram=2Gi")
+    spec = stub.last.body["spec"]
+    assert spec["total"]["requests"] == {"tflops": "60", "vram": "8Gi"}
+    assert spec["single"]["maxRequests"] == {"tflops": "30", "vram": "2Gi"}
+    osmo.ok("quota", "set", "team-a", "--requests", "vram=none", "--max-requests", "tflops=none")
+    spec = stub.last.body["spec"]
+    assert spec["total"]["requests"] == {"tflops": "50"}
+    assert "maxRequests" not in spec["single"]
+
+
 def test_set_makes_a_quota(osmo, stub):
     stub.on("GET", QUOTA, Reply({"message": "none", "error_code": "NOTFOUND"}, status=404))
     stub.on("PUT", QUOTA, quota())
@@ -116,6 +129,11 @@ def test_what_is_no_number_reaches_the_server():
         "total": {"maxWorkers": -1},
         "single": {"maxGPUCount": "x"},
     }
+
+
+@pytest.mark.parametrize("text", ["--5", "٣", "1" * 5000, "+1", "1_000"])
+def test_what_only_looks_like_a_number_reaches_the_server_as_it_was_typed(text):
+    assert changed({}, {"total": {"maxWorkers": text}})["total"] == {"maxWorkers": text}
 
 
 @pytest.mark.parametrize("text", ["", "10", "tflops", "cpu=1", "tflops=1,tflops=2"])
