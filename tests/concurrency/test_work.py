@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 
 from pools.domain.errors import BadInput, Busy, DomainError
 from pools.domain.lifecycle import SubpoolState
@@ -181,12 +179,10 @@ def test_a_lock_that_is_not_had_in_time_is_a_503_and_changes_nothing(settings: p
     root = houses.pool("team", 100, a=60)
     houses.admin()
     settings.OSMO = replace(settings.OSMO, lock_timeout_ms=200)  # type: ignore[attr-defined]
-    before = timezone.now()
     with transaction.atomic():
         lock_tree(root.pk)
         (result,) = together([_submit_one])
     assert isinstance(result, Busy)
     assert result.retry_after == 1
-    assert timezone.now() - before < timedelta(seconds=5)
     assert not Workflow.objects.exists()
     assert connection.is_usable()

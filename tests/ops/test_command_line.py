@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,7 @@ def test_help_does_not_wait_for_django() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT, env=clean_env({})
     )
     assert loaded.stdout.strip() == "set()"
-    began = time.monotonic()
     answer = osmo_admin("--help")
-    assert time.monotonic() - began < 5
     assert {"up", "status", "down", "reset", "user", "token", "verify", "demo", "manage", "check"} <= {
         line.split()[0] for line in answer.stdout.splitlines() if line.startswith("  ") and line.strip()
     }

