@@ -148,6 +148,8 @@ class Task(models.Model):
     `sub_group` names the leaf of the gang's tree that counts it; empty where the tree has one leaf alone.
     `exit_actions` is `{"RESCHEDULE": [[first code, last code], …]}`, the pool's defaults included. `dispatched_at` is
     since when its pod is known to be in the cluster; a try whose pod is missing after that is never made again.
+    `cleared_at` is since when it may be given to its cluster, where a tree of cohorts has a say in that; it
+    counts there as if it ran from then on.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -167,6 +169,7 @@ class Task(models.Model):
     exit_actions = models.JSONField(default=dict)
     node_name = models.TextField(blank=True)
     pod_ip = models.TextField(blank=True, default="")
+    cleared_at = models.DateTimeField(null=True)
     dispatched_at = models.DateTimeField(null=True)
     start_time = models.DateTimeField(null=True)
     end_time = models.DateTimeField(null=True)

@@ -1,7 +1,8 @@
-"""What a cluster's scheduler says of a waiting gang, in the words of the queue (`Group.waiting_reason`).
+"""Why a gang of a cluster waits, in the words of the queue (`Group.waiting_reason`).
 
 There the cluster decides, so its reason counts; what our own arithmetic knows beside it, whose work is in the way,
-stays with it where both speak of the same thing.
+stays with it where both speak of the same thing. What the cluster has not heard of yet is kept back by the house, which
+says why itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from pools.domain import amounts
 from pools.domain.names import SHARED
+from scheduling.domain.clearance import HOUSE, NOT_LENT
 from scheduling.domain.engine.explain import Code, Reason
 from scheduling.domain.engine.remedies import Remedy
 
@@ -26,12 +28,23 @@ _REMEDIES = {
     "cluster_fault": "The cluster takes work again",
 }
 
+_KEPT_REMEDIES = {
+    Code.OVER_QUOTA: _REMEDIES[Code.OVER_QUOTA],
+    Code.OVER_LIMIT: _REMEDIES[Code.OVER_LIMIT],
+    Code.NOTHING_TO_BORROW: "Work that borrows in this tree of cohorts ends, or a quota in it grows",
+    Code.OVER_BORROWING_LIMIT: "What this node borrows is given back, or its borrowing limit grows",
+    Code.CYCLE: "Give one node of the circle another parent",
+    NOT_LENT: "Work that borrows in this tree of cohorts ends, or an owner raises a lending limit",
+}
+
 
 def told_by_cluster(said: Mapping[str, Any] | None, ours: Reason) -> Reason:
     """The reason to show: the cluster's if it gave one, else ours."""
     if not said:
         return ours
     code = str(said["code"])
+    if said.get("by") == HOUSE:
+        return _kept_back(code, said, ours)
     numbers = _numbers(said, _LIMIT_OF.get(code))
     remedy = Remedy(_REMEDIES.get(code, _REMEDIES["not_scheduled"]))
     return replace(
@@ -44,6 +57,21 @@ def told_by_cluster(said: Mapping[str, Any] | None, ours: Reason) -> Reason:
         free=numbers[1],
         missing=numbers[2],
         remedies=ours.remedies if ours.code == code and ours.remedies else (remedy,),
+    )
+
+
+def _kept_back(code: str, said: Mapping[str, Any], ours: Reason) -> Reason:
+    """What the house says of a gang that it has not given to the cluster."""
+    return replace(
+        ours,
+        code=code,
+        message=str(said["message"]),
+        queue=str(said["queue"]),
+        limit=str(said["limit"]),
+        requested={amounts.GPU: said["requested"]},
+        free={amounts.GPU: said["free"]},
+        missing={amounts.GPU: said["missing"]},
+        remedies=ours.remedies if ours.code == code and ours.remedies else (Remedy(_KEPT_REMEDIES[code]),),
     )
 
 

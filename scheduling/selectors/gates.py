@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pools.domain import names
+from pools.domain.amounts import GPU
+from pools.domain.quota import QuotaTree
 from pools.domain.quota_forest import pool_key
 from pools.domain.quotas import UNLIMITED, PoolBalance, Usage
 from pools.models import Pool
@@ -13,6 +15,7 @@ from pools.selectors import balance
 from scheduling.domain.admission import Gate
 from scheduling.domain.deeds import Path
 from scheduling.domain.tree_gates import TreeGates
+from scheduling.selectors.promised import Promised, promised
 
 
 def leaf_ids(root: Pool) -> dict[str, int]:
@@ -41,12 +44,26 @@ def paths_of(root: Pool) -> dict[int, Path]:
 def tree_gates(roots: Sequence[Pool], tops: Collection[int]) -> TreeGates:
     """The trees of cohorts above these pools as they are now. `tops` are the tops of those trees, which the caller has
     locked if what he does depends on it."""
-    governed = {root.pk: pool_key(root.name) for root in roots if root.cohort_id is not None}
-    if not governed:
+    if not any(root.cohort_id for root in roots):
         return TreeGates()
+    return gates_in(tree_with(tops, promised(tops)), roots)
+
+
+def tree_with(tops: Collection[int], more: Iterable[Promised]) -> QuotaTree:
+    """The trees below these cohorts with what their pools hold, and what was promised to clusters beside it."""
+    tree = verdict_tree(tops)
+    for each in more:
+        if (x := tree.index.get(pool_key(each.pool))) is not None:
+            tree.columns[GPU].reserve(x, each.gpus)
+    return tree
+
+
+def gates_in(tree: QuotaTree, roots: Sequence[Pool]) -> TreeGates:
+    """A tree as the gate of the leaves of these pools, as far as they stand in it."""
+    governed = {root.pk: pool_key(root.name) for root in roots if root.cohort_id is not None}
     slices = Pool.objects.filter(parent__in=governed).values_list("pk", "parent")
     nodes = governed | {pk: governed[parent] for pk, parent in slices if parent is not None}
-    return TreeGates(verdict_tree(tops), nodes)
+    return TreeGates(tree, nodes)
 
 
 def _leaf_gate(name: str, quota: int, usage: Usage) -> Gate:

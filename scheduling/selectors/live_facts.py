@@ -14,7 +14,7 @@ each slice. Gangs bear the names people know: `hello-1`, or `hello-1/train` wher
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -41,6 +41,7 @@ from scheduling.domain.tree_gates import TreeGates
 from scheduling.selectors.cohorts_above import cohorts_above, limits
 from scheduling.selectors.gates import leaf_paths, tree_gates
 from scheduling.selectors.gpu_room import gpu_holds
+from scheduling.selectors.promised import promised
 
 CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
 MILLICORES = 1000
@@ -127,7 +128,7 @@ class _Trees:
     """The queues of every pool of a backend that is not archived, and of those that share a tree of cohorts with one.
 
     `outside` are the leaves of the latter, `takeable` the top-level pools among them whose LOW work may be taken back
-    from here; what else they hold is `usage`.
+    from here; what else they hold, or were given in a cluster, is `usage`.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -144,6 +145,9 @@ class _Trees:
         own = list(rows)
         self.above = cohorts_above(backend, own)
         self.rows = [*own, *self.above.outside]
+        self._promised: Counter[int] = Counter()
+        for each in promised(self.above.tops) if self.above.outside else ():
+            self._promised[each.leaf] += each.gpus
         pools = {root.pk: root for root in self.rows}
         slices: dict[int, dict[str, Pool]] = defaultdict(dict)
         parts = Pool.objects.filter(parent__in=pools).exclude(subpool_state=SubpoolState.ARCHIVED)
@@ -192,7 +196,7 @@ class _Trees:
             if is_outside:
                 self.outside.add(row.pk)
                 held = usage.used if root.pk in self.takeable else usage.total_usage
-                self.usage[queue] = {amounts.GPU: held}
+                self.usage[queue] = {amounts.GPU: held + self._promised[row.pk]}
 
 
 def _hold(backend: Backend) -> Hold | None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from scheduling.domain.clearance import HOUSE
 from scheduling.domain.cluster.naming import pod_name
 from scheduling.domain.cluster.refusal import read_refusal
 from scheduling.domain.cluster.report import Report, read_pod
@@ -83,7 +84,7 @@ def _compare_one(findings: Findings, gang: OpenGang, pods: Sight, pod_group: Obj
         findings.to_make.append(gang.group)
     findings.pods += [pod for pod in pods.of(gang.group) if pod["metadata"]["name"] not in names]
     reason = _reason(gang, pod_group)
-    if reason != gang.waiting_reason and not _is_fault_of_ours(gang, pod_group):
+    if reason != gang.waiting_reason and not _is_ours(gang, pod_group):
         findings.reasons[gang.group] = reason
 
 
@@ -104,10 +105,11 @@ def _reason(gang: OpenGang, pod_group: Object | None) -> Mapping[str, Any] | Non
     return None if refusal is None else refusal.as_json()
 
 
-def _is_fault_of_ours(gang: OpenGang, pod_group: Object | None) -> bool:
-    """Why it could not be made stays its reason until it could."""
+def _is_ours(gang: OpenGang, pod_group: Object | None) -> bool:
+    """Why it could not be made, or why we keep it from the cluster, stays its reason until it is made."""
     known = gang.waiting_reason or {}
-    return known.get("code") == CLUSTER_FAULT and any(task.dispatched_at is None for task in gang.tries)
+    is_ours = known.get("code") == CLUSTER_FAULT or known.get("by") == HOUSE
+    return is_ours and any(task.dispatched_at is None for task in gang.tries)
 
 
 def confirm(

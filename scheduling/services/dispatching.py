@@ -21,7 +21,8 @@ from scheduling.kube.gangs import Made, Order
 from scheduling.kube.hands import each
 from scheduling.kube.port import Cluster, Object
 from scheduling.kube.words import sentence_of
-from scheduling.services import gpu_work, observing
+from scheduling.services import observing
+from scheduling.services.clearing import cleared
 from scheduling.services.comparing import confirm
 from scheduling.services.orders import Place, Unmakeable, orders
 
@@ -50,7 +51,7 @@ class Dispatcher:
         finds a gang's PodGroup as it was last seen."""
         now = time.monotonic()
         ready = [group for group in groups if group not in self._pauses or self._pauses[group][1] <= now]
-        ready = gpu_work.counted_for_dispatch(place.backend, ready)
+        ready = cleared(place.backend, ready, go_on=go_on)
         refused: set[UUID] = set()
         for some in _some(ready):
             go_on()

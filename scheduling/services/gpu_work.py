@@ -10,14 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from pools.domain.errors import Violation
-from pools.domain.gpu_config import GPU_NAMESPACE, namespace_in, worker_on
+from pools.domain.gpu_config import namespace_in, worker_on
 from pools.domain.gpu_quota import Broken, gang_broken, single_broken
 from pools.domain.gpu_workers import Asked, Held, Worker, held_together
-from pools.domain.roles import SYSTEM
 from pools.gpu_ledger import lock_namespaces, look_at
-from pools.models import Backend, GpuAllocation, Pool
+from pools.models import GpuAllocation, Pool
 from pools.services.gpu_allocations import hold_gang, move_held
-from pools.transactions import change
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec
 from scheduling.models import Group, Task
@@ -124,22 +122,15 @@ def follow(root: Pool, groups: Iterable[Group], tries: Tries, workflow_names: Ma
     )
 
 
-def counted_for_dispatch(backend: Backend, groups: Sequence[UUID]) -> list[UUID]:
-    """Those of these gangs that may be given to their cluster: of each, the tasks that were not are counted now, all or
-    none. What is counted already is left alone, so it may be asked again after a crash."""
-    rows = Group.objects.filter(pk__in=groups, workflow__root_pool__backend=backend)
-    bound = rows.filter(**{f"workflow__root_pool__config__{GPU_NAMESPACE}__isnull": False})
-    held_back = set()
-    for group in bound.select_related("workflow__root_pool").order_by("workflow__submit_time", "position"):
-        root = group.workflow.root_pool
-        namespace = namespace_in(root.config)
-        waiting = Task.objects.filter(group=group, status=TaskStatus.SCHEDULING, dispatched_at=None, gpu_count__gt=0)
-        workers = [
-            Asked(str(task.pk), f"{group.workflow.name}/{task.name}", worker_of_task(root, task)) for task in waiting
-        ]
-        if not namespace or not workers:
-            continue
-        with change(actor=SYSTEM, description="dispatched"):
-            if hold_gang(namespace=namespace, holder=group.pk, workers=workers):
-                held_back.add(group.pk)
-    return [group for group in groups if group not in held_back]
+def count_for_dispatch(root: Pool, group: Group) -> bool:
+    """Whether the quota of its pool's namespace allows this gang to be given to its cluster: of it the tasks that were
+    not are counted now, all or none. What is counted already is left alone, so it may be asked again after a crash.
+    Inside the caller's transaction; the namespace is locked here."""
+    namespace = namespace_in(root.config)
+    if not namespace:
+        return True
+    waiting = Task.objects.filter(group=group, status=TaskStatus.SCHEDULING, dispatched_at=None, gpu_count__gt=0)
+    workers = [
+        Asked(str(task.pk), f"{group.workflow.name}/{task.name}", worker_of_task(root, task)) for task in waiting
+    ]
+    return not workers or not hold_gang(namespace=namespace, holder=group.pk, workers=workers)

@@ -15,11 +15,13 @@ from pools.services import cohorts
 from pools.services.cohorts import move_cohort, put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
-from scheduling.models import Workflow
-from scheduling.services import deeds
+from scheduling.kube.twin import Twin
+from scheduling.models import Group, Workflow
+from scheduling.services import clearing, deeds
 from scheduling.services.settle import settle
 from scheduling.services.verify import verify
 from tests.support import houses
+from tests.support.clusters import Room
 from tests.support.races import Meeting, without_floor
 from tests.support.threads import together
 
@@ -74,6 +76,38 @@ class TestTheLastBorrowableGpu:
     def test_where_both_fit_both_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._race(monkeypatch, BRIEFLY, gpus=1)
         assert (self._held(), self._debt()) == ([1, 1], 0)
+
+
+class TestTheLastGpuLentOfTwoClusters:
+    """Cohort `org` owns 3 GPUs; a pool on each of two clusters wants 2 of them, and two agents dispatch at once."""
+
+    def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> list[int]:
+        put_cohort(actor=SYSTEM, name="org", body={"quotas": [{"resource": "gpu", "nominal": 3}]})
+        rooms = []
+        for name in ("left", "right"):
+            room = Room.make(Twin(namespaces=[name]), name, name=name, pool=name)
+            patch_pool(
+                actor=SYSTEM, name=name, patch={"cohort": "org", "resources": {"gpu": {"guarantee": 0, "maximum": -1}}}
+            )
+            room.submit(gpus=2, priority=Priority.LOW)
+            rooms.append(room)
+        Meeting(2, patience).at(monkeypatch, clearing, "tree_with")
+        results = together([room.look for room in rooms])
+        assert not [result for result in results if isinstance(result, Exception)], results
+        return sorted(len(room.pods()) for room in rooms)
+
+    def test_without_the_lock_both_are_dispatched(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unlocked(ids: set[int]) -> list[int]:
+            return sorted(set(cohort_tops(ids).values()))
+
+        monkeypatch.setattr(clearing, "lock_cohort_trees", unlocked)
+        assert self._race(monkeypatch, SURELY) == [1, 1]
+
+    def test_with_it_exactly_one_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self._race(monkeypatch, BRIEFLY) == [0, 1]
+        (waits,) = Group.objects.exclude(waiting_reason=None)
+        assert waits.waiting_reason["code"] == "nothing_to_borrow"
+        assert verify() == []
 
 
 class TestTwoMovesThatTogetherCloseACircle:

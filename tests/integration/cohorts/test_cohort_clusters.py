@@ -1,0 +1,231 @@
+"""Cohorts over pools of clusters: what queues cannot say is kept by waiting in the house, with the reason shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import Pool
+from pools.services.pools import patch_pool
+from pools.services.subpools import create_subpool
+from scheduling.domain.priorities import Priority
+from scheduling.kube.port import Cluster
+from scheduling.kube.twin import Twin
+from scheduling.models import Task, Workflow
+from scheduling.selectors.queue import waiting
+from scheduling.services.agent import Agent, Rhythm
+from scheduling.services.lifecycle import cancel_workflow
+from scheduling.services.settle import settle
+from scheduling.services.verify import verify
+from tests.integration.cohorts.conftest import bend, draw
+from tests.support import houses
+from tests.support.clusters import Room, file_of, kubernetes_backend
+
+pytestmark = pytest.mark.django_db
+
+LOW, NORMAL = Priority.LOW, Priority.NORMAL
+NOTHING_LENT = (
+    "It asks for 1 GPU; everything under org lends 0 GPUs, and 5 more stand idle that their owners do not lend "
+    "(lending limits). The house gives it to the cluster when they are free."
+)
+
+
+def house(cluster: Cluster, namespace: str, *, lend: int | None) -> Room:
+    """One cluster with pool `lender` of 8 GPUs and pool `borrower` of 2, both in `org`."""
+    draw("org 0")
+    backend = kubernetes_backend(namespace)
+    for pool, quota in (("lender", 8), ("borrower", 2)):
+        houses.pool(pool, quota, on=backend)
+        patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
+    patch_pool(actor=SYSTEM, name="lender", patch={"lending_limit": lend})
+    agent = Agent(backend.pk, connect=lambda _: cluster, rhythm=Rhythm(recount=0))
+    return Room(cluster, backend, Pool.objects.get(name="borrower"), agent)
+
+
+@pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
+def room(request: pytest.FixtureRequest, db: None) -> Iterator[Room]:
+    """The lender lends 3, on both clusters alike."""
+    if request.param == "real":
+        kube = request.getfixturevalue("kube")
+        yield house(kube.cluster, kube.namespace, lend=3)
+    else:
+        yield house(Twin(namespaces=["osmo"]), "osmo", lend=3)
+
+
+@pytest.fixture
+def twin(db: None) -> Room:
+    """The same on the twin alone, for what is about our own rows."""
+    return house(Twin(namespaces=["osmo"]), "osmo", lend=3)
+
+
+def dispatched() -> dict[str, int]:
+    """GPUs of work that has pods or may have them, by pool."""
+    found: dict[str, int] = {}
+    for task in Task.objects.exclude(dispatched_at=None).exclude(end_time__isnull=False):
+        pool = task.group.workflow.pool.name
+        found[pool] = found.get(pool, 0) + task.gpu_count
+    return found
+
+
+def reason(work: Workflow) -> tuple[str, str, str | None]:
+    (entry,) = [entry for entry in waiting(SYSTEM, limit=50, offset=0)[0] if entry.workflow == work.name]
+    return entry.reason.code, entry.reason.message, entry.reason.queue
+
+
+def test_what_an_owner_does_not_lend_stays_out_of_the_cluster_with_the_reason(room: Room) -> None:
+    room.submit(gpus=5, priority=LOW)  # its own 2 and the 3 that are lent
+    room.look()
+    assert dispatched() == {"borrower": 5}
+    more = room.submit(gpus=1, priority=LOW)
+    room.look()
+    assert dispatched() == {"borrower": 5}
+    assert room.pods(more) == []
+    assert len(room.pod_groups()) == 1
+    assert reason(more) == (
+        "not_lent",
+        NOTHING_LENT,
+        "org",
+    )
+    room.look()
+    assert reason(more)[0] == "not_lent", "a second look does not forget it"
+    assert verify() == []
+
+
+def test_what_is_given_back_lets_the_next_go(room: Room) -> None:
+    first, second = room.submit(gpus=5, priority=LOW), room.submit(gpus=4, priority=LOW)
+    room.look()
+    room.run(*room.pods())
+    room.look()
+    assert room.pods(second) == []
+    room.finish(*room.pods(first))
+    room.look()
+    assert len(room.pods(second)) == 1
+    assert reason(second)[0] == "waiting_for_cluster"
+    assert verify() == []
+
+
+def test_what_was_given_to_the_cluster_counts_before_it_runs(twin: Room) -> None:
+    """Else two looks would lend the same GPUs twice, for KAI may take its time."""
+    first = twin.submit(gpus=4, priority=LOW)
+    twin.look()
+    second = twin.submit(gpus=2, priority=LOW)
+    twin.look()
+    assert (len(twin.pods(first)), len(twin.pods(second))) == (1, 0)
+    twin.run(*twin.pods(first))
+    twin.look()
+    assert twin.pods(second) == [], "it counts once, and still counts"
+    cancel_workflow(actor=houses.admin(), name=first.name)
+    twin.look()
+    assert len(twin.pods(second)) == 1
+
+
+def test_an_owner_is_never_kept_from_his_own(twin: Room) -> None:
+    """What was borrowed of it the cluster takes back, once it sees who asks."""
+    twin.submit(gpus=5, priority=LOW)
+    twin.look()
+    owners = [twin.submit(gpus=6, priority=NORMAL, to="lender"), twin.submit(gpus=2, priority=LOW, to="lender")]
+    twin.look()
+    assert [len(twin.pods(owner)) for owner in owners] == [1, 1]
+    beyond = twin.submit(gpus=1, priority=LOW, to="lender")
+    twin.look()
+    assert reason(beyond)[0] == "nothing_to_borrow"
+
+
+def test_firm_work_above_its_quota_waits_here_and_claims_nothing(twin: Room) -> None:
+    twin.submit(gpus=2)
+    above = twin.submit(gpus=1)
+    low = twin.submit(gpus=3, priority=LOW)
+    twin.look()
+    assert (twin.pods(above), len(twin.pods(low))) == ([], 1)
+    assert reason(above)[0] == "over_quota"
+
+
+def test_a_leaf_borrows_from_its_sisters_without_the_cohort(twin: Room) -> None:
+    create_subpool(actor=SYSTEM, parent="lender", subpool_name="a", quota=6)
+    twin.submit(gpus=8, priority=LOW, to="lender")
+    twin.look()
+    assert dispatched() == {"lender": 8}
+
+
+def test_without_lending_limits_the_cluster_decides_alone(db: None) -> None:
+    """Its queues say all of it; so borrowers are there to be taken from in the order of fair shares."""
+    room = house(Twin(namespaces=["osmo"]), "osmo", lend=None)
+    works = [room.submit(gpus=5, priority=LOW) for _ in range(3)]
+    room.look()
+    assert [len(room.pods(work)) for work in works] == [1, 1, 1]
+    assert not Task.objects.exclude(cleared_at=None).exists()
+
+
+def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
+    """Neither knows what the other runs."""
+    one = house(Twin(namespaces=["osmo"]), "osmo", lend=None)
+    far = kubernetes_backend("far", name="far")
+    houses.pool("guest", 0, on=far)
+    patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
+    cluster = Twin(namespaces=["far"])
+    other = Room(
+        cluster, far, Pool.objects.get(name="guest"), Agent(far.pk, connect=lambda _: cluster, rhythm=Rhythm(recount=0))
+    )
+    one.submit(gpus=7, priority=LOW)
+    one.look()
+    fits, not_any_more = other.submit(gpus=3, priority=LOW), other.submit(gpus=1, priority=LOW)
+    other.look()
+    assert (len(other.pods(fits)), other.pods(not_any_more)) == (1, [])
+    assert reason(not_any_more)[:2] == (
+        "nothing_to_borrow",
+        "It asks for 1 GPU; everything under org leaves 0 GPUs. The house gives it to the cluster when they are free.",
+    )
+
+
+def test_a_simulated_backend_leaves_to_a_cluster_what_was_given_to_it(db: None) -> None:
+    room = house(Twin(namespaces=["osmo"]), "osmo", lend=None)
+    sim = houses.backend()
+    houses.pool("guest", 0, on=sim)
+    patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
+    room.submit(gpus=9, priority=LOW)
+    room.look()
+    wants = [houses.submitted(houses.admin(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
+    assert settle(sim.pk)["settled"]
+    assert [Workflow.objects.get(pk=work.pk).status for work in wants] == ["PENDING", "RUNNING"]
+
+
+def test_on_a_circle_of_parents_nothing_is_dispatched_and_what_runs_goes_on(twin: Room) -> None:
+    runs = twin.submit(gpus=1)
+    twin.look()
+    twin.run(*twin.pods(runs))
+    twin.look()
+    draw("ring 0")
+    bend("org", "ring")
+    bend("ring", "org")
+    waits = twin.submit(gpus=1)
+    twin.look()
+    assert twin.pods(waits) == []
+    assert reason(waits)[0] == "cycle"
+    assert Workflow.objects.get(pk=runs.pk).status == "RUNNING"
+
+
+def test_a_gang_goes_whole_or_waits(twin: Room) -> None:
+    twin.submit(gpus=2, priority=LOW)
+    twin.look()
+    gang = twin.submit(file_of("lead", "other", gpus=2), priority=LOW)
+    twin.look()
+    assert twin.pods(gang) == []
+    assert reason(gang)[1].startswith("It asks for 4 GPUs; everything under org lends 3 GPUs, and 5 more stand idle")
+
+
+def test_cleared_and_not_made_for_a_crash_it_counts_once(twin: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = twin.submit(gpus=5, priority=LOW)
+    with monkeypatch.context() as patch:
+        patch.setattr("scheduling.kube.gangs.make", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            twin.look()
+    assert Task.objects.exclude(cleared_at=None).filter(dispatched_at=None).count() == 1
+    more = twin.submit(gpus=1, priority=LOW)
+    twin.another_agent().look_now()
+    assert (len(twin.pods(work)), twin.pods(more)) == (1, [])
+
+
+def _crash(*_: object) -> object:
+    raise KeyboardInterrupt

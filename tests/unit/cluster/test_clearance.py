@@ -1,0 +1,116 @@
+"""May a gang be given to its cluster: the verdict and its words, with numbers alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.amounts import GPU, UNLIMITED, Amount
+from pools.domain.quota import Quota, QuotaNode, QuotaTree, Shortfall
+from scheduling.domain.admission import Gate, Wait, WaitCode
+from scheduling.domain.clearance import kept_back, must_keep, not_lent, told
+from scheduling.domain.deeds import Gates
+from scheduling.domain.priorities import Priority
+from scheduling.domain.tree_gates import TreeGates
+
+LEAF = 1
+RING = QuotaTree(
+    [
+        QuotaNode("cohort/org", "cohort/ring"),
+        QuotaNode("cohort/ring", "cohort/org"),
+        QuotaNode("pool/guest", "cohort/org", {GPU: Quota(8)}),
+    ]
+)
+TWO_ARE_LENT = (
+    "It asks for 4 GPUs; everything under org lends 2 GPUs, and 5 more stand idle that their owners do not lend "
+    "(lending limits)."
+)
+
+
+def tree(*, lend: Amount = UNLIMITED, borrow: Amount = UNLIMITED, used: int = 0, lender: int = 0) -> QuotaTree:
+    """Pool `guest` without quota and pool `owner` of 8 GPUs, below `org`."""
+    return QuotaTree(
+        [
+            QuotaNode("cohort/org"),
+            QuotaNode("pool/guest", "cohort/org", {GPU: Quota(0, borrow)}),
+            QuotaNode("pool/owner", "cohort/org", {GPU: Quota(8, lending_limit=lend)}),
+        ],
+        {"pool/guest": {GPU: used}, "pool/owner": {GPU: lender}},
+    )
+
+
+def verdict(
+    of: QuotaTree, gpus: int, *, quota: int = 0, priority: Priority = Priority.LOW, maximum: int = -1
+) -> Wait | Shortfall | None:
+    gates = Gates({LEAF: (Gate("guest--_shared", quota, 0, -1, 0), Gate("guest", quota, 0, maximum, 0))})
+    return kept_back(gates, TreeGates(of, {LEAF: "pool/guest"}), LEAF, priority, gpus)
+
+
+@pytest.mark.parametrize(
+    ("of", "backends", "keeps"),
+    [
+        (tree(), 1, False),
+        (tree(borrow=2), 1, False),  # a queue's limit says that
+        (tree(lend=8), 1, False),  # as much as there is
+        (tree(lend=7), 1, True),
+        (tree(), 2, True),
+        (RING, 1, True),
+    ],
+)
+def test_only_what_queues_cannot_say_is_kept(of: QuotaTree, backends: int, keeps: bool) -> None:
+    assert must_keep(of, backends) is keeps
+
+
+def test_what_is_lent_goes_and_not_one_more() -> None:
+    assert verdict(tree(lend=3), 3) is None
+    assert verdict(tree(lend=3), 4) is not None
+    assert verdict(tree(lend=3, used=3), 1) is not None
+    assert verdict(tree(lend=3, lender=7), 2) is not None
+
+
+def test_inside_its_own_quota_it_goes_whoever_has_borrowed_it() -> None:
+    assert verdict(tree(lend=0), 5, quota=5) is None
+    assert verdict(tree(lend=0), 6, quota=5) is not None
+    assert verdict(tree(lend=0), 500, quota=-1) is None
+
+
+def test_firm_work_never_borrows() -> None:
+    assert verdict(tree(), 1, priority=Priority.HIGH) == Wait(WaitCode.LEAF_QUOTA, "guest--_shared", 0, 1, 0)
+
+
+def test_nothing_goes_on_a_circle_but_what_asks_for_nothing() -> None:
+    assert verdict(RING, 1, quota=8) is not None
+    assert verdict(RING, 0, quota=8) is None
+
+
+@pytest.mark.parametrize(
+    ("of", "more", "code", "sentence"),
+    [
+        (
+            tree(lend=3, used=1),
+            {},
+            "not_lent",
+            TWO_ARE_LENT,
+        ),
+        (tree(lend=7, lender=8), {}, "nothing_to_borrow", "It asks for 4 GPUs; everything under org leaves 0 GPUs."),
+        (
+            tree(lend=7, borrow=1),
+            {},
+            "over_borrowing_limit",
+            "It asks for 4 GPUs; the borrowing limit of guest leaves 1 GPU.",
+        ),
+        (tree(), {"maximum": 3}, "over_limit", "It asks for 4 GPUs; the limit of guest (3) leaves 3."),
+        (
+            tree(),
+            {"priority": Priority.NORMAL},
+            "over_quota",
+            "It asks for 4 GPUs; the quota of guest--_shared (0) leaves 0.",
+        ),
+    ],
+)
+def test_each_verdict_in_words(of: QuotaTree, more: dict[str, object], code: str, sentence: str) -> None:
+    found = verdict(of, 4, **more)  # type: ignore[arg-type]
+    assert found is not None
+    said = told(found, not_lent(of, "pool/guest")).as_json()
+    assert said["code"] == code
+    assert said["message"] == f"{sentence} The house gives it to the cluster when they are free."
+    assert (said["by"], said["requested"], said["missing"]) == ("house", 4, 4 - said["free"])
