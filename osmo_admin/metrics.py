@@ -25,15 +25,19 @@ from pools.api.authentication import AccessTokenAuthentication, SessionAuthentic
 from pools.api.documented import TEXT, documented
 from pools.api.views import View
 from pools.domain import names
+from pools.domain.amounts import GPU
 from pools.domain.gpu_quota_status import WORKERS
 from pools.domain.gpu_quota_status import gauges as gauges_of
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.quantities import THOUSAND
+from pools.domain.quota_forest import cohort_key
 from pools.domain.quotas import UNLIMITED, PoolBalance, Usage
 from pools.domain.roles import Action
 from pools.gpu_ledger import look_at
-from pools.models import GpuQuota, Pool
+from pools.locking import cohort_tops
+from pools.models import Cohort, GpuQuota, Pool
 from pools.permissions import require_house
+from pools.quota_trees import verdict_tree
 from pools.selectors import balances
 from scheduling.selectors.sync_state import clusters_in_numbers
 
@@ -97,6 +101,7 @@ class LedgerCollector(Collector):
         yield left_out
         yield guarantee
         yield from gauges.values()
+        yield from _cohorts()
         yield from _namespaces()
         yield from _clusters()
 
@@ -116,6 +121,34 @@ def _leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:
     for part in balance.slices:
         if part.state is not SubpoolState.ARCHIVED:
             yield part.name, _values(part.quota, part.usage, draining=part.state is SubpoolState.DELETING)
+
+
+def _cohorts() -> Iterator[Metric]:
+    """What the first thousand cohorts by name own and owe, and whether their parents are in order."""
+    cohorts = dict(Cohort.objects.order_by("name").values_list("name", "pk")[:MOST_POOLS])
+    active = GaugeMetricFamily("osmo_cohort_active", _CIRCLE, labels=["cohort"])
+    labels = ["cohort", "resource"]
+    gauges = {name: GaugeMetricFamily(f"osmo_cohort_{name}", about, labels=labels) for name, about in _COHORT.items()}
+    tree = verdict_tree(set(cohort_tops(set(cohorts.values())).values()))
+    for name in cohorts:
+        node = cohort_key(name)
+        active.add_metric([name], tree.active(node))
+        for key in tree.keys:
+            column, x = tree.columns[key], tree.index[node]
+            if key == GPU or column.subtree[x] or column.usage[x]:
+                values = {"subtree_quota": column.subtree[x], "usage": column.usage[x], "debt": column.debt(x)}
+                for gauge, value in values.items():
+                    gauges[gauge].add_metric([name, key], float(value))
+    yield active
+    yield from gauges.values()
+
+
+_CIRCLE = "1 while nothing is wrong with its place; 0 on a circle of parents or below one, where nothing starts."
+_COHORT = {
+    "subtree_quota": "What the cohort and everything below it own of a resource; infinite for no end.",
+    "usage": "What is used below it, but for what its children keep to themselves.",
+    "debt": "What is used beyond its limits; work that ends pays it back.",
+}
 
 
 def _clusters() -> Iterator[Metric]:

@@ -38,6 +38,7 @@ def cohort_bodies(rows: QuerySet[Cohort]) -> list[Body]:
             "explicit": row.explicit,
             "active": not (circle := shape.circle(row.name)),
             "condition": cycle_condition(circle),
+            "inactive_since": row.inactive_since,
             "cohorts": below[row.pk],
             "pools": pools[row.pk],
             "version": row.version,

@@ -6,6 +6,7 @@ from celery import shared_task
 
 from pools.domain.errors import Busy
 from pools.models import Backend
+from pools.services.cohort_circles import watch_circles
 from pools.services.gpu_allocations import expire_assumed, forget_released
 from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import forget_old
@@ -27,6 +28,7 @@ FORGET_DECISIONS = "scheduling.forget_old_decisions"
 EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
 SAMPLE_GPU_USAGE = "scheduling.sample_gpu_usage"
 FIND_SILENT = "scheduling.find_silent_clusters"
+WATCH_CIRCLES = "scheduling.watch_circles"
 
 
 @shared_task(name=SETTLE_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
@@ -105,3 +107,9 @@ def sample_gpu_usage() -> None:
 def find_silent_clusters() -> None:
     """Set clusters OFFLINE that nobody has heard for too long."""
     find_silent()
+
+
+@shared_task(name=WATCH_CIRCLES)
+def watch_cohort_circles() -> None:
+    """Tell of parents of cohorts that run in a circle, which nobody can write but past the house."""
+    watch_circles()

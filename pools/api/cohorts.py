@@ -47,6 +47,7 @@ COHORT = fields(
         "weight": {"type": "number"},
         "active": BOOLEAN,
         "condition": nullable(OBJECT),
+        "inactive_since": nullable(TEXT),
         "cohorts": array(TEXT),
         "pools": array(TEXT),
         "version": WHOLE,

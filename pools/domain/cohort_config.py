@@ -26,8 +26,11 @@ WEIGHT_DECIMALS: Final = 9
 LONGEST_WORD: Final = 253
 EDITABLE: Final = ("parent", "quotas", "weight")
 ADDED: Final = frozenset(
-    {"name", "explicit", "version", "warnings", "active", "condition", "cohorts", "pools", "created_at", "updated_at"}
-)
+    {
+        "name", "explicit", "version", "warnings", "active", "condition", "inactive_since", "cohorts", "pools",
+        "created_at", "updated_at",
+    }
+)  # fmt: skip
 """What answers add; it may come back with a PUT and says nothing there."""
 
 _ROW: Final = ("flavor", "resource", "nominal", "borrowing_limit", "lending_limit")

@@ -29,6 +29,7 @@ from pools.locking import lock_cohort_trees, lock_configuration, lock_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_house
 from pools.quota_trees import verdict_tree
+from pools.services.cohort_circles import mark_circles
 from pools.services.cohort_naming import forget_unnamed, hint_cohorts, named_cohorts
 from pools.services.config_history import record
 from pools.transactions import change
@@ -107,6 +108,7 @@ def delete_cohort(
             pool.save(update_fields=["cohort", "borrowing_limit", "lending_limit"])
         row.delete()
         forget_unnamed()
+        mark_circles()
         if pools:  # their configuration changed, so it has a revision
             record(actor=actor, name="", description=description or f"cohort {name} was deleted", tags=None)
 
@@ -183,6 +185,7 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
         if different:
             row.save(update_fields=different)
     forget_unnamed()
+    mark_circles()
     made = new_debts(before, verdict_tree({*tops, row.pk}))
     return CohortResult(get_cohort(name), tuple(debt_sentence(debt) for debt in made))
 

@@ -92,6 +92,18 @@ LEDGER_CHECKS = (
         "{} does not carry the name of its parent {}.",
     ),
     Check(
+        "circle",
+        """
+        WITH RECURSIVE tree (id) AS (
+            SELECT id FROM pools_cohort WHERE parent_id IS NULL
+            UNION
+            SELECT below.id FROM tree JOIN pools_cohort below ON below.parent_id = tree.id
+        )
+        SELECT name FROM pools_cohort WHERE id NOT IN (SELECT id FROM tree) ORDER BY name
+        """,
+        "The parents of cohort {} run in a circle: nothing starts below it until one of them gets another parent.",
+    ),
+    Check(
         "gpu_usage",
         """
         SELECT usage.namespace, counter.label, counter.stored, counter.counted

@@ -19,6 +19,7 @@ FORGET_DECISIONS = "Forget old decisions"
 EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
 SAMPLE_GPU_USAGE = "Sample GPU quota usage"
 FIND_SILENT = "Find silent clusters"
+WATCH_CIRCLES = "Find cohorts whose parents run in a circle"
 _SHORTEST_LIFE = 10  # seconds; a message must survive the time in which a worker restarts
 
 
@@ -33,6 +34,7 @@ def ensure_schedule() -> None:
     _ensure(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
     _ensure(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))
     _ensure(FIND_SILENT, tasks.FIND_SILENT, timedelta(seconds=10))
+    _ensure(WATCH_CIRCLES, tasks.WATCH_CIRCLES, timedelta(seconds=30))
 
 
 def set_drain_interval(minutes: int) -> None:

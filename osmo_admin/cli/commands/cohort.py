@@ -173,6 +173,7 @@ def _facts(answer: dict[str, Any]) -> str:
     ]
     if answer["condition"]:
         lines.append(("Not active", answer["condition"]["message"]))
+        lines.append(("Noticed", answer.get("inactive_since") or "not yet"))
     return facts(lines)
 
 

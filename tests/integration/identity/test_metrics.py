@@ -133,7 +133,7 @@ class TestLedger:
     ) -> None:
         for number in range(8):
             houses.pool(f"p{number}", 10, a=1, b=2)
-        with django_assert_max_num_queries(9):  # type: ignore[attr-defined]  # 5 of them are the login's
+        with django_assert_max_num_queries(10):  # type: ignore[attr-defined]  # 5 of them are the login's
             _scrape(admin.token)
 
 

@@ -22,6 +22,10 @@ BENT = {
     "archived": "UPDATE pools_pool SET subpool_state = 'ARCHIVED' WHERE name = 'team--a'",
     "drained": "UPDATE pools_pool SET updated_at = now() - interval '2 days' WHERE name = 'team--left'",
     "name": "UPDATE pools_pool SET name = 'tram--a' WHERE name = 'team--a'",
+    "circle": """
+        INSERT INTO pools_cohort (name, explicit, quotas, weight, version) VALUES ('round', true, '{}', 1, 1);
+        UPDATE pools_cohort SET parent_id = id
+    """,
     "gpu_usage": "UPDATE pools_gpuusage SET workers = workers + 1",
     "audit": "UPDATE pools_pool SET description = 'quietly' WHERE name = 'team'",
     "reservation": "UPDATE pools_reservation SET needed_gpus = needed_gpus + 1 WHERE priority = 'LOW'",

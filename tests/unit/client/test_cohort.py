@@ -130,6 +130,7 @@ def test_list_and_show(osmo, stub):
     shown = osmo.ok("cohort", "show", "prod")
     assert "Quota of default/gpu : 6 (borrows at most 8)" in shown
     assert "Not active           : The parents run in a circle" in shown
+    assert "Noticed              : not yet" in shown
 
 
 def names_in(text: str) -> list[str]:
