@@ -49,7 +49,18 @@ class QuotaNode:
 class Column:
     """One (flavor, resource) over a whole tree. `parents[i]` is an index or −1; parents may stand in any order."""
 
-    __slots__ = ("_deep_first", "borrowing", "local", "nominal", "own", "parents", "subtree", "usage", "visible")
+    __slots__ = (
+        "_deep_first",
+        "_potential",
+        "borrowing",
+        "local",
+        "nominal",
+        "own",
+        "parents",
+        "subtree",
+        "usage",
+        "visible",
+    )
 
     def __init__(self, parents: Sequence[int], deep_first: Sequence[int], quotas: Sequence[Quota]) -> None:
         """`deep_first` lists every index once, children before their parents."""
@@ -63,6 +74,8 @@ class Column:
         self.visible: list[Amount] = [0] * size
         self.own: list[Number] = [0] * size
         self.usage: list[Number] = [0] * size
+        self._potential: list[Amount] | None = None
+        """Found when it is first asked for; it depends on quotas and limits alone."""
         for x in deep_first:
             parent, lending = parents[x], quotas[x].lending_limit
             self.visible[x] = self.subtree[x]
@@ -112,24 +125,44 @@ class Column:
 
     def available(self, x: int) -> Amount:
         """What x may still use, on its path to the root. Negative when a limit on the path is in debt."""
-        parent = self.parents[x]
-        if parent < 0:
-            return self.subtree[x] - self.usage[x]
-        local, usage = self.local[x], self.usage[x]
-        room = local - usage
-        above = self.available(parent)
-        limit = self.borrowing[x]
-        if limit != UNLIMITED:
-            own_bound = self.visible[x] + limit + min(0, room)
-            above = min(above, own_bound)
-        return above + room if room > 0 else above
+        room_below: Amount = 0
+        most: Amount = UNLIMITED
+        while (parent := self.parents[x]) >= 0:
+            room_below += max(0, self.local[x] - self.usage[x])
+            if self.borrowing[x] != UNLIMITED:
+                most = min(most, room_below + self._own_bound(x))
+            x = parent
+        return min(most, room_below + self.t(x))
+
+    def available_everywhere(self) -> list[Amount]:
+        """`available` of every node, in one walk from the roots down."""
+        found: list[Amount] = [0] * len(self.parents)
+        for x in reversed(self._deep_first):
+            parent = self.parents[x]
+            if parent < 0:
+                found[x] = self.t(x)
+                continue
+            above = min(found[parent], self._own_bound(x))
+            found[x] = above + max(0, self.local[x] - self.usage[x])
+        return found
+
+    def _own_bound(self, x: int) -> Amount:
+        """What the borrowing limit of x lets it have from above, beside what its own local quota leaves."""
+        return self.visible[x] + self.borrowing[x] + min(0, self.local[x] - self.usage[x])
 
     def potential(self, x: int) -> Amount:
         """What x could use were the whole tree idle: a request above it can never start."""
-        parent = self.parents[x]
-        if parent < 0:
-            return self.subtree[x]
-        return min(self.local[x] + self.potential(parent), self.subtree[x] + self.borrowing[x])
+        if self._potential is None:
+            self._potential = self._potentials()
+        return self._potential[x]
+
+    def _potentials(self) -> list[Amount]:
+        found = list(self.subtree)
+        for x in reversed(self._deep_first):
+            parent = self.parents[x]
+            if parent >= 0:
+                found[x] = min(self.local[x] + found[parent], self.subtree[x] + self.borrowing[x])
+        return found
 
     def debt(self, x: int) -> Amount:
         """How far x is below what its limits allow, after a limit was cut under existing use; 0 when it is not."""
@@ -138,29 +171,28 @@ class Column:
 
     def binding(self, x: int) -> tuple[int, str]:
         """The node that `available(x)` comes from, and which limit of it: `borrowing_limit`, or at a root `quota`."""
-        node, limit, _bound = self._binding(x)
+        way = self._way(x)
+        node, limit, above = way[-1], "quota", self.t(way[-1])
+        for below in reversed(way[:-1]):
+            if self.borrowing[below] != UNLIMITED and self._own_bound(below) < above:
+                node, limit, above = below, "borrowing_limit", self._own_bound(below)
+            above += max(0, self.local[below] - self.usage[below])
         return node, limit
 
     def potential_binding(self, x: int) -> tuple[int, str]:
         """The node that `potential(x)` comes from, and which limit of it, as `binding` tells of what is available."""
-        parent = self.parents[x]
-        if parent < 0:
-            return x, "quota"
-        if self.subtree[x] + self.borrowing[x] < self.local[x] + self.potential(parent):
-            return x, "borrowing_limit"
-        return self.potential_binding(parent)
+        while (parent := self.parents[x]) >= 0:
+            if self.subtree[x] + self.borrowing[x] < self.local[x] + self.potential(parent):
+                return x, "borrowing_limit"
+            x = parent
+        return x, "quota"
 
-    def _binding(self, x: int) -> tuple[int, str, Amount]:
-        parent = self.parents[x]
-        if parent < 0:
-            return x, "quota", self.t(x)
-        node, limit, above = self._binding(parent)
-        room = self.local[x] - self.usage[x]
-        if self.borrowing[x] != UNLIMITED:
-            own_bound = self.visible[x] + self.borrowing[x] + min(0, room)
-            if own_bound < above:
-                node, limit, above = x, "borrowing_limit", own_bound
-        return node, limit, above + max(0, room)
+    def _way(self, x: int) -> list[int]:
+        """x and everything above it, the root at the end."""
+        way = [x]
+        while (parent := self.parents[way[-1]]) >= 0:
+            way.append(parent)
+        return way
 
 
 @dataclass(frozen=True, slots=True)

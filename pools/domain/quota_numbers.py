@@ -50,6 +50,7 @@ class Share:
 def numbers(tree: QuotaTree, key: str) -> dict[str, NodeNumbers]:
     """Every node of the tree for one (flavor, resource), by name."""
     column, lent = tree.columns[key], _lent(tree, key)
+    available = column.available_everywhere()
     result = {}
     for x, name in enumerate(tree.names):
         unused = max(0, column.visible[x] - max(0, column.usage[x] - column.local[x]))
@@ -57,7 +58,7 @@ def numbers(tree: QuotaTree, key: str) -> dict[str, NodeNumbers]:
             subtree_quota=column.subtree[x],
             usage=column.usage[x],
             t=column.t(x),
-            available=max(0, column.available(x)) if tree.active(name) else 0,
+            available=max(0, available[x]) if tree.active(name) else 0,
             potential_available=column.potential(x),
             borrowed=max(0, column.usage[x] - column.subtree[x]),
             lent=lent[x],

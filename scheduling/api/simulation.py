@@ -16,11 +16,9 @@ from scheduling.api.yaml_bodies import YAMLParser
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_to
 from scheduling.scenario.batch import with_lines
+from scheduling.scenario.bounds import WEB
 from scheduling.scenario.parse import parse
 from scheduling.selectors.what_if import live_answer
-
-MOST_TASKS = 20_000
-"""Tasks of one scenario: what a web thread may be held for. `osmo simulate FILE` has room for more."""
 
 CHANGE = fields({"set": OBJECT, "remove": TEXT, "finish": {}, "submit": OBJECT}, required=[])
 QUESTION = fields(
@@ -89,4 +87,4 @@ class Simulation(View):
 def _answer(actor: Actor, question: Any) -> dict[str, Any]:
     if isinstance(question, Mapping) and question.get("live") is not None:
         return live_answer(actor, question)
-    return answer_to(parse(question, most_tasks=MOST_TASKS))
+    return answer_to(parse(question, bounds=WEB))

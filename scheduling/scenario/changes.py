@@ -16,6 +16,11 @@ Setter = Any
 
 def apply_changes(draft: Draft, root: Record, setters: Mapping[str, tuple[tuple[str, ...], Setter]]) -> None:
     """Every entry of `changes`, in order; `setters` has for `queue` and `cohort` the keys and how to set them."""
+    count, nodes = len(root.listed("changes")), len(draft.queues) + len(draft.cohorts)
+    if count * nodes > draft.bounds.pairs:
+        message = f"{count} changes in a tree of {nodes} queues and cohorts are more than are worked out here."
+        draft.faults.note("changes", Fault.BAD_VALUE, message)
+        return
     for entry in root.items("changes", "a change"):
         entry.only(*DEEDS)
         deeds = [deed for deed in DEEDS if entry.get(deed) is not None]
@@ -51,7 +56,7 @@ def _set(draft: Draft, entry: Record, setters: Mapping[str, tuple[tuple[str, ...
         draft.faults.note(new.at("name"), Fault.UNKNOWN_NAME, f"There is no queue or cohort '{name}'.")
         return
     if new.has("parent"):
-        draft.check_tree({name: new.at("parent")})
+        draft.check_parent(name, new.at("parent"))
 
 
 def _remove(draft: Draft, entry: Record) -> None:

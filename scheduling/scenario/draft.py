@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pools.domain.amounts import Amount, Number
@@ -10,7 +10,11 @@ from pools.domain.errors import Violation
 from pools.domain.quota import cycles_of
 from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, TaskState, Unit
 
+from .bounds import FILE, Bounds, too_large
 from .fields import Fault, Faults
+
+MOST_NAMED = 20
+"""How much of a circle a sentence walks."""
 
 
 @dataclass(slots=True)
@@ -33,8 +37,8 @@ class Draft:
     """How many queues were written, and workloads submitted: the default of `created` and `submitted`."""
     submitted: Number = 0
     tasks: int = 0
-    most_tasks: int = 500_000
-    """Over the whole scenario; `count` makes it easy to write more than any machine could hold."""
+    bounds: Bounds = FILE
+    """How large it may become; `count` makes it easy to write more than any machine could hold."""
     allowed: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     """By queue, the only nodes that a new workload there may stand on; all of them where nothing is said."""
     units: Mapping[str, Unit] = field(default_factory=dict)
@@ -63,15 +67,44 @@ class Draft:
                 message = f"There is no queue or cohort '{node.parent}'."
                 self.faults.note(path_of[node.name], Fault.UNKNOWN_NAME, message)
             elif isinstance(node, Cohort) and node.parent in self.queues:
-                message = (
-                    f"Cohort '{node.name}' may not stand below the queue '{node.parent}'; cohorts are above queues."
-                )
-                self.faults.note(path_of[node.name], Fault.BAD_VALUE, message)
+                self._note_cohort_below(node, path_of[node.name])
         for cycle in cycles_of([index.get(node.parent, -1) if node.parent else -1 for node in everything]):
             names = [everything[x].name for x in cycle]
-            message = f"The parents run in a circle: {' → '.join([*names, names[0]])}."
-            at = next((path_of[name] for name in names if name in path_of), "")
-            self.faults.note(at, Fault.CYCLE, message)
+            self._note_circle(names, next((path_of[name] for name in names if name in path_of), ""))
+
+    def check_parent(self, name: str, path: str) -> None:
+        """The parent that this queue or cohort was given by a change: it exists, may stand there, makes no circle."""
+        node = self._node(name)
+        above = None if node is None or node.parent is None else self._node(node.parent)
+        if node is None or node.parent is None:
+            return
+        if above is None:
+            self.faults.note(path, Fault.UNKNOWN_NAME, f"There is no queue or cohort '{node.parent}'.")
+        elif isinstance(node, Cohort) and isinstance(above, Queue):
+            self._note_cohort_below(node, path)
+        way = {name: None}
+        while above is not None and above.name not in way:
+            way[above.name] = None
+            above = None if above.parent is None else self._node(above.parent)
+        if above is not None and above.name == name:
+            self._note_circle([*way], path)
+
+    def _node(self, name: str) -> Queue | Cohort | None:
+        return self.queues.get(name) or self.cohorts.get(name)
+
+    def _note_cohort_below(self, cohort: Cohort, path: str) -> None:
+        message = f"Cohort '{cohort.name}' may not stand below the queue '{cohort.parent}'; cohorts are above queues."
+        self.faults.note(path, Fault.BAD_VALUE, message)
+
+    def _note_circle(self, names: Sequence[str], path: str) -> None:
+        shown = [*names[:MOST_NAMED], "…"] if len(names) > MOST_NAMED else names
+        message = f"The parents run in a circle: {' → '.join([*shown, names[0]])}."
+        self.faults.note(path, Fault.CYCLE, message)
+
+    def check_size(self, but: Collection[str] = ()) -> None:
+        """What would take too long or too much memory to work out is a fault, but for what stands at these paths."""
+        found = too_large(self.facts(), self.bounds, self.gang_paths)
+        self.faults.found.extend(fault for fault in found if fault.path not in but)
 
     def remove(self, name: str) -> None:
         """Take a queue or cohort away; its children become roots."""

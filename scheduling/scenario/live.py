@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduling.domain.engine.facts import Facts
 
+from .bounds import too_large
 from .changes import apply_changes
 from .draft import Draft
 from .fields import Record
@@ -51,6 +52,9 @@ def live_scenario(facts: Facts, question: Any, manners: Manners) -> Scenario:
         draft.faults.bad("live", "'live' is true", root.get("live"))
     _write_out(root.get("changes"), manners, draft.gangs)
     apply_changes(draft, root, SETTERS)
+    if not draft.faults.found:
+        # What is large already was settled before; only what the changes make of it can be refused.
+        draft.check_size(but={fault.path for fault in too_large(facts, draft.bounds, draft.gang_paths)})
     if draft.faults.found:
         raise ScenarioError.of_faults(draft.faults.found)
     return Scenario(draft.facts(), draft.paths, draft.gang_paths, draft.notes)

@@ -9,6 +9,7 @@ from pools.domain.amounts import Number
 from pools.domain.errors import DomainError, ErrorCode, Violation
 from scheduling.domain.engine.facts import Cohort, Facts, Node, Queue
 
+from .bounds import FILE, Bounds
 from .changes import apply_changes
 from .draft import Draft
 from .fields import Fault, Record, read_resources
@@ -43,9 +44,9 @@ class Scenario:
     notes: list[Violation]
 
 
-def parse(value: Any, *, most_tasks: int | None = None) -> Scenario:
+def parse(value: Any, *, bounds: Bounds = FILE) -> Scenario:
     """Read one document. Raises `ScenarioError` with every fault and its path."""
-    draft = Draft() if most_tasks is None else Draft(most_tasks=most_tasks)
+    draft = Draft(bounds=bounds)
     root = Record(value, "", draft.faults, "a scenario")
     root.only(*ROOT_KEYS)
     _nodes(draft, root)
@@ -64,6 +65,8 @@ def parse(value: Any, *, most_tasks: int | None = None) -> Scenario:
     if not draft.faults.found:
         # On a tree that cannot be read, nothing sensible can be said about what would change in it.
         apply_changes(draft, root, SETTERS)
+    if not draft.faults.found:
+        draft.check_size()
     if draft.faults.found:
         raise ScenarioError.of_faults(draft.faults.found)
     return Scenario(draft.facts(), draft.paths, draft.gang_paths, draft.notes)

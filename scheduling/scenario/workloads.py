@@ -105,10 +105,10 @@ class _Tasks:
 
     def _line(self, line: Record) -> None:
         draft = self._draft
-        count = line.whole("count", 1, least=1, most=draft.most_tasks) or 1
+        count = line.whole("count", 1, least=1, most=draft.bounds.tasks) or 1
         draft.tasks += count
-        if draft.tasks > draft.most_tasks:
-            message = f"A scenario has at most {draft.most_tasks} tasks here."
+        if draft.tasks > draft.bounds.tasks:
+            message = f"A scenario has at most {draft.bounds.tasks} tasks here."
             line.faults.note(line.at("count"), Fault.BAD_VALUE, message)
             return
         request = read_resources(line)

@@ -20,7 +20,7 @@ class Built:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.keys = _keys(facts)
+        self.keys = keys_of(facts)
         self.queues = self._queues()
         self.queue_of = {queue.fact.name: queue for queue in self.queues}
         self.tops = [queue for queue in self.queues if queue.parent is None]
@@ -171,24 +171,26 @@ class Built:
             ]
 
     def _divide(self, r: int, whole: Amount | None, level: Sequence[QueueState]) -> None:
-        claims = [
-            Claim(
-                queue.fact.name, queue.quota[r], queue.limit[r], queue.request[r],
-                queue.fact.weight, queue.fact.priority, queue.fact.created,
-            )
-            for queue in level
-        ]  # fmt: skip
-        for queue, share in zip(level, divide(whole, claims), strict=True):
-            queue.fair[r] = share
-            if queue.children:
-                self._divide(r, None if whole is None else share, queue.children)
+        levels = [(whole, level)]
+        for above, queues in levels:
+            claims = [
+                Claim(
+                    queue.fact.name, queue.quota[r], queue.limit[r], queue.request[r],
+                    queue.fact.weight, queue.fact.priority, queue.fact.created,
+                )
+                for queue in queues
+            ]  # fmt: skip
+            for queue, share in zip(queues, divide(above, claims), strict=True):
+                queue.fair[r] = share
+                if queue.children:
+                    levels.append((None if above is None else share, queue.children))
 
 
 class _Shapes:
     """Requests as sparse pairs, equal ones as one object, so that they are quick to compare."""
 
     def __init__(self, keys: Sequence[str], allowed: Mapping[frozenset[str], int]) -> None:
-        self._keys, self._allowed = keys, allowed
+        self._place, self._allowed = {key: r for r, key in enumerate(keys)}, allowed
         self._by_map: dict[int, Request] = {}
         self._interned: dict[Request, Request] = {}
 
@@ -196,7 +198,7 @@ class _Shapes:
         """What the task asks for; what is 0 is not asked for."""
         known = self._by_map.get(id(task.request))
         if known is None:
-            pairs = tuple((r, task.request[key]) for r, key in enumerate(self._keys) if task.request.get(key))
+            pairs = tuple(sorted((self._place[key], amount) for key, amount in task.request.items() if amount))
             known = self._by_map[id(task.request)] = self._interned.setdefault(pairs, pairs)
         return known
 
@@ -204,7 +206,7 @@ class _Shapes:
         """The same, with the set of nodes the task may stand on."""
         if task.allowed is None or not self._allowed:
             return request
-        pairs = (*request, (len(self._keys) + self._allowed[task.allowed], 1))
+        pairs = (*request, (len(self._place) + self._allowed[task.allowed], 1))
         return self._interned.setdefault(pairs, pairs)
 
 
@@ -216,7 +218,7 @@ def _allowed_sets(facts: Facts) -> dict[frozenset[str], int]:
     return {allowed: n for n, allowed in enumerate(sorted(found, key=sorted))}
 
 
-def _keys(facts: Facts) -> list[str]:
+def keys_of(facts: Facts) -> list[str]:
     """Every (flavor, resource) that is spoken of, GPUs first: they decide which node is fullest."""
     found: set[str] = set(facts.capacity or ())
     for queue in facts.queues:

@@ -119,22 +119,13 @@ def partings(world: World, leaf: QueueState) -> Iterator[Parting]:
             if theirs is not ours:
                 yield Parting(ours, theirs, (), 10**6 + len(above.path))
     ours = leaf.path[-1]
-    above_us = set(_cohorts(world, ours))
+    above_us = set(world.cohorts_above(ours))
     for theirs in world.tops:
         if theirs is not ours:
-            above_them = _cohorts(world, theirs)
+            above_them = world.cohorts_above(theirs)
             between = tuple(x for x in above_them if x not in above_us)
             common = len(above_them) - len(between)
             yield Parting(ours, theirs, between if common else (), common)
-
-
-def _cohorts(world: World, top: QueueState) -> list[int]:
-    found = []
-    x = world.tree.parents[top.column]
-    while x >= 0:
-        found.append(x)
-        x = world.tree.parents[x]
-    return found
 
 
 class Claim(IntEnum):

@@ -41,6 +41,7 @@ class World:
         self.releases = 0
         """Grows with everything that is given back: what did not fit on the nodes may fit again."""
         self._no_room: dict[Request, tuple[int, int]] = {}
+        self._above: dict[int, list[int]] = {}
         self.changed: set[int] = set()
         self.orphans: list[GangState] = []
         self.held: list[GangState] = []
@@ -99,6 +100,17 @@ class World:
                 self.firm.give(node, gang.needs[i])
         self._hold(gang, gang.requests[i], -1)
         return node
+
+    def cohorts_above(self, top: QueueState) -> list[int]:
+        """The cohorts above a top queue, as places in the tree, the nearest first. Not to be changed."""
+        known = self._above.get(top.index)
+        if known is None:
+            known = self._above[top.index] = []
+            x = self.tree.parents[top.column]
+            while x >= 0:
+                known.append(x)
+                x = self.tree.parents[x]
+        return known
 
     # -- trials ------------------------------------------------------------------------------------------------------
 

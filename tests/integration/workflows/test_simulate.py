@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_what_cannot_be_read_is_a_scenario_error(chief: Any, text: str, path: st
 
 
 def test_a_scenario_here_is_as_large_as_a_thread_may_bear(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "MOST_TASKS", 5)
+    monkeypatch.setattr(simulation, "WEB", replace(simulation.WEB, tasks=5))
     refused = sent(alice, "queues: [{name: q}]\nworkloads: [{name: w, queue: q, tasks: [{count: 6, gpus: 1}]}]")
     assert (alice.status, refused["details"][0]["path"]) == (400, "workloads[0].tasks[0].count")
 

@@ -128,6 +128,23 @@ def test_the_reason_is_true(drawn, data):
 
 
 @given(trees())
+def test_one_walk_finds_what_is_available_everywhere(drawn):
+    tree, _leaves = drawn
+    column = tree.columns[GPU]
+    assert column.available_everywhere() == [column.available(x) for x in range(len(tree.names))]
+
+
+def test_a_chain_is_as_long_as_it_is_written():
+    """Its numbers are found without a call within a call for each node."""
+    quota = {GPU: Quota(1, borrowing_limit=10_000, lending_limit=1)}
+    tree = QuotaTree([QuotaNode(f"c{n}", f"c{n + 1}" if n < 4999 else None, quota) for n in range(5000)])
+    column = tree.columns[GPU]
+    assert column.available(0) == column.potential(0) == 5000
+    assert column.binding(0) == column.potential_binding(0) == (4999, "quota")
+    assert tree.shortfalls("c0", {GPU: 5001})[0].never
+
+
+@given(trees())
 def test_what_bounds_the_potential_is_true(drawn):
     """The number is that of the node and limit that are named, with what the nodes below it keep for themselves."""
     tree, leaves = drawn

@@ -1,0 +1,96 @@
+"""Files that mean harm, sent to a web process with little memory and little time: clear refusals, and never a 500."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.support import confined, hostile, houses
+from tests.support.services import Services
+from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY
+
+MEBIBYTES, CPU_SECONDS = 768, 120
+SIMULATE, SUBMIT = "/api/simulate", "/api/pool/team/workflow"
+ANSWERED = {"a chain of 2,000 cohorts", "a chain of 2,000 queues", "fine numbers"}
+TAKEN = {"nothing"}
+"""An empty body is an empty scenario."""
+
+Knock = Callable[[str, Mapping[str, str]], dict[str, Any]]
+
+
+@pytest.fixture
+def knock(running_services: Services, ledger: None) -> Knock:
+    """POSTs texts, one after the other, as the admin of pool `team`: what each got, by its name."""
+    houses.pool("team", 64)
+    houses.person("tess", "osmo-team-admin")
+    env = {
+        "DATABASE_URL": running_services.database_url(running_services.database_name("test")),
+        "REDIS_URL": running_services.redis_url(),
+        "OSMO_SECRET_KEY": SECRET_KEY,
+        "OSMO_PUBLIC_URL": "http://localhost",
+        "OSMO_LOCK_TIMEOUT_MS": str(LOCK_TIMEOUT_MS),
+        "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
+    }
+
+    def send(path: str, texts: Mapping[str, str]) -> dict[str, Any]:
+        kind = "application/yaml" if path == SIMULATE else "application/json"
+        cases = [{"name": "tess", "path": path, "kind": kind, "text": text} for text in texts.values()]
+        answers = confined.put(
+            "tests.support.hostile:knock", cases, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS, env=env
+        )
+        return dict(zip(texts, answers, strict=True))
+
+    return send
+
+
+def assert_refused(answer: dict[str, Any], error_codes: set[str], what: str) -> None:
+    assert 400 <= answer["status"] < 500, (what, answer)
+    body = answer["body"]
+    assert body["error_code"] in error_codes, (what, answer)
+    assert body["message"], what
+    assert all(each["message"] for each in body["details"]), (what, answer)
+
+
+@pytest.mark.timeout(900)
+def test_hostile_scenarios(knock: Knock) -> None:
+    answers = knock(SIMULATE, hostile.SCENARIOS)
+
+    for name, answer in answers.items():
+        if name in ANSWERED | TAKEN:
+            assert answer["status"] == 200, (name, answer)
+        else:
+            assert_refused(answer, {"SCENARIO"}, name)
+            assert answer["body"]["details"], name
+
+
+@pytest.mark.timeout(900)
+def test_hostile_manifests(knock: Knock) -> None:
+    answers = knock(SUBMIT, {name: hostile.submission(text) for name, text in hostile.MANIFESTS.items()})
+
+    for name, answer in answers.items():
+        assert_refused(answer, {"USER", "USAGE", "SUBMISSION"}, name)
+        assert answer["body"]["details"], name
+
+
+def _spoiled(knock: Knock, count: int, seed: int) -> None:
+    scenarios = {str(n): text for n, text in enumerate(hostile.spoiled_scenarios(count, seed))}
+    for n, answer in knock(SIMULATE, scenarios).items():
+        if answer["status"] != 200:
+            assert_refused(answer, {"SCENARIO"}, scenarios[n])
+    manifests = {str(n): text for n, text in enumerate(hostile.spoiled_manifests(count, seed))}
+    for n, answer in knock(SUBMIT, {n: hostile.submission(text) for n, text in manifests.items()}).items():
+        if answer["status"] != 200:
+            assert_refused(answer, {"USER", "USAGE", "SUBMISSION"}, manifests[n])
+
+
+@pytest.mark.timeout(900)
+def test_good_files_with_something_changed(knock: Knock) -> None:
+    _spoiled(knock, 40, seed=5)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_many_good_files_with_something_changed(knock: Knock) -> None:
+    _spoiled(knock, 1500, seed=6)

@@ -1,0 +1,66 @@
+"""A function put to many inputs in a process of its own, with limits of memory and processor time for each of them.
+
+What runs away is ended by the kernel and fails the test with the number of the input; no clock on the wall is asked, so
+a busy machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOWN = 2000
+HANGS_SECONDS = 900
+"""Only what neither runs nor ends, waiting for something, is ended by this."""
+
+
+def put(
+    target: str, cases: Sequence[Any], *, mebibytes: int, cpu_seconds: int, env: Mapping[str, str] | None = None
+) -> list[Any]:
+    """What `target` (`module:function`) answers to each case. Cases and answers are JSON; `mebibytes` come on top of
+    what the process has once the module is imported. Raises AssertionError for the case that breaks a limit or raises.
+    """
+    job = {"target": target, "cases": list(cases), "bytes": mebibytes * 2**20, "seconds": cpu_seconds}
+    ended = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        timeout=HANGS_SECONDS,
+        check=False,
+    )
+    answers = [json.loads(line) for line in ended.stdout.splitlines()]
+    if ended.returncode != 0 or len(answers) != len(job["cases"]):  # type: ignore[arg-type]
+        case = json.dumps(job["cases"][len(answers)])[:SHOWN] if len(answers) < len(cases) else "none"  # type: ignore[index]
+        message = f"Case {len(answers)} ended the process ({ended.returncode}): {case}\n{ended.stderr[-SHOWN:]}"
+        raise AssertionError(message)
+    return answers
+
+
+def _main() -> None:
+    job = json.load(sys.stdin)
+    answers, sys.stdout = sys.stdout, sys.stderr
+    module, function = job["target"].split(":")
+    target = getattr(importlib.import_module(module), function)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    # The hard limits stay: processes that this one starts set their own.
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + job["bytes"], resource.RLIM_INFINITY))
+    for case in job["cases"]:
+        until = int(time.process_time()) + 1 + job["seconds"]
+        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+        print(json.dumps(target(case)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,90 @@
+"""Scenario files that mean harm, and good ones with something changed: an answer or faults with paths, whatever comes.
+
+They are read in a process that may use half a GiB and some seconds of one core for each (`tests/support/confined.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduling.scenario.fields import Fault
+from tests.support import confined, hostile
+
+READ = "tests.support.hostile:read_scenario"
+MEBIBYTES, CPU_SECONDS = 512, 120
+ANSWERED = {"a chain of 2,000 cohorts", "a chain of 2,000 queues", "queues times workloads", "fine numbers"}
+"""Large, and yet worked out."""
+
+CODES = {value for name, value in vars(Fault).items() if name.isupper()}
+
+
+def read(texts: list[str]) -> list[Any]:
+    answers: list[Any] = confined.put(READ, texts, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS)
+    return answers
+
+
+def assert_clear(documents: list[dict[str, Any]], text: str) -> None:
+    assert documents, text[:200]
+    for answer in documents:
+        if answer["error_code"] is None:
+            assert answer["settled"] is not None
+            continue
+        assert answer["error_code"] == "SCENARIO"
+        assert answer["details"], text[:200]
+        for fault in answer["details"]:
+            assert fault["code"] in CODES
+            assert fault["message"].endswith(".")
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, list[dict[str, Any]]]:
+    """What each of the named files got."""
+    return dict(zip(hostile.SCENARIOS, read(list(hostile.SCENARIOS.values())), strict=True))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", hostile.SCENARIOS)
+def test_what_means_harm_is_refused_clearly(answers: dict[str, list[dict[str, Any]]], name: str) -> None:
+    assert_clear(answers[name], name)
+    refused = any(answer["error_code"] for answer in answers[name])
+    assert refused is (name not in ANSWERED)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "told"),
+    [
+        ("a chain of 9,000 queues with work at its end", "queues", "9000 levels deep"),
+        ("a chain of 9,000 queues with work at its end", "workloads", "2000 workloads in a tree 9000 levels deep"),
+        ("a chain of 2,000 sub-groups", "workloads[0].gang.sub_groups[64].parent", "at most 64 levels deep"),
+        ("resources times queues", "queues", "5000 nodes, cohorts, queues and workloads with 20000 resources"),
+        ("resources by alias", "queues", "1500 nodes, cohorts, queues and workloads with 900 resources"),
+        ("sub-groups times tasks", "workloads[0].gang.sub_groups", "19000 tasks in a gang of 2000 sub-groups"),
+        ("tasks without end", "workloads[1].tasks[0].count", "at most 500000 tasks"),
+        ("only a dash", "", "which is a map, not a list"),
+    ],
+)
+def test_the_fault_says_what_is_too_much(
+    answers: dict[str, list[dict[str, Any]]], name: str, path: str, told: str
+) -> None:
+    faults = [fault for answer in answers[name] for fault in answer["details"] if fault["path"] == path]
+    assert any(told in fault["message"] for fault in faults), answers[name]
+
+
+def _spoiled(count: int, seed: int) -> None:
+    texts = list(hostile.spoiled_scenarios(count, seed))
+    for text, documents in zip(texts, read(texts), strict=True):
+        assert_clear(documents, text)
+
+
+@pytest.mark.timeout(900)
+def test_good_files_with_something_changed() -> None:
+    _spoiled(150, seed=3)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(10))
+def test_many_good_files_with_something_changed(seed: int) -> None:
+    _spoiled(3000, seed)
