@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -24,10 +24,10 @@ WORK = (
 NOT_CONFIRMED = "WARNING: the server did not say that this was a dry run. See what happened: osmo audit --limit 5."
 
 
-def show_effect(session: Session, answer: Any) -> None:
-    """Print the effect. A forbidden change leaves with exit code 2, as the change itself would."""
+def show_effect(session: Session, answer: Any, told: Callable[[Any], Any] = lambda answer: answer) -> None:
+    """Print the effect, for people of what `told` leaves of the answer. A forbidden change leaves with exit code 2, as the change itself would."""
     confirmed = isinstance(answer, dict) and answer.get("dry_run") is True
-    emit(session, answer, lambda: effect(answer) if confirmed else cell(answer))
+    emit(session, answer, lambda: effect(told(answer)) if confirmed else cell(answer))
     if not confirmed:
         warn(NOT_CONFIRMED)
     elif answer.get("violations"):
@@ -95,6 +95,8 @@ def changes(before: Any, after: Any, path: str = "") -> list[str]:
     """`resources.gpu.guarantee: 100 → 80`, one line for each value that differs."""
     if before == after:
         return []
+    if isinstance(before, dict) and after is None or before is None and isinstance(after, dict):
+        before, after = before or {}, after or {}  # made or removed: one line for each value that comes or goes
     if isinstance(before, dict) and isinstance(after, dict):
         keys: Sequence[str] = [*before, *(key for key in after if key not in before)]
         return [

@@ -41,6 +41,20 @@ def _of(used: Any, cap: Any) -> str:
     return f"{used}" if cap is None else f"{used} of {cap}"
 
 
+def caps_of(effect: Any) -> Any:
+    """The answer of a dry run with nothing but the caps and the standing of each side: what people ask about."""
+    if not isinstance(effect, Mapping):
+        return effect
+    sides = {side: effect.get(side) for side in ("before", "after")}
+    return {
+        **effect,
+        **{
+            side: {"standing": standing(quota), **quota["spec"]} if quota is not None else None
+            for side, quota in sides.items()
+        },
+    }
+
+
 def quota_facts(quota: Mapping[str, Any]) -> str:
     """Everything about one quota."""
     spec, status = quota["spec"], quota["status"]

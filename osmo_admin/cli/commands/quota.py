@@ -13,7 +13,7 @@ from osmo_admin.cli.effect import preview, show_effect
 from osmo_admin.cli.http import path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, LimitOption, OffsetOption
 from osmo_admin.cli.output import confirm, emit
-from osmo_admin.cli.quota_text import allocations_table, fits_sentence, quota_facts, quota_table, repairs_table
+from osmo_admin.cli.quota_text import allocations_table, caps_of, fits_sentence, quota_facts, quota_table, repairs_table
 from osmo_admin.cli.session import Session
 from osmo_admin.cli.times import shown as shown_time
 from osmo_admin.cli.verb import group, verb
@@ -163,7 +163,7 @@ def set_(
     body = {"spec": spec} | ({"description": description} if description else {})
     answer = http.change("PUT", _quota(namespace), query=session.dry_query, body=body, if_match=if_match)
     if session.dry_run:
-        show_effect(session, answer)
+        show_effect(session, answer, caps_of)
     else:
         emit(session, answer, lambda: quota_facts(answer))
 
@@ -219,12 +219,12 @@ def delete(
     http, body = session.http(), {"description": description} if description else None
 
     def ask_with_effect() -> None:
-        preview(http.change("DELETE", _quota(namespace), query={"dry_run": True}, if_match=if_match))
+        preview(caps_of(http.change("DELETE", _quota(namespace), query={"dry_run": True}, if_match=if_match)))
 
     confirm(session, f"Delete the GPU quota of {namespace}?", first=ask_with_effect)
     answer = http.change("DELETE", _quota(namespace), query=session.dry_query, body=body, if_match=if_match)
     if session.dry_run:
-        show_effect(session, answer)
+        show_effect(session, answer, caps_of)
     else:
         emit(session, answer, lambda: f"The GPU quota of {namespace} is deleted; nothing limits its workers now.")
 

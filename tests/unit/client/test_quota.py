@@ -206,6 +206,31 @@ def test_delete(osmo, stub):
     assert "deleted" in osmo.ok("quota", "delete", "team-a", "--yes")
 
 
+def test_a_dry_run_tells_the_caps_that_come_and_go(osmo, stub):
+    """Conditions and percentages would bury them."""
+    raised = quota(AlertThresholdReached="True")
+    raised["spec"] = {"total": {"maxWorkers": 7}}
+    stub.on("GET", QUOTA, quota())
+    stub.on("PUT", QUOTA, {"dry_run": True, "before": quota(), "after": raised, "violations": []})
+    assert osmo.ok("quota", "set", "team-a", "--max-workers", "7", "--dry-run").splitlines() == [
+        "Dry run: nothing was changed.",
+        "standing: OK → ALERT",
+        "total.requests.tflops: 50 → -",
+        "total.requests.vram: 8Gi → -",
+        "total.maxWorkers: 5 → 7",
+        "total.alertThresholdPercent: 95 → -",
+        "single.maxRequests.tflops: 30 → -",
+        "single.maxGPUCount: 8 → -",
+        "single.defaultLimits.vram: 1Gi → -",
+    ]
+    stub.on("DELETE", QUOTA, {"dry_run": True, "before": raised, "after": None, "violations": []})
+    assert osmo.ok("quota", "delete", "team-a", "--dry-run").splitlines() == [
+        "Dry run: nothing was changed.",
+        "standing: ALERT → -",
+        "total.maxWorkers: 7 → -",
+    ]
+
+
 def test_rebuild(osmo, stub):
     row = {"namespace": "team-a", "path": "workers", "code": "recounted", "before": "9", "after": "1"}
     stub.on("POST", "/api/gpu_quota/rebuild", {"differences": [row]})

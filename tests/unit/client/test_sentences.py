@@ -114,7 +114,9 @@ def test_only_what_differs_is_sent(current, wanted, sent):
 
 def test_changes_are_listed_by_path():
     assert changes({"a": {"b": 1}, "c": 2}, {"a": {"b": 3}, "d": None}) == ["a.b: 1 → 3", "c: 2 → -"]
-    assert changes(None, {"a": 1}) == ["value: - → a=1"]
+    assert changes(None, {"a": {"b": 1}, "c": 2}) == ["a.b: - → 1", "c: - → 2"]
+    assert changes({"a": {"b": 1}}, {"a": None}) == ["a.b: 1 → -"]
+    assert changes(None, 5) == ["value: - → 5"]
 
 
 GRAMMAR = Grammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozenset({"-o"}), 1)
