@@ -42,6 +42,7 @@ def test_put_get_list_delete(admin: Caller) -> None:
         "explicit": True,
         "active": True,
         "condition": None,
+        "inactive_since": None,
         "cohorts": [],
         "pools": [],
         "version": 1,
