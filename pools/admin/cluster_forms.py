@@ -54,6 +54,7 @@ class ClusterForm(forms.HouseForm):
         required=True,
     )
     about = forms.area("Description", rows=2)
+    offline = forms.tick("Offline", help_text="Work is accepted and waits; what runs goes on.")
     access = forms.choice("Reached by", _ACCESS)
     kubeconfig = sealed(
         "Kubeconfig",
@@ -80,6 +81,7 @@ class ClusterForm(forms.HouseForm):
             "type": cluster_config.KUBERNETES,
             "namespace": data["namespace"],
             "description": data["about"],
+            "offline": data["offline"],
             "access": access,
             "context": data["context"],
             "sync_mode": data["sync_mode"],
@@ -115,6 +117,7 @@ def present(backend: Backend, settings: KubernetesSettings) -> dict[str, Any]:
     return {
         "namespace": backend.namespace,
         "about": backend.description,
+        "offline": backend.wished_offline,
         "access": settings.access,
         "kubeconfig_file": settings.kubeconfig_file,
         "context": settings.context,

@@ -130,7 +130,7 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
             for node in nodes
         ],
         "auto_end": row.auto_end,
-        "offline": row.offline,
+        "offline": row.wished_offline,
         **_cluster_body(row),
         "pools": sorted(pool.name for pool in row.pools.all()),
         "version": row.version,

@@ -15,6 +15,9 @@ class Backend(models.Model):
 
     `namespace` is the `{ns}` in every queue name. A simulated backend is a cluster of its own. `auto_end` ends
     simulated work when its run time is over; without it only a report through the API does.
+
+    Nothing new starts while it is `offline`. Of a simulated one an admin says so. A Kubernetes one is `offline` while an
+    admin wishes it, `kept_offline`, or its cluster is not heard.
     """
 
     class Kind(models.TextChoices):
@@ -27,6 +30,7 @@ class Backend(models.Model):
     description = models.TextField(blank=True)
     auto_end = models.BooleanField(default=True)
     offline = models.BooleanField(default=False)
+    kept_offline = models.BooleanField(default=False)
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
@@ -42,6 +46,11 @@ class Backend(models.Model):
                 name="backend_namespace_rule",
                 violation_error_message="A namespace has at most 63 lower-case letters, digits and hyphens.",
             ),
+            models.CheckConstraint(
+                condition=models.Q(kept_offline=False) | models.Q(offline=True),
+                name="kept_offline_is_offline",
+                violation_error_message="A backend that is kept offline is offline, also while its cluster is heard.",
+            ),
         ]
         triggers = [
             Audited(
@@ -54,6 +63,11 @@ class Backend(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def wished_offline(self) -> bool:
+        """What an admin said of it; of a cluster that is not what is heard of it."""
+        return self.kept_offline if self.kind == self.Kind.KUBERNETES else self.offline
 
 
 class Node(models.Model):

@@ -48,7 +48,9 @@ class Dispatcher:
     ) -> tuple[set[UUID], ClusterError | None]:
         """Dispatch what is to be made of these gangs, some at a time; `go_on` is called before each of these. Returns
         those that ended because they cannot be made, and the silence of the cluster if it stopped answering. `there`
-        finds a gang's PodGroup as it was last seen."""
+        finds a gang's PodGroup as it was last seen. Nothing is made while an admin keeps the backend offline."""
+        if place.backend.kept_offline:
+            return set(), None
         now = time.monotonic()
         ready = [group for group in groups if group not in self._pauses or self._pauses[group][1] <= now]
         ready = cleared(place.backend, ready, go_on=go_on)

@@ -24,7 +24,7 @@ def state_of(backend: Backend) -> ClusterState:
 
 
 def beat(backend: Backend) -> None:
-    """The cluster answers and its pods are known: its pools are ONLINE."""
+    """The cluster answers and its pods are known: its pools are ONLINE, unless an admin keeps it offline."""
     ClusterState.objects.filter(backend=backend).update(heartbeat_at=timezone.now(), fault="")
     _set_offline(backend, is_offline=False, why="the cluster answers")
 
@@ -47,8 +47,9 @@ def find_silent() -> list[str]:
 
 
 def _set_offline(backend: Backend, *, is_offline: bool, why: str) -> None:
-    if not Backend.objects.filter(pk=backend.pk).exclude(offline=is_offline).exists():
+    other = Backend.objects.filter(pk=backend.pk, kept_offline=False).exclude(offline=is_offline)
+    if not other.exists():
         return
     with change(actor=SYSTEM, description=why):
-        if Backend.objects.filter(pk=backend.pk).exclude(offline=is_offline).update(offline=is_offline):
+        if other.update(offline=is_offline):
             hint(backend.pk)

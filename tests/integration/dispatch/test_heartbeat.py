@@ -5,12 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import IntegrityError
 from django.utils import timezone
 
+from pools.api.backends import backend_body
+from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend
+from pools.services.backends import put_backend
 from scheduling.kube import errors, kinds
 from scheduling.kube.twin import Twin
-from scheduling.models import ClusterState
+from scheduling.models import ClusterState, Workflow
+from scheduling.selectors.queue import waiting
 from scheduling.services.agent import Agent, Retired, Rhythm
 from scheduling.services.heartbeats import LIFETIME, find_silent
 from tests.support.clusters import Room, kubernetes_backend
@@ -89,3 +94,61 @@ def test_the_agent_of_a_backend_that_is_gone_retires(twin: Room) -> None:
     for pk in (Backend.objects.get(name="simulated-one").pk, 10**9):
         with pytest.raises(Retired):
             Agent(pk, connect=lambda _: twin.cluster).look_now()
+
+
+class TestOfflineByWish:
+    """What an admin wishes and what is heard are two things: a backend is OFFLINE if either says so."""
+
+    @staticmethod
+    def _wish(offline: bool) -> None:
+        put_backend(actor=SYSTEM, name="lab", body={"offline": offline})
+
+    def test_a_heartbeat_does_not_undo_it(self, twin: Room) -> None:
+        twin.look(1)
+        self._wish(True)
+        twin.agent._due.clear()
+        twin.look(1)
+        assert is_offline(twin)
+        self._wish(False)
+        twin.agent._due.clear()
+        twin.look(1)
+        assert not is_offline(twin)
+
+    def test_nor_does_taking_it_back_make_a_dead_cluster_heard(self, twin: Room) -> None:
+        find_silent()
+        self._wish(True)
+        self._wish(False)
+        assert is_offline(twin)
+
+    def test_silence_is_nobodys_wish(self, twin: Room) -> None:
+        """What was read and is put back unchanged stays what it was."""
+        find_silent()
+        shown = backend_body(Backend.objects.get(name="lab"))
+        assert shown["offline"] is False
+        self._wish(shown["offline"])
+        twin.look(1)
+        assert not is_offline(twin)
+
+    def test_work_waits_and_what_is_there_goes_on(self, twin: Room) -> None:
+        runs = twin.submit()
+        twin.look()
+        self._wish(True)
+        twin.agent._due.clear()
+        waits = twin.submit()
+        twin.run(*twin.pods(runs))
+        twin.look()
+        assert Workflow.objects.get(pk=runs.pk).status == "RUNNING"
+        assert twin.pods(waits) == []
+        (entry,) = waiting(SYSTEM, limit=10)[0]
+        assert entry.reason.code == "backend_offline"
+        twin.finish(*twin.pods(runs))
+        twin.look()
+        assert Workflow.objects.get(pk=runs.pk).status == "COMPLETED"
+        self._wish(False)
+        twin.agent._due.clear()
+        twin.look()
+        assert len(twin.pods(waits)) == 1
+
+    def test_raw_sql_cannot_make_one_offline_that_is_shown_online(self, twin: Room) -> None:
+        with pytest.raises(IntegrityError, match="offline"):
+            Backend.objects.filter(name="lab").update(kept_offline=True, offline=False)
