@@ -16,8 +16,8 @@ class Backend(models.Model):
     `namespace` is the `{ns}` in every queue name. A simulated backend is a cluster of its own. `auto_end` ends
     simulated work when its run time is over; without it only a report through the API does.
 
-    Nothing new starts while it is `offline`. Of a simulated one an admin says so. A Kubernetes one is `offline` while an
-    admin wishes it, `kept_offline`, or its cluster is not heard.
+    Nothing new starts while it is `offline`. Of a simulated one an admin says so. A Kubernetes one is `offline` while
+    an admin wishes it, `kept_offline`, or its cluster is not heard.
     """
 
     class Kind(models.TextChoices):

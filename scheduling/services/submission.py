@@ -18,7 +18,7 @@ from pools.domain.errors import ErrorCode, Violation
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Action, Actor, allows
 from pools.hot_reads import leaf_with_root, lock_leaf
-from pools.models import Pool
+from pools.models import Backend, Pool
 from pools.permissions import require, unknown_pool
 from pools.quota_ceilings import ceiling
 from pools.selectors import balance
@@ -26,6 +26,7 @@ from pools.services.reservations import Claim, reserve
 from pools.signals import hint
 from pools.transactions import change
 from scheduling.domain.admission import LeafFacts, Refusal, TreeLimit, submission_verdict
+from scheduling.domain.cluster.marks import INPUT, OUTPUT
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime
 from scheduling.models import Group, Task, Workflow
@@ -35,6 +36,8 @@ from scheduling.services.pool_rules import spec_rules
 from scheduling.services.recording import record
 from scheduling.services.refusals import refused_file, refused_limits, refused_together, refused_verdict
 from scheduling.specs import Parsed, SpecRules, check_labels, parse
+
+MOST_NAMED = 5  # tasks in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,8 @@ def _prepare(actor: Actor, pool: str, submissions: Sequence[Submission]) -> tupl
         found = [*parsed.violations, *_label_violations(submission, labels)]
         faults.append(found)
         if parsed.spec is not None and not found:
-            warnings = (*parsed.warnings, *_overruled(submission, parsed.spec))
+            told = (*_overruled(submission, parsed.spec), *_not_moved(leaf.root, parsed.spec))
+            warnings = (*parsed.warnings, *told)
             prepared.append(_Prepared(submission, parsed.spec, parsed.rendered, warnings, labels))
     if any(faults):
         raise refused_file(faults[0]) if len(submissions) == 1 else refused_together(faults)
@@ -184,6 +188,22 @@ def _overruled(submission: Submission, spec: WorkflowSpec) -> list[str]:
     if asked is None or spec.priority in {None, asked}:
         return []
     return [f"The file asks for priority {spec.priority}, the submission for {asked}: it is {asked}."]
+
+
+def _not_moved(root: Pool, spec: WorkflowSpec) -> list[str]:
+    """What a cluster does not do for tasks that read and write data (on a simulated one nothing reads or writes)."""
+    if root.backend is None or root.backend.kind != Backend.Kind.KUBERNETES:
+        return []
+    tasks = [task.name for group in spec.groups for task in group.tasks if task.inputs or task.outputs]
+    if not tasks:
+        return []
+    more = f" and {len(tasks) - MOST_NAMED} more" if len(tasks) > MOST_NAMED else ""
+    sentence = (
+        f"Data is not moved on backend {root.backend.name}: the inputs and outputs of {', '.join(tasks[:MOST_NAMED])}"
+        f"{more} are neither fetched nor stored. {INPUT} and {OUTPUT} are empty directories of the pod, so read and "
+        "write storage from the command. A group still waits for the tasks that its inputs name."
+    )
+    return [sentence]
 
 
 def _label_violations(submission: Submission, labels: Mapping[str, str]) -> list[Violation]:

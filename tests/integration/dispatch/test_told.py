@@ -77,3 +77,37 @@ def test_room_is_a_matter_of_the_cluster(twin: Room, client: Client) -> None:
     assert (found["reason"]["code"], found["reason"]["requested"]) == ("no_room", None)
     assert found["reason"]["message"] == "no nodes with enough resources were found"
     assert found["reason"]["queue"] == "osmo-pool-osmo-team--_shared"
+
+
+DATA = """workflow:
+  name: job
+  resources: {r: {gpu: 1}}
+  tasks:
+  - name: read
+    image: ubuntu
+    command: [sh]
+    resource: r
+    outputs: [{url: 's3://bucket/out'}]
+  - name: train
+    image: ubuntu
+    command: [sh]
+    resource: r
+    inputs: [{task: read}]
+"""
+
+
+@pytest.mark.parametrize("query", ["", "?dry_run=true", "?validation_only=true"])
+def test_that_data_is_not_moved_is_said_at_once(twin: Room, client: Client, query: str) -> None:
+    body = {"file": DATA, "set_variables": [], "set_string_variables": []}
+    answer = client.post(f"/api/pool/team/workflow{query}", body, "application/json")
+    assert answer.status_code == 200, answer.content
+    (warning,) = answer.json()["warnings"]
+    assert warning.startswith("Data is not moved on backend lab: the inputs and outputs of read, train are neither")
+
+
+def test_where_nothing_is_read_or_written_nothing_is_said(twin: Room, client: Client) -> None:
+    assert twin.submit().warnings == []
+    houses.pool("elsewhere", 4, on=houses.backend())
+    body = {"file": DATA, "set_variables": [], "set_string_variables": []}
+    answer = client.post("/api/pool/elsewhere/workflow", body, "application/json")
+    assert answer.json()["warnings"] == [], "a simulated backend runs nothing that could read"
