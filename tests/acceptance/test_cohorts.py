@@ -1,5 +1,5 @@
-"""The two stories of hierarchical cohorts, through HTTP and a real worker on a simulated cluster: production borrows from
-research and not the reverse; a special low-priority queue borrows from every organisation."""
+"""The two stories of hierarchical cohorts, through HTTP and a real worker on a simulated cluster: production borrows
+from research and not the reverse; a special low-priority queue borrows from every organisation."""
 
 from __future__ import annotations
 

@@ -1,0 +1,142 @@
+"""Verdicts on a tree of cohorts: what the computing of one costs, without the database.
+
+A tree of 2,000 nodes and depth 12, a third of the nodes with limits, filled until some work is refused. `verdict` asks
+for one leaf whether a request of GPUs and two more resources fits, and why not; `start` asks for GPUs, reserves and
+releases them; `submission` is what a pool could ever hold. Each is asked 2,000 times.
+
+Beside them, 20 times each: `naive` is the seed's formula over the whole tree; `read` makes the tree from facts, which a
+transaction of starts does once for all of them; `numbers` works out every number of every node, for a page.
+Milliseconds are those of one core, whatever else the machine does.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from statistics import median, quantiles
+from typing import Any
+
+from bench.house import House
+from pools.domain.amounts import GPU, UNLIMITED, Amount
+from pools.domain.quota import QuotaNode, QuotaTree
+from pools.domain.quota_forest import CohortFact, PoolFact, forest, pool_key
+from pools.domain.quota_numbers import numbers
+
+NODES, DEPTH, LEAVES = 2_000, 12, 0.6
+TIMES, FEW = 2_000, 20
+LIMIT_MS = 2.0
+OTHERS = ("default/cpu", "default/memory")
+
+
+def run(house: House, *, seconds: int) -> dict[str, Any]:
+    """Milliseconds, p50 and p99 and the worst; the house and the seconds are not needed."""
+    return measure(NODES, DEPTH)
+
+
+def measure(nodes: int, depth: int) -> dict[str, Any]:
+    """The same for a tree of another size."""
+    pick = random.Random(5)
+    cohorts, pools = _facts(nodes, depth, pick)
+    tree = forest(cohorts, pools)
+    leaves = [pool_key(pool.name) for pool in pools]
+    asked = [(pick.choice(leaves), {GPU: pick.randint(1, 16), OTHERS[0]: 4, OTHERS[1]: 64}) for _ in range(TIMES)]
+    refused = sum(bool(tree.shortfalls(leaf, {GPU: request[GPU]})) for leaf, request in asked)
+    column = tree.columns[GPU]
+
+    def start(leaf: str, request: Mapping[str, int]) -> None:
+        x = tree.index[leaf]
+        if not tree.shortfalls(leaf, {GPU: request[GPU]}):
+            column.reserve(x, request[GPU])
+            column.release(x, request[GPU])
+
+    found = {
+        "nodes": len(tree.names),
+        "depth": max(_depth(tree, leaf) for leaf in leaves),
+        "refused": round(refused / TIMES, 2),
+        "verdict": _times(lambda each: tree.shortfalls(*each), asked),
+        "start": _times(lambda each: start(*each), asked),
+        "submission": _times(lambda each: column.potential(tree.index[each[0]]), asked),
+        "naive": _times(lambda each: _naive(tree, *each), asked[:FEW]),
+        "read": _times(lambda _: forest(cohorts, pools), asked[:FEW]),
+        "numbers": _times(lambda _: numbers(tree, GPU), asked[:FEW]),
+    }
+    return found | {"limit_ms": LIMIT_MS, "within": found["verdict"]["p99_ms"] <= LIMIT_MS}
+
+
+def _facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[CohortFact], list[PoolFact]]:
+    """Cohorts in chains and bushes down to one above `depth`, and pools below them."""
+    inner = round(nodes * (1 - LEAVES))
+    cohorts, deep = [CohortFact("c0", None, _quotas(pick, has_parent=False))], [1]
+    for i in range(1, inner):
+        above = i - 1 if i < depth - 1 else pick.randrange(i)
+        while deep[above] >= depth - 1:
+            above = pick.randrange(i)
+        cohorts.append(CohortFact(f"c{i}", f"c{above}", _quotas(pick, has_parent=True)))
+        deep.append(deep[above] + 1)
+    pools = []
+    for i in range(nodes - inner):
+        cohort = depth - 2 if i == 0 else pick.randrange(inner)
+        quota = pick.randint(0, 8)
+        limit = pick.choice([None, None, pick.randint(2, 12)])
+        use = pick.randint(0, quota + 4)
+        pools.append(PoolFact(f"p{i}", f"c{cohort}", quota, borrowing_limit=limit, quota=quota, usage=use))
+    return cohorts, pools
+
+
+def _quotas(pick: random.Random, *, has_parent: bool) -> dict[str, dict[str, int | None]]:
+    def limit() -> int | None:
+        return pick.choice([None, None, pick.randint(4, 40)]) if has_parent else None
+
+    return {
+        key: {"nominal": pick.randint(0, 4) * size, "borrowing_limit": limit(), "lending_limit": limit()}
+        for key, size in ((GPU, 1), (OTHERS[0], 1000), (OTHERS[1], 2**30))
+    }
+
+
+def _depth(tree: QuotaTree, name: str) -> int:
+    depth, x = 1, tree.index[name]
+    while (x := tree.parents[x]) >= 0:
+        depth += 1
+    return depth
+
+
+def _naive(tree: QuotaTree, leaf: str, request: Mapping[str, int]) -> bool:
+    """The seed's rule, every node from the leaves up: T(x) ≥ −borrowing limit everywhere with the request in it."""
+    below: dict[str, list[QuotaNode]] = {}
+    for node in tree.nodes.values():
+        if node.parent is not None:
+            below.setdefault(node.parent, []).append(node)
+    tops = [node for node in tree.nodes.values() if node.parent is None]
+    for key in tree.keys:
+        holds = [True]
+
+        def t(node: QuotaNode, key: str = key, holds: list[bool] = holds) -> Amount:
+            own = tree.columns[key].own[tree.index[node.name]] + (request.get(key, 0) if node.name == leaf else 0)
+            quota = node.quotas.get(key)
+            found: Amount = (quota.nominal if quota else 0) - own
+            for child in below.get(node.name, ()):
+                lending = child.quotas[key].lending_limit if key in child.quotas else UNLIMITED
+                found += min(lending, t(child))
+            borrowing = 0 if node.parent is None else quota.borrowing_limit if quota else UNLIMITED
+            holds[0] &= found >= -borrowing
+            return found
+
+        for top in tops:
+            t(top)
+        if not holds[0]:
+            return False
+    return True
+
+
+def _times(asks: Callable[[Any], object], questions: list[Any]) -> dict[str, float]:
+    took = []
+    for question in questions:
+        begin = time.process_time()
+        asks(question)
+        took.append((time.process_time() - begin) * 1000)
+    return {
+        "p50_ms": round(median(took), 4),
+        "p99_ms": round(quantiles(took, n=100, method="inclusive")[-1], 4),
+        "worst_ms": round(max(took), 4),
+    }
