@@ -203,13 +203,4 @@ class BackendAdmin(PolicyAdmin):
         crumbs = [("Backends and nodes", reverse("admin:pools_backend_changelist"))]
         if backend is not None:
             crumbs.append((backend.name, reverse("admin:pools_backend_change", args=[backend.name])))
-        return self.page(
-            request,
-            "osmo/form.html",
-            title=title,
-            crumbs=crumbs,
-            form=form,
-            back=crumbs[-1][1],
-            button=button,
-            status=400 if form.errors else 200,
-        )
+        return self.form_page(request, form, title=title, button=button, crumbs=crumbs)

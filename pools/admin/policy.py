@@ -100,6 +100,15 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         }
         return TemplateResponse(request, template, everything, status=status)
 
+    def form_page(
+        self, request: HttpRequest, form: Any, *, title: str, button: str, crumbs: Crumbs, **more: Any
+    ) -> TemplateResponse:
+        """A page that is one form; its way back is the page right above it. 400 when the form was refused."""
+        words = {"title": title, "button": button, "back": crumbs[-1][1], **more}
+        return self.page(
+            request, "osmo/form.html", crumbs=crumbs, form=form, status=400 if form.errors else 200, **words
+        )
+
     def say(self, request: HttpRequest, sentence: str) -> None:
         """Tell on the next page what was done."""
         messages.success(request, sentence)

@@ -213,19 +213,16 @@ def archive_pool(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpRes
         else:
             admin.say(request, f"Pool {root.name} is {'archived; it can be brought back' if left else 'gone'}.")
             return HttpResponseRedirect(back if left else reverse("admin:index"))
-    return admin.page(
+    return admin.form_page(
         request,
-        "osmo/form.html",
+        form,
         title=f"Archive {root.name}",
-        crumbs=[("Pools", reverse("admin:index")), (root.name, back)],
-        form=form,
-        back=back,
         button=f"Archive {root.name}",
+        crumbs=[("Pools", reverse("admin:index")), (root.name, back)],
         danger=True,
         extra={"version": root.version},
         lead=f"{root.name} takes no more work and leaves the lists; its archived slices and its history stay, and it "
         "can be brought back. It must have no slices and no live work. A pool that never had any is removed for good.",
-        status=400 if form.errors else 200,
     )
 
 

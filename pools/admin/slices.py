@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -100,16 +101,18 @@ class Resize(OfSlice):
     """Another quota."""
 
     form_class: ClassVar[type[ChangeForm]] = QuotaForm
+    verb: ClassVar[str] = "Resize"
+    service: ClassVar[Callable[..., SubpoolResult]] = update_quota
 
     def words(self, form: ChangeForm) -> Words:
-        return Words(f"Resize {self.row.name}", f"Resize {self.row.name}")
+        return Words(f"{self.verb} {self.row.name}", f"{self.verb} {self.row.name}")
 
     def initial(self) -> dict[str, Any]:
         return {"quota": self.row.last_quota}
 
     def act(self, form: ChangeForm, *, version: int | None) -> SubpoolResult:
         data = form.cleaned_data
-        return update_quota(
+        return type(self).service(
             actor=self.actor,
             parent=self.root_name(form),
             subpool_name=self.short,
@@ -123,28 +126,12 @@ class Resize(OfSlice):
 
 
 @dataclass(slots=True)
-class Recreate(OfSlice):
-    """An ARCHIVED slice comes back."""
+class Recreate(Resize):
+    """An ARCHIVED slice comes back, with a quota."""
 
-    form_class: ClassVar[type[ChangeForm]] = QuotaForm
     state: ClassVar[SubpoolState] = SubpoolState.ARCHIVED
-
-    def words(self, form: ChangeForm) -> Words:
-        return Words(f"Recreate {self.row.name}", f"Recreate {self.row.name}")
-
-    def initial(self) -> dict[str, Any]:
-        return {"quota": self.row.last_quota}
-
-    def act(self, form: ChangeForm, *, version: int | None) -> SubpoolResult:
-        data = form.cleaned_data
-        return create_subpool(
-            actor=self.actor,
-            parent=self.root_name(form),
-            subpool_name=self.short,
-            quota=data["quota"],
-            description=data["description"],
-            expected_version=version,
-        )
+    verb: ClassVar[str] = "Recreate"
+    service: ClassVar[Callable[..., SubpoolResult]] = create_subpool
 
     def told(self, result: Any) -> str:
         return f"{result.row.name} is back and is guaranteed {result.part.quota} GPUs."

@@ -92,15 +92,13 @@ class TokenAdmin(PolicyAdmin):
                     secret=secret,
                     back=back,
                 )
-        return self.page(
+        whose = "" if owner == request.user else f" for {owner.username}"
+        return self.form_page(
             request,
-            "osmo/form.html",
-            title="Create an access token" + ("" if owner == request.user else f" for {owner.username}"),
-            crumbs=[("Access tokens", back)],
-            form=form,
-            back=back,
+            form,
+            title=f"Create an access token{whose}",
             button="Create the token",
-            status=400 if form.errors else 200,
+            crumbs=[("Access tokens", back)],
         )
 
     def _revoke(self, request: HttpRequest, name: str) -> HttpResponse:
@@ -110,14 +108,12 @@ class TokenAdmin(PolicyAdmin):
             delete_token(actor=actor_of(request), owner=owner.username, name=name)
             self.say(request, f"Token {name} was revoked; requests with it are refused from now.")
             return HttpResponseRedirect(back)
-        return self.page(
+        return self.form_page(
             request,
-            "osmo/form.html",
+            forms.HouseForm(),
             title=f"Revoke {name}",
-            crumbs=[("Access tokens", back)],
-            form=forms.HouseForm(),
-            back=back,
             button="Revoke the token",
+            crumbs=[("Access tokens", back)],
             danger=True,
             lead=f"Programs that use {name} of {owner.username} are refused from now. This cannot be taken back.",
         )

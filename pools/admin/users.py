@@ -202,15 +202,7 @@ class UserAdmin(PolicyAdmin):
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]
         if user is not None:
             crumbs.append((user.username, _address(user)))
-        return self.page(
-            request,
-            "osmo/form.html",
-            crumbs=crumbs,
-            form=form,
-            back=_address(user) if user else crumbs[0][1],
-            status=400 if form.errors else 200,
-            **words,
-        )
+        return self.form_page(request, form, crumbs=crumbs, **words)
 
 
 def _user(username: str) -> User:

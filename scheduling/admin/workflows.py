@@ -195,17 +195,14 @@ class WorkflowAdmin(PolicyAdmin):
             else:
                 self.say(request, f"The running gangs of {ended.name} have ended; it is {ended.status} now.")
                 return HttpResponseRedirect(back)
-        return self.page(
+        return self.form_page(
             request,
-            "osmo/form.html",
+            form,
             title=f"Report the end of {workflow.name}",
-            crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist")), (workflow.name, back)],
-            form=form,
-            back=back,
             button="Report the end",
+            crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist")), (workflow.name, back)],
             lead="On a simulated backend nothing really runs, so somebody has to say that it is done. Groups that wait "
             "for these go on, or fail with them.",
-            status=400 if form.errors else 200,
         )
 
     def _told(self, request: HttpRequest, back: str, *sentences: str) -> HttpResponse:
