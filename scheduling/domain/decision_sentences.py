@@ -13,7 +13,8 @@ MOST_NODES = 3
 @dataclass(frozen=True, slots=True)
 class Decided:
     """`gang` and `beneficiary` as people know them (`hello-1`, `hello-1/train`); `leaf` and `their_leaf` are the names
-    of their pools. `nodes`: where the tasks stand now, of a move; `more`: the gang runs already and takes more."""
+    of their pools. `nodes`: where the tasks stand now, of a move; `more`: the gang runs already and takes more. A
+    preemption for nobody is one that the scheduler of a cluster decided, which does not say for whom."""
 
     action: Action
     gang: str
@@ -46,6 +47,8 @@ def _sentence(decided: Decided, beneficiary: str, their_leaf: str) -> str:
     if decided.action is Action.RECLAIM:
         whom = f", for {beneficiary}" if beneficiary != "other work" else ""
         return f"{their_leaf} takes back {held} that {decided.gang} had borrowed in {decided.leaf}{whom}."
+    if decided.action is Action.PREEMPT and not decided.beneficiary:
+        return f"The scheduler of the cluster took {held} in {decided.leaf} from {decided.gang}."
     if decided.action is Action.PREEMPT:
         return f"{decided.gang} gives up {held} in {decided.leaf} to {beneficiary}."
     return f"{decided.gang} is below its minimum and gives up {held} in {decided.leaf}."

@@ -39,16 +39,18 @@ class DecisionQuerySet(models.QuerySet["Decision"]):
 
 
 class Decision(models.Model):
-    """One deed of settling, written in the transaction that did it. Append-only; kept for a bounded time.
+    """One deed of settling, written in the transaction that did it, or what the scheduler of a cluster was seen to do,
+    written with what was seen. Append-only; kept for a bounded time.
 
     * `action`: `start` and `move` (to other nodes) of tasks; `reclaim` took them for work of another leaf, `preempt`
       for work of the same leaf; `give_up` is a gang that fell below its minimum and let go of the rest.
     * `pool` is the leaf's row (a shared leaf goes by its top-level pool's) and `root_pool` its tree; `workflow` and
       `group` are those that started, moved or lost something; `tasks` the names of its tasks, in the order of the spec,
       `nodes` where they stand after it (start, move) or stood before it, in the same order; `gpus` what they hold.
-    * `for_workflow` is on whose behalf something was moved or taken, null for `start` and `give_up`. It may belong to a
-      pool that the reader does not see: `sentence` names it, `sentence_without_name` does not. All decisions of one
-      deed (the victims' and the start they were for) have the same `time`; a deed's own order is the order of ids.
+    * `for_workflow` is on whose behalf something was moved or taken; null for `start` and `give_up`, and for `preempt`
+      on a cluster, whose scheduler does not say. It may belong to a pool that the reader does not see: `sentence` names
+      it, `sentence_without_name` does not. All decisions of one deed (the victims' and the start they were for) have
+      the same `time`; a deed's own order is the order of ids.
     """
 
     class Action(models.TextChoices):
@@ -78,10 +80,10 @@ class Decision(models.Model):
         ordering = ["-id"]
         constraints = [
             models.CheckConstraint(
-                condition=Q(for_workflow__isnull=True, action__in=["start", "give_up"])
+                condition=Q(for_workflow__isnull=True, action__in=["start", "give_up", "preempt"])
                 | Q(for_workflow__isnull=False, action__in=["move", "reclaim", "preempt"]),
                 name="decision_names_for_whom",
-                violation_error_message="What is moved or taken is so for somebody; a start and a give-up are not.",
+                violation_error_message="What is moved or taken is so for somebody, or by a cluster; a start is not.",
             )
         ]
         indexes = [

@@ -22,13 +22,15 @@ from django.utils import timezone
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_tree
-from pools.models import Backend
+from pools.models import Backend, Pool
 from pools.transactions import Lost, change
 from scheduling.domain.cluster.course import Course, Member, course, gang_status
 from scheduling.domain.cluster.report import Report
+from scheduling.domain.decision_sentences import Decided, sentence, sentence_without_name
+from scheduling.domain.engine.steps import Action
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
-from scheduling.models import Group, Task
+from scheduling.models import Decision, Group, Task
 from scheduling.selectors.admitted_specs import admitted_specs, group_spec
 from scheduling.selectors.cluster_work import IN_CLUSTER
 from scheduling.services.progress import WorkInHand
@@ -45,7 +47,12 @@ Reports = Mapping[UUID, Report]
 
 
 class ObservedWork(WorkInHand):
-    """Work that moves because its cluster was looked at."""
+    """Work that moves because its cluster was looked at. What its scheduler decided is remembered like our own
+    decisions; for whom it took a place it does not say."""
+
+    def __init__(self, root: Pool, workflows: Collection[UUID], *, now: datetime) -> None:
+        super().__init__(root, workflows, now=now)
+        self._decisions: list[Decision] = []
 
     @property
     def is_over(self) -> bool:
@@ -57,15 +64,63 @@ class ObservedWork(WorkInHand):
         if group.status not in IN_CLUSTER:
             return
         said = [(task, reports[task.pk]) for task in self.tries.open(group.pk) if task.pk in reports]
+        ran = {task.pk for task in self.tries.running(group.pk)}
         for task, report in said:
             self._place(group, task, report)
+        self._remember(group, Action.START, [task for task in self.tries.running(group.pk) if task.pk not in ran])
         preempted = [(task, report) for task, report in said if report.status is TaskStatus.FAILED_PREEMPTED]
         if preempted:
+            placed = self.tries.placed(group.pk)
             self.preempt(group, preempted[0][1].message, tasks=[task.name for task, _ in preempted])
+            stays = set() if TaskStatus(group.status).is_finished else {each.pk for each in self.tries.placed(group.pk)}
+            self._remember(group, Action.PREEMPT, [task for task in placed if task.pk not in stays])
         if not TaskStatus(group.status).is_finished:
             self._end_tasks(group, reports, ignores_nonlead=ignores_nonlead)
         if not TaskStatus(group.status).is_finished:
             self._stand(group)
+
+    def save(self) -> None:
+        """Write the work and the record of the decisions."""
+        super().save()
+        Decision.objects.bulk_create(self._decisions)
+
+    def _remember(self, group: Group, action: Action, tasks: Sequence[Task]) -> None:
+        """These tasks started, or lost their places."""
+        if not tasks:
+            return
+        workflow, backend = self.workflows[group.workflow_id], self.root.backend_id
+        assert backend is not None, "a top-level pool has a backend"
+        nodes = [task.node_name for task in tasks]
+        decided = Decided(
+            action,
+            workflow.name if len(self.groups[workflow.pk]) == 1 else f"{workflow.name}/{group.name}",
+            self._leaves[workflow.pool_id],
+            sum(task.gpu_count for task in tasks),
+            nodes,
+            more=group.status == TaskStatus.RUNNING,
+        )
+        self._decisions.append(
+            Decision(
+                time=self.now,
+                action=action,
+                backend_id=backend,
+                root_pool_id=self.root.pk,
+                pool_id=workflow.pool_id,
+                workflow_id=workflow.pk,
+                group_id=group.pk,
+                tasks=[task.name for task in tasks],
+                nodes=nodes,
+                gpus=decided.gpus,
+                sentence=sentence(decided),
+                sentence_without_name=sentence_without_name(decided),
+            )
+        )
+
+    @cached_property
+    def _leaves(self) -> Mapping[int, str]:
+        """The names of the leaves on which this work is."""
+        leaves = {workflow.pool_id for workflow in self.workflows.values()}
+        return dict(Pool.objects.filter(pk__in=leaves).values_list("pk", "name"))
 
     def _place(self, group: Group, task: Task, report: Report) -> None:
         """Where it runs; of one that has ended meanwhile, where it ran."""

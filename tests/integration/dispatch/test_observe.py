@@ -12,7 +12,7 @@ from pools.models import Pool, Reservation
 from pools.services.subpools import delete_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.kube import kinds
-from scheduling.models import Task, Workflow, WorkflowConfig
+from scheduling.models import Decision, Task, Workflow, WorkflowConfig
 from scheduling.services.verify import verify
 from tests.support import houses
 from tests.support.clusters import Room, file_of, group_of, statuses, task_of
@@ -289,3 +289,57 @@ def test_where_a_task_runs_is_told(twin: Room) -> None:
     task = Task.objects.get()
     assert (task.status, task.node_name, task.pod_ip) == ("RUNNING", "gpu-1", "10.0.0.7")
     assert task.start_time is not None
+
+
+def told(workflow: Workflow) -> list[tuple[str, list[str], int, str]]:
+    """What was decided about a workflow: action, tasks, GPUs, in words."""
+    rows = Decision.objects.filter(workflow=workflow).order_by("id")
+    return [(row.action, row.tasks, row.gpus, row.sentence) for row in rows]
+
+
+def test_what_the_cluster_decided_is_remembered_once(room: Room) -> None:
+    """Starts and preemptions, each in the transaction that writes what was seen."""
+    workflow = running(room, file_of("lead", "other", gpus=2), priority=Priority.LOW)
+    name = workflow.name
+    start = ("start", ["lead", "other"], 4, f"{name} starts in team with 4 GPUs.")
+    assert told(workflow) == [start]
+    room.evict(room.pods()[1])
+    room.look()
+    lost = ("preempt", ["lead", "other"], 4, f"The scheduler of the cluster took 4 GPUs in team from {name}.")
+    assert told(workflow) == [start, lost]
+    room.run(*room.pods(workflow))
+    room.look()
+    room.another_agent().look_now()
+    assert told(workflow) == [start, lost, start]
+    rows = Decision.objects.filter(workflow=workflow)
+    assert {row.backend_id for row in rows} == {room.backend.pk}
+    assert all(row.for_workflow_id is None for row in rows)
+    assert verify() == []
+
+
+def test_pods_that_follow_later_make_a_gang_grow(twin: Room) -> None:
+    workflow = twin.submit(file_of("lead", "other"))
+    twin.look()
+    lead, other = twin.pods(workflow)
+    for pod in (lead, other):
+        twin.run(pod)
+        twin.look()
+    assert [(action, tasks) for action, tasks, *_ in told(workflow)] == [("start", ["lead"]), ("start", ["other"])]
+    assert told(workflow)[1][3] == f"{workflow.name} grows in team with 1 GPU."
+
+
+def test_one_that_ran_between_two_looks_did_start(twin: Room) -> None:
+    workflow = twin.submit()
+    twin.look()
+    (pod,) = twin.pods()
+    over = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": "2026-01-01T00:00:00Z"}}
+    twin.say(pod, phase="Succeeded", containerStatuses=[{"name": pod["spec"]["containers"][0]["name"], "state": over}])
+    twin.look()
+    assert [action for action, *_ in told(workflow)] == ["start"]
+
+
+def test_a_preemption_that_ends_the_gang_is_told_too(twin: Room) -> None:
+    workflow = running(twin, file_of("lead", more="exitActions: {FAIL: '3006'}"), priority=Priority.LOW)
+    twin.evict(*twin.pods())
+    twin.look()
+    assert [(action, gpus) for action, _, gpus, _ in told(workflow)] == [("start", 1), ("preempt", 1)]

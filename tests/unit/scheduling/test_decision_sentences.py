@@ -35,6 +35,11 @@ CASES = [
         "Another pool takes back 1 GPU that wf3-1 had borrowed in pool1.",
     ),
     (
+        Decided(Action.PREEMPT, "wf1-1", "pool", 2),
+        "The scheduler of the cluster took 2 GPUs in pool from wf1-1.",
+        "The scheduler of the cluster took 2 GPUs in pool from wf1-1.",
+    ),
+    (
         Decided(Action.PREEMPT, "wf1-1", "pool", 1, beneficiary="wf5-1", their_leaf="pool"),
         "wf1-1 gives up 1 GPU in pool to wf5-1.",
         "wf1-1 gives up 1 GPU in pool to work of a higher priority.",
