@@ -41,7 +41,8 @@ class CohortForm(ChangeForm):
     others = forms.code(
         "Other resources",
         rows=3,
-        help_text="One a line: RESOURCE=QUOTA[:BORROWING LIMIT[:LENDING LIMIT]], such as cpu=4000:1000 or h100/gpu=8.",
+        help_text="One a line: RESOURCE=QUOTA[:BORROWING LIMIT[:LENDING LIMIT]], such as cpu=4000:1000 or h100/gpu=8. "
+        "They stand in the tree; work is held to GPUs alone, which is what pools promise.",
     )
     description = forms.text("Why", help_text=WHY_HELP)
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from pools.domain import names
+from pools.domain.amounts import GPU
 from pools.domain.cohort_config import (
     CohortSettings,
     editable,
@@ -187,7 +188,18 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     forget_unnamed()
     mark_circles()
     made = new_debts(before, verdict_tree({*tops, row.pk}))
-    return CohortResult(get_cohort(name), tuple(debt_sentence(debt) for debt in made))
+    return CohortResult(get_cohort(name), (*(debt_sentence(debt) for debt in made), *_not_counted(settings)))
+
+
+def _not_counted(settings: CohortSettings) -> Iterator[str]:
+    """Pools promise GPUs, so that is what work is held to; of other quotas people shall not expect what they do not
+    do."""
+    others = [key for key in to_stored(settings.quotas) if key != GPU]
+    if others:
+        yield (
+            f"{_listed(others)}: kept and shown in the tree, but no work is held to it, because pools promise GPUs "
+            f"({GPU}) and nothing else."
+        )
 
 
 def _check_version(name: str, row: Cohort | None, expected: int | None) -> None:

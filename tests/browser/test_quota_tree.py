@@ -63,6 +63,14 @@ class Tree:
         held = "SELECT total_usage FROM pools_leafusage JOIN pools_pool ON id = pool_id WHERE name = %s"
         self.house.stack.until(lambda: self.house.stack.sql(held, self.serve)[0]["total_usage"] == 28, seconds=60)
 
+    def waiting(self) -> list[str]:
+        """The work of `serve` that does not run."""
+        sql = """
+            SELECT work.name FROM scheduling_workflow work JOIN pools_pool pool ON pool.id = work.pool_id
+            WHERE pool.name = %s AND work.status = 'PENDING'
+        """
+        return [row["name"] for row in self.house.stack.sql(sql, self.serve)]
+
 
 @pytest.fixture
 def tree(house: House) -> Tree:
@@ -141,6 +149,13 @@ def test_changing_a_limit(tree: Tree, as_admin: Callable[..., Any]) -> None:
     page.get_by_label("Quota of its own, in GPUs").fill("14")
     assert "The subtree will own 28 GPUs" in total.inner_text()
     assert "just what stands below it already" in total.inner_text()
+    page.get_by_label("Quota of its own, in GPUs").fill("8")
+    page.get_by_role("button", name="Show the effect").click()
+    (waits,) = tree.waiting()
+    page.locator("[data-could=start]").get_by_role("link", name=waits).wait_for()
+    tab.screenshot("could-start")
+    tab.accessible()
+    page.get_by_role("button", name="Change the input").click()
     page.get_by_label("Quota of its own, in GPUs").fill("6")
     page.get_by_label("Borrowing limit in GPUs").fill("3")
     page.get_by_label("Why").fill("research needs more")

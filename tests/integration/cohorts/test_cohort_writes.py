@@ -205,3 +205,10 @@ def test_an_old_configuration_of_a_pool_brings_its_cohort_back() -> None:
     pool = Pool.objects.select_related("cohort").get(name="p")
     assert pool.cohort is not None
     assert (pool.cohort.name, pool.cohort.explicit, pool.lending_limit) == ("org", False, 3)
+
+
+def test_a_quota_that_no_work_is_held_to_is_called_so() -> None:
+    rows = [gpu(2), gpu(4000, resource="cpu"), gpu(3, resource="gpu") | {"flavor": "h100"}]
+    (warning,) = put_cohort(actor=SYSTEM, name="org", body={"quotas": rows}).warnings
+    assert warning.startswith("default/cpu, h100/gpu: kept and shown in the tree, but no work is held to it")
+    assert put_cohort(actor=SYSTEM, name="org", body={"quotas": rows[:1]}).warnings == ()
