@@ -247,7 +247,7 @@ def _present(dice: random.Random, members: dict[str, list[Actor]]) -> None:
     """Work that runs or waits now."""
     ended = set(Workflow.objects.values_list("pk", flat=True))
     _submit(dice, members, LIVE - 1, archived_too=False)
-    submit_many(actor=members["language"][0], pool="language--eval", submissions=[Submission(file=GANG)])
+    submit_many(actor=members["language"][0], pool="language--tune", submissions=[Submission(file=GANG)])
     for backend_id in set(Pool.objects.roots().values_list("backend_id", flat=True)):
         if backend_id is not None:
             settle(backend_id)
