@@ -25,7 +25,8 @@ NOT_CONFIRMED = "WARNING: the server did not say that this was a dry run. See wh
 
 
 def show_effect(session: Session, answer: Any, told: Callable[[Any], Any] = lambda answer: answer) -> None:
-    """Print the effect, for people of what `told` leaves of the answer. A forbidden change leaves with exit code 2, as the change itself would."""
+    """Print the effect, for people of what `told` leaves of the answer. A forbidden change leaves with exit code 2, as
+    the change itself would."""
     confirmed = isinstance(answer, dict) and answer.get("dry_run") is True
     emit(session, answer, lambda: effect(told(answer)) if confirmed else cell(answer))
     if not confirmed:
@@ -95,8 +96,11 @@ def changes(before: Any, after: Any, path: str = "") -> list[str]:
     """`resources.gpu.guarantee: 100 → 80`, one line for each value that differs."""
     if before == after:
         return []
-    if isinstance(before, dict) and after is None or before is None and isinstance(after, dict):
-        before, after = before or {}, after or {}  # made or removed: one line for each value that comes or goes
+    if None in (before, after):  # made or removed: one line for each value that comes or goes
+        before, after = (
+            {} if side is None and isinstance(other, dict) else side
+            for side, other in ((before, after), (after, before))
+        )
     if isinstance(before, dict) and isinstance(after, dict):
         keys: Sequence[str] = [*before, *(key for key in after if key not in before)]
         return [

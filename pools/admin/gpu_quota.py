@@ -295,4 +295,4 @@ def _room(facts: Namespace, asked: dict[str, str]) -> dict[str, Any] | None:
     if faults:
         return {"faults": [fault.message for fault in faults]}
     fits, stopped_by = room_for(facts.spec, facts.reserved, facts.spec.filled(worker))
-    return {"fits": fits, "stopped_by": [broken.sentence(facts.name) for broken in stopped_by]}
+    return {"fits": fits, "stopped_by": [broken.explained(facts.name) for broken in stopped_by]}

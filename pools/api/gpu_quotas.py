@@ -111,6 +111,11 @@ class GpuQuotaDetail(View):
         require_house(self.actor)
         body, description, _ = unwrapped(request)
         only(body, "spec", "namespace", "status", "assumed", "source", "alert_since", "alerts", "version")
+        if body.get("namespace", namespace) != namespace:
+            said = (
+                f"namespace is another one than the {namespace[:100]} of the address; leave it out, or give that one."
+            )
+            raise BadInput.of([Violation("namespace", "bad_value", said)])
         if "spec" not in body:
             raise BadInput.of([Violation("spec", "missing", "spec is missing: give the caps as total and single.")])
         version = expected_version(request)

@@ -58,9 +58,7 @@ class GpuQuotaSpec:
 
     def filled(self, worker: Worker) -> Worker:
         """The worker with the namespace's defaults where it asks for nothing."""
-        return Worker(
-            worker.request.or_else(self.default_requests), worker.limit.or_else(self.default_limits), worker.count
-        )
+        return worker.or_else(Worker(self.default_requests, self.default_limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +84,10 @@ class Broken:
             f"requested {self.requested}, limit {self.limit}"
         )
 
+    def explained(self, namespace: str) -> str:
+        """The same, and for a total what is used of it: 10 against a limit of 100 alone says nothing."""
+        return f"{self.sentence(namespace)}, used {self.used}" if self.resolvable else self.sentence(namespace)
+
     def violation(self, namespace: str) -> Violation:
         """One entry of an error's `details` (api.md, "GPU quota by namespace")."""
         numbers = {
@@ -95,7 +97,7 @@ class Broken:
             "used": None if self.used is None else _plain(self.used),
             "resolvable": self.resolvable,
         }
-        return Violation(self.path, self.resource, self.sentence(namespace), numbers=tuple(numbers.items()))
+        return Violation(self.path, self.resource, self.explained(namespace), numbers=tuple(numbers.items()))
 
 
 def _plain(amount: Quantity | int) -> str | int:

@@ -76,6 +76,10 @@ class Worker:
     limit: Amounts = NOTHING
     count: int = 1
 
+    def or_else(self, default: Worker) -> Worker:
+        """Each amount, or the default's where it is zero; the GPUs are its own."""
+        return Worker(self.request.or_else(default.request), self.limit.or_else(default.limit), self.count)
+
     def same_as(self, other: Worker) -> bool:
         """Whether both ask for the same, however it is written."""
         return self._values() == other._values()

@@ -23,6 +23,7 @@ from pools.gpu_hints import hint_room
 from pools.gpu_ledger import Namespace, columns_of, lock_namespace, lock_namespaces, worker_of
 from pools.gpu_policy import require_namespace
 from pools.models import GpuAllocation
+from pools.permissions import require_house
 from pools.services.gpu_status import restate
 from pools.transactions import change
 
@@ -74,11 +75,16 @@ def allocate(
 
 def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], description: str = "") -> GpuAllocation:
     """Give a live allocation new amounts per GPU; what `body` leaves out stays. Only what grows is checked, so giving
-    back is never refused. Raises BadInput, Conflict (a total, or it was released), NotFound."""
+    back is never refused. Raises BadInput, Conflict (a total, or it was released, or it counts a pod or a task of a
+    workflow), NotFound."""
     require_namespace(actor, namespace, Action.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
         facts = lock_namespace(namespace)
         row = _live_or_refuse(namespace, name, "it cannot change")
+        if row.source == Source.POD:
+            sentence = f"Worker {name} in namespace {namespace} is a pod; its amounts are those of its annotations."
+            raise Conflict(sentence, [Violation("id", "kept_by_pod", sentence)])
+        _refuse_workflow(row, "what it asks for is its platform's to say")
         before = worker_of(row)
         after, faults = parse_adjustment(body, before)
         if faults:
@@ -106,12 +112,16 @@ def commit(*, actor: Actor, namespace: str, name: str, description: str = "") ->
 
 
 def release(*, actor: Actor, namespace: str, name: str, description: str = "") -> GpuAllocation:
-    """Give back what an allocation holds. Again is no error; one that never was is NotFound."""
+    """Give back what an allocation holds. Again is no error; one that never was is NotFound. What counts a task of a
+    workflow is given back by its workflow alone (Conflict), what counts a pod by `osmo-admin` or by its cluster."""
     require_namespace(actor, namespace, Action.POOL_MANAGE_WORK)
     with change(actor=actor, description=description):
         facts = lock_namespace(namespace)
         row = _newest(namespace, name)
         if row.state != State.RELEASED:
+            _refuse_workflow(row, "cancel the workflow instead")
+            if row.source == Source.POD:
+                require_house(actor)  # the pod may still run, and would be counted again
             release_rows(facts, [row], reason="released")
     return row
 
@@ -218,7 +228,7 @@ def refuse(namespace: str, broken: Sequence[Broken]) -> None:
         return
     kind: type[DomainError] = Conflict if all(each.resolvable for each in broken) else BadInput
     details = [each.violation(namespace) for each in broken]
-    raise kind(details[0].message, details, error_code=ErrorCode.RESOURCE)
+    raise kind(broken[0].sentence(namespace), details, error_code=ErrorCode.RESOURCE)
 
 
 def _restate_after(facts: Namespace, more: Held, *, gone: Held = EMPTY) -> None:
@@ -256,6 +266,12 @@ def _live_or_refuse(namespace: str, name: str, consequence: str) -> GpuAllocatio
         sentence = f"Allocation {name} in namespace {namespace} {how}; {consequence}."
         raise Conflict(sentence, [Violation("id", "released", sentence)])
     return row
+
+
+def _refuse_workflow(row: GpuAllocation, instead: str) -> None:
+    if row.source == Source.WORKFLOW:
+        sentence = f"Worker {row.name} in namespace {row.namespace} is the workflow task {row.workload}; {instead}."
+        raise Conflict(sentence, [Violation("id", "kept_by_workflow", sentence)])
 
 
 def _set(row: GpuAllocation, columns: Mapping[str, Any]) -> None:

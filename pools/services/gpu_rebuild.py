@@ -72,8 +72,10 @@ def database_time() -> datetime:
 def rebuild(pods: Iterable[PodWorker], listed: Mapping[int, datetime], only: str | None = None) -> list[Repair]:
     """Bring every namespace (or `only` one) in line with these pods, and recount it.
 
-    `listed` says of which clusters (by the id of their backend) all pods are given, and since when the list is true.
-    Reservations of pods not yet bound stay until they expire; entries made by hand or by workflows are kept.
+    An amount that a pod does not say is the default of its namespace at the time it is first counted, as it was when
+    the pod was judged. `listed` says of which clusters (by the id of their backend) all pods are given, and since when
+    the list is true. Reservations of pods not yet bound stay until they expire; entries made by hand or by workflows
+    are kept.
     """
     by_namespace: dict[str, list[PodWorker]] = {}
     for pod in pods:
@@ -107,7 +109,8 @@ def _replace_pods(facts: Namespace, pods: Sequence[PodWorker], listed: Mapping[i
             continue
         pod = there.get(uid)
         if pod is not None:
-            repairs += _brought_up(row, pod)
+            is_newer = row.changed_at >= listed[pod.backend]
+            repairs += [] if is_newer and row.state == State.COMMITTED else _brought_up(row, pod)
         elif row.state == State.COMMITTED and _older(row, listed):
             gone.append(row)
             repairs.append(Repair(facts.name, uid, "removed", _body(worker_of(row)), None))
@@ -115,8 +118,8 @@ def _replace_pods(facts: Namespace, pods: Sequence[PodWorker], listed: Mapping[i
     new = [pod for uid, pod in there.items() if uid not in live]
     late = _released_later(facts.name, new, listed)
     new = [pod for pod in new if pod.uid not in late]
-    _count_new(new)
-    return repairs + [Repair(facts.name, pod.uid, "added", None, _body(pod.worker)) for pod in new]
+    _count_new(facts, new)
+    return repairs + [Repair(facts.name, pod.uid, "added", None, _body(facts.spec.filled(pod.worker))) for pod in new]
 
 
 def _older(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
@@ -124,7 +127,8 @@ def _older(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
     return row.backend_id is not None and row.backend_id in listed and row.changed_at < listed[row.backend_id]
 
 
-def _count_new(pods: Iterable[PodWorker]) -> None:
+def _count_new(facts: Namespace, pods: Iterable[PodWorker]) -> None:
+    spec = facts.spec
     GpuAllocation.objects.bulk_create(
         GpuAllocation(
             namespace=pod.namespace,
@@ -132,22 +136,23 @@ def _count_new(pods: Iterable[PodWorker]) -> None:
             workload=pod.workload,
             source=Source.POD,
             backend_id=pod.backend,
-            **columns_of(pod.worker),
+            **columns_of(spec.filled(pod.worker)),
         )
         for pod in pods
     )
 
 
 def _brought_up(row: GpuAllocation, pod: PodWorker) -> list[Repair]:
-    """A known pod: bound by now, or with other amounts."""
+    """A known pod: bound by now, or with other amounts. Of an amount that it does not say, the one counted stays."""
     before, repairs = worker_of(row), []
+    after = pod.worker.or_else(before)
     columns: dict[str, Any] = {}
     if row.state == State.ASSUMED:
         columns |= {"state": State.COMMITTED, "expires_at": None}
         repairs.append(Repair(row.namespace, row.name, "committed", "assumed", "committed"))
-    if not before.same_as(pod.worker):
-        columns |= columns_of(pod.worker)
-        repairs.append(Repair(row.namespace, row.name, "changed", _body(before), _body(pod.worker)))
+    if not before.same_as(after):
+        columns |= columns_of(after)
+        repairs.append(Repair(row.namespace, row.name, "changed", _body(before), _body(after)))
     if row.workload != pod.workload or row.backend_id != pod.backend:
         columns |= {"workload": pod.workload, "backend_id": pod.backend}
     if columns:
@@ -221,19 +226,20 @@ def follow_pods(backend: int, workers: Sequence[PodWorker], idle: Sequence[str] 
         with change(actor=SYSTEM, description="observed"):
             facts = lock_namespace(namespace)
             rows = list(lost.filter(namespace=namespace))
-            ended = GpuAllocation.objects.filter(pk__in=[row.pk for row in rows])
-            ended.update(state=State.RELEASED, reason="gone", expires_at=None)
-            moved = _seen(namespace, by_namespace[namespace]) or bool(rows)
+            for reason, names in (("gone", set(gone)), ("idle", set(idle))):  # an idle one may count again
+                ended = GpuAllocation.objects.filter(pk__in=[row.pk for row in rows if row.name in names])
+                ended.update(state=State.RELEASED, reason=reason, expires_at=None)
+            moved = _seen(facts, by_namespace[namespace]) or bool(rows)
             if moved:
                 restate(facts.quota, facts.spec, look_at([namespace])[namespace].committed, timezone.now())
             if rows:
                 hint_room([namespace])
 
 
-def _seen(namespace: str, pods: Sequence[PodWorker]) -> bool:
+def _seen(facts: Namespace, pods: Sequence[PodWorker]) -> bool:
     """Count pods that are bound; whether anything moved."""
     there = {pod.uid: pod for pod in pods}
-    rows = GpuAllocation.objects.filter(namespace=namespace, name__in=there)
+    rows = GpuAllocation.objects.filter(namespace=facts.name, name__in=there)
     live = {row.name: row for row in rows.exclude(state=State.RELEASED)}
     over = set(rows.filter(state=State.RELEASED, reason="gone").values_list("name", flat=True))
     moved = False
@@ -241,5 +247,5 @@ def _seen(namespace: str, pods: Sequence[PodWorker]) -> bool:
         if row.source == Source.POD and _brought_up(row, there[uid]):
             moved = True
     new = [pod for uid, pod in there.items() if uid not in live and uid not in over]
-    _count_new(new)
+    _count_new(facts, new)
     return moved or bool(new)

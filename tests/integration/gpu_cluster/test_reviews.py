@@ -73,7 +73,7 @@ def test_the_next_one_is_refused_with_the_numbers() -> None:
     assert not answer["allowed"]
     assert answer["status"]["code"] == 403
     assert answer["status"]["message"] == (
-        "quota exceeded in namespace team-a for total.max.workers.limit: requested 1, limit 1"
+        "quota exceeded in namespace team-a for total.max.workers.limit: requested 1, limit 1, used 1"
     )
     assert answer["status"]["details"]["causes"][0]["reason"] == "total.max.workers.limit"
 

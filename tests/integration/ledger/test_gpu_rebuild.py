@@ -14,7 +14,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import allocate, release
 from pools.services.gpu_quotas import put_quota
-from pools.services.gpu_rebuild import PodWorker, Repair, database_time, rebuild
+from pools.services.gpu_rebuild import PodWorker, Repair, database_time, follow_pods, rebuild
 from scheduling.services.verify import verify
 from tests.support import houses
 from tests.unit.gpu_quota.rows import amounts
@@ -104,6 +104,16 @@ def test_what_moved_after_the_list_began_is_left_alone(cluster: int) -> None:
     release(actor=SYSTEM, namespace="ns", name="old")
     assert run(cluster, pod(cluster, "old"), since=before) == []
     assert live() == {"new"}
+
+
+def test_an_older_list_does_not_undo_what_was_seen_since(cluster: int) -> None:
+    run(cluster, pod(cluster, "a"))
+    before = database_time()
+    bigger = Worker(amounts(30, "1Gi"), amounts(30, "2Gi"), 2)
+    follow_pods(cluster, [pod(cluster, "a", worker=bigger)])
+    assert run(cluster, pod(cluster, "a"), since=before) == []
+    assert GpuUsage.objects.get(pk="ns").requests_tflops == 60
+    assert run(cluster, pod(cluster, "a")) == [("ns", "a", "changed")]
 
 
 def test_other_clusters_are_not_touched(cluster: int) -> None:

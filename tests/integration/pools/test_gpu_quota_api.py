@@ -83,6 +83,13 @@ def test_a_quota_put_back_as_it_was_read_changes_nothing(admin: Caller) -> None:
     assert (again.status, again.headers["ETag"]) == (200, '"1"')
 
 
+def test_a_body_that_names_another_namespace_is_refused(admin: Caller) -> None:
+    body = put(admin, SPEC).body
+    answer = admin("PUT", f"{QUOTA}/team-b", body)
+    assert (answer.status, answer.codes) == (400, {("namespace", "bad_value")})
+    assert list(GpuQuota.objects.values_list("namespace", flat=True)) == ["team-a"]
+
+
 def test_all_faults_of_a_spec_at_once(admin: Caller) -> None:
     answer = put(admin, {"total": {"requests": {"tflops": "-1", "compute": 1}, "maxWorkers": -1}, "one": 1}, "Bad_")
     assert answer.status == 400
@@ -160,7 +167,7 @@ def test_a_total_cap_may_clear_and_says_its_numbers(admin: Caller) -> None:
     assert detail == {
         "path": "request.tflops",
         "code": "total.max.tflops.request",
-        "message": told,
+        "message": f"{told}, used 50",
         "namespace": "team-a",
         "requested": "10",
         "limit": "50",
@@ -185,6 +192,7 @@ def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_told(admin: Calle
     ]
     first, total = answer.body["details"][0], answer.body["details"][-1]
     assert answer.body["message"] == first["message"]
+    assert total["message"].endswith("requested 1800Gi, limit 200Gi, used 0")
     assert (first["requested"], first["limit"], first["used"], first["resolvable"]) == ("101", "100", None, False)
     assert (total["requested"], total["limit"], total["used"], total["resolvable"]) == ("1800Gi", "200Gi", "0", True)
     assert not GpuAllocation.objects.exists()

@@ -105,7 +105,7 @@ def test_the_refusal_in_words() -> None:
     assert told == {
         "path": "request.tflops",
         "code": "total.max.tflops.request",
-        "message": "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50",
+        "message": "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50, used 45",
         "namespace": "team-a",
         "requested": "10",
         "limit": "50",
