@@ -133,7 +133,10 @@ class _Waiting:
         return min(found, key=len)
 
     def broken_by_least(self, tree: GangTree) -> list[Broken]:
-        """What keeps the least that the tree asks for from starting: of each amount what no choice undercuts."""
+        """What keeps the least that the tree asks for from starting: pods that are too large in every choice, or of
+        each amount what no choice undercuts."""
+        if large := self._too_large_in(tree):
+            return large
         least: dict[int, list[int]] = {}
         for group, worker in zip(self._groups, self._all, strict=True):
             leaf = tree.index.get(group)
@@ -148,6 +151,18 @@ class _Waiting:
         )
         return total_broken(self._spec, self._used, more)
 
+    def _too_large_in(self, tree: GangTree) -> list[Broken]:
+        """The caps on one worker which some pod breaks whatever the tree begins with."""
+        broken: dict[int, list[list[Broken]]] = {}
+        for group, worker in zip(self._groups, self._all, strict=True):
+            leaf = tree.index.get(group)
+            if leaf is not None:
+                broken.setdefault(leaf, []).append([] if worker is None else single_broken(self._spec, worker))
+        large = {leaf: found for leaf, found in broken.items() if all(found)}
+        if not tree.least(dict.fromkeys(large, 1)):
+            return []
+        return next(iter(large.values()))[0]
+
 
 def _millis(worker: Worker | None) -> list[int]:
     if worker is None:
@@ -157,10 +172,10 @@ def _millis(worker: Worker | None) -> list[int]:
 
 
 def _told(namespace: str, broken: Broken) -> Hold:
+    message = f"{_capital(broken.explained(namespace))}."
     if not broken.resolvable:
         unblock = f"{broken.resource} of namespace {namespace} is raised to {broken.requested} or more"
-        return Hold(GPU_QUOTA, f"{_capital(broken.sentence(namespace))}.", unblock, namespace, broken.resource)
-    message = f"{_capital(broken.sentence(namespace))}, used {broken.used}."
+        return Hold(GPU_QUOTA, message, unblock, namespace, broken.resource)
     unblock = (
         f"Workers of namespace {namespace} end until {broken.requested} fit under {broken.limit}, "
         f"or {broken.resource} is raised"

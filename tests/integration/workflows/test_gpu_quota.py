@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from pools.domain.errors import BadInput
+from pools.domain.errors import BadInput, Conflict
 from pools.domain.gpu_workers import Asked, Worker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
-from pools.services.gpu_allocations import allocate, release
+from pools.services.gpu_allocations import adjust, allocate, release
 from pools.services.gpu_quotas import put_quota
 from pools.services.pools import put_pool
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.models import Task as TaskRow
 from scheduling.models import Workflow
 from scheduling.selectors.queue import Told, waiting
 from scheduling.services import settle as settling
@@ -279,6 +280,111 @@ spec:
     assert settled()["settled"]
     assert told(work).reason.code == "gpu_quota"
     assert "requested 2, limit 1" in told(work).reason.message
+
+
+def test_an_elastic_gang_that_can_only_begin_with_what_is_too_large_is_told() -> None:
+    pool()
+    caps({"maxWorkers": 0})
+    manifest = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata:
+  name: elastic
+  annotations: {osmo/gpus-per-pod: {a: 1, b: 2, c: 2}}
+spec:
+  minSubGroup: MINIMUM
+  subGroups:
+  - {name: a, minMember: 1}
+  - {name: b, minMember: 1}
+  - {name: c, minMember: 1}
+"""
+    works = []
+    for minimum in ("1", "2"):
+        file = Submission(manifest.replace("MINIMUM", minimum))
+        works.append(submit(actor=houses.admin(), pool="team", submission=file).workflow)
+    caps({"maxWorkers": 9}, {"maxGPUCount": 1})
+    small, large = works
+    assert small is not None
+    assert large is not None
+    assert settled()["settled"]
+    assert status(small) == WorkflowStatus.RUNNING
+    assert used()[1] == 1
+    assert (told(large).reason.code, told(large).reason.limit) == ("gpu_quota", "single.max.gpuCount.limit")
+
+
+def _low_on_every_machine() -> tuple[Workflow, Workflow]:
+    """LOW work on all 128 GPUs, and HIGH work that would take its machines."""
+    works = []
+    for priority in (Priority.LOW, Priority.HIGH):
+        file = Submission(gang(32, 32, 32, 32), priority=priority)
+        works.append(submit(actor=houses.admin(), pool="team", submission=file).workflow)
+        if priority is Priority.LOW:
+            settled()
+    low, high = works
+    assert low is not None
+    assert high is not None
+    assert status(low) == WorkflowStatus.RUNNING
+    return low, high
+
+
+def test_work_that_its_namespace_holds_back_takes_no_machine_from_others() -> None:
+    """LOW work is not ended for a gang that could not start beside it."""
+    pool(resources={"gpu": {"guarantee": 128}})
+    low, high = _low_on_every_machine()
+    caps({"maxWorkers": 7})  # 4 of LOW and 4 of HIGH are 8, until LOW gives back
+    assert settled()["settled"]
+    assert (status(low), status(high)) == ("RUNNING", "PENDING")
+    assert told(high).reason.code == "gpu_quota"
+    assert not TaskRow.objects.filter(group__workflow=low).exclude(status=TaskStatus.RUNNING).exists()
+    caps({"maxWorkers": 8})
+    settled()
+    assert (status(low), status(high)) == ("PENDING", "RUNNING")
+
+
+def test_room_that_goes_between_plan_and_preemption_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan takes LOW's machines; under the lock the namespace has no room, so LOW keeps them."""
+    pool(resources={"gpu": {"guarantee": 128}})
+    caps({"maxWorkers": 8})
+    low, high = _low_on_every_machine()
+    real, came = settling.live_facts, list[str]()
+
+    def somebody_comes(*args: Any, **more: Any) -> Any:
+        found = real(*args, **more)
+        if not came:
+            for number in range(5):  # 4 of LOW, which would go, and these: no 4 more fit
+                came.append(f"between{number}")
+                one = Asked(came[-1], "", Worker(amounts(1)))
+                caps({"maxWorkers": 20})
+                allocate(actor=SYSTEM, namespace=NAMESPACE, asked=one)
+                caps({"maxWorkers": 8})
+        return found
+
+    monkeypatch.setattr(settling, "live_facts", somebody_comes)
+    assert settled()["settled"]
+    assert len(came) == 5
+    assert (status(low), status(high)) == ("RUNNING", "PENDING")
+    assert not TaskRow.objects.filter(group__workflow=low).exclude(status=TaskStatus.RUNNING).exists()
+    assert told(high).reason.code == "gpu_quota"
+
+
+def test_a_worker_of_a_workflow_is_not_released_by_hand() -> None:
+    """Else its pool's admin would make room beside work that still runs."""
+    pool()
+    caps({"maxWorkers": 1})
+    work = houses.submitted(houses.admin(), "team", 1)
+    settled()
+    name = GpuAllocation.objects.get().name
+    deeds: list[Any] = [
+        lambda: release(actor=SYSTEM, namespace=NAMESPACE, name=name),
+        lambda: adjust(actor=SYSTEM, namespace=NAMESPACE, name=name, body={"request": {"tflops": "1"}}),
+    ]
+    for deed in deeds:
+        with pytest.raises(Conflict, match=f"is the workflow task {work.name}/") as refusal:
+            deed()
+        assert refusal.value.details[0].code == "kept_by_workflow"
+    assert used() == (100, 1)
+    cancel_workflow(actor=houses.admin(), name=work.name)
+    assert release(actor=SYSTEM, namespace=NAMESPACE, name=name).state == "released", "again is no error"
 
 
 def test_a_cap_that_was_cut_below_waiting_work_is_told() -> None:
