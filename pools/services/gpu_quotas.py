@@ -75,13 +75,22 @@ def take_from_cluster(*, actor: Actor, namespace: str, source: str, spec: object
         row = facts.quota
         if row is not None and row.source != source:
             raise _kept_elsewhere(row)
-        if faults and row is None:
-            return False  # nothing was in force before it, and nothing is now
-        body = row.spec if faults and row is not None else spec_body(parsed)
-        if row is not None and (row.spec, row.faults) == (body, faults):
+        if is_taken(row, source, spec):
             return False
+        body = row.spec if faults and row is not None else spec_body(parsed)
         _store(facts, body, source=source, faults=faults)
     return True
+
+
+def is_taken(row: GpuQuota | None, source: str, spec: object) -> bool:
+    """Whether :func:`take_from_cluster` has nothing to do: somebody else keeps the quota, or the row says what the
+    object says, or the object says nothing that can be read and nothing was in force before it."""
+    parsed, found = parse_spec(spec)
+    if row is None:
+        return bool(found)
+    faults = [fault.message for fault in found]
+    is_same = row.faults == faults and (bool(faults) or row.spec == spec_body(parsed))
+    return is_same or row.source != source
 
 
 def drop_from_cluster(*, actor: Actor, namespace: str, source: str) -> bool:

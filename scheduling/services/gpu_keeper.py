@@ -2,8 +2,9 @@
 
 One keeper works on a backend at a time (an advisory lock, which goes with the database connection of a process that
 dies). It is level-triggered: what the ledger should say follows from what the cluster shows, and what the cluster
-should show from what the ledger says; the status is written where the two differ, so no change can be lost. It speaks
-to its cluster only outside of transactions.
+should show from what the ledger says; the status is written where the two differ, so no change can be lost. Statuses
+have a thread of their own, so that a long rebuild keeps none of them waiting. It speaks to its cluster only outside of
+transactions.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
 from pools.domain.errors import Busy, Conflict
+from pools.domain.gpu_quota_spec import parse_spec
 from pools.domain.roles import SYSTEM
 from pools.gpu_bodies import status_body
 from pools.gpu_ledger import Namespace, look_at
 from pools.models import Backend, GpuQuota
-from pools.services.gpu_quotas import drop_from_cluster, take_from_cluster
+from pools.services.gpu_quotas import drop_from_cluster, is_taken, take_from_cluster
 from pools.services.gpu_rebuild import PodWorker, Repair, database_time, follow_pods, rebuild
 from scheduling.domain.cluster.gpu_pod import (
     WORKER_LABELS,
@@ -76,7 +78,7 @@ class GpuKeeper:
     ) -> None:
         self.backend_id = backend_id
         self.alive_at = time.monotonic()
-        self._wake = threading.Event()
+        self._wake, self._moved_on = threading.Event(), threading.Event()
         self._open, self._rhythm = connect, rhythm
         self._cluster: Cluster | None = None
         self._lock, self._moved = threading.Lock(), set[str]()
@@ -92,6 +94,7 @@ class GpuKeeper:
     def wake(self) -> None:
         """Something moved in the ledger: look soon."""
         self._wake.set()
+        self._moved_on.set()
 
     # --- living -----------------------------------------------------------------------------------------------------
     def run(self, stop: threading.Event) -> None:
@@ -135,19 +138,38 @@ class GpuKeeper:
             return False
         for mirror in (self._quotas, self._pods):
             threading.Thread(target=mirror.follow, args=[over], daemon=True).start()
+        writer = threading.Thread(target=self._keep_statuses, args=[over], daemon=True)
+        writer.start()
         try:
             while not stop.is_set() and connection.connection is held:
                 if self._backend() is None:
                     return False
                 self.alive_at = time.monotonic()
                 self._wake.clear()
-                self.turn()
+                self.follow()
+                self._moved_on.set()
                 backoff.reset()
                 self._wake.wait(self._rhythm.look)
                 stop.wait(self._rhythm.gather)
         finally:
             over.set()
+            self._moved_on.set()
+            writer.join()
         return True
+
+    def _keep_statuses(self, over: threading.Event) -> None:
+        """Write what statuses should say, again and again, until told that it is over; with a connection of its own."""
+        while not over.is_set():
+            self._moved_on.clear()
+            try:
+                self.write_statuses()
+            except Exception:
+                logger.exception("the statuses of backend %s wait", self.backend_id)
+                with suppress(DatabaseError, InterfaceError):
+                    connection.close()
+            self._moved_on.wait(self._rhythm.look)
+            over.wait(self._rhythm.gather)
+        connection.close()
 
     # --- single steps -----------------------------------------------------------------------------------------------
     def look_now(self) -> list[Repair]:
@@ -163,7 +185,13 @@ class GpuKeeper:
         return self.turn()
 
     def turn(self) -> list[Repair]:
-        """One look at what is known now; what a rebuild repaired, if one was due."""
+        """One look at what is known now, and every status; what a rebuild repaired, if one was due."""
+        repairs = self.follow()
+        self.write_statuses()
+        return repairs
+
+    def follow(self) -> list[Repair]:
+        """Bring the ledger in line with what is known of the cluster now; what a rebuild repaired, if one was due."""
         backend, repairs = self._backend(), list[Repair]()
         if backend is None or self._cluster is None:
             return repairs
@@ -174,9 +202,13 @@ class GpuKeeper:
                 repairs = self._rebuild(self._cluster)
         elif self._pods.is_ready:
             self._follow(backend)
-        if self._quotas.is_ready:
-            self._write_statuses(backend, self._cluster)
         return repairs
+
+    def write_statuses(self) -> None:
+        """Write the status of every object whose status is another one."""
+        backend, cluster = Backend.objects.filter(pk=self.backend_id).first(), self._cluster
+        if backend is not None and cluster is not None and self._quotas.is_ready:
+            self._write_statuses(backend, cluster)
 
     def _backend(self) -> Backend | None:
         backend = Backend.objects.filter(pk=self.backend_id, kind=Backend.Kind.KUBERNETES).first()
@@ -220,13 +252,17 @@ class GpuKeeper:
 
     # --- quotas -----------------------------------------------------------------------------------------------------
     def _take_quotas(self, backend: Backend) -> None:
-        """Bring the ledger's quotas in line with the objects: of each namespace the oldest one is in force."""
+        """Bring the ledger's quotas in line with the objects: of each namespace the oldest one is in force. What is in
+        line already is not locked, for allocations stand at that lock."""
         first = {namespace: objects[0] for namespace, objects in self._by_namespace().items()}
         ours = GpuQuota.objects.filter(source__startswith=source_of(backend, ""))
         for namespace, source in ours.values_list("namespace", "source"):
             if namespace not in first or source_of(backend, _name(first[namespace])) != source:
                 drop_from_cluster(actor=SYSTEM, namespace=namespace, source=source)
+        there = {row.namespace: row for row in GpuQuota.objects.filter(namespace__in=first)}
         for namespace, item in sorted(first.items()):
+            if is_taken(there.get(namespace), source_of(backend, _name(item)), item.get("spec") or {}):
+                continue
             with suppress(Conflict):  # kept by somebody else; the object's status says so
                 take_from_cluster(
                     actor=SYSTEM,
@@ -245,14 +281,13 @@ class GpuKeeper:
 
     # --- status -----------------------------------------------------------------------------------------------------
     def _write_statuses(self, backend: Backend, cluster: Cluster) -> None:
-        """Write the status of every object whose status is another one."""
         by_namespace = self._by_namespace()
         facts = look_at(by_namespace)
         wanted = [
             (item, status)
             for namespace, items in by_namespace.items()
             for item, status in zip(items, _statuses(backend, items, facts[namespace]), strict=True)
-            if (item.get("status") or {}) != status
+            if status is not None and (item.get("status") or {}) != status
         ]
         for error in each(wanted, lambda due: _write(cluster, *due), lambda fault: fault):
             if error is not None and not isinstance(error, errors.NotFound):
@@ -279,15 +314,21 @@ def _worker(pod: Object | None, backend_id: int) -> PodWorker | None:
     return PodWorker(found.namespace, found.uid, found.workload, found.worker, backend_id)
 
 
-def _statuses(backend: Backend, items: Sequence[Object], facts: Namespace) -> Iterable[dict[str, Any]]:
-    """What the objects of one namespace should say; the first is the one that may be in force."""
-    first = _name(items[0])
+def _statuses(backend: Backend, items: Sequence[Object], facts: Namespace) -> Iterable[dict[str, Any] | None]:
+    """What the objects of one namespace should say; the first is the one that may be in force. None: it is not taken
+    into the ledger yet, so nothing is to be said."""
+    first, ours = _name(items[0]), source_of(backend, "")
     for place, item in enumerate(items):
         if place:
             yield _refused(item, "Duplicate", f"{first} is older and in force; a namespace has one quota.")
         elif facts.quota is None:
-            yield _refused(item, "InvalidSpec", "The spec is not valid, so nothing limits this namespace.")
-        elif facts.quota.source != source_of(backend, first):
+            faults = " ".join(fault.message for fault in parse_spec(item.get("spec") or {})[1])
+            said = f"The spec is not valid, so nothing limits this namespace: {faults}"
+            yield _refused(item, "InvalidSpec", said) if faults else None
+        elif facts.quota.source != f"{ours}{first}":
+            if facts.quota.source.startswith(ours):
+                yield None
+                continue
             keeper = facts.quota.source.partition(":")[2] or "the API of OSMO Admin"
             yield _refused(item, "NotInForce", f"The quota of this namespace is kept by {keeper}.")
         else:

@@ -11,11 +11,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from pools.domain.errors import Conflict, Forbidden
 from pools.domain.gpu_workers import Asked, Worker
-from pools.domain.roles import SYSTEM
+from pools.domain.roles import SYSTEM, Actor
 from pools.gpu_bodies import shown
-from pools.models import GpuAllocation, GpuQuota, User
-from pools.services.gpu_allocations import allocate, expire_assumed, release
+from pools.models import GpuAllocation, GpuQuota, Pool, User
+from pools.services.gpu_allocations import adjust, allocate, expire_assumed, release
 from pools.services.gpu_quotas import put_quota
 from scheduling.kube import connections, kinds
 from scheduling.kube.twin import Twin
@@ -103,6 +104,7 @@ def test_an_object_that_was_never_valid_limits_nothing(fleet: Fleet) -> None:
     fleet.keeper.look_now()
     assert shown(fleet.namespace) is None
     assert fleet.ready() == ("False", "InvalidSpec")
+    assert "maxWorkers is -1" in fleet.status()["conditions"][0]["message"], "it says what is wrong"
 
 
 def test_a_namespace_has_one_quota(fleet: Fleet) -> None:
@@ -117,6 +119,16 @@ def test_a_namespace_has_one_quota(fleet: Fleet) -> None:
     fleet.cluster.delete(kinds.GPU_RESOURCE_QUOTA, in_force, namespace=fleet.namespace)
     fleet.keeper.look_now()
     assert fleet.ready(other) == ("True", "QuotaReady")
+
+
+def test_what_is_not_taken_yet_is_not_called_invalid(fleet: Fleet) -> None:
+    """Statuses are written beside the reading of objects: one that is read but not taken says nothing yet."""
+    fleet.quota(**CAPS)
+    fleet.keeper.look_now()
+    GpuQuota.objects.all().delete()
+    told = fleet.status()
+    fleet.keeper.write_statuses()
+    assert fleet.status() == told
 
 
 def test_a_quota_that_people_keep_stays_theirs(fleet: Fleet) -> None:
@@ -230,6 +242,52 @@ class TestOnTheTwin:
         row = GpuAllocation.objects.get(name=unbound["metadata"]["uid"])
         assert (row.state, row.reason) == ("released", "gone")
 
+    def test_a_pod_that_names_its_gpus_again_counts_again(self, twin: Fleet) -> None:
+        twin.keeper.look_now()
+        twin.pod("w1")
+        _catch_up(twin.keeper)
+        for gpus, used in (("", (0, 0)), ("a", (20, 1)), ("", (0, 0)), ("a,b", (20, 1))):
+            change: Any = {"metadata": {"annotations": {f"{PREFIX}gpu-ids": gpus}}}
+            twin.cluster.merge(kinds.POD, "w1", change, owner=SOMEBODY, namespace=twin.namespace)
+            _catch_up(twin.keeper)
+            assert twin.used() == used
+
+    def test_what_a_pod_does_not_say_is_the_default(self, twin: Fleet) -> None:
+        """Judged, followed and rebuilt alike; what was counted stays when the default changes."""
+        twin.quota(single={"defaultRequests": {"tflops": "7", "vram": "2Gi"}})
+        twin.keeper.look_now()
+        twin.pod("w1", tflops_request="", vram_request="1Gi")
+        _catch_up(twin.keeper)
+        assert twin.used() == (14, 1)
+        assert rebuild_from({twin.backend.pk: twin.cluster}) == []
+        twin.quota(single={"defaultRequests": {"tflops": "9", "vram": "2Gi"}})
+        assert twin.keeper.look_now() == []
+        assert twin.used() == (14, 1)
+        twin.pod("w2", tflops_request="")
+        (added,) = rebuild_from({twin.backend.pk: twin.cluster})
+        assert (added.code, added.after["request"]) == ("added", {"tflops": "9", "vram": "1Gi"})
+        assert twin.used() == (32, 2)
+        assert rebuild_from({twin.backend.pk: twin.cluster}) == []
+
+    def test_what_is_in_line_is_not_locked(self, twin: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+        twin.quota(**CAPS)
+        twin.keeper.look_now()
+        monkeypatch.setattr(gpu_keeper, "take_from_cluster", lambda **_: pytest.fail("there was nothing to take"))
+        twin.keeper.look_now()
+
+    def test_a_worker_of_a_pod_is_given_back_by_its_cluster_or_the_house(self, twin: Fleet) -> None:
+        uid = twin.pod("w1")["metadata"]["uid"]
+        twin.keeper.look_now()
+        houses.pool("team")
+        Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": twin.namespace})
+        boss = Actor("boss", roles=frozenset({"osmo-team-admin"}))
+        with pytest.raises(Forbidden):
+            release(actor=boss, namespace=twin.namespace, name=uid)
+        with pytest.raises(Conflict, match="annotations"):
+            adjust(actor=boss, namespace=twin.namespace, name=uid, body={"request": {"tflops": "1"}})
+        assert twin.used() == (20, 1)
+        assert release(actor=SYSTEM, namespace=twin.namespace, name=uid).state == "released"
+
     def test_a_reservation_goes_with_its_pod(self, twin: Fleet) -> None:
         twin.keeper.look_now()
         uid = twin.pod("w1", bound=False)["metadata"]["uid"]
@@ -280,6 +338,34 @@ def test_it_follows_by_itself_until_told_to_stop(fleet: Fleet) -> None:
         for thread in threads:
             thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_status_does_not_wait_for_a_long_rebuild(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the pods are still being listed, what people allocate reaches the object."""
+    fleet.quota(**CAPS)
+    fleet.keeper.look_now()
+    begun, on = threading.Event(), threading.Event()
+
+    def slowly(*_: Any) -> list[Any]:
+        begun.set()
+        assert on.wait(120)
+        return []
+
+    monkeypatch.setattr(gpu_keeper, "rebuild_from", slowly)
+    keeper = GpuKeeper(fleet.backend.pk, connect=lambda _: fleet.cluster, rhythm=Rhythm(look=0.1, standby=0.1))
+    stop = threading.Event()
+    thread = threading.Thread(target=keeper.run, args=[stop])
+    thread.start()
+    try:
+        assert begun.wait(60)
+        allocate(actor=SYSTEM, namespace=fleet.namespace, asked=Asked("mine", "", Worker(amounts(1))))
+        eventually(lambda: fleet.status()["used"]["workers"] == 1)
+        assert not on.is_set()
+    finally:
+        on.set()
+        stop.set()
+        thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_rebuilding_over_http(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
