@@ -6,10 +6,10 @@ first, and among equals the one whose work is served last. At most `MOST_GANGS` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from .lines import Place
-from .nodes import Request
+from .nodes import NOWHERE, Request
 from .state import WAITING, GangState
 from .taking import Taken, Taking
 from .victims import Unit
@@ -25,12 +25,13 @@ MOST_LOOKED_AT = 64
 Movable = Callable[[GangState], bool]
 
 
-def rearrange(taking: Taking, movable: Movable) -> Taken | None:
-    """Start the gang after moving others, or change nothing and return None. Quotas must allow the gang already."""
+def rearrange(taking: Taking, movable: Movable, among: Iterable[GangState] | None = None) -> Taken | None:
+    """Start the gang after moving others, or change nothing and return None. Quotas must allow the gang already.
+    `among`: where everybody who is movable can be found, if that is known."""
     world, gang = taking.world, taking.gang
-    for first in _candidates(world, _largest(gang), movable, set())[:MOST_NODES]:
+    for first in _candidates(world, _largest(gang), movable, set(), among)[:MOST_NODES]:
         before = world.mark()
-        units = _clear(taking, first, movable)
+        units = _clear(taking, first, movable, among)
         if units is None:
             world.undo(before)
             continue
@@ -40,7 +41,7 @@ def rearrange(taking: Taking, movable: Movable) -> Taken | None:
     return None
 
 
-def _clear(taking: Taking, first: list[Unit], movable: Movable) -> list[Unit] | None:
+def _clear(taking: Taking, first: list[Unit], movable: Movable, among: Iterable[GangState] | None) -> list[Unit] | None:
     """Take tasks off their nodes, those of `first` before others, until the gang fits; None if that takes too many."""
     world = taking.world
     units: list[Unit] = []
@@ -55,7 +56,7 @@ def _clear(taking: Taking, first: list[Unit], movable: Movable) -> list[Unit] | 
             return None
         if taking.fits():
             return units
-        following = _candidates(world, _largest(taking.gang), movable, moving)
+        following = _candidates(world, _largest(taking.gang), movable, moving, among)
         if not following:
             return None
         leaving = following[0]
@@ -65,15 +66,22 @@ def _largest(gang: GangState) -> Request:
     return max(gang.needs[i] for i, status in enumerate(gang.status) if status == WAITING)
 
 
-def _candidates(world: World, request: Request, movable: Movable, moving: set[int]) -> list[list[Unit]]:
+def _candidates(
+    world: World, request: Request, movable: Movable, moving: set[int], among: Iterable[GangState] | None
+) -> list[list[Unit]]:
     """The nodes that could be cleared for the request, cheapest first: the tasks that would leave."""
     found: list[tuple[tuple[int, int, _Reversed, int], list[Unit]]] = []
     if world.nodes is None or world.firm is None:
         return []
-    for node in world.nodes.roomiest_first():
+    if among is None:
+        nodes = world.nodes.too_full(request)
+    else:
+        standing_on = {node for gang in among for node in gang.node if node != NOWHERE}
+        nodes = world.nodes.too_full_of(standing_on, request)
+    for node in nodes:
         if len(found) >= MOST_LOOKED_AT:
             break
-        if world.nodes.fits(node, request) or not world.firm.fits(node, request):
+        if not world.firm.fits(node, request):
             continue
         free = {r: world.nodes.free[node][r] for r, _amount in request}
         standing: dict[int, list[int]] = {}

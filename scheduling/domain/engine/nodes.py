@@ -8,7 +8,7 @@ first class that fits is the fullest node that fits: bin-packing, ties by name. 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pools.domain.amounts import Number
 
@@ -17,6 +17,14 @@ Free = tuple[Number, ...]
 NOWHERE = -1
 MANY = 2**62
 """How many tasks that ask for nothing fit on a node."""
+
+
+def enough(have: Sequence[Number], request: Request) -> bool:
+    """Whether these amounts hold the request. A plain loop: this is asked more often than anything else."""
+    for r, amount in request:  # noqa: SIM110
+        if have[r] < amount:
+            return False
+    return True
 
 
 class NodeIndex:
@@ -62,19 +70,25 @@ class NodeIndex:
             start = bisect_left(order, (request[0][1],))
         for position in range(start, len(order)):
             have = order[position]
-            if all(have[r] >= amount for r, amount in request):
+            if enough(have, request):
                 return self._classes[have][0]
         return NOWHERE
 
-    def roomiest_first(self) -> Iterator[int]:
-        """Every node, those with most free first, then by name. Nothing may be taken or given meanwhile."""
+    def too_full(self, request: Request) -> Iterator[int]:
+        """Every node without room for the request, those with most free first, then by name. Nothing may be taken or
+        given meanwhile."""
         for have in reversed(self._order):
-            yield from self._classes[have]
+            if not enough(have, request):
+                yield from self._classes[have]
+
+    def too_full_of(self, nodes: Iterable[int], request: Request) -> Iterator[int]:
+        """The same for a few of the nodes."""
+        full = sorted(node for node in nodes if not enough(self.free[node], request))
+        yield from sorted(full, key=self.free.__getitem__, reverse=True)
 
     def fits(self, node: int, request: Request) -> bool:
         """Whether this node has room for the request."""
-        have = self.free[node]
-        return all(have[r] >= amount for r, amount in request)
+        return enough(self.free[node], request)
 
     def take(self, node: int, request: Request) -> None:
         """Use it; a node that is listed with more than it has goes below 0 and takes nothing more."""
@@ -116,7 +130,7 @@ class NodeIndex:
         return sum(self._slots(have, request) * len(self._classes[have]) for have in self._order)
 
     def _slots(self, have: Free, request: Request) -> int:
-        if any(have[r] < amount for r, amount in request):
+        if not enough(have, request):
             return 0
         amounts = [int(have[r] // amount) for r, amount in request if r < len(self.total)]
         return min(amounts, default=MANY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from .collector import collector_paused
 from .explain import Explainer, Reason
 from .facts import Facts, Gang, TaskState
 from .nodes import NOWHERE
@@ -55,7 +56,8 @@ def task_of(world: World, gang: GangState, i: int) -> tuple[TaskState, str | Non
 
 def reasons(world: World) -> dict[str, Reason]:
     """Why each gang that waits does not start."""
-    return Explainer(world).all()
+    with collector_paused():
+        return Explainer(world).all()
 
 
 def places(world: World) -> dict[str, Place]:

@@ -6,7 +6,7 @@ is tried again in the same phase.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pools.domain.amounts import Number
 
@@ -113,7 +113,7 @@ class Phases:
             def lower(other: GangState) -> bool:
                 return other.preemptible and other.queue is queue and other.fact.priority < priority
 
-            moved = self._moved(gang, queue, lower, (queue.index, priority))
+            moved = self._moved(gang, queue, lower, (queue.index, priority), queue.running or ())
             if moved is not None:
                 return moved
             taking = Taking(world, gang)
@@ -175,7 +175,12 @@ class Phases:
         return helped
 
     def _moved(
-        self, gang: GangState, queue: QueueState, movable: Movable, scope: tuple[object, ...]
+        self,
+        gang: GangState,
+        queue: QueueState,
+        movable: Movable,
+        scope: tuple[object, ...],
+        among: Iterable[GangState] | None = None,
     ) -> tuple[Taking, Taken] | None:
         world = self._world
         if world.nodes is None or not world.free_total(gang.ask):
@@ -186,7 +191,7 @@ class Phases:
         if key in self._no_moves:
             return None
         taking = Taking(world, gang)
-        taken = rearrange(taking, movable)
+        taken = rearrange(taking, movable, among)
         if taken is None:
             self._no_moves.add(key)
             return None

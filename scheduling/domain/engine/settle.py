@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .collector import collector_paused
 from .facts import Facts
 from .phases import Phases
 from .starting import start_phase
@@ -24,7 +25,11 @@ class Settled:
 
 def settle(facts: Facts) -> Settled:
     """Schedule the facts until nothing moves any more. The same facts in any order give the same steps."""
-    world = World(facts)
+    with collector_paused():
+        return _settle(World(facts))
+
+
+def _settle(world: World) -> Settled:
     diary = Diary(world)
     phases = Phases(world, diary)
     for number in range(1, MOST_PASSES + 1):

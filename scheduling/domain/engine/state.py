@@ -76,9 +76,9 @@ class GangState:
     each node of its tree. What a task requests counts against quotas; its need adds on which nodes it may stand."""
 
     __slots__ = (
-        "_alike", "_ask", "_fresh", "_next", "_signature", "_table", "active", "fact", "index", "leaf", "lines",
-        "listed", "needs", "node", "preemptible", "queue", "ran", "reach", "released", "requests", "status", "tree",
-        "waiting",
+        "_alike", "_ask", "_fresh", "_next", "_order", "_signature", "_table", "active", "fact", "index", "leaf",
+        "lines", "listed", "needs", "node", "preemptible", "queue", "ran", "reach", "released", "requests", "status",
+        "tree", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +123,7 @@ class GangState:
         self._fresh: object = None
         self._ask: Request | None = None
         self._next: list[int] | None = None
+        self._order: tuple[Number, int, Number, str] | None = None
 
     def __repr__(self) -> str:
         return f"<gang {self.fact.name}>"
@@ -151,7 +152,7 @@ class GangState:
         return node
 
     def _forget(self) -> None:
-        self._signature = self._ask = self._next = None
+        self._signature = self._ask = self._next = self._order = None
 
     # -- how it stands -----------------------------------------------------------------------------------------------
 
@@ -189,7 +190,9 @@ class GangState:
     @property
     def order(self) -> tuple[Number, int, Number, str]:
         """Its place inside its leaf: priority, then below before above its minimum, then oldest, then name."""
-        return -self.fact.priority, self.standing, self.fact.submitted, self.fact.name
+        if self._order is None:
+            self._order = -self.fact.priority, self.standing, self.fact.submitted, self.fact.name
+        return self._order
 
     @property
     def signature(self) -> Signature:

@@ -112,16 +112,17 @@ class Parting:
     nearness: int
 
 
-def partings(world: World, leaf: QueueState) -> Iterator[Parting]:
-    """Every branch that parts from the leaf's: the siblings of the leaf, of the queue above it, and so on up."""
+def partings(world: World, leaf: QueueState, ask: Request) -> Iterator[Parting]:
+    """Every branch that parts from the leaf's and is above its quota in something that is asked for: among the siblings
+    of the leaf, of the queue above it, and so on up."""
     for ours, above in pairwise(leaf.path):
         for theirs in above.children:
-            if theirs is not ours:
+            if theirs is not ours and _borrows(theirs, ask):
                 yield Parting(ours, theirs, (), 10**6 + len(above.path))
     ours = leaf.path[-1]
     above_us = set(world.cohorts_above(ours))
     for theirs in world.tops:
-        if theirs is not ours:
+        if theirs is not ours and _borrows(theirs, ask):
             above_them = world.cohorts_above(theirs)
             between = tuple(x for x in above_them if x not in above_us)
             common = len(above_them) - len(between)
@@ -156,7 +157,11 @@ def claim_on(world: World, ask: Request, where: Parting) -> Claim:
 
 def _borrows(queue: QueueState, ask: Request) -> bool:
     """Whether the queue is above its quota in something that is asked for."""
-    return any(queue.alloc[r] > queue.quota[r] for r, _amount in ask)
+    alloc, quota = queue.alloc, queue.quota
+    for r, _amount in ask:  # noqa: SIM110  as plain as it is quick, and it is asked often
+        if alloc[r] > quota[r]:
+            return True
+    return False
 
 
 def leaves_the_quota(gang: GangState, ask: Request, where: Parting) -> bool:
@@ -240,7 +245,9 @@ class OtherLeaves:
 
     def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
         self._world, self._ask = world, ask
-        self._branches = [_Branch(where, ask) for where in partings(world, leaf) if claim_on(world, ask, where)]
+        # Most branches lend nothing, and are told by that alone.
+        lenders = (where for where in partings(world, leaf, ask) if claim_on(world, ask, where))
+        self._branches = [_Branch(where, ask) for where in lenders]
         self._where = {branch.where.theirs.index: branch.where for branch in self._branches}
         self._heap = [(branch.place(), i) for i, branch in enumerate(self._branches)]
         heapify(self._heap)

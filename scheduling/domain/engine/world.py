@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pools.domain.amounts import Amount, Number
 
 from .build import Built
+from .collector import collector_paused
 from .facts import Facts
 from .lines import SortedGangs
 from .nodes import NOWHERE, NodeIndex, Request
@@ -23,7 +24,10 @@ class World:
     """One moment of a cluster, on its way to the next."""
 
     def __init__(self, facts: Facts) -> None:
-        built = Built(facts)
+        with collector_paused():
+            self._build(Built(facts), facts)
+
+    def _build(self, built: Built, facts: Facts) -> None:
         self.facts = facts
         self.keys = built.keys
         self.queues = built.queues
