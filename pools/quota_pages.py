@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import urlencode
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount, text_of
 from pools.domain.errors import NotFound
@@ -74,6 +75,11 @@ class TreePage:
     circles: Sequence[str]
     root: str | None
 
+    @property
+    def query(self) -> str:
+        """What keeps the resource in the address of another page."""
+        return _query(self.key)
+
 
 @dataclass(frozen=True, slots=True)
 class NumberLine:
@@ -99,6 +105,16 @@ class NodePage:
     below: Sequence[TreeRow]
     condition: str
 
+    @property
+    def query(self) -> str:
+        """What keeps the resource in the address of another page."""
+        return _query(self.key)
+
+    @property
+    def waiting(self) -> Sequence[TreeRow]:
+        """Those right below it where something waits."""
+        return [row for row in self.below if row.pending]
+
 
 TITLES = {
     "subtree_quota": "Subtree quota",
@@ -111,6 +127,10 @@ TITLES = {
     "lendable": "Still lendable",
     "debt": "Debt",
 }
+
+
+def _query(key: str) -> str:
+    return "" if key == GPU else f"?{urlencode({'resource': key})}"
 
 
 def sort_of(key: str) -> str:

@@ -107,6 +107,13 @@ def test_looking_at_the_tree_and_asking_why(tree: Tree, as_admin: Callable[..., 
     tab.screenshot("tree")
     tab.accessible()
 
+    page.locator(f"tr[data-node='cohort/{tree.corp}'] td[data-label=Pending] a").click()
+    assert page.locator("#pending").inner_text() == f"2: 2 in {tree.prod}"
+    page.locator("#pending").get_by_role("link", name=tree.prod).click()
+    page.locator("#pending").get_by_role("link", name=tree.serve).click()
+    assert page.locator("#pending").get_by_role("link", name="who waits").count() == 1
+
+    page = tab.open(f"/pools/cohort/?root={tree.corp}")
     page.locator(f"tr[data-node='cohort/{tree.prod}']").get_by_role("link", name="8", exact=True).click()
     why = page.locator("#borrowed")
     assert "28 what it uses" in " ".join(why.inner_text().split())
@@ -197,6 +204,10 @@ def test_making_and_deleting_a_cohort(house: House, as_admin: Callable[..., Any]
     page.get_by_role("button", name=f"Create {name}").click()
     assert f"Cohort {name} was saved." in page.inner_text("#page")
     page.get_by_role("link", name="default/cpu", exact=True).click()
+    page.get_by_role("link", name="Its tree").click()
+    page.get_by_role("link", name="default/cpu", exact=True).click()
+    page.locator(f"tr[data-node='cohort/{name}'] td[data-label=Subtree] a").click()
+    assert page.url.endswith(f"/node/cohort/{name}/?resource=default%2Fcpu#subtree_quota")
     assert "100" in page.locator("#nominal").inner_text()
     tab.accessible()
     page.get_by_role("link", name="Delete").click()
