@@ -120,7 +120,7 @@ class GpuAllocationDetail(View):
             lambda: adjust(actor=self.actor, namespace=namespace, name=name, body=body, description=description),
         )
 
-    @documented("Release a worker; again is no error.", query=[DRY_RUN], answer=ALLOCATION)
+    @documented("Release a worker; again is no error.", query=[DRY_RUN], answer=ALLOCATION, more=(409,))
     def delete(self, request: Request, namespace: str, name: str) -> Response:
         body, description, _ = unwrapped(request)
         only(body)

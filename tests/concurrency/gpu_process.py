@@ -1,8 +1,9 @@
 """One process of a race: made ready, held at a gate in the database, then one allocation in the test's namespace.
 
-    python -m tests.concurrency.gpu_process GATE NAMESPACE NAME TFLOPS
+    python -m tests.concurrency.gpu_process GATE NAMESPACE NAME TFLOPS [unlocked]
 
-Prints `state` of the allocation, or the code of the first broken rule.
+Prints `state` of the allocation, or the code of the first broken rule. `unlocked` reads the namespace without its lock,
+prints `read`, and is held at a second gate (GATE + 1) until everybody has read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sys
 
 
-def main(gate: str, namespace: str, name: str, tflops: str) -> None:
+def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked") -> None:
     import django
 
     django.setup()
@@ -20,16 +21,28 @@ def main(gate: str, namespace: str, name: str, tflops: str) -> None:
     from pools.domain.gpu_workers import Amounts, Asked, Worker
     from pools.domain.quantities import parse_quantity
     from pools.domain.roles import SYSTEM
-    from pools.services.gpu_allocations import allocate
+    from pools.gpu_ledger import Namespace, look_at
+    from pools.services import gpu_allocations
 
+    def pass_gate(number: int) -> None:
+        # The test holds this lock alone until everybody is here; then all pass together.
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock_shared(%s)", [number])
+
+    def plain_read(name: str) -> Namespace:
+        found = look_at([name])[name]
+        print("read", flush=True)
+        pass_gate(int(gate) + 1)
+        return found
+
+    if how == "unlocked":
+        gpu_allocations.lock_namespace = plain_read
     worker = Worker(request=Amounts(tflops=parse_quantity(tflops)))
     connection.ensure_connection()
     print("ready", flush=True)
-    with connection.cursor() as cursor:
-        # The test holds this lock alone until everybody is here; then all pass together.
-        cursor.execute("SELECT pg_advisory_lock_shared(%s)", [int(gate)])
+    pass_gate(int(gate))
     try:
-        print(allocate(actor=SYSTEM, namespace=namespace, asked=Asked(name, "", worker)).state)
+        print(gpu_allocations.allocate(actor=SYSTEM, namespace=namespace, asked=Asked(name, "", worker)).state)
     except DomainError as refusal:
         print(refusal.details[0].code)
 

@@ -18,7 +18,7 @@ from pools.domain.roles import SYSTEM
 from pools.gpu_ledger import Namespace, look_at
 from pools.models import GpuAllocation, GpuUsage
 from pools.services import gpu_allocations
-from pools.services.gpu_allocations import allocate, commit, release
+from pools.services.gpu_allocations import adjust, allocate, commit, release
 from pools.services.gpu_quotas import put_quota
 from pools.services.gpu_rebuild import PodWorker, database_time, rebuild
 from scheduling.services.verify import verify
@@ -80,23 +80,38 @@ class TestSixRequestsOfTenOnFifty:
         assert refused.details[0].as_dict()["used"] == "50"
         assert used() == 50
 
+    def test_without_the_lock_six_processes_are_given_more_than_there_is(self, fifty: None, template: Services) -> None:
+        assert _six_processes(template, "unlocked") == ["committed"] * 6
+        assert used() == 60
+
     def test_with_the_lock_five_processes_succeed(self, fifty: None, template: Services) -> None:
-        address = template.database_url(connection.settings_dict["NAME"])
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s)", [GATE])
-            children = [_process(address, f"w{number}") for number in range(6)]
-            try:
-                for child in children:
-                    assert child.stdout is not None
-                    assert child.stdout.readline() == "ready\n"
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [GATE])
-                told = sorted(child.communicate(timeout=100)[0].strip() for child in children)
-            finally:
-                for child in children:
-                    child.kill()
-                    with child:  # waits and closes its pipe
-                        pass
-        assert told == ["committed"] * 5 + ["total.max.tflops.request"]
+        assert _six_processes(template, "locked") == ["committed"] * 5 + ["total.max.tflops.request"]
+        assert used() == 50
+
+
+class TestTwoWorkersThatGrow:
+    """Both hold 10 of 50; one of the two may grow to 40."""
+
+    @pytest.fixture(autouse=True)
+    def two(self, fifty: None) -> None:
+        ask("a")
+        ask("b")
+
+    def grow(self) -> list[Any]:
+        body = {"request": {"tflops": "40"}}
+        deeds = [lambda n=name: adjust(actor=SYSTEM, namespace="ns", name=n, body=body) for name in "ab"]  # type: ignore[misc]
+        return together(deeds)
+
+    def test_without_the_lock_both_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        unlocked(monkeypatch)
+        Meeting(2, seconds=20).at(monkeypatch, gpu_allocations, "lock_namespace")
+        assert all(isinstance(result, GpuAllocation) for result in self.grow())
+        assert used() == 80
+
+    def test_with_the_lock_one_does(self) -> None:
+        (refused,) = [result for result in self.grow() if isinstance(result, Exception)]
+        assert isinstance(refused, Conflict)
+        assert refused.details[0].as_dict()["used"] == "50"
         assert used() == 50
 
 
@@ -163,9 +178,30 @@ def test_a_rebuild_under_way_gives_nothing_away_twice(fifty: None) -> None:
     assert verify() == []
 
 
-def _process(address: str, name: str) -> subprocess.Popen[str]:
+def _six_processes(template: Services, how: str) -> list[str]:
+    """What six processes hear that ask for 10 each, all at once."""
+    address = template.database_url(connection.settings_dict["NAME"])
+    gates = [GATE, GATE + 1]
+    with connection.cursor() as cursor:
+        for gate in gates:
+            cursor.execute("SELECT pg_advisory_lock(%s)", [gate])
+        children = [_process(address, f"w{number}", how) for number in range(6)]
+        try:
+            for gate, word in zip(gates, ("ready", "read"), strict=True):
+                if gate == GATE or how == "unlocked":
+                    assert [child.stdout.readline() for child in children if child.stdout] == [f"{word}\n"] * 6
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [gate])
+            return sorted(child.communicate(timeout=100)[0].strip() for child in children)
+        finally:
+            for child in children:
+                child.kill()
+                with child:  # waits and closes its pipe
+                    pass
+
+
+def _process(address: str, name: str, how: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.concurrency.gpu_process", str(GATE), "ns", name, "10"],
+        [sys.executable, "-m", "tests.concurrency.gpu_process", str(GATE), "ns", name, "10", how],
         cwd=ROOT,
         env={
             **os.environ,
