@@ -21,7 +21,7 @@ def gang_bar(row: GangRow) -> SafeString:
     parts = [
         ("inside", has),
         ("spare", row.count - has),
-        ("missing", row.threshold - has),
+        ("free" if row.optional else "missing", row.threshold - has),  # nobody misses what may be missing
         ("free", max(0, row.size - most)),
     ]
     shown = format_html_join("", _PART, [(name, amount) for name, amount in parts if amount])

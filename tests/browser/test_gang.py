@@ -51,6 +51,9 @@ def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: House, signed_in: C
         assert "optional" in row
         assert "can be missing" in row
         assert tree.get_by_text("has its minimum").count() == 4
+        card, pods = page.locator("section", has=tree).bounding_box(), page.get_by_text("Pods (").bounding_box()
+        assert card["x"] <= pods["x"]
+        assert pods["y"] + pods["height"] <= card["y"] + card["height"] + 1
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         tab.screenshot(picture)
         tab.accessible()
