@@ -76,6 +76,40 @@ def test_fast_path_equals_the_formula_and_a_debt_free_tree_stays_so(drawn, data)
             assert all(column.debt(x) == 0 for x in range(len(tree.names)))
 
 
+@given(trees())
+def test_available_is_what_the_balances_say(drawn):
+    """available(x) = min(T(x) + borrowing limit, what x keeps and does not use + available(parent)), debts or not."""
+    tree, _leaves = drawn
+    column = tree.columns[GPU]
+    everywhere = column.available_everywhere()
+    for x, parent in enumerate(tree.parents):
+        told = column.t(x)
+        if parent >= 0:
+            kept = max(0, column.local[x] - column.usage[x])
+            told = min(column.t(x) + column.borrowing[x], kept + column.available(parent))
+        assert column.available(x) == everywhere[x] == told
+
+
+@given(trees(), st.data())
+def test_what_is_admitted_beside_a_debt_puts_no_limit_of_its_path_out_of_hand(drawn, data):
+    """D12: the formula is asked of the way from the leaf to the top. Whoever is let in leaves no node there beyond its
+    limits, and whoever is not would have."""
+    tree, leaves = drawn
+    leaf, amount = data.draw(st.sampled_from(leaves)), data.draw(st.integers(1, 12))
+    held = {GPU: tree._usage.get(leaf, {}).get(GPU, 0) + amount}
+    after = tree.with_change(usage={leaf: held})
+    way, x = [], tree.index[leaf]
+    while x >= 0:
+        way.append(x)
+        x = tree.parents[x]
+    # Where the request ends in what a node keeps for itself, nothing above it moves.
+    moved = [x for x in way if after.columns[GPU].t(x) != tree.columns[GPU].t(x)]
+    if not tree.shortfalls(leaf, {GPU: amount}):
+        assert all(after.columns[GPU].debt(x) == 0 for x in moved)
+    elif not any(tree.columns[GPU].debt(x) for x in way):
+        assert any(after.columns[GPU].debt(x) for x in moved)
+
+
 @given(trees(), st.data())
 def test_release_undoes_reserve_and_order_does_not_matter(drawn, data):
     tree, leaves = drawn

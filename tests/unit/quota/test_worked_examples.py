@@ -99,6 +99,7 @@ def test_weighted_share_example():
     weightless = tree.with_change(node("q2", "team", 0, weight=0))
     assert [share(tree, name).exact for name in ("q1", "team", "q3")] == [75, 75, 0]
     assert share(tree, "q2").exact == 350
+    assert column_of(tree, "potential_available", "root", "team") == [40, 40], "lendable, at both levels"
     assert share(tree, "q1").dominant_resource == "gpu"
     assert share(weightless, "q2").reported == "infinite"
     assert share(tree, "root").reported == 0
