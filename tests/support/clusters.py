@@ -18,6 +18,7 @@ from scheduling.models import Group, Task, Workflow
 from scheduling.services.agent import Agent, Rhythm
 from scheduling.services.submission import Submission, submit
 from tests.support import houses
+from tests.support.bystanders import BESIDE
 
 KUBELET = "kubelet"
 
@@ -65,14 +66,14 @@ class Room:
 
     # --- what the cluster shows -------------------------------------------------------------------------------------
     def pods(self, of: Workflow | None = None) -> list[Object]:
-        """Pods of the namespace, by task name and try."""
-        labels = "" if of is None else f"osmo.workflow_uuid={of.pk}"
+        """Pods of the namespace, by task name and try; bystanders are none of them."""
+        labels = f"!{BESIDE}" if of is None else f"osmo.workflow_uuid={of.pk}"
         found = self.cluster.list(kinds.POD, namespace=self.backend.namespace, labels=labels).items
         return sorted(found, key=lambda pod: (_label(pod, "osmo.task_name"), _label(pod, "osmo.retry_id")))
 
     def pod_groups(self) -> list[Object]:
         """PodGroups of the namespace."""
-        return self.cluster.list(kinds.POD_GROUP, namespace=self.backend.namespace).items
+        return self.cluster.list(kinds.POD_GROUP, namespace=self.backend.namespace, labels=f"!{BESIDE}").items
 
     def of_task(self, workflow: Workflow, name: str, retry: int = 0) -> Object:
         """The pod of one try."""

@@ -22,6 +22,7 @@ from scheduling.services.agent import Agent, Rhythm
 from scheduling.services.verify import verify
 from tests.integration.dispatch.test_agents import becomes, empty, living, to_the_end
 from tests.support import houses
+from tests.support.bystanders import Bystanders
 from tests.support.clusters import Room, file_of, group_of
 from tests.support.kube import PINNED, KubeServer, Place, eventually, fresh_namespace
 from tests.support.kube_proxy import Proxy
@@ -38,13 +39,15 @@ LIMITS = Limits(connect=2, call=20, silence=60)
 
 @pytest.fixture
 def mortal(own_kube_server: KubeServer, ledger: None) -> Iterator[tuple[KubeServer, Room, Shaky]]:
-    """A server of this test's own, a room on it, and the connection that the agent gets."""
+    """A server of this test's own, a room on it beside others, and the connection that the agent gets."""
     own_kube_server.install(*PINNED)
     cluster = own_kube_server.cluster(limits=LIMITS)
     room = Room.make(cluster, fresh_namespace(cluster))
     shaky = Shaky(cluster)
     room.agent = Agent(room.backend.pk, connect=lambda _: shaky, rhythm=RHYTHM)  # type: ignore[arg-type, return-value]
+    others = Bystanders(cluster, room.backend.namespace)
     yield own_kube_server, room, shaky
+    others.assert_untouched()
     cluster.close()
 
 

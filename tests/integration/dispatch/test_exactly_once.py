@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +14,22 @@ from scheduling.models import Task, Workflow
 from scheduling.services import observing
 from scheduling.services.agent import Agent, Rhythm
 from scheduling.services.verify import verify
+from tests.support.bystanders import Bystanders
 from tests.support.clusters import Room, file_of, group_of, statuses
 from tests.support.shaky import Killed, Shaky, nth_write
 
 FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
 GANG = file_of("lead", "other", more=FILES)
 MADE = 1 + 1 + 2 + 2  # a PodGroup, a Service, two Secrets, two pods
+
+
+@pytest.fixture(autouse=True)
+def beside(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever happens in these tests, nothing of others is touched."""
+    room: Room = request.getfixturevalue("room" if "room" in request.fixturenames else "twin")
+    others = Bystanders(room.cluster, room.backend.namespace)
+    yield
+    others.assert_untouched()
 
 
 def agent_of(room: Room, cluster: Any) -> Agent:

@@ -26,10 +26,24 @@ from scheduling.services import queue_sync, sync_lease
 from scheduling.services.queue_sync import due_backends, sync_backend, sync_while_asked
 from scheduling.services.sync_lease import AlreadySyncing, LeaseLost, lease
 from tests.integration.kube.conftest import Lab
+from tests.support.bystanders import Bystanders
 from tests.support.kube import PINNED, WRITES, KubeServer, Listened, eventually, fresh_namespace
 from tests.support.kube_proxy import Proxy, status
 from tests.support.races import Meeting
 from tests.support.threads import together
+
+
+@pytest.fixture(autouse=True)
+def beside(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever happens in these tests, nothing of others is touched."""
+    labs = [name for name in ("lab", "twin_lab") if name in request.fixturenames]
+    lab: Lab | None = request.getfixturevalue(labs[0]) if labs else None
+    if "real" in request.fixturenames:
+        lab = request.getfixturevalue("real")[0]
+    others = None if lab is None else Bystanders(lab.cluster.cluster, lab.ns)
+    yield
+    if others is not None:
+        others.assert_untouched()
 
 
 def pool(name: str, guarantee: int = 10, backend: str = "lab") -> None:
@@ -455,6 +469,7 @@ def test_no_kai_then_kai_then_killed_in_the_middle_and_back(own_kube_server: Kub
     assert "install KAI" in outcome.message
 
     server.install(*PINNED)
+    others = Bystanders(server.cluster(), "default")
     real = connections.connect(backend)
     heard = Listened(real)
 
@@ -471,7 +486,8 @@ def test_no_kai_then_kai_then_killed_in_the_middle_and_back(own_kube_server: Kub
 
     server.restart()
     assert eventually(lambda: sync_backend(backend.pk, by_hand=True).synced == "True")
-    found = server.cluster().list(QUEUE).items
+    others.assert_untouched()
+    found = server.cluster().list(QUEUE, labels="osmo.namespace=osmo").items
     assert len(found) == 1 + 2 * 4
     assert {item["metadata"]["generation"] for item in found} == {1}, "nothing was written twice"
     again = Listened(server.cluster())

@@ -1,0 +1,102 @@
+"""A cluster that never answers: no door of the house waits for it, because none of them asks it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+from django.test import Client
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, User
+from pools.services.backends import put_backend
+from scheduling.kube import connections
+from scheduling.services import hints
+from scheduling.services.heartbeats import find_silent
+from tests.integration.kube.conftest import KUBECONFIG
+from tests.support import houses
+
+
+class Unanswering:
+    """A connection that would hang for ever; whoever asks it anything is remembered and fails."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        def call(*_: Any, **__: Any) -> Any:
+            self.asked.append(verb)
+            raise AssertionError(f"a request asked the dead cluster: {verb}")
+
+        return call
+
+
+@pytest.fixture
+def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unanswering]:
+    """Backend `dead` with pool `theirs`, beside the simulated backend `sim` with pool `ours`. Hints go to a worker that
+    is not there."""
+    cluster = Unanswering()
+    monkeypatch.setattr(connections, "connect", lambda _: cluster)
+    monkeypatch.setattr(hints, "_send", lambda *_, **__: None)
+    monkeypatch.setattr(hints, "_ask", lambda *_, **__: None)
+    content = yaml.safe_dump(KUBECONFIG)
+    put_backend(actor=SYSTEM, name="dead", body={"type": "kubernetes", "namespace": "t1", "kubeconfig": content})
+    houses.pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)
+    houses.pool("ours", 10)
+    find_silent()
+    yield cluster
+    assert cluster.asked == []
+
+
+@pytest.fixture
+def web(dead: Unanswering) -> Client:
+    houses.admin()
+    client = Client()
+    client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+JOB = {"file": houses.spec(), "set_variables": [], "set_string_variables": []}
+SLICE = "/api/configs/pool/theirs/subpool"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/api/pool", None),
+        ("GET", "/api/pool_quota", None),
+        ("GET", "/api/resources?all_pools=true", None),
+        ("GET", "/api/configs/backend", None),
+        ("GET", "/api/configs/backend/dead", None),
+        ("PUT", "/api/configs/backend/dead", {"description": "It is away."}),
+        ("GET", "/api/backend/dead/sync", None),
+        ("POST", "/api/backend/dead/sync", {}),
+        ("POST", "/api/backend/dead/test", {}),
+        ("GET", "/api/queue", None),
+        ("GET", "/api/workflow", None),
+        ("POST", "/api/pool/theirs/workflow", JOB),
+        ("POST", "/api/pool/ours/workflow", JOB),
+        ("POST", SLICE, {"subpool_name": "b", "quota": 2}),
+        ("PATCH", f"{SLICE}/a", {"quota": 5}),
+        ("DELETE", f"{SLICE}/a", None),
+        ("GET", "/pools/backend/", None),
+        ("GET", "/pools/backend/dead/change/", None),
+        ("GET", "/pools/pool/theirs/change/", None),
+        ("GET", "/health", None),
+    ],
+)
+def test_no_request_asks_it(web: Client, method: str, path: str, body: dict[str, Any] | None) -> None:
+    content = b"" if body is None else json.dumps(body).encode()
+    answer = web.generic(method, path, content, "application/json")
+    assert answer.status_code < 400, (path, answer.content[:300])
+
+
+def test_its_work_is_taken_and_waits_and_can_be_cancelled(web: Client) -> None:
+    name = web.post("/api/pool/theirs/workflow", JOB, "application/json").json()["name"]
+    (entry,) = web.get("/api/queue").json()["entries"]
+    assert (entry["workflow"], entry["reason"]["code"]) == (name, "backend_offline")
+    assert web.post(f"/api/workflow/{name}/cancel", {}, "application/json").status_code == 200
+    assert web.get(f"/api/workflow/{name}").json()["status"] == "FAILED_CANCELED"
