@@ -25,6 +25,7 @@ def quota_body(facts: Namespace) -> dict[str, Any]:
         "status": status_body(facts),
         "assumed": facts.assumed.as_dict(),
         "source": facts.quota.source,
+        "alerting": facts.quota.alerting,
         "alert_since": facts.quota.alert_since,
         "alerts": facts.quota.alerts,
         "version": facts.quota.version,

@@ -107,7 +107,7 @@ def _locked(cursor: Any, wanted: Sequence[str]) -> tuple[list[GpuUsage], list[Gp
 def _quota(row: Sequence[Any]) -> GpuQuota:
     """A row as a model; JSON comes as text from a plain cursor."""
     values = dict(zip(_QUOTA, row, strict=True))
-    for name in ("spec", "faults", "conditions"):
+    for name in ("spec", "faults", "conditions", "alerting"):
         values[name] = json.loads(values[name]) if isinstance(values[name], str) else values[name]
     return GpuQuota.from_db(connection.alias, _QUOTA, list(values.values()))
 

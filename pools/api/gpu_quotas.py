@@ -110,7 +110,7 @@ class GpuQuotaDetail(View):
     def put(self, request: Request, namespace: str) -> Response:
         require_house(self.actor)
         body, description, _ = unwrapped(request)
-        only(body, "spec", "namespace", "status", "assumed", "source", "alert_since", "alerts", "version")
+        only(body, "spec", "namespace", "status", "assumed", "source", "alerting", "alert_since", "alerts", "version")
         if body.get("namespace", namespace) != namespace:
             said = (
                 f"namespace is another one than the {namespace[:100]} of the address; leave it out, or give that one."

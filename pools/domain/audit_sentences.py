@@ -228,6 +228,19 @@ def _worker(deed: str) -> Callable[[_Entry], str]:
     return told
 
 
+def _crossed(deed: str, more: str, less: str) -> Callable[[_Entry], str]:
+    """The alert of a GPU quota: which amounts stand in one image and not in the other."""
+
+    def told(entry: _Entry) -> str:
+        images = {"before": entry.before, "after": entry.after}
+        known = images[less].get("alerting") or []
+        moved = [key for key in images[more].get("alerting") or [] if key not in known]
+        named = f" ({', '.join(moved)})" if moved else ""
+        return f"saw namespace {entry.name} {deed} the alert threshold of its GPU quota{named}"
+
+    return told
+
+
 def _plain(words: str) -> Callable[[_Entry], str]:
     """A deed whose words need the name only; `{}` is its place."""
     return lambda entry: words.format(entry.name)
@@ -270,8 +283,8 @@ _DEEDS: dict[str, Callable[[_Entry], str]] = {
     "token.updated": _token("updated", "of"),
     "token.deleted": _token("deleted", "of"),
     "workflow_config.updated": _config_updated,
-    "gpu_quota.alert": lambda entry: f"saw namespace {entry.name} pass the alert threshold of its GPU quota",
-    "gpu_quota.calm": lambda entry: f"saw namespace {entry.name} fall back below the alert threshold of its GPU quota",
+    "gpu_quota.alert": _crossed("pass", "after", "before"),
+    "gpu_quota.calm": _crossed("fall back below", "before", "after"),
     "gpu_allocation.committed": _worker("allocated"),
     "gpu_allocation.assumed": _worker("reserved"),
     "gpu_allocation.adjusted": _worker("adjusted"),

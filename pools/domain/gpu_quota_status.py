@@ -7,7 +7,7 @@ Source: tensorfusion-quota.md, section 8; decision D14.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -91,23 +91,21 @@ def gauges(spec: GpuQuotaSpec, used: Held) -> list[Gauge]:
     return [*found, Gauge(WORKERS, used.workers, spec.max_workers)]
 
 
-def worst(spec: GpuQuotaSpec, used: Held) -> Gauge:
-    """The one with the least percent available."""
-    return min(gauges(spec, used), key=lambda gauge: gauge.available)
-
-
 def in_alert(spec: GpuQuotaSpec, used: Held) -> list[Gauge]:
     """Those with strictly less available than the threshold leaves."""
     return [gauge for gauge in gauges(spec, used) if gauge.available < 100 - spec.threshold]
 
 
-def alert_after(spec: GpuQuotaSpec, used: Held, *, raised: bool) -> bool:
-    """Whether the alert stands now, given whether it stood before: what goes up and down around the threshold is one
-    crossing."""
-    if in_alert(spec, used):
-        return True
-    calm = min(100, 100 - spec.threshold + CALM)
-    return raised and worst(spec, used).available < calm
+def alerts_after(spec: GpuQuotaSpec, used: Held, raised: Collection[str]) -> list[str]:
+    """The amounts whose alert stands now, given those whose alert stood before: what goes up and down around the
+    threshold is one crossing, and of each amount by itself."""
+    left = 100 - spec.threshold
+    calm = min(100, left + CALM)
+    return [
+        gauge.key
+        for gauge in gauges(spec, used)
+        if gauge.available < (calm if gauge.key in raised else left) or gauge.available < left
+    ]
 
 
 def conditions(

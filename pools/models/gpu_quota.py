@@ -36,7 +36,8 @@ class GpuQuota(models.Model):
 
     `source` says who keeps it: people, or an object in a cluster. `faults` are sentences about a newer spec of that
     object that could not be taken. `conditions` holds type, status and the time of the last change of each status;
-    `alert_since` is when the threshold was passed, until use is calm again, and `alerts` how often it was.
+    `alerting` names the amounts that passed the threshold and are not calm again, `alert_since` is when the first of
+    them did, and `alerts` how often it was passed.
     """
 
     namespace = models.TextField(unique=True)
@@ -44,6 +45,7 @@ class GpuQuota(models.Model):
     source = models.TextField(default="api")
     faults = models.JSONField(default=list)
     conditions = models.JSONField(default=list)
+    alerting = models.JSONField(default=list)
     alert_since = models.DateTimeField(null=True)
     alerts = models.PositiveIntegerField(default=0)
     version = models.PositiveIntegerField(default=1)
@@ -62,9 +64,9 @@ class GpuQuota(models.Model):
         triggers = [
             Audited(
                 subject="'gpu_quota/' || COALESCE(NEW.namespace, OLD.namespace)",
-                action="CASE WHEN TG_OP = 'UPDATE' AND NEW.alert_since IS NOT NULL AND OLD.alert_since IS NULL "
-                "THEN 'gpu_quota.alert' WHEN TG_OP = 'UPDATE' AND NEW.alert_since IS NULL AND OLD.alert_since IS NOT "
-                f"NULL THEN 'gpu_quota.calm' ELSE {created_updated_deleted('gpu_quota')} END",
+                action="CASE WHEN TG_OP = 'UPDATE' AND NEW.alerts > OLD.alerts THEN 'gpu_quota.alert' "
+                "WHEN TG_OP = 'UPDATE' AND NEW.alerting <> OLD.alerting THEN 'gpu_quota.calm' "
+                f"ELSE {created_updated_deleted('gpu_quota')} END",
                 ignore=["version", "conditions", "updated_at"],
             ),
             NoTruncate("The table of GPU quotas"),

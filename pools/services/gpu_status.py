@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from pools.domain.gpu_quota import GpuQuotaSpec
-from pools.domain.gpu_quota_status import alert_after, conditions
+from pools.domain.gpu_quota_status import alerts_after, conditions
 from pools.domain.gpu_workers import Held
 from pools.gpu_ledger import kept_conditions, stored_conditions
 from pools.models import GpuQuota
@@ -25,14 +25,13 @@ def restate(quota: GpuQuota | None, spec: GpuQuotaSpec, used: Held, now: datetim
     quota.conditions = stored_conditions(
         conditions(spec, used, kept_conditions(quota), now, faults=tuple(quota.faults))
     )
-    raised = alert_after(spec, used, raised=quota.alert_since is not None)
-    if raised == (quota.alert_since is not None) and quota.conditions == before:
+    known = set(quota.alerting)
+    alerting = alerts_after(spec, used, known)
+    if set(alerting) == known and quota.conditions == before:
         return
-    if raised and quota.alert_since is None:
-        quota.alert_since = now
-        quota.alerts += 1
-    elif not raised:
-        quota.alert_since = None
+    quota.alerts += not known.issuperset(alerting)
+    quota.alert_since = (quota.alert_since or now) if alerting else None
+    quota.alerting = alerting
     GpuQuota.objects.filter(pk=quota.pk).update(
-        conditions=quota.conditions, alert_since=quota.alert_since, alerts=quota.alerts
+        conditions=quota.conditions, alerting=alerting, alert_since=quota.alert_since, alerts=quota.alerts
     )

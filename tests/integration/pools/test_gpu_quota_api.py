@@ -420,6 +420,24 @@ def test_an_alert_is_one_event_per_crossing(admin: Caller) -> None:
     assert alerts.count() == 2
 
 
+def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: Caller) -> None:
+    put(admin, {"total": {"requests": {"tflops": "100", "vram": "100"}}})
+
+    def grow(tflops: str, vram: str) -> tuple[Any, int, list[str]]:
+        admin("POST", HERE, worker("w1", "1", "1"))
+        admin("PATCH", f"{HERE}/w1", {"request": {"tflops": tflops, "vram": vram}})
+        told = AuditEntry.objects.filter(object="gpu_quota/team-a", action__in=["gpu_quota.alert", "gpu_quota.calm"])
+        body = admin("GET", f"{QUOTA}/team-a").body
+        return body["alerting"], body["alerts"], [each.action.split(".")[1] for each in told.order_by("id")]
+
+    assert grow("96", "1") == (["requests.tflops"], 1, ["alert"])
+    assert grow("97", "96") == (["requests.tflops", "requests.vram"], 2, ["alert", "alert"])
+    assert grow("94", "94") == (["requests.tflops", "requests.vram"], 2, ["alert", "alert"]), "up and down around it"
+    assert grow("97", "50") == (["requests.tflops"], 2, ["alert", "alert", "calm"])
+    assert grow("10", "10") == ([], 2, ["alert", "alert", "calm", "calm"])
+    assert admin("GET", f"{QUOTA}/team-a").body["alert_since"] is None
+
+
 def test_who_allocated_is_on_record(admin: Caller) -> None:
     admin("POST", HERE, worker("w1", description="for the demo"))
     admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}})

@@ -379,3 +379,8 @@ def test_workers_of_a_gpu_quota(action: str, before: Any, after: Any, told: str)
 def test_the_alert_of_a_gpu_quota() -> None:
     told = sentence("gpu_quota.alert", "gpu_quota/team-a", "amy", {"alerts": 0}, {"alerts": 1})
     assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota"
+    one, two = {"alerting": ["requests.vram"]}, {"alerting": ["requests.tflops", "requests.vram", "workers"]}
+    told = sentence("gpu_quota.alert", "gpu_quota/team-a", "amy", one, two)
+    assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota (requests.tflops, workers)"
+    told = sentence("gpu_quota.calm", "gpu_quota/team-a", "amy", two, one)
+    assert told.endswith("fall back below the alert threshold of its GPU quota (requests.tflops, workers)")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.gpu_quota_status import alert_after, conditions, gauges, percent_text
+from pools.domain.gpu_quota_status import alerts_after, conditions, gauges, percent_text
 from tests.unit.gpu_quota.rows import amounts, held, spec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -89,11 +89,21 @@ def test_ready_says_what_is_wrong_with_a_newer_spec() -> None:
 
 
 def crossings(uses: list[str], quota: object = QUOTA) -> int:
-    raised, alerts = False, 0
+    raised, alerts = list[str](), 0
     for used in uses:
-        before, raised = raised, alert_after(quota, held(amounts(used)), raised=raised)  # type: ignore[arg-type]
-        alerts += raised and not before
+        before, raised = raised, alerts_after(quota, held(amounts(used)), raised)  # type: ignore[arg-type]
+        alerts += raised != [] and before == []
     return alerts
+
+
+def test_each_amount_has_its_own_alert() -> None:
+    quota = spec({"requests": {"tflops": "100", "vram": "100"}, "maxWorkers": 10})
+    tflops, vram = "requests.tflops", "requests.vram"
+    steps = [("96", "0", [tflops]), ("96", "96", [tflops, vram]), ("94", "91", [tflops, vram]), ("90", "91", [vram])]
+    raised: list[str] = []
+    for used, memory, stands in [*steps, ("94", "90", []), ("0", "96", [vram])]:
+        raised = alerts_after(quota, held(amounts(used, memory)), raised)
+        assert raised == stands
 
 
 def test_one_alert_per_crossing() -> None:
@@ -108,10 +118,10 @@ def test_one_alert_per_crossing() -> None:
 @given(st.lists(st.integers(0, 1200), max_size=30), st.integers(0, 100))
 def test_an_alert_stands_exactly_between_crossing_and_calm(uses: list[int], threshold: int) -> None:
     quota = spec({"requests": {"tflops": "100"}, "alertThresholdPercent": threshold})
-    raised = False
+    raised: list[str] = []
     for tenth in uses:
         used = held(amounts(f"{tenth * 100}m"))
-        before, raised = raised, alert_after(quota, used, raised=raised)
+        before, raised = raised, alerts_after(quota, used, raised)
         percent = min(1000, tenth)
         if percent > threshold * 10:
             assert raised
