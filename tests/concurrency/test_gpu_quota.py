@@ -25,6 +25,7 @@ from scheduling.services.verify import verify
 from tests.support import houses
 from tests.support.races import Meeting
 from tests.support.services import ROOT, Services
+from tests.support.stack import LOCK_TIMEOUT_MS
 from tests.support.threads import together
 from tests.unit.gpu_quota.rows import amounts
 
@@ -191,7 +192,7 @@ def _six_processes(template: Services, how: str) -> list[str]:
                 if gate == GATE or how == "unlocked":
                     assert [child.stdout.readline() for child in children if child.stdout] == [f"{word}\n"] * 6
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [gate])
-            return sorted(child.communicate(timeout=100)[0].strip() for child in children)
+            return sorted(child.communicate(timeout=200)[0].strip() for child in children)
         finally:
             for child in children:
                 child.kill()
@@ -206,6 +207,7 @@ def _process(address: str, name: str, how: str) -> subprocess.Popen[str]:
         env={
             **os.environ,
             "DATABASE_URL": address,
+            "OSMO_LOCK_TIMEOUT_MS": str(5 * LOCK_TIMEOUT_MS),  # six processes may be slow to pass one row
             "OSMO_SECRET_KEY": "only-for-tests-" + "k" * 50,
             "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
         },
