@@ -4,6 +4,7 @@ nothing written twice, nothing of others touched."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -469,7 +470,8 @@ def test_no_kai_then_kai_then_killed_in_the_middle_and_back(own_kube_server: Kub
     assert "install KAI" in outcome.message
 
     server.install(*PINNED)
-    others = Bystanders(server.cluster(), "default")
+    with closing(server.cluster()) as before:
+        others = Bystanders(before, "default")
     real = connections.connect(backend)
     heard = Listened(real)
 
@@ -486,12 +488,15 @@ def test_no_kai_then_kai_then_killed_in_the_middle_and_back(own_kube_server: Kub
 
     server.restart()
     assert eventually(lambda: sync_backend(backend.pk, by_hand=True).synced == "True")
+    admin = server.cluster()
+    others.cluster = admin
     others.assert_untouched()
-    found = server.cluster().list(QUEUE, labels="osmo.namespace=osmo").items
+    found = admin.list(QUEUE, labels="osmo.namespace=osmo").items
     assert len(found) == 1 + 2 * 4
     assert {item["metadata"]["generation"] for item in found} == {1}, "nothing was written twice"
-    again = Listened(server.cluster())
+    again = Listened(admin)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "connect", lambda _: again)
         sync_backend(backend.pk, by_hand=True)
     assert again.writes == []
+    admin.close()
