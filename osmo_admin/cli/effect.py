@@ -10,7 +10,7 @@ import typer
 from osmo_admin.cli.client_errors import REFUSED, ClientError, place_of
 from osmo_admin.cli.output import emit, write
 from osmo_admin.cli.pool_table import branch
-from osmo_admin.cli.quota_tree_table import cohort_change
+from osmo_admin.cli.quota_tree_table import cohort_change, debt_lines
 from osmo_admin.cli.session import Session, warn
 from osmo_admin.cli.tables import cell, table
 
@@ -51,10 +51,11 @@ def effect(answer: Mapping[str, Any]) -> str:
     parts = ["Dry run: it would be refused." if violations else "Dry run: nothing was changed."]
     if is_tree(before) or is_tree(after):
         parts.append(tree_change(before, after))
-    elif "debts" in answer:
-        parts += cohort_change(before, after, answer["debts"])
+    elif has_nodes(before) or has_nodes(after):
+        parts += cohort_change(before, after)
     elif changed := changes(before, after):
         parts.append("\n".join(changed))
+    parts += debt_lines(answer.get("debts") or [])
     for title, key in WORK:
         if answer.get(key):
             parts.append(f"{title}: {cell(answer[key])}")
@@ -67,6 +68,11 @@ def effect(answer: Mapping[str, Any]) -> str:
 def is_tree(value: Any) -> bool:
     """True for the list shape of a pool and its subpools."""
     return isinstance(value, dict) and "subpools" in value
+
+
+def has_nodes(value: Any) -> bool:
+    """True for a cohort with the tree in which it stands."""
+    return isinstance(value, dict) and "nodes" in value
 
 
 def tree_change(before: Any, after: Any) -> str:

@@ -64,13 +64,19 @@ def numbers_of(node: Node, resource: str) -> Mapping[str, Any]:
     return next((row for row in node["quotas"] if f"{row['flavor']}/{row['resource']}" == resource), NOTHING)
 
 
-def cohort_change(before: Any, after: Any, debts: Sequence[Node]) -> list[str]:
-    """What a change of a cohort would move, line by line: numbers of every node, and the debts."""
+def cohort_change(before: Any, after: Any) -> list[str]:
+    """What a change of a cohort would move, line by line: the numbers of every node."""
     old = {key_of(node): node for node in (before or NOTHING).get("nodes", ())}
     new = {key_of(node): node for node in (after or NOTHING).get("nodes", ())}
     lines: list[str] = []
     for key in [*old, *(key for key in new if key not in old)]:
         lines += _node_change(old.get(key), new.get(key))
+    return lines
+
+
+def debt_lines(debts: Sequence[Node]) -> list[str]:
+    """The debts that a change would make, deepen, lessen or pay."""
+    lines = []
     for debt in debts:
         what = f"{debt['flavor']}/{debt['resource']}"
         lines.append(f"Debt of {debt['name']} ({what}): {cell(debt['before'])}{ARROW}{cell(debt['after'])}")

@@ -70,7 +70,7 @@ DRY_RUN_ANSWER = fields(
         "could_no_longer_start": array(TEXT),
         "could_no_longer_start_elsewhere": WHOLE,
     },
-    more=True,  # a cohort's tells the debts, too
+    more=True,  # a pool's and a cohort's tell the debts, too
 )
 
 

@@ -31,6 +31,7 @@ from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Action
 from pools.models import ConfigRevision, Pool
 from pools.permissions import require_house
+from pools.services.cohort_effects import effect_with_debts
 from pools.services.config_history import (
     POOL,
     HistoryFilter,
@@ -40,7 +41,6 @@ from pools.services.config_history import (
     revision_of,
 )
 from pools.services.config_rollback import rollback
-from pools.services.dry_run import effect_of
 
 MOST_REVISION = 2**31 - 1
 MOST_WITH_DATA = 100
@@ -121,7 +121,7 @@ class Rollback(View):
             return Response(None)
 
         if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=_all_pools, actor=self.actor))
+            return Response(effect_with_debts(deed, read=_all_pools, actor=self.actor))
         return self.once(answer)
 
 

@@ -18,7 +18,7 @@ from pools.models import Pool
 from pools.permissions import require
 from pools.pool_bodies import pool_body, settings_of
 from pools.selectors import tree_body
-from pools.services.dry_run import effect_of
+from pools.services.cohort_effects import effect_with_debts
 from pools.services.pool_writing import PoolResult
 
 WRAPPERS = ("configs", "configs_dict")
@@ -87,8 +87,9 @@ def answered(view: View, name: str, deed: Callable[[], PoolResult], *, becomes: 
 def effect_on_pool(
     name: str, deed: Callable[[], object], *, actor: Actor, becomes: str | None = None
 ) -> dict[str, Any]:
-    """What a change would do to a pool: its tree before and after, each with its configuration."""
-    return effect_of(deed, read=lambda: picture(name), read_after=lambda: picture(becomes or name), actor=actor)
+    """What a change would do to a pool: its tree before and after, each with its configuration, and the debts in its
+    cohorts."""
+    return effect_with_debts(deed, read=lambda: picture(name), read_after=lambda: picture(becomes or name), actor=actor)
 
 
 def picture(name: str) -> dict[str, Any] | None:

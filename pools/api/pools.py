@@ -27,7 +27,7 @@ from pools.domain.roles import Action
 from pools.models import Pool
 from pools.permissions import require, require_house, visible_root
 from pools.pool_bodies import listed_body, pool_body
-from pools.services.dry_run import effect_of
+from pools.services.cohort_effects import effect_with_debts
 from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, rename_pool
 
 VERBOSE = Query("verbose", {"type": "boolean"}, "With what follows from the configuration.")
@@ -73,7 +73,9 @@ class PoolConfigs(View):
             return put_pools(actor=self.actor, bodies=bodies, description=description, tags=tags)
 
         if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: {name: picture(name) for name in bodies}, actor=self.actor))
+            return Response(
+                effect_with_debts(deed, read=lambda: {name: picture(name) for name in bodies}, actor=self.actor)
+            )
         deed()
         return Response(None)
 

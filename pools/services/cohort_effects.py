@@ -1,4 +1,4 @@
-"""Trying a change of a cohort: done, looked at, rolled back, with everything that it would mean for the tree."""
+"""Trying a change of a cohort, or of a pool in one: done, looked at, rolled back, with what it means for the tree."""
 
 from __future__ import annotations
 
@@ -20,15 +20,30 @@ from pools.services.dry_run import effect_of
 
 
 def effect_on_cohort(actor: Actor, name: str, deed: Callable[[], object]) -> dict[str, Any]:
-    """What `deed` would do: the cohort before and after, each with the `nodes` of the tree in which it stands, and the
-    `debts` that come, go, grow or shrink. The rest as in :func:`pools.services.dry_run.effect_of`."""
+    """What `deed` would do: the cohort before and after, each with the `nodes` of the tree in which it stands. The rest
+    as in :func:`effect_with_debts`."""
+    return effect_with_debts(deed, read=lambda: _picture(actor, name), actor=actor)
+
+
+def effect_with_debts(
+    deed: Callable[[], object],
+    *,
+    read: Callable[[], Any],
+    read_after: Callable[[], Any] | None = None,
+    actor: Actor,
+) -> dict[str, Any]:
+    """As :func:`pools.services.dry_run.effect_of`, and the `debts` that come, go, grow or shrink in any tree of
+    cohorts: for those who read the house, since they name its nodes."""
     trees: list[QuotaTree] = []
 
-    def read() -> dict[str, Any] | None:
-        trees.append(verdict_tree(Cohort.objects.filter(parent=None).values_list("pk", flat=True)))
-        return _picture(actor, name)
+    def with_trees(look: Callable[[], Any]) -> Callable[[], Any]:
+        def both() -> Any:
+            trees.append(verdict_tree(Cohort.objects.filter(parent=None).values_list("pk", flat=True)))
+            return look()
 
-    effect = effect_of(deed, read=read, actor=actor)
+        return both
+
+    effect = effect_of(deed, read=with_trees(read), read_after=with_trees(read_after or read), actor=actor)
     return effect | {"debts": [_debt_body(debt) for debt in changed_debts(trees[0], trees[-1])]}
 
 

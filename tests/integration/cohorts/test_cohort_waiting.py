@@ -109,3 +109,22 @@ def test_the_page_of_the_effect_lists_it(firm: None, admin: Caller) -> None:
     assert "Could start" in page
     assert ">two-1</a>" in page
     assert "Could no longer start" not in page
+
+
+@pytest.mark.parametrize(
+    ("patch", "debts"),
+    [
+        ({"borrowing_limit": 1}, [("serve", "pool", 0, 3)]),
+        ({"borrowing_limit": 4}, []),
+        ({"cohort": None, "borrowing_limit": None}, []),
+        ({"resources": {"gpu": {"guarantee": 8}}}, [("prod", "cohort", 0, 2)]),
+    ],
+)
+def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
+    firm: None, admin: Caller, patch: dict[str, Any], debts: list[tuple[str, str, int, int]]
+) -> None:
+    one = admin("PATCH", "/api/configs/pool/serve", patch, query=TRY)
+    assert [(each["name"], each["kind"], each["before"], each["after"]) for each in one.body["debts"]] == debts
+    configs = one.body["after"]["configs"]
+    many = admin("PUT", "/api/configs/pool", {"configs": {"serve": configs}}, query=TRY)
+    assert many.body["debts"] == one.body["debts"]

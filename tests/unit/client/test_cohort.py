@@ -9,6 +9,7 @@ import pytest
 
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.commands.cohort import quota_rows
+from osmo_admin.cli.effect import effect
 from tests.unit.client.stub import Reply
 
 ONE = "/api/configs/cohort/prod"
@@ -173,3 +174,14 @@ def test_a_refusal_reaches_the_user(osmo, stub):
     result = osmo("cohort", "put", "prod", "--parent", "prod")
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
+
+
+def test_the_debts_of_a_pool_s_change():
+    debts = [{"name": "prod", "kind": "cohort", "flavor": "default", "resource": "gpu", "before": 0, "after": 2}]
+    before, after = {"serve": {"configs": {"borrowing_limit": 4}}}, {"serve": {"configs": {"borrowing_limit": 1}}}
+    answer = {"before": before, "after": after, "violations": [], "debts": debts}
+    assert effect(answer).splitlines() == [
+        "Dry run: nothing was changed.",
+        "serve.configs.borrowing_limit: 4 → 1",
+        "Debt of prod (default/gpu): 0 → 2",
+    ]
