@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pools.domain.amounts import Amount, as_json
 from pools.domain.quota import QuotaTree
 from pools.domain.quota_numbers import NodeNumbers, numbers, share
+from scheduling.domain.engine.collector import collector_paused
 from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.outcome import GangResult, Place, places, reasons, result_of, task_of
 from scheduling.domain.engine.settle import Settled, settle
@@ -23,7 +24,8 @@ _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "
 
 def answer_to(scenario: Scenario) -> dict[str, Any]:
     """Run the scenario and say what came of it."""
-    return render(scenario, settle(scenario.facts))
+    with collector_paused():
+        return render(scenario, settle(scenario.facts))
 
 
 def render(scenario: Scenario, settled: Settled) -> dict[str, Any]:
@@ -31,12 +33,13 @@ def render(scenario: Scenario, settled: Settled) -> dict[str, Any]:
     world = settled.world
     why, where = reasons(world), places(world)
     tree = _Tree(world)
+    unblock = {id(reason): list(reason.unblock) for reason in {id(each): each for each in why.values()}.values()}
     debts = {name: tree.debt(name) for name in scenario.paths if name in world.tree.index}
     return {
         "queues": {queue.name: tree.queue(queue.name) for queue in scenario.facts.queues},
         "cohorts": {cohort.name: tree.node(cohort.name) for cohort in scenario.facts.cohorts},
         "workloads": {
-            gang.name: _workload(world, world.gang_of[gang.name], where, why) for gang in scenario.facts.gangs
+            gang.name: _workload(world, world.gang_of[gang.name], where, why, unblock) for gang in scenario.facts.gangs
         },
         "steps": [_step(step) for step in settled.steps],
         "settled": settled.settled,
@@ -102,7 +105,13 @@ def _amounts(amounts: Mapping[str, Amount]) -> dict[str, Any]:
     return {key: as_json(amount) for key, amount in sorted(amounts.items())}
 
 
-def _workload(world: World, gang: GangState, where: Mapping[str, Place], why: Mapping[str, Reason]) -> dict[str, Any]:
+def _workload(
+    world: World,
+    gang: GangState,
+    where: Mapping[str, Place],
+    why: Mapping[str, Reason],
+    unblock: Mapping[int, Sequence[str]],
+) -> dict[str, Any]:
     tasks = {}
     for i, task in enumerate(gang.fact.tasks):
         state, node = task_of(world, gang, i)
@@ -117,7 +126,7 @@ def _workload(world: World, gang: GangState, where: Mapping[str, Place], why: Ma
         "position": place.overall if place else None,
         "position_in_queue": place.in_queue if place else None,
         "reason": _reason(reason) if reason else None,
-        "unblock": list(reason.unblock) if reason else [],
+        "unblock": list(unblock[id(reason)]) if reason else [],
     }
 
 

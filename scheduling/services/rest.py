@@ -67,8 +67,10 @@ def rest_of(backend: Backend, look: Look, now: datetime) -> BackendRest | None:
     if rest is None:
         return None
     since = now - rest.looked_at
+    # The beat comes first, so that nobody who submits waits for a look at everything; but if it is gone, a hint does.
+    longest = LONGEST if look is Look.TICK else 2 * LONGEST
     is_due = rest.owes and since.total_seconds() >= PACE * rest.seconds
-    if since >= LONGEST or (look is Look.TICK and (is_due or rest.waits_outside)):
+    if since >= longest or (look is Look.TICK and (is_due or rest.waits_outside)):
         return None
     return rest
 

@@ -192,3 +192,33 @@ def test_reading_costs_the_same_number_of_queries_however_much_there_is(team: Po
     for _ in range(5):
         houses.submitted(houses.admin(), "other", 1)
     assert cost() == before
+
+
+def _three_of_three(team: Pool) -> None:
+    """A LOW gang of three pods that are all needed, and run."""
+    file = """kind: PodGroup
+metadata: {name: flex, annotations: {osmo/gpus-per-pod: 1, osmo/pods: 3}}
+spec: {minMember: 3}
+"""
+    submit(actor=houses.admin(), pool="team", submission=Submission(file=file, priority=Priority.LOW))
+    settle(team.backend_id)
+    assert {task.state for task in of(team).facts.gangs[0].tasks} == {TaskState.RUNNING}
+
+
+def test_a_gang_of_which_a_task_has_ended_well_is_on_its_way_to_its_end(team: Pool) -> None:
+    """It is below its minimum and keeps its places all the same (kai.md 6.5: none Succeeded)."""
+    _three_of_three(team)
+    Task.objects.filter(pk=Task.objects.earliest("position").pk).update(status="COMPLETED")
+    live = of(team)
+    assert [task.state for task in live.facts.gangs[0].tasks] == [
+        TaskState.FINISHED,
+        TaskState.RUNNING,
+        TaskState.RUNNING,
+    ]
+    assert plan(live.facts).steps == ()
+
+
+def test_a_gang_that_lost_a_task_otherwise_gives_up_its_places(team: Pool) -> None:
+    _three_of_three(team)
+    Task.objects.filter(pk=Task.objects.earliest("position").pk).update(status="FAILED_EVICTED")
+    assert [(step.action, len(step.tasks)) for step in plan(of(team).facts).steps] == [("give_up", 2)]
