@@ -29,6 +29,9 @@ LABELS = {
     WORKERS: "Workers",
 }
 HISTORY = timedelta(days=7)
+SHORTEST = timedelta(hours=1)
+"""What a chart shows at least; a young namespace would else be a speck at the end of an empty week."""
+
 MOST_POINTS = 400
 
 
@@ -183,14 +186,13 @@ def pools_of(namespace: str, visible: QuerySet[Pool]) -> list[str]:
 
 
 def history(facts: Namespace) -> list[Line]:
-    """Use of each amount over the last week; nothing where there are no samples of it."""
+    """Use of each amount over the last week, or since its first sample; nothing where there are no samples of it."""
     now = timezone.now()
-    begin = now - HISTORY
-    samples = list(GpuUsageSample.objects.filter(namespace=facts.name, at__gte=begin).order_by("-at")[:MOST_POINTS])[
-        ::-1
-    ]
+    recent = GpuUsageSample.objects.filter(namespace=facts.name, at__gte=now - HISTORY)
+    samples = list(recent.order_by("-at")[:MOST_POINTS])[::-1]
     if not samples:
         return []
+    begin = min(samples[0].at, now - SHORTEST)
     held = [(sample.at, held_in(sample)) for sample in samples] + [(now, facts.committed)]
     lines = []
     for key in KEYS:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from pools.domain.gpu_workers import Asked, Worker
 from pools.domain.roles import SYSTEM
-from pools.models import AuditEntry, GpuAllocation, GpuQuota, Pool
+from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_quota, sample_usage
 from tests.unit.gpu_quota.rows import amounts
@@ -80,6 +83,18 @@ def test_the_gauges_and_the_workers_behind_them(quota: None, as_person: SignedIn
     assert "Use in the last week" not in page
     sample_usage()
     assert "TFLOPS requested: at most 20 in the last week, 20 now" in text(as_person("root"), PAGE)
+
+
+def test_the_chart_of_a_young_namespace_fills_its_box(quota: None, as_person: SignedIn) -> None:
+    """It begins with the first sample, not a week ago."""
+    sample_usage()
+    now = timezone.now()
+    (sample,) = GpuUsageSample.objects.filter(namespace="team-a")
+    for age, x in ((timedelta(days=3), 0.0), (timedelta(minutes=15), 450.0)):
+        GpuUsageSample.objects.filter(pk=sample.pk).update(at=now - age)
+        points = re.findall(r'points="([0-9.]+),', text(as_person("root"), PAGE))
+        assert points
+        assert all(abs(float(point) - x) < 20 for point in points)
 
 
 def test_how_much_more_fits(quota: None, as_person: SignedIn) -> None:
