@@ -7,15 +7,16 @@ are all that must be made available for it to start; the reason names the first,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import Amount, Number, text_of
 
 from .blockers import Blocker, called
+from .nodes import Request
 from .remedies import Remedies, Remedy
 from .shortage import Shortages
-from .state import GangState, QueueState
+from .state import GangState, QueueState, total_of
 from .world import World
 
 MOST_PLACES = 3
@@ -97,11 +98,13 @@ class Explainer:
         closed = self._closed(queue) or _not_ready(gang, queue) or _held(gang, queue)
         if closed is not None:
             return closed
+        tasks = gang.telling_tasks()
+        ask = total_of([gang.requests[i] for i in tasks])
         blockers = [
-            *self._over_quota(gang, queue),
-            *self._over_limit(gang, queue),
-            *self._over_tree(gang, queue),
-            *self._nodes(gang),
+            *self._over_quota(gang, queue, ask),
+            *self._over_limit(queue, ask),
+            *self._over_tree(queue, ask),
+            *self._nodes(gang, tasks),
         ]
         if not blockers:
             message = "Nothing stands in its way; it starts in the next pass."
@@ -139,17 +142,17 @@ class Explainer:
                 return Reason(hold.code, hold.message, above.fact.name, remedies=remedies)
         return None
 
-    def _over_quota(self, gang: GangState, queue: QueueState) -> Iterator[Blocker]:
+    def _over_quota(self, gang: GangState, queue: QueueState, ask: Request) -> Iterator[Blocker]:
         if gang.preemptible:
             return
         for above in queue.path:
-            over = [(r, n) for r, n in gang.ask if above.np[r] + n > above.quota[r]]
+            over = [(r, n) for r, n in ask if above.np[r] + n > above.quota[r]]
             if over:
                 yield self._blocker(Code.OVER_QUOTA, above, "quota", over, above.np, above.quota)
 
-    def _over_limit(self, gang: GangState, queue: QueueState) -> Iterator[Blocker]:
+    def _over_limit(self, queue: QueueState, ask: Request) -> Iterator[Blocker]:
         for above in queue.path:
-            over = [(r, n) for r, n in gang.ask if above.alloc[r] + n > above.limit[r]]
+            over = [(r, n) for r, n in ask if above.alloc[r] + n > above.limit[r]]
             if over:
                 yield self._blocker(Code.OVER_LIMIT, above, "limit", over, above.alloc, above.limit)
 
@@ -160,6 +163,9 @@ class Explainer:
         keys = self._world.keys
         # A limit that blocks is finite, so these are numbers.
         bound: dict[int, Number] = {r: most[r] for r, _n in over}  # type: ignore[misc]
+        hopeless = [(r, n) for r, n in over if n > bound[r]]
+        # What is missing beside it would not help.
+        over = hopeless or over
         return Blocker(
             code,
             queue.fact.name,
@@ -168,14 +174,14 @@ class Explainer:
             free={keys[r]: max(0, bound[r] - held[r]) for r, _n in over},
             missing={keys[r]: held[r] + n - bound[r] for r, n in over},
             most=bound[over[0][0]],
-            never=any(n > bound[r] for r, n in over),
+            never=bool(hopeless),
         )
 
-    def _over_tree(self, gang: GangState, queue: QueueState) -> Iterator[Blocker]:
+    def _over_tree(self, queue: QueueState, ask: Request) -> Iterator[Blocker]:
         if not queue.governed:
             return
         world, keys, names = self._world, self._world.keys, self._world.tree.names
-        for r, asked in gang.ask:
+        for r, asked in ask:
             column = world.columns[r]
             free = column.available(queue.column)
             if asked <= free:
@@ -205,8 +211,8 @@ class Explainer:
                     most=most, used=max(0, -column.t(node)), never=never,
                 )  # fmt: skip
 
-    def _nodes(self, gang: GangState) -> Iterator[Blocker]:
-        short = self._shortages.of(gang)
+    def _nodes(self, gang: GangState, tasks: Sequence[int]) -> Iterator[Blocker]:
+        short = self._shortages.of(gang, tasks)
         if short is None:
             return
         amounts = self._world.amounts

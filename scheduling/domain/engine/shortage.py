@@ -41,12 +41,12 @@ class Shortages:
         self._known: dict[tuple[Request, ...], Shortage | None] = {}
         self._empty: NodeIndex | None = None
 
-    def of(self, gang: GangState) -> Shortage | None:
-        """What the nodes lack for the next attempt of the gang, or None if they have it."""
+    def of(self, gang: GangState, tasks: Sequence[int]) -> Shortage | None:
+        """What the nodes lack for these tasks of the gang, or None if they have it."""
         nodes = self._world.nodes
         if nodes is None:
             return None
-        needs = tuple(gang.needs[i] for i in gang.next_tasks())
+        needs = tuple(gang.needs[i] for i in tasks)
         if needs not in self._known:
             self._known[needs] = self._find(nodes, needs)
         return self._known[needs]

@@ -76,9 +76,9 @@ class GangState:
     each node of its tree. What a task requests counts against quotas; its need adds on which nodes it may stand."""
 
     __slots__ = (
-        "_alike", "_ask", "_fresh", "_next", "_order", "_signature", "_table", "active", "fact", "index", "leaf",
-        "lines", "listed", "needs", "node", "preemptible", "queue", "ran", "reach", "released", "requests", "status",
-        "tree", "waiting",
+        "_alike", "_ask", "_fresh", "_next", "_order", "_ruled_out", "_signature", "_table", "active", "fact", "index",
+        "leaf", "lines", "listed", "needs", "node", "preemptible", "queue", "ran", "reach", "released", "requests",
+        "status", "tree", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +123,7 @@ class GangState:
         self._fresh: object = None
         self._ask: Request | None = None
         self._next: list[int] | None = None
+        self._ruled_out = False
         self._order: tuple[Number, int, Number, str] | None = None
 
     def __repr__(self) -> str:
@@ -248,8 +249,15 @@ class GangState:
         if self._next is None:
             search = self.reach is not None and not self.holds and self.may_choose
             found = self.reach.tasks(self) if search and self.reach is not None else None
+            self._ruled_out = search and found is None
             self._next = self.first_tasks() if found is None else found
         return self._next
+
+    def telling_tasks(self) -> list[int]:
+        """Those that tell why it waits: the tasks of its next attempt; where every way is ruled out for good the least
+        that would do, for with less than that it could never start."""
+        tasks = self.next_tasks()
+        return (self.cheapest_tasks() or tasks) if self._ruled_out else tasks
 
     def first_tasks(self) -> list[int]:
         """Those that are first in order, whatever they ask for."""

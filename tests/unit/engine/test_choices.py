@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from scheduling.domain.engine.facts import LOW, NORMAL, Gang, Task
+from scheduling.domain.engine.facts import LOW, NORMAL, Facts, Gang, Node, Queue, Task
 from scheduling.domain.engine.outcome import reasons
 from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree, Group
-from tests.unit.engine.clusters import GPU, cohort, deeds, facts, gang, queue
+from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue
 
 
 def replicas(*sizes, need=1, priority=LOW):
@@ -80,3 +80,26 @@ def test_a_gang_without_a_minimum_is_told_of_what_can_run_too():
     for mine in (grouped, unlike(9, 2, need=0)):
         reason = why([queue("q", 4)], [full, mine], {"n": 4})
         assert (reason.code, dict(reason.missing)) == ("no_room", {GPU: 2})
+
+
+def test_who_can_never_run_is_told_the_least_that_it_needs():
+    """Of replicas of 9 and of 8 GPUs one is needed: a limit of 8 would do, and so 8 is the number that is too much."""
+    for mine in (replicas(9, 8), unlike(9, 8)):
+        reason = why([queue("q", 0, limit=4)], [mine], {"n": 20})
+        assert (reason.never, dict(reason.requested), dict(reason.missing)) == (True, {GPU: 8}, {GPU: 4})
+        assert reason.message == "It asks for 8 GPUs, more than the limit of q (4) could ever give."
+        reason = why([queue("q", 0)], [mine], {"n": 4})
+        assert (reason.never, dict(reason.requested)) == (True, {GPU: 8})
+        assert reason.message == "It asks for 8 GPUs; the nodes could not hold that even if they were empty."
+        assert deeds(settle(facts([queue("q", 0, limit=8)], [mine], {"n": 20}))) == [("start", "g")]
+
+
+def test_the_number_that_is_too_much_is_of_the_resource_that_is_too_much():
+    """Two GPUs are taken just now; nine cores are more than the limit will ever be."""
+    two = Queue("q", None, {GPU: 9}, limit={GPU: 4, CPU: 6})
+    full = gang("full", "q", NORMAL, gpus=3, on="n")
+    mine = Gang("g", "q", (Task("g-0", {GPU: 2, CPU: 9}),), LOW, True, 9)
+    machines = (Node("n", {GPU: 20, CPU: 20}),)
+    reason = reasons(settle(Facts((two,), gangs=(full, mine), nodes=machines)).world)["g"]
+    assert (reason.code, dict(reason.requested), dict(reason.missing)) == ("never_fits", {CPU: 9}, {CPU: 3})
+    assert "(6)" in reason.message
