@@ -18,6 +18,7 @@ ARROW = " → "
 WORK = (
     ("Would drain", "draining"),
     ("May be reclaimed", "may_be_reclaimed"),
+    ("Becomes reclaimable", "becomes_reclaimable"),
     ("Could start", "could_start"),
     ("Could no longer start", "could_no_longer_start"),
 )

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pools.cohort_bodies import cohort_body
+from pools.domain import names
 from pools.domain.amounts import as_json
 from pools.domain.quota import QuotaTree
+from pools.domain.quota_borrowers import newly_exposed
 from pools.domain.quota_debts import Debt, changed_debts
 from pools.domain.quota_forest import COHORT, shown
+from pools.domain.quotas import UNLIMITED
 from pools.domain.roles import Actor
 from pools.locking import cohort_tops
-from pools.models import Cohort
+from pools.models import Cohort, Pool, Reservation
+from pools.models.usage import PREEMPTIBLE
 from pools.quota_bodies import tree_nodes
 from pools.quota_trees import verdict_tree
 from pools.quota_view import quota_view
+from pools.selectors import balances
 from pools.services.dry_run import effect_of
 
 
@@ -32,19 +37,43 @@ def effect_with_debts(
     read_after: Callable[[], Any] | None = None,
     actor: Actor,
 ) -> dict[str, Any]:
-    """As :func:`pools.services.dry_run.effect_of`, and the `debts` that come, go, grow or shrink in any tree of
-    cohorts: for those who read the house, since they name its nodes."""
+    """As :func:`pools.services.dry_run.effect_of`, and of the trees of cohorts the `debts` that come, go, grow or
+    shrink, and the running LOW work that `becomes_reclaimable` for more lenders than before, whether or not one of them
+    wants it now. For those who read the house, since both name whatever is in it."""
     trees: list[QuotaTree] = []
+    exposed: list[str] = []
 
     def with_trees(look: Callable[[], Any]) -> Callable[[], Any]:
         def both() -> Any:
             trees.append(verdict_tree(Cohort.objects.filter(parent=None).values_list("pk", flat=True)))
+            exposed[:] = _low_work(newly_exposed(trees[0], trees[-1]))
             return look()
 
         return both
 
     effect = effect_of(deed, read=with_trees(read), read_after=with_trees(read_after or read), actor=actor)
-    return effect | {"debts": [_debt_body(debt) for debt in changed_debts(trees[0], trees[-1])]}
+    debts = [_debt_body(debt) for debt in changed_debts(trees[0], trees[-1])]
+    return effect | {"debts": debts, "becomes_reclaimable": exposed}
+
+
+def _low_work(nodes: Collection[str]) -> list[str]:
+    """The LOW workflows that run on those leaves of these pools that hold more than their quota."""
+    rows = Pool.objects.roots().filter(name__in=[shown(node) for node in nodes])
+    over = []
+    for balance in balances(rows).values():
+        if _is_over(balance.shared_scheduling_quota, balance.shared_usage.total_usage):
+            over.append(balance.name)
+        over += [
+            names.canonical(balance.name, part.name)
+            for part in balance.slices
+            if _is_over(part.scheduling_quota, part.usage.total_usage)
+        ]
+    held = Reservation.objects.filter(pool__name__in=over, priority=PREEMPTIBLE, held_gpus__gt=0)
+    return list(held.order_by("created_at", "workflow_name").values_list("workflow_name", flat=True))
+
+
+def _is_over(quota: int, used: int) -> bool:
+    return quota != UNLIMITED and used > quota
 
 
 def _picture(actor: Actor, name: str) -> dict[str, Any] | None:

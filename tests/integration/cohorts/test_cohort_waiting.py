@@ -99,16 +99,24 @@ def test_one_hears_of_others_by_number(firm: None) -> None:
     assert "two-1" not in str(effect)
 
 
-def test_the_page_of_the_effect_lists_it(firm: None, admin: Caller) -> None:
-    client = Client()
-    client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
-    typed = {"parent": "corp", "nominal": "0", "borrowing_limit": "6", "lending_limit": "", "weight": "1"}
-    page = client.post(
-        reverse("admin:pools_cohort_configure", args=["prod"]), typed | {"others": "", "step": "preview"}
-    ).content.decode()
+def test_the_page_of_the_effect_lists_it(firm: None) -> None:
+    page = preview("prod", parent="corp", nominal="0", borrowing_limit="6")
     assert "Could start" in page
     assert ">two-1</a>" in page
     assert "Could no longer start" not in page
+    assert "becomes reclaimable" not in page
+    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu(4, 4)]})
+    page = preview("prod", parent="corp", nominal="0", borrowing_limit="4")
+    assert "LOW work that becomes reclaimable" in page
+    assert ">runs-1</a>" in page
+
+
+def preview(name: str, **typed: str) -> str:
+    """The page that shows the effect of what was typed into a cohort's form."""
+    client = Client()
+    client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
+    form = {"lending_limit": "", "weight": "1", "others": "", **typed, "step": "preview"}
+    return client.post(reverse("admin:pools_cohort_configure", args=[name]), form).content.decode()
 
 
 @pytest.mark.parametrize(
@@ -128,3 +136,27 @@ def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
     configs = one.body["after"]["configs"]
     many = admin("PUT", "/api/configs/pool", {"configs": {"serve": configs}}, query=TRY)
     assert many.body["debts"] == one.body["debts"]
+
+
+def test_low_work_that_more_lenders_may_take_back(admin: Caller) -> None:
+    """`serve` borrows 4 of what `prod` owns itself: nobody outside may take it, until `prod` owns less."""
+    draw("corp 0", "  prod 6", "  research 0")
+    for pool, cohort, quota in (("serve", "prod", 10), ("batch", "prod", 2), ("train", "research", 16)):
+        join(pool, cohort, quota)
+    for pool, gpus, name in (("serve", 14, "over"), ("batch", 1, "within"), ("train", 3, "far")):
+        waits(pool, gpus, name)
+    run()
+
+    def exposed(address: str, body: dict[str, Any]) -> list[str]:
+        answer = admin("PATCH", address, body, query=TRY).body
+        assert answer["may_be_reclaimed"] == [], "nobody wants it now"
+        found: list[str] = answer["becomes_reclaimable"]
+        return found
+
+    assert exposed(PROD, {"quotas": [gpu(3)]}) == [], "15 of 15"
+    assert exposed(PROD, {"quotas": [gpu(2)]}) == ["over-1"]
+    assert exposed(PROD, {"quotas": [gpu(8)]}) == []
+    assert exposed("/api/configs/cohort/corp", {"quotas": [gpu(5)]}) == []
+    half = {"resources": {"gpu": {"guarantee": 0}}}
+    assert exposed("/api/configs/pool/batch", half) == ["within-1"], "prod keeps within its own 16"
+    assert exposed("/api/configs/pool/serve", {"cohort": "research"}) == []

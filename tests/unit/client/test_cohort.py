@@ -101,6 +101,7 @@ def test_a_dry_run_tells_every_number_that_moves_and_every_debt(osmo, stub):
     debts = [{"name": "prod", "kind": "cohort", "flavor": "default", "resource": "gpu", "before": 0, "after": 2}]
     answer = {"dry_run": True, "before": before, "after": after, "violations": [], "draining": [], "debts": debts}
     work = {"may_be_reclaimed": ["hello-1"], "could_start": ["a-1", "b-1"], "could_start_elsewhere": 3}
+    work |= {"becomes_reclaimable": ["low-1"]}
     stub.on("PUT", ONE, answer | work | {"could_no_longer_start": ["c-1"], "could_no_longer_start_elsewhere": 0})
     text = osmo.ok("cohort", "put", "prod", "-q", "gpu=6:3", "--dry-run")
     assert text.splitlines() == [
@@ -109,6 +110,7 @@ def test_a_dry_run_tells_every_number_that_moves_and_every_debt(osmo, stub):
         "cohort prod (default/gpu): borrowing limit 8 → 3, debt 0 → 2",
         "Debt of prod (default/gpu): 0 → 2",
         "May be reclaimed: hello-1",
+        "Becomes reclaimable: low-1",
         "Could start: a-1, b-1",
         "Could start of other people: 3",
         "Could no longer start: c-1",

@@ -1,0 +1,34 @@
+"""How far up others may take back what a node has borrowed, and what a change lays open."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.amounts import GPU
+from pools.domain.quota import Quota, QuotaNode, QuotaTree
+from pools.domain.quota_borrowers import borrowing_levels, newly_exposed
+
+HELD = {"leaf": {GPU: 7}, "calm": {GPU: 1}}
+
+
+def tree(top: int, middle: int, leaf: int) -> QuotaTree:
+    nodes = [("top", None, top), ("middle", "top", middle), ("leaf", "middle", leaf), ("calm", "middle", 2)]
+    return QuotaTree([QuotaNode(name, parent, {GPU: Quota(quota)}) for name, parent, quota in nodes], HELD)
+
+
+@pytest.mark.parametrize(
+    ("own", "levels"),
+    [((0, 0, 7), 0), ((0, 1, 5), 1), ((9, 0, 4), 2), ((0, 0, 4), 2)],
+    ids=["within its own", "its parent has it", "the top has it", "a debt of the top is nobody's to take"],
+)
+def test_so_far_up_it_borrows(own: tuple[int, int, int], levels: int) -> None:
+    assert borrowing_levels(tree(*own), "leaf") == levels
+    assert borrowing_levels(tree(*own), "calm") == 0
+
+
+def test_what_a_change_lays_open() -> None:
+    assert newly_exposed(tree(9, 4, 5), tree(9, 0, 5)) == ["leaf"]
+    assert newly_exposed(tree(9, 0, 5), tree(9, 4, 5)) == []
+    assert newly_exposed(QuotaTree([]), tree(9, 0, 5)) == ["leaf"], "it comes and borrows"
+    assert newly_exposed(tree(9, 0, 5), QuotaTree([])) == []
+    assert newly_exposed(tree(9, 0, 5), tree(9, 0, 7)) == []
