@@ -1,4 +1,5 @@
-"""The scheduling engine at 1×, 2× and 4× of its measured size: `python bench/engine.py [--sizes 1,2,4]`, JSON out.
+"""The scheduling engine at 1×, 2× and 4× of its measured size: `python -m bench engine`, or without a house
+`python bench/engine.py [--sizes 1,2,4]`, JSON out.
 
 1× is what design section 7 promises: 10,000 waiting gangs × 1,000 nodes × 500 queues settled from cold in at most 10 s
 and 1 GiB; a what-if on the settled state, and one submission into it, in at most 1 s. Each size runs in a process of
@@ -113,8 +114,23 @@ def measure(scale: int) -> dict[str, object]:
     }
 
 
+def run(house: object, *, seconds: int) -> dict[str, object]:
+    """All sizes, for `python -m bench engine`; neither a house nor a length of time is needed."""
+    return measured("1,2,4")
+
+
+def measured(sizes: str) -> dict[str, object]:
+    """Every size, in a process of its own, and whether the first keeps the limits."""
+    results = []
+    for size in sizes.split(","):
+        command = [sys.executable, __file__, "--one", size]
+        results.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    within = {name: results[0][name] <= limit for name, limit in LIMITS.items()}
+    return {"limits": LIMITS, "within": within, "sizes": results}
+
+
 def main() -> None:
-    """Measure every size in a process of its own and print one JSON object."""
+    """Measure the sizes that are asked for and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="1,2,4")
     parser.add_argument("--one", type=int)
@@ -122,13 +138,7 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(options.one)))
         return
-    results = []
-    for size in options.sizes.split(","):
-        command = [sys.executable, __file__, "--one", size]
-        results.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    first = results[0]
-    within = {name: first[name] <= limit for name, limit in LIMITS.items()}
-    print(json.dumps({"limits": LIMITS, "within": within, "sizes": results}, indent=2))
+    print(json.dumps(measured(options.sizes), indent=2))
 
 
 if __name__ == "__main__":
