@@ -1,0 +1,86 @@
+"""docs/scenarios.md says what is so: its scenarios are answered, its tables are whole, its faults are found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from osmo_admin.cli.offline_text import simulation_text
+from scheduling.scenario import ScenarioError, answer
+from scheduling.scenario.fields import Fault
+from scheduling.scenario.parse import COHORT_KEYS, QUEUE_KEYS, ROOT_KEYS
+from scheduling.scenario.workloads import GANG_KEYS, GROUP_KEYS, TASK_KEYS, WORKLOAD_KEYS
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "scenarios.md").read_text()
+SCENARIOS = dict(re.findall(r"<!-- scenario: ([\w-]+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL))
+OUTPUTS = dict(re.findall(r"<!-- output: ([\w-]+) -->\n```text\n(.*?)```", PAGE, re.DOTALL))
+REFUSED = re.findall(r"<!-- refused: ([\w, ]+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
+TABLES = dict(re.findall(r"<!-- keys: (\w+) -->\n.*?\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE))
+CODES = {value for name, value in vars(Fault).items() if name.isupper()}
+
+
+def keys_of(table: str) -> set[str]:
+    """The keys that the rows of a table name in their first column."""
+    return {key for row in TABLES[table].splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def test_the_first_file_is_answered_as_it_is_told() -> None:
+    got = answer(SCENARIOS["first"])
+    assert OUTPUTS["first"].strip() in simulation_text(got)
+    assert [(step["action"], step["workload"]) for step in got["steps"]] == [("reclaim", "wf1"), ("start", "wf2")]
+    assert got["workloads"]["wf3"]["reason"]["code"] == "never_fits"
+
+
+def test_the_changes_are_answered_as_they_are_told() -> None:
+    got = answer(SCENARIOS["what-if"])
+    states = {name: work["state"] for name, work in got["workloads"].items()}
+    assert states == {"serve": "running", "old": "finished", "new": "running"}
+    assert (got["queues"]["b"]["subtree_quota"], got["settled"]) == ({"default/gpu": 4}, True)
+
+
+@pytest.mark.parametrize(
+    ("table", "keys"),
+    [
+        ("nodes", {"name", "gpus", "resources"}),
+        ("queues", set(QUEUE_KEYS)),
+        ("cohorts", set(COHORT_KEYS)),
+        ("workloads", set(WORKLOAD_KEYS)),
+        ("tasks", set(TASK_KEYS)),
+        ("gang", set(GANG_KEYS)),
+    ],
+)
+def test_every_key_is_in_its_table_and_no_other(table: str, keys: set[str]) -> None:
+    assert keys_of(table) == keys
+
+
+def test_the_keys_at_the_top_and_of_groups_are_named() -> None:
+    top = re.search(r"At the top, all optional: (.*?)\. A key", PAGE, re.DOTALL)
+    assert top is not None
+    assert tuple(re.findall(r"`(\w+)`", top[1])) == ROOT_KEYS
+    assert f"{{{', '.join(GROUP_KEYS)}}}" in TABLES["gang"]
+
+
+def test_what_is_shown_as_faulty_has_every_code() -> None:
+    ((codes, text),) = REFUSED
+    with pytest.raises(ScenarioError) as refused:
+        answer(text)
+    assert {fault.code for fault in refused.value.details} == set(codes.split(", ")) == CODES
+    assert all(fault.line for fault in refused.value.details)
+    assert all(f"| `{code}` |" in PAGE for code in CODES)
+
+
+def test_the_answer_is_told_whole() -> None:
+    got = answer(SCENARIOS["what-if"])
+    told = PAGE[PAGE.index("## The answer") : PAGE.index("## What cannot be read")]
+    step, queue, work = got["steps"][0], got["queues"]["a"], got["workloads"]["serve"]
+    for key in (*got, *step, *queue, *work):
+        assert f"`{key}`" in told, key
+
+
+def test_the_files_it_names_are_there() -> None:
+    named = set(re.findall(r"\(scenarios/([\w-]+\.yaml)\)", PAGE))
+    assert named == {path.name for path in (DOCS / "scenarios").iterdir()}
+    assert len(named) >= 3
