@@ -345,4 +345,6 @@ def _sentence(answer: dict[str, Any]) -> str:
     sides = ("request", "limit")
     size = ", ".join(f"{side} {answer[side]['tflops']} TFLOPS and {answer[side]['vram']}" for side in sides)
     until = f" until {shown_time(answer['expires'])}" if answer["state"] == "assumed" else ""
-    return f"{name} is {answer['state']}{until}: {answer['count']} GPUs, each with {size}."
+    count = answer["count"]
+    gpus = "1 GPU with" if count == 1 else f"{count} GPUs, each with"
+    return f"{name} is {answer['state']}{until}: {gpus} {size}."

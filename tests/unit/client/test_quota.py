@@ -151,6 +151,8 @@ def test_allocate(osmo, stub):
     )
     each = {"tflops": "10", "vram": "1Gi"}
     assert stub.last.body == {"id": "w1", "workload": "infer", "request": each, "limit": each, "count": 2}
+    stub.on("POST", HERE, allocation(count=1))
+    assert "is committed: 1 GPU with request 10 TFLOPS" in osmo.ok("quota", "allocate", "team-a", "w1")
     stub.on("POST", HERE, allocation(state="assumed", expires=TIME))
     assert "is assumed until 2026-01-02 03:04:05 UTC" in osmo.ok("quota", "allocate", "team-a", "w1", "--assume")
     assert stub.last.query == {"assume": ["True"]}
