@@ -125,6 +125,30 @@ def test_the_reason_is_true(drawn, data):
         assert attempt(fresh, fresh.gang_of[name]), reason
 
 
+@given(STATES, st.data())
+@SAMPLE
+def test_the_number_that_can_never_be_given_is_true(drawn, data):
+    """Were that much more there, of every number that is named, it could start beside nobody."""
+    after = settle(half_run(*drawn))
+    why = reasons(after.world)
+    names = sorted(name for name, reason in why.items() if reason.never and reason.limit != "nodes")
+    if not names:
+        return
+    name = data.draw(st.sampled_from(names))
+    facts = everybody_else_gone(facts_after(after), name)
+    for _ in range(len(facts.queues) + len(facts.cohorts) + 1):
+        alone = World(facts)
+        if attempt(alone, alone.gang_of[name]):
+            return
+        reason = Explainer(alone).explain(alone.gang_of[name])
+        assert reason.never, reason
+        if any(blocker.limit == "nodes" for blocker in reason.blockers):
+            return
+        for blocker in reason.blockers:
+            facts = loosen(facts, blocker, alone)
+    raise AssertionError(why[name])
+
+
 def everybody_else_gone(facts, name):
     gang = next(gang for gang in facts.gangs if gang.name == name)
     fresh = tuple(replace(task, state=TaskState.PENDING, node=None) for task in gang.tasks)
