@@ -12,11 +12,7 @@ NAMESPACE = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
 NODE = Kind("", "v1", "nodes", "Node", namespaced=False)
 POD = Kind("", "v1", "pods", "Pod")
 SECRET = Kind("", "v1", "secrets", "Secret")
-CONFIG_MAP = Kind("", "v1", "configmaps", "ConfigMap")
 SERVICE = Kind("", "v1", "services", "Service")
-LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
-KUBERNETES_EVENT = Kind("", "v1", "events", "Event")
-CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 VALIDATING_WEBHOOK = Kind(
     "admissionregistration.k8s.io",
     "v1",

@@ -11,32 +11,24 @@ from scheduling.kube import kinds
 from scheduling.kube.port import Kind, Object
 
 READ = ("get", "list", "watch")
-KEEP = (*READ, "create", "patch", "delete")
+SEE = ("list", "watch")
+SET = ("get", "list", "create", "patch", "delete")
 
 CLUSTER_WIDE: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    (kinds.QUEUE, KEEP),  # kept in step with the pools
-    (kinds.TOPOLOGY, KEEP),
+    (kinds.QUEUE, SET),  # kept in step with the pools
+    (kinds.TOPOLOGY, SET),
     (kinds.PRIORITY_CLASS, ("get", "list", "create", "patch")),
-    (kinds.NODE, READ),  # capacity
-    (kinds.NAMESPACE, ("get",)),
-    (kinds.CRD, ("get", "list")),  # which PodGroup version the cluster has
+    (kinds.NODE, SEE),  # capacity
+    (kinds.POD, SEE),  # what other people's pods hold of the nodes, and of the GPU quota of their namespaces
+    (kinds.NAMESPACE, ("get",)),  # the connection test
     (kinds.VALIDATING_WEBHOOK, ("get", "create", "patch", "delete")),
     (kinds.GPU_RESOURCE_QUOTA, READ),
 )
 IN_NAMESPACE: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    (kinds.POD_GROUP, KEEP),
-    (kinds.POD, KEEP),
-    (kinds.SECRET, ("get", "list", "create", "patch", "delete")),  # the files of tasks, nothing that we did not make
-    (kinds.CONFIG_MAP, ("get", "list", "create", "patch", "delete")),
-    (kinds.SERVICE, ("get", "list", "create", "patch", "delete")),  # host names inside a gang
-    (kinds.KUBERNETES_EVENT, READ),
-    (kinds.LEASE, ("get", "list", "create", "patch", "delete")),
-)
-# PodGroups of everybody that still wait in a queue are pointed to its new leaf (upgrade from an older layout), and GPU
-# quotas count the pods of their own namespaces.
-EVERYWHERE: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    (kinds.POD_GROUP, ("get", "list", "watch", "patch")),
-    (kinds.POD, READ),
+    (kinds.POD_GROUP, (*READ, "create", "patch", "delete")),
+    (kinds.POD, (*READ, "create", "patch", "delete")),
+    (kinds.SECRET, ("get", "list", "create", "delete")),  # the files of tasks, nothing that we did not make
+    (kinds.SERVICE, ("get", "list", "create", "delete")),  # host names inside a gang
 )
 
 
@@ -50,7 +42,7 @@ def manifests(namespace: str, account: str = OWNER) -> list[Object]:
         "verbs": ["get", "patch", "update"],
     }
     whoami = {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]}
-    wide = [*map(_rule, (*CLUSTER_WIDE, *EVERYWHERE)), status, whoami]
+    wide = [*map(_rule, CLUSTER_WIDE), status, whoami]
     role = {"apiGroup": "rbac.authorization.k8s.io", "name": account}
 
     def made(kind: str, version: str, body: dict[str, Any], *, inside: bool, name: str = account) -> Object:

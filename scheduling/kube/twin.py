@@ -27,12 +27,8 @@ BUILT_IN = (
     kinds.NODE,
     kinds.POD,
     kinds.SECRET,
-    kinds.CONFIG_MAP,
     kinds.SERVICE,
-    kinds.LEASE,
-    kinds.KUBERNETES_EVENT,
     kinds.PRIORITY_CLASS,
-    kinds.CRD,
     kinds.VALIDATING_WEBHOOK,
 )
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -33,6 +33,10 @@ NEWER = (
     "kai.scheduler_topologies.yaml",
 )
 TENSOR_FUSION = "tensor-fusion.ai_gpuresourcequotas.yaml"
+CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+CONFIG_MAP = Kind("", "v1", "configmaps", "ConfigMap")
+"""A kind that the house has no use for; tests of the port have."""
+
 START_SECONDS = 120
 _numbers = itertools.count(1)
 Found = TypeVar("Found")
@@ -120,7 +124,7 @@ class KubeServer:
         """Apply these CRDs; the server serves their kinds when this returns."""
         with closing(self.cluster()) as cluster:
             for body in (yaml.safe_load((CRDS / file).read_text()) for file in files):
-                cluster.apply(kinds.CRD, body, owner="tests", force=True)
+                cluster.apply(CRD, body, owner="tests", force=True)
                 name, spec = body["metadata"]["name"], body["spec"]
                 kind = Kind(spec["group"], spec["versions"][-1]["name"], spec["names"]["plural"], spec["names"]["kind"])
                 eventually(lambda kind=kind: serves(cluster, kind), what=f"{name} is served")
@@ -128,7 +132,7 @@ class KubeServer:
     def uninstall(self, kind: Kind) -> None:
         """Remove a kind with all its objects; the server serves it no more when this returns."""
         with closing(self.cluster()) as cluster:
-            cluster.delete(kinds.CRD, f"{kind.plural}.{kind.group}")
+            cluster.delete(CRD, f"{kind.plural}.{kind.group}")
             eventually(lambda: not serves(cluster, kind), what=f"{kind} is gone")
 
 

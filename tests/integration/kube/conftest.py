@@ -18,7 +18,7 @@ from scheduling.kube.port import Object
 from scheduling.kube.twin import Twin
 from scheduling.models import QueueSync
 from scheduling.services.queue_sync import Outcome, sync_backend
-from tests.support.kube import Listened, Place
+from tests.support.kube import CONFIG_MAP, Listened, Place
 
 KUBECONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "https://kube.example"}}],
@@ -97,4 +97,6 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     if request.param == "real":
         yield request.getfixturevalue("kube")
     else:
-        yield Place(Twin(namespaces=["t1"]), "t1")
+        twin = Twin(namespaces=["t1"])
+        twin.install(CONFIG_MAP)
+        yield Place(twin, "t1")

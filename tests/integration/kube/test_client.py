@@ -11,10 +11,10 @@ import pytest
 from scheduling.kube import errors
 from scheduling.kube.access import Kubeconfig
 from scheduling.kube.client import KubernetesCluster, Limits
-from scheduling.kube.kinds import CONFIG_MAP, NAMESPACE, QUEUE
+from scheduling.kube.kinds import NAMESPACE, QUEUE
 from scheduling.kube.port import Cluster
 from scheduling.kube.words import reason_of, sentence_of
-from tests.support.kube import KubeServer, Place
+from tests.support.kube import CONFIG_MAP, KubeServer, Place
 from tests.support.kube_proxy import Proxy, status
 
 pytestmark = pytest.mark.k8s

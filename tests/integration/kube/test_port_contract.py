@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from scheduling.kube import errors, kinds
-from scheduling.kube.kinds import CONFIG_MAP, POD_GROUP, QUEUE
+from scheduling.kube.kinds import POD_GROUP, QUEUE
 from scheduling.kube.ownership import managers_of
 from scheduling.kube.port import Event, EventType, Kind
 from scheduling.kube.twin import Twin
-from tests.support.kube import Place
+from tests.support.kube import CONFIG_MAP, Place
 
 US, THEM = "osmo-admin", "somebody"
 UNKNOWN = Kind("scheduling.run.ai", "v9", "queues", "Queue", namespaced=False)

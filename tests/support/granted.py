@@ -1,0 +1,60 @@
+"""A connection with the rights that the manifests give and no others, as a cluster's RBAC would judge each call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduling.kube import errors, rbac
+from scheduling.kube.port import Cluster, Kind
+
+_VERBS = {
+    "list": ("list",),
+    "watch": ("watch",),
+    "get": ("get",),
+    "apply": ("patch", "create"),  # applying what is not there makes it
+    "create": ("create",),
+    "merge": ("patch",),
+    "delete": ("delete",),
+}
+
+
+@dataclass
+class Granted:
+    """Work happens in `namespace`. `used` is what was needed: (resource, verb)."""
+
+    real: Cluster
+    namespace: str
+    used: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        roles = {item["kind"]: item["rules"] for item in rbac.manifests(self.namespace) if "rules" in item}
+        self._wide, self._inside = (_rights(roles[kind]) for kind in ("ClusterRole", "Role"))
+
+    def __getattr__(self, verb: str) -> Any:
+        real = getattr(self.real, verb)
+        if verb not in _VERBS:
+            return real
+
+        def call(kind: Kind, *arguments: Any, **options: Any) -> Any:
+            named = arguments[0] if arguments and isinstance(arguments[0], dict) else {"metadata": {}}
+            where = options.get("namespace") or named["metadata"].get("namespace")
+            rights = self._wide | (self._inside if where == self.namespace else set())
+            resource = f"{kind.plural}/status" if options.get("status") else kind.plural
+            for needed in _VERBS[verb]:
+                if (kind.group, resource, needed) not in rights:
+                    raise errors.Forbidden(f"{needed} {resource} in {where or 'the cluster'} is forbidden", status=403)
+                self.used.add((resource, needed))
+            return real(kind, *arguments, **options)
+
+        return call
+
+
+def _rights(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
