@@ -54,14 +54,14 @@ def _moves(backend: Backend, changed: LiveFacts) -> _Moves:
     unchanged = live_facts(backend)
     before = settle(unchanged.facts)
     started, will_start = _running(before, waiting), _running(after, waiting)
-    hopeless = _never(after) - _never(before)
+    hopeless = _never(after).intersection(waiting)
+    if hopeless:
+        hopeless -= _never(before)
 
     def workflows(found: Collection[str]) -> list[UUID]:
         return [changed.gangs[name].workflow for name in waiting if name in found]
 
-    return _Moves(
-        taken, workflows(will_start - started), workflows((started - will_start) | hopeless.intersection(waiting))
-    )
+    return _Moves(taken, workflows(will_start - started), workflows((started - will_start) | hopeless))
 
 
 def _running(settled: Settled, names: Iterable[str]) -> set[str]:
