@@ -27,8 +27,9 @@ TAKES = frozenset({Action.RECLAIM, Action.PREEMPT})
 
 def at_stake(actor: Actor, backend_ids: Collection[int]) -> AtStake:
     """Read the facts of these backends now, and give a function that tells what the next settling does there."""
-    read = [(backend, live_facts(backend)) for backend in Backend.objects.filter(pk__in=backend_ids).order_by("name")]
-    return lambda: _stakes(actor, [_moves(backend, live) for backend, live in read if _may_move(live.facts)])
+    backends = Backend.objects.filter(pk__in=backend_ids).order_by("name")
+    read = {backend.pk: live_facts(backend) for backend in backends}
+    return lambda: _stakes(actor, [_moves(pk, live) for pk, live in read.items() if _may_move(live.facts)])
 
 
 def losers(steps: Iterable[Step]) -> list[str]:
@@ -45,14 +46,14 @@ class _Moves:
     stays: list[UUID]
 
 
-def _moves(backend: Backend, changed: LiveFacts) -> _Moves:
+def _moves(backend_id: int, changed: LiveFacts) -> _Moves:
     after = settle(changed.facts)
     taken = [changed.gangs[name].workflow for name in losers(after.steps)]
     waiting = [gang.name for gang in changed.facts.gangs if _waits(gang)]
     if not waiting:
         return _Moves(taken, [], [])
-    unchanged = live_facts(backend)
-    before = settle(unchanged.facts)
+    backend = Backend.objects.filter(pk=backend_id).first()  # anew: what was tried may be a change of the backend
+    before = settle(Facts() if backend is None else live_facts(backend).facts)
     started, will_start = _running(before, waiting), _running(after, waiting)
     hopeless = _never(after).intersection(waiting)
     if hopeless:

@@ -122,3 +122,18 @@ def test_the_pages_of_a_change_show_it(lead: Caller) -> None:
     assert "LOW work that will be taken back" in text
     assert "new-1" in text
     assert "nothing that runs is touched" not in text
+
+
+def test_a_backend_that_goes_away_and_comes_back(admin: Caller) -> None:
+    """What is changed may be the backend itself: without the change its work starts, with it nothing does."""
+    houses.pool("team", 8, on=houses.backend(nodes=1, gpus=8))
+    houses.submitted(houses.admin(), "team", 2, name="waits")
+    address = "/api/configs/backend/sim"
+
+    def told(offline: bool) -> tuple[list[str], list[str]]:
+        answer = admin("PUT", address, {"offline": offline}, query=TRY).body
+        return answer["could_start"], answer["could_no_longer_start"]
+
+    assert told(offline=True) == ([], ["waits-1"])
+    Backend.objects.update(offline=True)
+    assert told(offline=False) == (["waits-1"], [])
