@@ -67,8 +67,8 @@ class Company:
     def waits(self, pool: str, gpus: int, priority: str = "LOW") -> dict[str, Any]:
         """Submit what may not start now; why, as its owner reads it."""
         name = self.accepted(pool, gpus, priority)
-        answer = self.admin.post(f"/api/backend/{self.backend}/settle")
-        assert answer.status_code == 200, answer.text
+        settle = f"/api/backend/{self.backend}/settle"
+        self.stack.until(lambda: self.admin.post(settle).status_code == 200, seconds=60, what="a settling by hand")
         assert self.status(name) == "PENDING"
         (entry,) = self.users[pool].get("/api/queue").json()["entries"]
         assert entry["workflow"] == name
@@ -105,7 +105,8 @@ def test_production_borrows_from_research_and_not_the_reverse(
     reason = house.waits(training, 1)
     assert (reason["queue"], reason["limit"], reason["missing"]) == (named, limit, 1)
     for work in house.users[training].get("/api/workflow").json()["workflows"]:
-        house.users[training].post(f"/api/workflow/{work['name']}/cancel")
+        answer = house.users[training].post(f"/api/workflow/{work['name']}/cancel")
+        assert answer.status_code == 200, answer.text
     stack.until(lambda: house.status(first) == "FAILED_CANCELED", seconds=60)
 
     # Production takes all 16 while research sleeps, and gives 6 back the moment research wants what is its own.
