@@ -274,17 +274,7 @@ class GpuQuotaAdmin(PolicyAdmin):
         crumbs = [(LIST, reverse("admin:pools_gpuquota_changelist"))]
         if namespace is not None:
             crumbs.append((namespace, reverse("admin:pools_gpuquota_change", args=[namespace])))
-        return self.page(
-            request,
-            "osmo/form.html",
-            title=title,
-            crumbs=crumbs,
-            form=form,
-            back=crumbs[-1][1],
-            button=button,
-            status=400 if form.errors else 200,
-            **more,
-        )
+        return self.form_page(request, form, title=title, button=button, crumbs=crumbs, **more)
 
 
 def _room(facts: Namespace, asked: dict[str, str]) -> dict[str, Any] | None:

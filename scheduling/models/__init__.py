@@ -3,6 +3,7 @@
 from scheduling.models.cluster import ClusterState, MachineState
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
+from scheduling.models.gpu_keeping import GpuKeeping
 from scheduling.models.guard import Bypass, QueueGuard
 from scheduling.models.queue_sync import QueueDrift, QueueSync
 from scheduling.models.rest import BackendMove, BackendRest
@@ -14,6 +15,7 @@ __all__ = [
     "Bypass",
     "ClusterState",
     "Decision",
+    "GpuKeeping",
     "Group",
     "MachineState",
     "QueueDrift",

@@ -1,10 +1,10 @@
 """The keeper of one cluster's GPU quotas: reads the quota objects, follows the worker pods, writes the status.
 
-One keeper works on a backend at a time (an advisory lock, which goes with the database connection of a process that
-dies). It is level-triggered: what the ledger should say follows from what the cluster shows, and what the cluster
-should show from what the ledger says; the status is written where the two differ, so no change can be lost. Statuses
-have a thread of their own, so that a long rebuild keeps none of them waiting. It speaks to its cluster only outside of
-transactions.
+One keeper works on a backend at a time: a lease, which ends by itself when its process dies. Should two work all the
+same, they say the same. It is level-triggered: what the ledger should say follows from what the cluster shows, and what
+the cluster should show from what the ledger says; the status is written where the two differ, so no change can be lost.
+Statuses have a thread of their own, so that a long rebuild keeps none of them waiting. It speaks to its cluster only
+outside of transactions.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,16 +43,16 @@ from scheduling.kube.errors import ClusterError
 from scheduling.kube.hands import each
 from scheduling.kube.mirror import Mirror, Pace
 from scheduling.kube.port import Cluster, Object
+from scheduling.models import GpuKeeping
+from scheduling.services.sync_lease import AlreadySyncing, Lease, LeaseLost
 
 logger = logging.getLogger(__name__)
-
-_LOCK_SPACE = 0x05E9  # first key of the advisory locks of keepers; the second is the backend's id
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
     """Seconds between looks (a status is at most so late), rebuilds from all pods, and looks at somebody else's
-    lock; and how long to let changes gather."""
+    lease; and how long to let changes gather."""
 
     look: float = 5.0
     gather: float = 0.2
@@ -83,6 +83,7 @@ class GpuKeeper:
         self._cluster: Cluster | None = None
         self._lock, self._moved = threading.Lock(), set[str]()
         self._rebuilt_at: float | None = None
+        self._lease = Lease(backend_id, GpuKeeping)
         common: dict[str, Any] = {"connect": lambda: self._cluster, "pace": rhythm.pace}
         self._quotas: Mirror[str] = Mirror(
             kinds.GPU_RESOURCE_QUOTA, key=_namespace, changed=lambda _: None, named=_full_name, **common
@@ -103,9 +104,17 @@ class GpuKeeper:
         while not stop.is_set():
             pause = self._rhythm.standby
             try:
-                with self._lease() as is_mine:
-                    if is_mine and not self._work(stop, backoff):
-                        break
+                if self._backend() is None:
+                    break
+                GpuKeeping.objects.get_or_create(backend_id=self.backend_id)
+                self._lease.claim()
+                try:
+                    self._work(stop, backoff)
+                finally:
+                    with suppress(DatabaseError, InterfaceError):
+                        self._lease.let_go()
+            except (AlreadySyncing, LeaseLost):
+                pass  # somebody else keeps them
             except (DatabaseError, InterfaceError, Busy) as problem:
                 logger.warning("the GPU quota keeper of backend %s waits: %s", self.backend_id, problem)
                 pause = backoff.pause()
@@ -118,32 +127,17 @@ class GpuKeeper:
             stop.wait(pause)
         connection.close()
 
-    @contextmanager
-    def _lease(self) -> Iterator[bool]:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK_SPACE, self.backend_id])
-            is_mine = bool(cursor.fetchone()[0])
-        try:
-            yield is_mine
-        finally:
-            if is_mine:
-                with suppress(DatabaseError, InterfaceError), connection.cursor() as cursor:
-                    cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK_SPACE, self.backend_id])
-
-    def _work(self, stop: threading.Event, backoff: Backoff) -> bool:
-        """Follow and look until told to stop. False when the backend is gone."""
-        held, over = connection.connection, threading.Event()
+    def _work(self, stop: threading.Event, backoff: Backoff) -> None:
+        """Follow and look until told to stop or until the backend is gone. Raises LeaseLost."""
+        over = threading.Event()
         self._rebuilt_at = None
-        if self._backend() is None:
-            return False
         for mirror in (self._quotas, self._pods):
             threading.Thread(target=mirror.follow, args=[over], daemon=True).start()
         writer = threading.Thread(target=self._keep_statuses, args=[over], daemon=True)
         writer.start()
         try:
-            while not stop.is_set() and connection.connection is held:
-                if self._backend() is None:
-                    return False
+            while not stop.is_set() and self._backend() is not None:
+                self._lease.hold()
                 self.alive_at = time.monotonic()
                 self._wake.clear()
                 self.follow()
@@ -155,14 +149,17 @@ class GpuKeeper:
             over.set()
             self._moved_on.set()
             writer.join()
-        return True
 
     def _keep_statuses(self, over: threading.Event) -> None:
-        """Write what statuses should say, again and again, until told that it is over; with a connection of its own."""
+        """Write what statuses should say, again and again, until told that it is over; with a connection of its own.
+        It holds the lease too, while the other thread is long at a rebuild."""
         while not over.is_set():
             self._moved_on.clear()
             try:
+                self._lease.hold()
                 self.write_statuses()
+            except LeaseLost:
+                break
             except Exception:
                 logger.exception("the statuses of backend %s wait", self.backend_id)
                 with suppress(DatabaseError, InterfaceError):

@@ -1,5 +1,5 @@
-"""Who works with a cluster now, its agent or a sync of its queues: a row claimed for a while. No database lock is held
-while a cluster is spoken to, and a worker that dies loses its claim by itself."""
+"""Who works with a cluster now, its agent, the keeper of its GPU quotas or a sync of its queues: a row claimed for a
+while. No database lock is held while a cluster is spoken to, and a worker that dies loses its claim by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.domain.errors import Busy
-from scheduling.models import ClusterState, QueueSync
+from scheduling.models import ClusterState, GpuKeeping, QueueSync
 
 LEASE = timedelta(seconds=60)  # longer than the longest call to a cluster, so that a write never outlives its claim
 RENEW_AFTER = 15.0  # seconds
@@ -29,12 +29,13 @@ class LeaseLost(Busy):
 
 
 class Lease:
-    """A claim on a backend's queues, or on its agent's work (`rows`). `hold` before each write to the cluster."""
+    """A claim on a backend's queues, its agent's work or its keeper's (`rows`). `hold` before each write to the
+    cluster."""
 
     def __init__(
         self,
         backend_id: int,
-        rows: type[QueueSync | ClusterState] = QueueSync,
+        rows: type[QueueSync | ClusterState | GpuKeeping] = QueueSync,
         *,
         length: timedelta = LEASE,
         renew_after: float | None = None,
@@ -61,6 +62,7 @@ class Lease:
             return
         self._renewed = time.monotonic()
         if not self._rows.filter(holder=self._holder).update(held_until=Now() + self._length):
+            self._renewed = 0.0  # every thread of ours finds out at once
             raise LeaseLost("Another worker has taken over the work on this backend.", retry_after=1)
 
     def let_go(self) -> None:

@@ -4,6 +4,9 @@ real API server."""
 from __future__ import annotations
 
 import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +23,7 @@ from pools.services.gpu_allocations import adjust, allocate, expire_assumed, rel
 from pools.services.gpu_quotas import put_quota
 from scheduling.kube import connections, kinds
 from scheduling.kube.twin import Twin
+from scheduling.models import GpuKeeping
 from scheduling.services import gpu_keeper
 from scheduling.services.gpu_keeper import GpuKeeper, Rhythm, rebuild_from
 from scheduling.services.verify import verify
@@ -338,6 +342,50 @@ def test_it_follows_by_itself_until_told_to_stop(fleet: Fleet) -> None:
         for thread in threads:
             thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
+
+
+@contextmanager
+def living(keeper: GpuKeeper) -> Iterator[None]:
+    """It runs by itself."""
+    stop = threading.Event()
+    thread = threading.Thread(target=keeper.run, args=[stop])
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        keeper.wake()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_a_lease_of_the_dead_ends_by_itself(twin: Fleet) -> None:
+    twin.quota(**CAPS)
+    GpuKeeping.objects.create(backend=twin.backend, holder=uuid.uuid4(), held_until=timezone.now() + timedelta(hours=1))
+    keeper = GpuKeeper(twin.backend.pk, connect=lambda _: twin.cluster, rhythm=Rhythm(look=0.1, standby=0.1))
+    with living(keeper):
+        seen = keeper.alive_at
+        eventually(lambda: keeper.alive_at > seen)
+        assert twin.status() == {}
+        GpuKeeping.objects.update(held_until=timezone.now() - timedelta(seconds=1))
+        eventually(lambda: twin.status() and twin.ready() == ("True", "QuotaReady"))
+
+
+def test_a_keeper_that_was_frozen_finds_its_lease_gone(twin: Fleet) -> None:
+    twin.quota(**CAPS)
+    keeper = GpuKeeper(twin.backend.pk, connect=lambda _: twin.cluster, rhythm=Rhythm(look=0.1, standby=0.1))
+    keeper._lease._renew_after = 0.0
+    with living(keeper):
+        eventually(twin.status)
+        GpuKeeping.objects.update(holder=uuid.uuid4(), held_until=timezone.now() + timedelta(hours=1))
+        eventually(lambda: not keeper._lease.is_ours())
+        twin.quota(total={"maxWorkers": 9})
+        for _ in range(3):
+            seen = keeper.alive_at
+            eventually(lambda seen=seen: keeper.alive_at > seen)  # type: ignore[misc]
+        assert (shown(twin.namespace) or {})["spec"]["total"]["maxWorkers"] == 5
+        GpuKeeping.objects.update(holder=None, held_until=None)
+        eventually(lambda: (shown(twin.namespace) or {})["spec"]["total"].get("maxWorkers") == 9)
 
 
 def test_a_status_does_not_wait_for_a_long_rebuild(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
