@@ -172,9 +172,32 @@ def _verdict(target: str, measured: dict[str, float], limit: float, *, most: boo
     print(f"\nTarget {target}: {said}.")
 
 
+def _quota_tree(measured: dict[str, Any]) -> None:
+    print("\n## Verdicts on a tree of cohorts\n")
+    print(
+        f"{measured['nodes']:,} nodes, {measured['depth']} deep, {measured['refused']:.0%} of the requests refused; "
+        "milliseconds of one core. A transaction of starts makes the tree once for all of them.\n"
+    )
+    print("| what | p50 ms | p99 ms |\n|---|---|---|")
+    for name, what in _VERDICTS.items():
+        print(f"| {what} | {measured[name]['p50_ms']} | {measured[name]['p99_ms']} |")
+    limit = measured["limit_ms"]
+    _verdict(f"one verdict ≤ {limit} ms (p99)", {"ms": measured["verdict"]["p99_ms"]}, limit, most=True)
+
+
+_VERDICTS = {
+    "verdict": "verdict on three resources, with the reason",
+    "start": "verdict, reservation and release of GPUs",
+    "submission": "the most a pool could ever hold",
+    "naive": "the seed's formula over the whole tree",
+    "read": "making the tree from facts",
+    "numbers": "every number of every node",
+}
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "engine": _engine,
     "live_settle": _live_settle,
+    "quota_tree": _quota_tree,
     "queue_sync": _queue_sync,
     "dispatch": _dispatch,
     "webhooks": _webhooks,
