@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pools.domain.roles import SYSTEM
-from pools.models import Pool
+from pools.models import GpuAllocation, Pool
+from pools.services.gpu_quotas import put_quota
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool
 from scheduling.domain.priorities import Priority
@@ -21,7 +22,7 @@ from scheduling.services.settle import settle
 from scheduling.services.verify import verify
 from tests.integration.cohorts.conftest import bend, draw
 from tests.support import houses
-from tests.support.clusters import Room, file_of, kubernetes_backend
+from tests.support.clusters import Room, file_of, group_of, kubernetes_backend
 
 pytestmark = pytest.mark.django_db
 
@@ -229,3 +230,22 @@ def test_cleared_and_not_made_for_a_crash_it_counts_once(twin: Room, monkeypatch
 
 def _crash(*_: object) -> object:
     raise KeyboardInterrupt
+
+
+def test_what_a_namespace_keeps_back_takes_nothing_of_the_tree(twin: Room) -> None:
+    """Both are asked in one transaction: a gang counts in both or in neither."""
+    Pool.objects.filter(name="borrower").update(config={"gpu_quota_namespace": "team-a"})
+    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 1}})
+    houses.pool("neighbour", 0, on=twin.backend)
+    patch_pool(actor=SYSTEM, name="neighbour", patch={"cohort": "org"})
+    first, second = twin.submit(gpus=2, priority=LOW), twin.submit(gpus=3, priority=LOW)
+    twin.look()
+    assert (len(twin.pods(first)), twin.pods(second)) == (1, [])
+    assert reason(second)[0] == "gpu_quota"
+    other = twin.submit(gpus=3, priority=LOW, to="neighbour")
+    twin.look()
+    assert len(twin.pods(other)) == 1, "the 3 that are lent are still there"
+    assert list(GpuAllocation.objects.exclude(state="released").values_list("holder", flat=True)) == [
+        group_of(first).pk
+    ]
+    assert verify() == []
