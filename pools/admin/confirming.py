@@ -7,6 +7,7 @@ the form, with everything that was typed still in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast
 
@@ -87,6 +88,10 @@ class Flow:
         """Do it, in earnest or inside the dry run."""
         raise NotImplementedError
 
+    def tried(self, form: ChangeForm, deed: Callable[[], object]) -> dict[str, Any]:
+        """The dry run of `deed`."""
+        return effect_on_tree(self.root_name(form), deed, actor=self.actor)
+
     def told(self, result: Any) -> str:
         """The sentence afterwards."""
         raise NotImplementedError
@@ -123,9 +128,7 @@ class Flow:
     def _preview(self, form: ChangeForm, notice: str = "") -> HttpResponse:
         results: list[Result] = []
         try:
-            effect = effect_on_tree(
-                self.root_name(form), lambda: results.append(self.act(form, version=None)), actor=self.actor
-            )
+            effect = self.tried(form, lambda: results.append(self.act(form, version=None)))
         except Refused as refusal:
             form.blame(refusal)
             return self._ask(form)

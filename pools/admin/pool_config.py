@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +20,8 @@ from pools.locking import lock_configuration
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import require, require_house, visible_root
 from pools.pool_bodies import settings_of
+from pools.services.cohort_effects import effect_with_debts
+from pools.services.dry_run import tree_of
 from pools.services.pool_writing import PoolResult
 from pools.services.pools import delete_pool, patch_pool, put_pool
 from pools.transactions import change
@@ -145,6 +148,10 @@ class Configure(Flow):
 
     def version(self) -> int | None:
         return self.root.version
+
+    def tried(self, form: ChangeForm, deed: Callable[[], object]) -> dict[str, Any]:
+        name = self.root_name(form)
+        return effect_with_debts(deed, read=lambda: tree_of(name), actor=self.actor)
 
     def initial(self) -> dict[str, Any]:
         root = self.root

@@ -18,7 +18,7 @@ from pools.signals import AtStake, Concerned, Stakes, hints_noted, work_at_stake
 def effect_on_tree(root_name: str, deed: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
     """What `deed` would do to a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does not
     exist yet. See :func:`effect_of`."""
-    return effect_of(deed, read=lambda: _tree(root_name), draining=lambda: _draining(root_name), actor=actor)
+    return effect_of(deed, read=lambda: tree_of(root_name), draining=lambda: _draining(root_name), actor=actor)
 
 
 def effect_of(
@@ -85,7 +85,8 @@ def _is_unreadable(refusal: DomainError) -> bool:
     return bool(refusal.details) and any(violation.code in UNREADABLE for violation in refusal.details)
 
 
-def _tree(root_name: str) -> dict[str, Any] | None:
+def tree_of(root_name: str) -> dict[str, Any] | None:
+    """A pool's tree as dry runs show it, None if there is none."""
     root = Pool.objects.roots().select_related("backend").filter(name=root_name).first()
     return tree_body(root) if root else None
 

@@ -113,10 +113,14 @@ def test_the_page_of_the_effect_lists_it(firm: None) -> None:
 
 def preview(name: str, **typed: str) -> str:
     """The page that shows the effect of what was typed into a cohort's form."""
+    form = {"lending_limit": "", "weight": "1", "others": "", **typed}
+    return posted(reverse("admin:pools_cohort_configure", args=[name]), form)
+
+
+def posted(address: str, typed: dict[str, str]) -> str:
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), backend="django.contrib.auth.backends.ModelBackend")
-    form = {"lending_limit": "", "weight": "1", "others": "", **typed, "step": "preview"}
-    return client.post(reverse("admin:pools_cohort_configure", args=[name]), form).content.decode()
+    return client.post(address, {**typed, "step": "preview"}).content.decode()
 
 
 @pytest.mark.parametrize(
@@ -160,3 +164,7 @@ def test_low_work_that_more_lenders_may_take_back(admin: Caller) -> None:
     half = {"resources": {"gpu": {"guarantee": 0}}}
     assert exposed("/api/configs/pool/batch", half) == ["within-1"], "prod keeps within its own 16"
     assert exposed("/api/configs/pool/serve", {"cohort": "research"}) == []
+    typed = {"guarantee": "0", "maximum": "-1", "weight": "1", "cohort": "prod"}
+    page = posted(reverse("admin:pools_pool_configure", args=["batch"]), typed)
+    assert "LOW work that becomes reclaimable" in page
+    assert ">within-1</a>" in page
