@@ -41,8 +41,8 @@ def put(
         check=False,
     )
     answers = [json.loads(line) for line in ended.stdout.splitlines()]
-    if ended.returncode != 0 or len(answers) != len(job["cases"]):  # type: ignore[arg-type]
-        case = json.dumps(job["cases"][len(answers)])[:SHOWN] if len(answers) < len(cases) else "none"  # type: ignore[index]
+    if ended.returncode != 0 or len(answers) != len(cases):
+        case = json.dumps(cases[len(answers)])[:SHOWN] if len(answers) < len(cases) else "none"
         message = f"Case {len(answers)} ended the process ({ended.returncode}): {case}\n{ended.stderr[-SHOWN:]}"
         raise AssertionError(message)
     return answers

@@ -17,6 +17,18 @@ MEBIBYTES, CPU_SECONDS = 512, 120
 ANSWERED = {"a chain of 2,000 cohorts", "a chain of 2,000 queues", "queues times workloads", "fine numbers"}
 """Large, and yet worked out."""
 
+TOLD = [
+    ("a chain of 9,000 queues with work at its end", "queues", "9000 levels deep"),
+    ("a chain of 9,000 queues with work at its end", "workloads", "2000 workloads in a tree 9000 levels deep"),
+    ("a chain of 2,000 sub-groups", "workloads[0].gang.sub_groups[64].parent", "at most 64 levels deep"),
+    ("resources times queues", "queues", "5000 nodes, cohorts, queues and workloads with 20000 resources"),
+    ("resources by alias", "queues", "1500 nodes, cohorts, queues and workloads with 900 resources"),
+    ("sub-groups times tasks", "workloads[0].gang.sub_groups", "19000 tasks in a gang of 2000 sub-groups"),
+    ("tasks without end", "workloads[1].tasks[0].count", "at most 500000 tasks"),
+    ("only a dash", "", "which is a map, not a list"),
+]
+"""Some of the files, the path of a fault, and what it says."""
+
 CODES = {value for name, value in vars(Fault).items() if name.isupper()}
 
 
@@ -38,38 +50,24 @@ def assert_clear(documents: list[dict[str, Any]], text: str) -> None:
             assert fault["message"].endswith(".")
 
 
-@pytest.fixture(scope="module")
-def answers() -> dict[str, list[dict[str, Any]]]:
-    """What each of the named files got."""
-    return dict(zip(hostile.SCENARIOS, read(list(hostile.SCENARIOS.values())), strict=True))
+@pytest.mark.parametrize(("target", "case"), [("builtins:bytearray", 2**30), ("tests.support.hostile:run_away", 1)])
+def test_the_limits_hold(target: str, case: int) -> None:
+    with pytest.raises(AssertionError, match="Case 0 ended the process"):
+        confined.put(target, [case], mebibytes=256, cpu_seconds=1)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", hostile.SCENARIOS)
-def test_what_means_harm_is_refused_clearly(answers: dict[str, list[dict[str, Any]]], name: str) -> None:
-    assert_clear(answers[name], name)
-    refused = any(answer["error_code"] for answer in answers[name])
-    assert refused is (name not in ANSWERED)
+def test_what_means_harm_is_refused_clearly() -> None:
+    """All in one process, one after the other: what one leaves behind is the next one's."""
+    answers = dict(zip(hostile.SCENARIOS, read(list(hostile.SCENARIOS.values())), strict=True))
 
-
-@pytest.mark.parametrize(
-    ("name", "path", "told"),
-    [
-        ("a chain of 9,000 queues with work at its end", "queues", "9000 levels deep"),
-        ("a chain of 9,000 queues with work at its end", "workloads", "2000 workloads in a tree 9000 levels deep"),
-        ("a chain of 2,000 sub-groups", "workloads[0].gang.sub_groups[64].parent", "at most 64 levels deep"),
-        ("resources times queues", "queues", "5000 nodes, cohorts, queues and workloads with 20000 resources"),
-        ("resources by alias", "queues", "1500 nodes, cohorts, queues and workloads with 900 resources"),
-        ("sub-groups times tasks", "workloads[0].gang.sub_groups", "19000 tasks in a gang of 2000 sub-groups"),
-        ("tasks without end", "workloads[1].tasks[0].count", "at most 500000 tasks"),
-        ("only a dash", "", "which is a map, not a list"),
-    ],
-)
-def test_the_fault_says_what_is_too_much(
-    answers: dict[str, list[dict[str, Any]]], name: str, path: str, told: str
-) -> None:
-    faults = [fault for answer in answers[name] for fault in answer["details"] if fault["path"] == path]
-    assert any(told in fault["message"] for fault in faults), answers[name]
+    for name, documents in answers.items():
+        assert_clear(documents, name)
+        refused = any(answer["error_code"] for answer in documents)
+        assert refused is (name not in ANSWERED), name
+    for name, path, told in TOLD:
+        faults = [fault for answer in answers[name] for fault in answer["details"] if fault["path"] == path]
+        assert any(told in fault["message"] for fault in faults), answers[name]
 
 
 def _spoiled(count: int, seed: int) -> None:
