@@ -18,8 +18,8 @@ from django.db import connection
 from pools.models import Backend
 from scheduling.models import BackendMove, BackendRest
 
-PACE = 10
-"""An owed look at everything waits ten times as long as the last one took."""
+PACE = 20
+"""An owed look at everything waits so many times as long as the last one took: who submits meets one of them seldom."""
 
 LONGEST = timedelta(minutes=1)
 """So often everything is looked at, whatever is known: rows that were changed past the services tell nobody."""

@@ -20,7 +20,7 @@ from scheduling.models import BackendMove, BackendRest, Group, Workflow
 from scheduling.selectors.live_facts import LiveFacts, live_facts
 from scheduling.services import settle as settling
 from scheduling.services.lifecycle import cancel_workflow, end_workflow
-from scheduling.services.rest import PACE, Look, moved
+from scheduling.services.rest import LONGEST, PACE, Look, moved
 from scheduling.services.settle import settle
 from tests.support import houses
 
@@ -168,10 +168,10 @@ def test_the_beat_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFact
     houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
     hinted(team)
     looks.clear()
-    BackendRest.objects.update(seconds=3, looked_at=timezone.now() - timedelta(seconds=3 * PACE - 10))
+    BackendRest.objects.update(seconds=2, looked_at=timezone.now() - timedelta(seconds=2 * PACE - 30))
     hinted(team, Look.TICK)
     assert looks == []
-    BackendRest.objects.update(looked_at=timezone.now() - timedelta(seconds=3 * PACE))
+    BackendRest.objects.update(looked_at=timezone.now() - timedelta(seconds=2 * PACE))
     hinted(team, Look.HINT)  # it is not asked for
     assert looks == []
     hinted(team, Look.TICK)
@@ -186,6 +186,19 @@ def test_the_beat_looks_at_everything_where_it_cannot_know(
     BackendRest.objects.update(**change)
     hinted(team, Look.TICK)
     assert len(looks) == 1
+
+
+def test_a_submission_leaves_the_look_at_everything_to_the_beat_while_there_is_one(
+    team: Pool, looks: list[LiveFacts]
+) -> None:
+    """After the longest time without one the beat takes it; when even that is long over, whoever comes next does."""
+    BackendRest.objects.update(looked_at=timezone.now() - LONGEST)
+    houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
+    assert hinted(team) == [("start", "new-1")]
+    assert [names(live) for live in looks] == [{"old-1", "old-2", "new-1"}]
+    BackendRest.objects.update(looked_at=timezone.now() - 2 * LONGEST)
+    hinted(team)
+    assert "waits-1" in names(looks[-1])
 
 
 def test_work_that_is_due_ends_first(team: Pool, looks: list[LiveFacts]) -> None:
