@@ -18,10 +18,10 @@ run: setup ## start the house (UP="--port 9000 --no-demo" for options of osmo-ad
 	@exec $(BIN)/osmo-admin up $(UP)
 
 test: setup-dev ## run every test; says at its end what could not run and how to get it
-	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST)
 
 test-nightly: setup-dev ## the long ones too, with larger samples
-	@$(BIN)/python -m pytest -n $(JOBS) --nightly $(PYTEST)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nightly $(PYTEST)
 
 lint: setup-dev ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
