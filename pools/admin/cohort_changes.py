@@ -6,22 +6,22 @@ enter its sum again is the common mistake.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin.cohort_forms import CohortForm, CreateForm, DeleteForm, body_of, line_of
-from pools.admin.confirming import ChangeForm, Refused, Words
+from pools.admin.confirming import ChangeForm, Walk, Words
 from pools.admin.forms import script
-from pools.admin.policy import PolicyAdmin, actor_of
+from pools.admin.policy import Crumbs, PolicyAdmin, actor_of
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.cohort_config import from_stored
-from pools.domain.errors import BadInput, Conflict, Stale, Violation
+from pools.domain.errors import Conflict, Violation
 from pools.domain.quota_forest import cohort_key
 from pools.domain.quota_rules import QuotaRow
-from pools.domain.roles import Actor
 from pools.locking import lock_configuration
 from pools.models import Cohort
 from pools.permissions import require_house
@@ -34,28 +34,24 @@ NUMBERS = ("subtree_quota", "available", "potential_available", "borrowed", "len
 
 
 @dataclass(slots=True)
-class Walk:
-    """One request's way through form, preview and confirmation."""
+class Configure(Walk):
+    """Another parent, quota, limits or weight."""
 
-    admin: PolicyAdmin
-    request: HttpRequest
-    actor: Actor
     row: Cohort | None
 
     form_class: ClassVar[type[ChangeForm]] = CohortForm
+    form_template: ClassVar[str] = "osmo/cohort_form.html"
+    effect_template: ClassVar[str] = "osmo/cohort_effect.html"
 
-    # --- what a subclass says ---
+    # --- what a subclass may say otherwise ---
     def words(self, form: ChangeForm) -> Words:
-        """Title and button."""
-        name = self.name(form)
-        return Words(f"Configure {name}", "Save the cohort")
+        return Words(f"Configure {self.name(form)}", "Save the cohort")
 
     def name(self, form: ChangeForm) -> str:
         """Whom it is about."""
         return self.row.name if self.row else str(form.data.get("name", "")).strip()
 
     def initial(self) -> dict[str, Any]:
-        """What the form begins with."""
         if self.row is None:
             return {"nominal": "0", "weight": "1"}
         rows = {f"{row.flavor}/{row.resource}": row for row in from_stored(self.row.quotas)}
@@ -70,7 +66,6 @@ class Walk:
         }
 
     def act(self, form: ChangeForm, *, version: int | None) -> CohortResult | None:
-        """Do it, in earnest or inside the dry run."""
         return put_cohort(
             actor=self.actor,
             name=self.name(form),
@@ -79,35 +74,31 @@ class Walk:
             expected_version=version,
         )
 
-    def told(self, form: ChangeForm) -> str:
-        """The sentence afterwards."""
+    def told(self, form: ChangeForm, result: Any) -> str:
         return f"Cohort {self.name(form)} was saved."
 
     def after(self, form: ChangeForm) -> str:
-        """Where to go afterwards."""
         return reverse("admin:pools_quota_node", args=["cohort", self.name(form)])
 
-    # --- the walk ---
-    def answer(self) -> HttpResponse:
-        """The page that this request asks for."""
-        if self.request.method != "POST":
-            return self._ask(self.form_class(initial=self.initial()))
-        form, step = self.form_class(self.request.POST), self.request.POST.get("step")
-        if step == "edit":
-            return self._ask(self.form_class(initial=self.request.POST.dict()))
-        if not form.is_valid():
-            return self._ask(form)
-        return self._confirm(form) if step == "confirm" else self._preview(form)
-
-    def _ask(self, form: ChangeForm) -> HttpResponse:
-        return self._page(
-            "osmo/cohort_form.html",
-            form,
-            status=400 if form.errors else 200,
-            script=script("quota-form"),
-            below=self._below(),
-            names=list(Cohort.objects.order_by("name").values_list("name", flat=True)),
+    # --- the same for all of them ---
+    def above(self) -> Crumbs:
+        cohort = (
+            [(self.row.name, reverse("admin:pools_quota_node", args=["cohort", self.row.name]))] if self.row else []
         )
+        return [("Quota tree", reverse("admin:pools_cohort_changelist")), *cohort]
+
+    def version(self) -> int | None:
+        return self.row.version if self.row else None
+
+    def asked(self) -> dict[str, Any]:
+        names = list(Cohort.objects.order_by("name").values_list("name", flat=True))
+        return {"script": script("quota-form"), "below": self._below(), "names": names}
+
+    def tried(self, form: ChangeForm, deed: Callable[[], object]) -> dict[str, Any]:
+        return effect_on_cohort(self.actor, self.name(form), deed)
+
+    def shown(self, effect: dict[str, Any], result: Any) -> dict[str, Any]:
+        return {"moved": _moved(effect["before"], effect["after"]), "warnings": result.warnings if result else ()}
 
     def _below(self) -> list[dict[str, Any]]:
         """What the cohorts and pools right below bring to the subtree, in GPUs; -1 where that has no end."""
@@ -122,58 +113,9 @@ class Walk:
                 found.append({"name": node.name, "kind": node.kind, "gpus": -1 if brings == UNLIMITED else brings})
         return found
 
-    def _preview(self, form: ChangeForm, notice: str = "") -> HttpResponse:
-        results: list[CohortResult | None] = []
-        try:
-            effect = effect_on_cohort(self.actor, self.name(form), lambda: results.append(self.act(form, version=None)))
-        except Refused as refusal:
-            form.blame(refusal)
-            return self._ask(form)
-        if effect["violations"]:
-            found = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
-            form.blame(BadInput.of(found))
-            return self._ask(form)
-        seen = {"seen": "", "version": self.row.version if self.row else ""}
-        return self._page(
-            "osmo/cohort_effect.html",
-            form,
-            notice=notice,
-            effect=effect,
-            moved=_moved(effect["before"], effect["after"]),
-            warnings=[warning for result in results if result for warning in result.warnings],
-            hidden={name: form.data[name] for name in form.fields if name in form.data} | seen,
-        )
-
-    def _confirm(self, form: ChangeForm) -> HttpResponse:
-        try:
-            result = self.act(form, version=form.cleaned_data["version"])
-        except Stale:
-            return self._preview(form, notice="It was changed meanwhile. This is the effect as of now.")
-        except Refused as refusal:
-            form.blame(refusal)
-            return self._ask(form)
-        self.admin.say(self.request, " ".join([self.told(form), *(result.warnings if result else ())]))
-        return HttpResponseRedirect(self.after(form))
-
-    def _page(self, template: str, form: ChangeForm, *, status: int = 200, **context: Any) -> HttpResponse:
-        words, home = self.words(form), reverse("admin:pools_cohort_changelist")
-        back = reverse("admin:pools_quota_node", args=["cohort", self.row.name]) if self.row else home
-        above = [(self.row.name, back)] if self.row else []
-        return self.admin.page(
-            self.request,
-            template,
-            title=words.title,
-            crumbs=[("Quota tree", home), *above],
-            status=status,
-            form=form,
-            words=words,
-            back=back,
-            **context,
-        )
-
 
 @dataclass(slots=True)
-class Create(Walk):
+class Create(Configure):
     """A name that is not there, or is only named."""
 
     form_class: ClassVar[type[ChangeForm]] = CreateForm
@@ -194,7 +136,7 @@ class Create(Walk):
 
 
 @dataclass(slots=True)
-class Delete(Walk):
+class Delete(Configure):
     """A cohort goes, with its quota."""
 
     form_class: ClassVar[type[ChangeForm]] = DeleteForm
@@ -216,7 +158,7 @@ class Delete(Walk):
         )
         return None
 
-    def told(self, form: ChangeForm) -> str:
+    def told(self, form: ChangeForm, result: Any) -> str:
         return f"Cohort {self.name(form)} is gone."
 
     def after(self, form: ChangeForm) -> str:
@@ -251,7 +193,7 @@ def create_cohort(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
 def change_cohort(admin: PolicyAdmin, request: HttpRequest, name: str) -> HttpResponse:
     """The pages that configure a cohort."""
     require_house(actor_of(request))
-    return Walk(admin, request, actor_of(request), get_cohort(name)).answer()
+    return Configure(admin, request, actor_of(request), get_cohort(name)).answer()
 
 
 def remove_cohort(admin: PolicyAdmin, request: HttpRequest, name: str) -> HttpResponse:

@@ -1,31 +1,26 @@
-"""Every change of a pool's tree in the browser walks the same way: form, preview of the effect, confirmation, message.
+"""Every change of promises in the browser walks the same way: form, preview of the effect, confirmation, message.
 
 The preview is a dry run of the very service that the confirmation calls. The confirmation carries what the preview was
-made from; if somebody changed the tree meanwhile, it becomes a new preview instead of a change. A refusal goes back to
-the form, with everything that was typed still in it.
+made from; if somebody changed it meanwhile, it becomes a new preview instead of a change. A refusal goes back to the
+form, with everything that was typed still in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
 
-from pools import pages
 from pools.admin import forms
-from pools.admin.policy import PolicyAdmin
-from pools.domain.effects import NodeEffect, consequences, node_effects
+from pools.admin.policy import Crumbs, PolicyAdmin
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
 from pools.domain.roles import Actor
-from pools.models import Pool, Reservation
-from pools.selectors import tree_body
-from pools.services.dry_run import effect_on_tree
 
 WHY_HELP = "Optional. Stands in the audit trail beside your name."
 Refused = (BadInput, Conflict, Busy)
+_MEANWHILE = "It was changed meanwhile. This is the effect as of now."
 
 
 class Result(Protocol):
@@ -52,61 +47,65 @@ class Words:
 
 
 @dataclass(slots=True)
-class Flow:
-    """One request's walk. A subclass says what is done (`act`), what of (`version`) and what to tell (`told`)."""
+class Walk:
+    """One request's walk. A subclass says what is done (`act`), what is shown before it and what is told after it."""
 
     admin: PolicyAdmin
     request: HttpRequest
     actor: Actor
-    pool: Pool | None
 
     form_class: ClassVar[type[ChangeForm]] = ChangeForm
+    form_template: ClassVar[str]
+    effect_template: ClassVar[str]
 
     # --- what a subclass says ---
     def words(self, form: ChangeForm) -> Words:
         """Title and button."""
         raise NotImplementedError
 
-    @property
-    def root(self) -> Pool:
-        """The pool, in the walks that begin at one."""
-        return cast("Pool", self.pool)
-
-    def root_name(self, form: ChangeForm) -> str:
-        """The tree that changes."""
-        return self.root.name
-
-    def version(self) -> int | None:
-        """The version of what is changed, as the preview saw it; None for what does not exist yet."""
-        return None
+    def above(self) -> Crumbs:
+        """The pages above, the last of which is the way back."""
+        raise NotImplementedError
 
     def initial(self) -> dict[str, Any]:
         """What the form begins with."""
         return {}
 
-    def act(self, form: ChangeForm, *, version: int | None) -> Result:
+    def asked(self) -> dict[str, Any]:
+        """What the form's page shows beside the form."""
+        return {}
+
+    def version(self) -> int | None:
+        """The version of what is changed, as the preview saw it; None for what does not exist yet."""
+        return None
+
+    def act(self, form: ChangeForm, *, version: int | None) -> Result | None:
         """Do it, in earnest or inside the dry run."""
         raise NotImplementedError
 
     def tried(self, form: ChangeForm, deed: Callable[[], object]) -> dict[str, Any]:
         """The dry run of `deed`."""
-        return effect_on_tree(self.root_name(form), deed, actor=self.actor)
+        raise NotImplementedError
 
-    def told(self, result: Any) -> str:
+    def shown(self, effect: dict[str, Any], result: Any) -> dict[str, Any]:
+        """What the preview shows beside the effect."""
+        raise NotImplementedError
+
+    def fingerprint(self, body: dict[str, Any] | None) -> str:
+        """Which state a preview was made from, where the version alone does not tell."""
+        return ""
+
+    def as_it_is(self) -> dict[str, Any] | None:
+        """What `fingerprint` is taken of, now."""
+        return None
+
+    def told(self, form: ChangeForm, result: Any) -> str:
         """The sentence afterwards."""
         raise NotImplementedError
 
-    def closed(self) -> str:
-        """Why this change is of no use now, before somebody fills in a form for nothing."""
-        return ""
-
-    def staying(self, effect: dict[str, Any]) -> list[Reservation]:
-        """Work that goes on on what is taken away."""
-        return []
-
-    def sentences(self, nodes: tuple[NodeEffect, ...], staying: list[Reservation], result: Any) -> tuple[str, ...]:
-        """What the preview says before its table."""
-        return consequences(nodes)
+    def after(self, form: ChangeForm) -> str:
+        """Where to go afterwards."""
+        raise NotImplementedError
 
     # --- the walk ---
     def answer(self) -> HttpResponse:
@@ -121,12 +120,10 @@ class Flow:
         return self._confirm(form) if step == "confirm" else self._preview(form)
 
     def _ask(self, form: ChangeForm) -> HttpResponse:
-        tree = pages.trees([self.pool])[0] if self.pool else None
-        status = 400 if form.errors else 200
-        return self._page("osmo/change_form.html", form, status=status, tree=tree, notice=self.closed())
+        return self._page(self.form_template, form, status=400 if form.errors else 200, **self.asked())
 
     def _preview(self, form: ChangeForm, notice: str = "") -> HttpResponse:
-        results: list[Result] = []
+        results: list[Result | None] = []
         try:
             effect = self.tried(form, lambda: results.append(self.act(form, version=None)))
         except Refused as refusal:
@@ -136,58 +133,40 @@ class Flow:
             found = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
             form.blame(BadInput.of(found))
             return self._ask(form)
-        nodes, staying = node_effects(effect["before"], effect["after"]), self.staying(effect)
         version = self.version()
-        seen = {"seen": _fingerprint(effect["before"]), "version": "" if version is None else version}
+        seen = {"seen": self.fingerprint(effect["before"]), "version": "" if version is None else version}
         return self._page(
-            "osmo/change_effect.html",
+            self.effect_template,
             form,
-            nodes=nodes,
             notice=notice,
-            sentences=(*self.sentences(nodes, staying, results[0]), *results[0].warnings),
-            staying=staying,
             effect=effect,
-            reclaimed=effect["may_be_reclaimed"],
-            reclaimed_elsewhere=effect["may_be_reclaimed_elsewhere"],
             hidden={name: form.data[name] for name in form.fields if name in form.data} | seen,
+            **self.shown(effect, results[0]),
         )
 
     def _confirm(self, form: ChangeForm) -> HttpResponse:
-        current = tree_body(self.pool) if self.pool else None
-        if form.cleaned_data["seen"] != _fingerprint(current):
-            return self._preview(form, notice="The pool was changed meanwhile. This is the effect as of now.")
+        if form.cleaned_data["seen"] != self.fingerprint(self.as_it_is()):
+            return self._preview(form, notice=_MEANWHILE)
         try:
             result = self.act(form, version=form.cleaned_data["version"])
         except Stale:
-            return self._preview(form, notice="It was changed meanwhile. This is the effect as of now.")
+            return self._preview(form, notice=_MEANWHILE)
         except Refused as refusal:
             form.blame(refusal)
             return self._ask(form)
-        self.admin.say(self.request, " ".join([self.told(result), *result.warnings]))
-        return HttpResponseRedirect(reverse("admin:pools_pool_change", args=[self.root_name(form)]))
+        self.admin.say(self.request, " ".join([self.told(form, result), *(result.warnings if result else ())]))
+        return HttpResponseRedirect(self.after(form))
 
     def _page(self, template: str, form: ChangeForm, *, status: int = 200, **context: Any) -> HttpResponse:
-        words, home = self.words(form), reverse("admin:index")
-        back = reverse("admin:pools_pool_change", args=[self.pool.name]) if self.pool else home
-        above = [(self.pool.name, back)] if self.pool else []
+        words, crumbs = self.words(form), self.above()
         return self.admin.page(
             self.request,
             template,
             title=words.title,
-            crumbs=[("Pools", home), *above],
+            crumbs=crumbs,
             status=status,
             form=form,
             words=words,
-            pool=self.pool,
-            back=back,
+            back=crumbs[-1][1],
             **context,
         )
-
-
-def _fingerprint(body: dict[str, Any] | None) -> str:
-    """Which state of a tree a preview was made from: the versions of all its rows, which move with quotas and states
-    and not with use."""
-    if body is None:
-        return ""
-    parts = [f"{part['subpool_name']}:{part['version']}" for part in body["subpools"]]
-    return " ".join([str(body["version"]), *parts])

@@ -10,8 +10,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pools.admin import forms
-from pools.admin.confirming import WHY_HELP, ChangeForm, Flow, Words
+from pools.admin.confirming import WHY_HELP, ChangeForm, Words
 from pools.admin.policy import PolicyAdmin, actor_of
+from pools.admin.tree_changes import TreeChange
 from pools.domain.effects import NodeEffect, consequences
 from pools.domain.errors import Conflict, DomainError, Violation
 from pools.domain.pool_config import editable
@@ -102,7 +103,7 @@ def _whole(text: str) -> int | str:
 
 
 @dataclass(slots=True)
-class Create(Flow):
+class Create(TreeChange):
     """A pool that is not there, or one that comes back."""
 
     form_class: ClassVar[type[ChangeForm]] = CreateForm
@@ -131,12 +132,12 @@ class Create(Flow):
             f"{name} and its roles osmo-{name}-admin and osmo-{name}-user are made. Give them to people afterwards.",
         )
 
-    def told(self, result: Any) -> str:
+    def told(self, form: ChangeForm, result: Any) -> str:
         return f"Pool {result.row.name} is there. Now cut it into slices, and give people its roles."
 
 
 @dataclass(slots=True)
-class Configure(Flow):
+class Configure(TreeChange):
     """Another guarantee, maximum, weight, description, or maintenance; or an archived pool comes back."""
 
     form_class: ClassVar[type[ChangeForm]] = ConfigForm
@@ -187,7 +188,7 @@ class Configure(Flow):
             told.append("Maintenance ends: everybody with a role may submit again.")
         return tuple(told)
 
-    def told(self, result: Any) -> str:
+    def told(self, form: ChangeForm, result: Any) -> str:
         return f"The configuration of {result.row.name} was saved."
 
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 
 from pools.admin import forms
-from pools.admin.confirming import WHY_HELP, ChangeForm, Flow, Words
+from pools.admin.confirming import WHY_HELP, ChangeForm, Words
 from pools.admin.policy import PolicyAdmin, actor_of
+from pools.admin.tree_changes import TreeChange
 from pools.domain import names
 from pools.domain.effects import NodeEffect, consequences
 from pools.domain.errors import NotFound
@@ -50,7 +51,7 @@ class DeleteForm(ChangeForm):
 
 
 @dataclass(slots=True)
-class Create(Flow):
+class Create(TreeChange):
     """A new name."""
 
     form_class: ClassVar[type[ChangeForm]] = CreateForm
@@ -69,13 +70,13 @@ class Create(Flow):
             description=data["description"],
         )
 
-    def told(self, result: Any) -> str:
+    def told(self, form: ChangeForm, result: Any) -> str:
         verb = "is back" if result.reactivated else "was created"
         return f"{result.row.name} {verb} and is guaranteed {result.part.quota} GPUs."
 
 
 @dataclass(slots=True)
-class OfSlice(Flow):
+class OfSlice(TreeChange):
     """A change of a slice that is there."""
 
     row: Pool
@@ -121,7 +122,7 @@ class Resize(OfSlice):
             expected_version=version,
         )
 
-    def told(self, result: Any) -> str:
+    def told(self, form: ChangeForm, result: Any) -> str:
         return f"{result.row.name} is guaranteed {result.part.quota} GPUs now."
 
 
@@ -133,7 +134,7 @@ class Recreate(Resize):
     verb: ClassVar[str] = "Recreate"
     service: ClassVar[Callable[..., SubpoolResult]] = create_subpool
 
-    def told(self, result: Any) -> str:
+    def told(self, form: ChangeForm, result: Any) -> str:
         return f"{result.row.name} is back and is guaranteed {result.part.quota} GPUs."
 
 
@@ -165,7 +166,7 @@ class Delete(OfSlice):
         cancelled = self.row.usage.live_workflows - result.part.usage.live_workflows
         return consequences(nodes, draining=len(staying), cancelled=cancelled)
 
-    def told(self, result: Any) -> str:
+    def told(self, form: ChangeForm, result: Any) -> str:
         usage, name = result.part.usage, result.row.name
         if result.part.state is SubpoolState.DELETING:
             return f"{name} drains: {usage.live_workflows} live workflows hold {usage.total_usage} GPUs."

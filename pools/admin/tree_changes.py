@@ -1,0 +1,85 @@
+"""Changes of a pool's tree in the browser: what their previews show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from django.urls import reverse
+
+from pools import pages
+from pools.admin.confirming import ChangeForm, Walk
+from pools.admin.policy import Crumbs
+from pools.domain.effects import NodeEffect, consequences, node_effects
+from pools.models import Pool, Reservation
+from pools.selectors import tree_body
+from pools.services.dry_run import effect_on_tree
+
+
+@dataclass(slots=True)
+class TreeChange(Walk):
+    """A change of one pool's tree; without a pool it makes one."""
+
+    pool: Pool | None
+
+    form_template: ClassVar[str] = "osmo/change_form.html"
+    effect_template: ClassVar[str] = "osmo/change_effect.html"
+
+    # --- what a subclass says ---
+    @property
+    def root(self) -> Pool:
+        """The pool, in the walks that begin at one."""
+        return cast("Pool", self.pool)
+
+    def root_name(self, form: ChangeForm) -> str:
+        """The tree that changes."""
+        return self.root.name
+
+    def closed(self) -> str:
+        """Why this change is of no use now, before somebody fills in a form for nothing."""
+        return ""
+
+    def staying(self, effect: dict[str, Any]) -> list[Reservation]:
+        """Work that goes on on what is taken away."""
+        return []
+
+    def sentences(self, nodes: tuple[NodeEffect, ...], staying: list[Reservation], result: Any) -> tuple[str, ...]:
+        """What the preview says before its table."""
+        return consequences(nodes)
+
+    # --- the same for all of them ---
+    def above(self) -> Crumbs:
+        pool = [(self.pool.name, reverse("admin:pools_pool_change", args=[self.pool.name]))] if self.pool else []
+        return [("Pools", reverse("admin:index")), *pool]
+
+    def asked(self) -> dict[str, Any]:
+        tree = pages.trees([self.pool])[0] if self.pool else None
+        return {"pool": self.pool, "tree": tree, "notice": self.closed()}
+
+    def tried(self, form: ChangeForm, deed: Callable[[], object]) -> dict[str, Any]:
+        return effect_on_tree(self.root_name(form), deed, actor=self.actor)
+
+    def shown(self, effect: dict[str, Any], result: Any) -> dict[str, Any]:
+        nodes, staying = node_effects(effect["before"], effect["after"]), self.staying(effect)
+        return {
+            "pool": self.pool,
+            "nodes": nodes,
+            "sentences": (*self.sentences(nodes, staying, result), *result.warnings),
+            "staying": staying,
+            "reclaimed": effect["may_be_reclaimed"],
+            "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],
+        }
+
+    def as_it_is(self) -> dict[str, Any] | None:
+        return tree_body(self.pool) if self.pool else None
+
+    def fingerprint(self, body: dict[str, Any] | None) -> str:
+        """The versions of all rows of the tree, which move with quotas and states and not with use."""
+        if body is None:
+            return ""
+        parts = [f"{part['subpool_name']}:{part['version']}" for part in body["subpools"]]
+        return " ".join([str(body["version"]), *parts])
+
+    def after(self, form: ChangeForm) -> str:
+        return reverse("admin:pools_pool_change", args=[self.root_name(form)])
