@@ -32,7 +32,15 @@ from scheduling.selectors.live_facts import LiveFacts, live_facts
 from scheduling.services import hints
 from scheduling.services.deeds import Doing
 from scheduling.services.progress import WorkInHand
-from scheduling.services.rest import Look, came_to_rest, looked_at_new_work, new_work, rest_of, this_moment
+from scheduling.services.rest import (
+    Look,
+    came_to_rest,
+    looked_at_new_work,
+    moved,
+    new_work,
+    rest_of,
+    this_moment,
+)
 
 MOST_ROUNDS = 100  # plans of one settling
 MOST_FRUITLESS = 3  # of them in a row of which nothing could be done
@@ -208,6 +216,8 @@ def _end_in_tree(root_id: int, now: datetime) -> list[dict[str, Any]]:
         work = WorkInHand(root, set(due.values_list("workflow_id", flat=True)[:MOST_ENDS]), now=now)
         steps = _end_those_due(work)
         work.save()
+        if steps and root.backend_id is not None:
+            moved(root.backend_id)  # should nobody come to the plan that follows
         return steps
 
 

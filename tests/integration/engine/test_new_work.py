@@ -93,6 +93,24 @@ def test_what_was_new_is_known_the_next_time(team: Pool, looks: list[LiveFacts])
     assert names(looks[-1]) == {"old-1", "old-2", "newer-1"}
 
 
+def test_who_dies_after_ending_what_was_due_leaves_word_of_it(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends are committed before anything is planned: whoever comes next has to know that there is room now."""
+    houses.submitted(houses.admin(), "team", 2, name="next", priority=Priority.HIGH)
+    assert hinted(team) == []
+    now = timezone.now()
+    Group.objects.filter(workflow__name="old-1").update(due_at=now, ends_at=now)
+
+    def dies(*_: Any, **__: Any) -> LiveFacts:
+        raise SystemExit
+
+    with monkeypatch.context() as killed:
+        killed.setattr(settling, "live_facts", dies)
+        with pytest.raises(SystemExit):
+            hinted(team)
+    assert Workflow.objects.get(name="old-1").status == "COMPLETED"
+    assert ("start", "next-1") in hinted(team)
+
+
 def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[LiveFacts]) -> None:
     """It was made before somebody else's, and could not be seen when that one was settled."""
     admin = houses.admin()
