@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -144,11 +145,14 @@ def stack(template: Services, tmp_path_factory: pytest.TempPathFactory, django_d
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """One browser process for this pytest worker."""
+    """One browser process for this pytest worker. Playwright's loop runs in this thread from now on, and Django would
+    take everything that follows for asynchronous code."""
     from tests.support.browser import launched
 
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     with launched() as browser:
         yield browser
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 @pytest.fixture

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.browser.house import House
 from tests.support.stack import Stack
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _django_beside_playwright() -> Iterator[None]:
-    """Playwright's loop runs in this thread; Django would take our own preparations for asynchronous code."""
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    yield
-    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 @pytest.fixture
