@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
 
 HEAD = """# Performance
 
-Written by `python -m bench.report` from `docs/performance.json`, which `make bench` measured on {at} ({cores} cores,
+Written by `python -m bench.report` from `docs/performance.json`, which `python -m bench` measured ({cores} cores,
 Python {python}, {system}; house, PostgreSQL and load on the same machine). Each number stands beside its limit from
 the same run, so ratios can be compared between machines and absolute numbers cannot. The targets are the design's,
 section 7.
+
+{when}
 
 ## Admission over HTTP
 
@@ -32,7 +35,7 @@ def main() -> None:
     """Read the JSON, print the page."""
     report = json.loads(Path(sys.argv[1]).read_text())
     admission = {name: rows for name, rows in report["admission"].items() if isinstance(rows, dict)}
-    print(HEAD.format(at=report["at"][:10], **report["machine"]), end="")
+    print(HEAD.format(when=_when(report), **report["machine"]), end="")
     for name, rows in admission.items():
         pools, live = name.removesuffix("_live").rsplit("_", 1)
         for clients, row in rows.items():
@@ -55,6 +58,16 @@ def main() -> None:
     for name, section in SECTIONS.items():
         if name in report:
             section(report[name])
+
+
+def _when(report: dict[str, Any]) -> str:
+    """Which benchmarks ran on which day; `at` at the top holds for those that `measured_at` does not name."""
+    days: dict[str, list[str]] = {}
+    for name in report:
+        if name not in {"at", "machine", "measured_at"}:
+            days.setdefault(report.get("measured_at", {}).get(name, report["at"])[:10], []).append(f"`{name}`")
+    said = "; ".join(f"{', '.join(names)} on {day}" for day, names in sorted(days.items()))
+    return textwrap.fill(f"Measured: {said}.", 120)
 
 
 def _queue_sync(measured: dict[str, Any]) -> None:
