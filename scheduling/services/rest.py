@@ -75,12 +75,6 @@ def rest_of(backend: Backend, look: Look, now: datetime) -> BackendRest | None:
     return rest
 
 
-def seems_at_rest(backend: Backend) -> bool:
-    """It came to rest once and nothing has moved since: a look at everything will hardly find something to do."""
-    has_moved = BackendMove.objects.filter(backend=backend).exists()
-    return not has_moved and BackendRest.objects.filter(backend=backend).exists()
-
-
 def new_work(rest: BackendRest) -> list[str]:
     """The workflows submitted to its pools since, by name. The audit trail knows the transaction of each."""
     with connection.cursor() as cursor:
