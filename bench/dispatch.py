@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import json
 import statistics
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from bench.house import House
+from bench.kube import on_api_server
 
 WORKFLOWS, TASKS, SAMPLES, PATIENCE = 500, 2, 60, 600.0
 POOL, BACKEND, NAMESPACE, LIMIT = "bench-dispatch", "bench-cluster", "bench", "bench-limit"
@@ -30,18 +29,7 @@ FILE = """workflow:
 
 def run(home: House, *, seconds: int) -> dict[str, Any]:
     """Seconds of each part for all workflows, the rate beside a bare client's, and the latency of single events."""
-    from tests.support.kube import ENVTEST, PINNED, KubeServer
-
-    if not ENVTEST.exists():
-        return {"not run": "no Kubernetes API server; set OSMO_ENVTEST=/path/to/start.sh"}
-    with tempfile.TemporaryDirectory(prefix="osmo-bench-kube-") as folder:
-        server = KubeServer(Path(folder) / "kube")
-        try:
-            server.start()
-            server.install(*PINNED)
-            return _measure(home, server)
-        finally:
-            server.stop(delete=True)
+    return on_api_server(lambda server: _measure(home, server))
 
 
 def _measure(home: House, server: Any) -> dict[str, Any]:

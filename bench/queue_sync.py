@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from bench import fill
 from bench.house import House
+from bench.kube import on_api_server
 
 POOLS, SLICES = 1000, 20
 NAME = "bench-queues"
@@ -25,18 +24,9 @@ def run(house: House, *, seconds: int) -> dict[str, Any]:
 
     The house's own workers leave the cluster alone meanwhile (its sync is off; the runs are asked for by hand).
     """
-    from tests.support.kube import ENVTEST, PINNED, KubeServer, Listened
+    from tests.support.kube import Listened
 
-    if not ENVTEST.exists():
-        return {"not run": "no Kubernetes API server; set OSMO_ENVTEST=/path/to/start.sh"}
-    with tempfile.TemporaryDirectory(prefix="osmo-bench-kube-") as folder:
-        server = KubeServer(Path(folder) / "kube")
-        try:
-            server.start()
-            server.install(*PINNED)
-            return _measured(house, Listened(server.cluster()), server.content())
-        finally:
-            server.stop(delete=True)
+    return on_api_server(lambda server: _measured(house, Listened(server.cluster()), server.content()))
 
 
 def _measured(house: House, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:

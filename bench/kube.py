@@ -1,0 +1,24 @@
+"""A real Kubernetes API server with KAI's CRDs for a benchmark, where this machine has one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def on_api_server(measure: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """What `measure` finds on a fresh server (tests.support.kube.KubeServer), or why it was not asked."""
+    from tests.support.kube import ENVTEST, PINNED, KubeServer
+
+    if not ENVTEST.exists():
+        return {"not run": "no Kubernetes API server; set OSMO_ENVTEST=/path/to/start.sh"}
+    with tempfile.TemporaryDirectory(prefix="osmo-bench-kube-") as folder:
+        server = KubeServer(Path(folder) / "kube")
+        try:
+            server.start()
+            server.install(*PINNED)
+            return measure(server)
+        finally:
+            server.stop(delete=True)
