@@ -5,33 +5,23 @@ from __future__ import annotations
 import uuid
 
 from django.db import models
-from django.db.models import Q
 
 from pools.models import Backend, Node
+from scheduling.models.lease import Leased, whole_lease
 
 
-class ClusterState(models.Model):
+class ClusterState(Leased):
     """How a cluster was met last. `identity` stands on everything that the house makes there: what does not carry it
     was made by somebody else. `heartbeat_at` is when its API server last answered and its pods were known; `fault` is
-    what is wrong since, in a sentence, empty when nothing is. `holder` and `held_until` are the lease of the one agent
-    that works with it: a row claimed for a while, not a lock held while speaking to a cluster."""
+    what is wrong since, in a sentence, empty when nothing is. The lease is that of the one agent that works with it."""
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="cluster_state")
     identity = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     heartbeat_at = models.DateTimeField(null=True)
     fault = models.TextField(blank=True)
-    holder = models.UUIDField(null=True)
-    held_until = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [
-            models.CheckConstraint(
-                condition=Q(holder__isnull=True, held_until__isnull=True)
-                | Q(holder__isnull=False, held_until__isnull=False),
-                name="agent_lease_is_whole",
-                violation_error_message="A lease has a holder and an end.",
-            )
-        ]
+        constraints = [whole_lease("agent_lease_is_whole")]
 
     def __str__(self) -> str:
         return f"cluster of backend {self.backend_id}"

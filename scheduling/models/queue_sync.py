@@ -7,15 +7,16 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.models import Backend
+from scheduling.models.lease import Leased, whole_lease
 
 
-class QueueSync(models.Model):
+class QueueSync(Leased):
     """The queues of one Kubernetes backend: observed, not configured.
 
     `applied_generation` is the ledger's generation that the cluster is known to follow (-1: none yet), compared with
     :class:`pools.models.LedgerGeneration`. `synced`, `reason`, `message` and `since` are a condition as Kubernetes has
-    them. `next_try_at` is when a cluster that failed is asked again. `holder` and `held_until` are the lease of the one
-    worker that is at it: a row claimed for a while, not a lock held while speaking to a cluster.
+    them. `next_try_at` is when a cluster that failed is asked again. The lease is that of
+    the one worker that syncs.
     """
 
     class Synced(models.TextChoices):
@@ -35,22 +36,13 @@ class QueueSync(models.Model):
     failures = models.PositiveIntegerField(default=0)
     objects_seen = models.PositiveIntegerField(default=0)
     untouched = models.JSONField(default=list)
-    holder = models.UUIDField(null=True)
-    held_until = models.DateTimeField(null=True)
 
     connection = models.JSONField(null=True)
     connection_asked_at = models.DateTimeField(null=True)
     connection_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [
-            models.CheckConstraint(
-                condition=Q(holder__isnull=True, held_until__isnull=True)
-                | Q(holder__isnull=False, held_until__isnull=False),
-                name="sync_lease_is_whole",
-                violation_error_message="A lease has a holder and an end.",
-            )
-        ]
+        constraints = [whole_lease("sync_lease_is_whole")]
 
     def __str__(self) -> str:
         return f"queues of backend {self.backend_id}: {self.reason}"

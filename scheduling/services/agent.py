@@ -35,10 +35,10 @@ from scheduling.models import ClusterState
 from scheduling.selectors.cluster_work import open_gangs
 from scheduling.services import dispatching, heartbeats, observing
 from scheduling.services.comparing import compare
+from scheduling.services.leases import AlreadyClaimed, Lease, LeaseLost
 from scheduling.services.machines import write_nodes
 from scheduling.services.orders import Place
 from scheduling.services.sights import Sights, gang_of
-from scheduling.services.sync_lease import AlreadySyncing, Lease, LeaseLost
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Agent:
                 pause = self._rhythm.standby
             except Retired:
                 break
-            except (AlreadySyncing, LeaseLost):
+            except (AlreadyClaimed, LeaseLost):
                 pause = self._rhythm.standby
             except (DatabaseError, InterfaceError, Busy) as problem:
                 logger.warning("the agent of backend %s waits for the database: %s", self.backend_id, problem)

@@ -44,7 +44,7 @@ from scheduling.kube.hands import each
 from scheduling.kube.mirror import Mirror, Pace
 from scheduling.kube.port import Cluster, Object
 from scheduling.models import GpuKeeping
-from scheduling.services.sync_lease import AlreadySyncing, Lease, LeaseLost
+from scheduling.services.leases import AlreadyClaimed, Lease, LeaseLost
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class GpuKeeper:
                 finally:
                     with suppress(DatabaseError, InterfaceError):
                         self._lease.let_go()
-            except (AlreadySyncing, LeaseLost):
+            except (AlreadyClaimed, LeaseLost):
                 pass  # somebody else keeps them
             except (DatabaseError, InterfaceError, Busy) as problem:
                 logger.warning("the GPU quota keeper of backend %s waits: %s", self.backend_id, problem)

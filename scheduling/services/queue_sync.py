@@ -31,7 +31,7 @@ from scheduling.kube.words import reason_of, sentence_of
 from scheduling.models import ClusterState, QueueDrift, QueueSync
 from scheduling.selectors.wanted_queues import Wanted, generation_of, wanted_of
 from scheduling.services import hints
-from scheduling.services.sync_lease import AlreadySyncing, Lease, lease
+from scheduling.services.leases import AlreadyClaimed, Lease, lease
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def sync_while_asked(backend_id: int) -> None:
     for _ in range(_MOST_ROUNDS):
         try:
             outcome = sync_backend(backend_id)
-        except AlreadySyncing:
+        except AlreadyClaimed:
             return
         if outcome.synced != Synced.TRUE or not (hints.is_asked_to_sync(backend_id) or is_behind(backend_id)):
             return
@@ -112,7 +112,7 @@ def sync_backend(
     """One run. `by_hand` asks a cluster that failed a moment ago at once, and writes also where the sync only reports
     or is off; `only` writes these objects alone; `take_over` see :func:`look_at_cluster`.
 
-    Never raises for what a cluster does: that is its condition. Raises AlreadySyncing, LeaseLost, and NotFound or
+    Never raises for what a cluster does: that is its condition. Raises AlreadyClaimed, LeaseLost, and NotFound or
     Conflict for a backend that has no cluster.
     """
     backend, settings = _cluster_of(backend_id)

@@ -47,8 +47,8 @@ def _one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
     """Sync one, say what was done; whether it is well."""
     from scheduling.kube.errors import ClusterError
     from scheduling.kube.words import sentence_of
+    from scheduling.services.leases import AlreadyClaimed
     from scheduling.services.queue_sync import preview, sync_backend
-    from scheduling.services.sync_lease import AlreadySyncing
 
     try:
         outcome = (
@@ -57,7 +57,7 @@ def _one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
     except ClusterError as error:
         print(f"{row.name}: {sentence_of(error)}")
         return False
-    except AlreadySyncing as busy:
+    except AlreadyClaimed as busy:
         print(f"{row.name}: {busy.message}")
         return False
     _print(outcome, dry_run=dry_run)

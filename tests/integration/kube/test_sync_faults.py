@@ -23,9 +23,9 @@ from scheduling.kube.client import Limits
 from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import Kind
 from scheduling.models import QueueSync
-from scheduling.services import queue_sync, sync_lease
+from scheduling.services import leases, queue_sync
+from scheduling.services.leases import AlreadyClaimed, LeaseLost, lease
 from scheduling.services.queue_sync import due_backends, sync_backend, sync_while_asked
-from scheduling.services.sync_lease import AlreadySyncing, LeaseLost, lease
 from tests.integration.kube.conftest import Lab
 from tests.support.bystanders import Bystanders
 from tests.support.kube import PINNED, WRITES, KubeServer, Listened, eventually, fresh_namespace
@@ -247,7 +247,7 @@ def test_a_lease_is_one_workers_until_it_ends(twin_lab: Lab) -> None:
     backend = twin_lab.backend.pk
     QueueSync.objects.get_or_create(pk=backend)
     with lease(backend) as mine:
-        with pytest.raises(AlreadySyncing):
+        with pytest.raises(AlreadyClaimed):
             sync_backend(backend, by_hand=True)
         sync_while_asked(backend)  # finds somebody at work and goes
         assert twin_lab.cluster.calls == []
@@ -260,9 +260,9 @@ def test_a_lease_is_one_workers_until_it_ends(twin_lab: Lab) -> None:
 def test_a_worker_that_died_loses_its_lease(twin_lab: Lab) -> None:
     backend = twin_lab.backend.pk
     QueueSync.objects.get_or_create(pk=backend)
-    dead = sync_lease.Lease(backend)
+    dead = leases.Lease(backend)
     dead.claim()
-    with pytest.raises(AlreadySyncing):
+    with pytest.raises(AlreadyClaimed):
         sync_backend(backend, by_hand=True)
     QueueSync.objects.update(held_until=Now() - timedelta(seconds=1))
     assert twin_lab.sync().synced == "True"
@@ -271,8 +271,8 @@ def test_a_worker_that_died_loses_its_lease(twin_lab: Lab) -> None:
 def test_a_worker_that_was_too_slow_stops_before_its_next_write(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = twin_lab
     pool("team")
-    monkeypatch.setattr(sync_lease, "RENEW_AFTER", 0.0)
-    others = sync_lease.Lease(lab.backend.pk)
+    monkeypatch.setattr(leases, "RENEW_AFTER", 0.0)
+    others = leases.Lease(lab.backend.pk)
 
     def overtaken(verb: str, kind: Kind, name: str) -> None:
         if verb == "apply" and name == lab.root:
@@ -289,12 +289,12 @@ def test_a_worker_that_was_too_slow_stops_before_its_next_write(twin_lab: Lab, m
 def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its database did not answer for so long that the lease may be over."""
     pool("team")
-    monkeypatch.setattr(sync_lease, "SAFE_SECONDS", -1.0)
+    monkeypatch.setattr(leases, "SAFE_SECONDS", -1.0)
     outcome = twin_lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Interrupted")
     assert len(outcome.left) == 3 + 3
     assert twin_lab.row.next_try_at is None
-    monkeypatch.setattr(sync_lease, "SAFE_SECONDS", 40.0)
+    monkeypatch.setattr(leases, "SAFE_SECONDS", 40.0)
     assert twin_lab.sync().synced == "True"
 
 
@@ -302,9 +302,9 @@ def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(twin_lab: Lab, mon
 def test_two_workers_at_once_without_the_lease_write_twice(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The race, shown with the lease off."""
     pool("team")
-    monkeypatch.setattr(sync_lease.Lease, "claim", lambda self: None)
-    monkeypatch.setattr(sync_lease.Lease, "hold", lambda self: None)
-    monkeypatch.setattr(sync_lease.Lease, "is_ours", lambda self: True)
+    monkeypatch.setattr(leases.Lease, "claim", lambda self: None)
+    monkeypatch.setattr(leases.Lease, "hold", lambda self: None)
+    monkeypatch.setattr(leases.Lease, "is_ours", lambda self: True)
     Meeting(2).at(monkeypatch, queue_sync, "_look")
     twin_lab.cluster.forget()
     outcome = together([lambda: sync_backend(twin_lab.backend.pk, by_hand=True) for _ in range(2)])
@@ -318,7 +318,7 @@ def test_two_workers_at_once_write_once(lab: Lab, monkeypatch: pytest.MonkeyPatc
     Meeting(2).at(monkeypatch, queue_sync, "_look")
     lab.cluster.forget()
     outcome = together([lambda: sync_backend(lab.backend.pk, by_hand=True) for _ in range(2)])
-    busy = [each for each in outcome if isinstance(each, AlreadySyncing)]
+    busy = [each for each in outcome if isinstance(each, AlreadyClaimed)]
     done = [each for each in outcome if isinstance(each, queue_sync.Outcome)]
     assert len(done) + len(busy) == 2
     assert {each.synced for each in done} == {"True"}

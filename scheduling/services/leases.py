@@ -13,14 +13,15 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.domain.errors import Busy
-from scheduling.models import ClusterState, GpuKeeping, QueueSync
+from scheduling.models import QueueSync
+from scheduling.models.lease import Leased
 
 LEASE = timedelta(seconds=60)  # longer than the longest call to a cluster, so that a write never outlives its claim
 RENEW_AFTER = 15.0  # seconds
 SAFE_SECONDS = 40.0  # of a lease, in which a write may begin: the longest call fits into the rest
 
 
-class AlreadySyncing(Busy):
+class AlreadyClaimed(Busy):
     """Somebody else is at it."""
 
 
@@ -35,22 +36,22 @@ class Lease:
     def __init__(
         self,
         backend_id: int,
-        rows: type[QueueSync | ClusterState | GpuKeeping] = QueueSync,
+        rows: type[Leased] = QueueSync,
         *,
         length: timedelta = LEASE,
         renew_after: float | None = None,
     ) -> None:
-        self._rows = rows.objects.filter(pk=backend_id)
+        self._rows = rows._default_manager.filter(pk=backend_id)
         self._length, self._renew_after = length, renew_after
         self._holder = uuid.uuid4()
         self._renewed = 0.0
 
     def claim(self) -> None:
-        """Raises AlreadySyncing. Who lost touch takes up again what is still his."""
+        """Raises AlreadyClaimed. Who lost touch takes up again what is still his."""
         free = Q(held_until__isnull=True) | Q(held_until__lt=Now()) | Q(holder=self._holder)
         self._renewed = time.monotonic()
         if not self._rows.filter(free).update(holder=self._holder, held_until=Now() + self._length):
-            raise AlreadySyncing("The queues of this backend are being synced already.", retry_after=1)
+            raise AlreadyClaimed("Another worker is at work on this backend already.", retry_after=1)
 
     def is_ours(self) -> bool:
         """Whether a write may begin now, as far as this process knows; at once and from any thread."""
@@ -72,7 +73,7 @@ class Lease:
 
 @contextmanager
 def lease(backend_id: int) -> Iterator[Lease]:
-    """The claim for the length of a block. Raises AlreadySyncing."""
+    """The claim for the length of a block. Raises AlreadyClaimed."""
     claim = Lease(backend_id)
     claim.claim()
     try:
