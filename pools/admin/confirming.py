@@ -7,6 +7,7 @@ form, with everything that was typed still in it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -47,7 +48,7 @@ class Words:
 
 
 @dataclass(slots=True)
-class Walk:
+class Walk(ABC):
     """One request's walk. A subclass says what is done (`act`), what is shown before it and what is told after it."""
 
     admin: PolicyAdmin
@@ -59,13 +60,13 @@ class Walk:
     effect_template: ClassVar[str]
 
     # --- what a subclass says ---
+    @abstractmethod
     def words(self, form: ChangeForm) -> Words:
         """Title and button."""
-        raise NotImplementedError
 
+    @abstractmethod
     def above(self) -> Crumbs:
         """The pages above, the last of which is the way back."""
-        raise NotImplementedError
 
     def initial(self) -> dict[str, Any]:
         """What the form begins with."""
@@ -79,17 +80,17 @@ class Walk:
         """The version of what is changed, as the preview saw it; None for what does not exist yet."""
         return None
 
+    @abstractmethod
     def act(self, form: ChangeForm, *, version: int | None) -> Result | None:
         """Do it, in earnest or inside the dry run."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tried(self, form: ChangeForm, deed: Callable[[], object]) -> dict[str, Any]:
         """The dry run of `deed`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shown(self, effect: dict[str, Any], result: Any) -> dict[str, Any]:
         """What the preview shows beside the effect."""
-        raise NotImplementedError
 
     def fingerprint(self, body: dict[str, Any] | None) -> str:
         """Which state a preview was made from, where the version alone does not tell."""
@@ -99,13 +100,13 @@ class Walk:
         """What `fingerprint` is taken of, now."""
         return None
 
+    @abstractmethod
     def told(self, form: ChangeForm, result: Any) -> str:
         """The sentence afterwards."""
-        raise NotImplementedError
 
+    @abstractmethod
     def after(self, form: ChangeForm) -> str:
         """Where to go afterwards."""
-        raise NotImplementedError
 
     # --- the walk ---
     def answer(self) -> HttpResponse:
