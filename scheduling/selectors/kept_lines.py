@@ -2,22 +2,25 @@
 
 The engine explains a small house in milliseconds, and what is shown is what is. Where thousands wait it takes seconds:
 such a line is made behind the back of its readers, never for more than a tenth of the time, and what they see of it is
-who waits now, with places and reasons that are some seconds old.
+who waits now, with places and reasons that are some seconds old. Until the first one is made, who asks after one
+workflow is told that its place is not found yet; who asks for everybody waits.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from threading import Lock, Thread
+from uuid import UUID
 
 from django.db import connection, connections
 
 from pools.models import Backend
 from pools.services.verify import one_snapshot
 from scheduling.domain.statuses import LIVE_WORKFLOW
-from scheduling.selectors.line import Line, make_line, with_latecomers
+from scheduling.selectors.line import Line, make_line, unplaced, with_latecomers
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +38,12 @@ def line_of(backend: Backend) -> Line:
     return _KEPT.setdefault(backend.pk, _Kept()).line(backend)
 
 
+def line_at_hand(backend: Backend, groups: Collection[UUID]) -> Line:
+    """The same for who asks after these groups, without a wait: where a large line is yet to be made, one on which
+    nobody has a place."""
+    return _KEPT.setdefault(backend.pk, _Kept()).at_hand(backend, groups)
+
+
 def line_now(backend: Backend) -> Line:
     """The same with exactly those who wait now, one query more where it is large."""
     line = line_of(backend)
@@ -43,7 +52,7 @@ def line_now(backend: Backend) -> Line:
 
 def is_large(line: Line) -> bool:
     """Whether so many wait that places and reasons may be some seconds old."""
-    return len(line.entries) >= LARGE
+    return line.length >= LARGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +72,31 @@ class _Kept:
 
     def line(self, backend: Backend) -> Line:
         """The line, made anew if it has to be."""
+        return self._large(backend) or self._exact(backend)
+
+    def at_hand(self, backend: Backend, groups: Collection[UUID]) -> Line:
+        """The line, if it can be had without making a large one."""
+        if (large := self._large(backend)) is not None:
+            return large
+        if not connection.in_atomic_block and is_large(unmade := unplaced(backend, groups)):
+            self._renew_aside(backend)
+            return unmade
+        return self._exact(backend)
+
+    def _large(self, backend: Backend) -> Line | None:
+        """The last line if it is a large one; a new one is begun when it is old."""
         last = self._last
         # Inside a transaction there may be changes that are never committed: a dry run.
         if last is None or not is_large(last.line) or connection.in_atomic_block:
-            return self._exact(backend)
-        if time.monotonic() >= last.good_until and (self.renewing is None or not self.renewing.is_alive()):
+            return None
+        if time.monotonic() >= last.good_until:
+            self._renew_aside(backend)
+        return last.line
+
+    def _renew_aside(self, backend: Backend) -> None:
+        if self.renewing is None or not self.renewing.is_alive():
             self.renewing = Thread(target=self._renew, args=[backend], daemon=True)
             self.renewing.start()
-        return last.line
 
     def _exact(self, backend: Backend) -> Line:
         """As the rows are now. One thread makes it, the others wait for it."""

@@ -14,7 +14,7 @@ from itertools import starmap
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from pools.domain.names import SHARED, queue_name, split
 from pools.models import Backend
@@ -62,13 +62,19 @@ class InLine:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One backend at one moment: who waits, by position; the same by the group's row; whose every gang is, by the names
-    that remedies use."""
+    """One backend at one moment: how many waited in each queue; who waits, by position; the same by the group's row;
+    whose every gang is, by the names that remedies use."""
 
     backend: str
+    lengths: Mapping[str, int]
     entries: tuple[InLine, ...]
     by_group: Mapping[UUID, InLine]
     owned: Mapping[str, Owned]
+
+    @property
+    def length(self) -> int:
+        """How many waited in all."""
+        return sum(self.lengths.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +111,31 @@ def make_line(backend: Backend) -> Line:
         in_queue[entry.queue] = in_queue.get(entry.queue, 0) + 1
         placed.append((group, replace(entry, position=position, position_in_queue=in_queue[entry.queue])))
     owned = {name: rows[gang.group].owned for name, gang in live.gangs.items() if gang.group in rows}
-    return Line(backend.name, tuple(entry for _, entry in placed), dict(placed), owned)
+    return Line(backend.name, in_queue, tuple(entry for _, entry in placed), dict(placed), owned)
+
+
+def unplaced(backend: Backend, groups: Collection[UUID]) -> Line:
+    """A line that says how many wait besides these groups, and of nobody where. One query."""
+    others = _waiting(backend).exclude(pk__in=groups).values_list("workflow__pool__name").annotate(Count("pk"))
+    return Line(backend.name, {_queue(backend, pool): waiting for pool, waiting in others}, (), {}, {})
 
 
 def with_latecomers(backend: Backend, line: Line) -> Line:
     """An older line with those alone who wait now. Who came since then stands last, until his place is found."""
-    now = set(_open_groups(backend).filter(status__in=WAITING).order_by().values_list("pk", flat=True))
+    now = set(_waiting(backend).values_list("pk", flat=True))
     late = latecomers(backend, line, now - line.by_group.keys())
     by_group = {group: entry for group, entry in line.by_group.items() if group in now} | late
-    return Line(line.backend, tuple(by_group.values()), by_group, line.owned)
+    return Line(line.backend, line.lengths, tuple(by_group.values()), by_group, line.owned)
 
 
 def latecomers(backend: Backend, line: Line, groups: Collection[UUID]) -> dict[UUID, InLine]:
-    """Entries for groups that wait and are not in a line, which was made before they came."""
+    """Entries for groups that wait and have no place in a line, most often because it was made before they came."""
     if not groups:
         return {}
     found: dict[UUID, InLine] = {}
-    in_queue = Counter(entry.queue for entry in line.entries)
+    in_queue = Counter(line.lengths)
     for group, row in _rows(backend, groups).items():
-        entry = _entry(backend, row, len(line.entries) + len(found) + 1, _NEW)
+        entry = _entry(backend, row, line.length + len(found) + 1, _NEW)
         in_queue[entry.queue] += 1
         found[group] = replace(entry, position_in_queue=in_queue[entry.queue])
     return found
@@ -131,10 +143,14 @@ def latecomers(backend: Backend, line: Line, groups: Collection[UUID]) -> dict[U
 
 _NEW = Reason(
     NOT_PLACED_YET,
-    "It came a moment ago, and so many wait here that its place is found every few seconds; until then it stands last.",
+    "So many wait here that places are found every few seconds. This one is not found yet; until then it stands last.",
     None,
     remedies=(Remedy("Ask again in a moment"),),
 )
+
+
+def _waiting(backend: Backend) -> QuerySet[Group]:
+    return _open_groups(backend).filter(status__in=WAITING).order_by()
 
 
 def _open_groups(backend: Backend) -> QuerySet[Group]:

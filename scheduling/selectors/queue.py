@@ -18,7 +18,7 @@ from pools.domain.roles import Action, Actor
 from pools.models import Backend
 from scheduling.domain.engine.explain import Reason
 from scheduling.models import Workflow
-from scheduling.selectors.kept_lines import is_large, line_now, line_of
+from scheduling.selectors.kept_lines import is_large, line_at_hand, line_now
 from scheduling.selectors.line import WAITING, InLine, Line, Owned, latecomers
 
 
@@ -92,10 +92,11 @@ def waiting_of(actor: Actor, workflow: Workflow) -> dict[str, Told]:
     groups = [group for group in workflow.groups.all() if group.status in WAITING]
     if backend is None or not groups:
         return {}
-    line = line_of(backend)
-    found = {group.pk: line.by_group[group.pk] for group in groups if group.pk in line.by_group}
+    asked = {group.pk for group in groups}
+    line = line_at_hand(backend, asked)
+    found = {group: line.by_group[group] for group in asked & line.by_group.keys()}
     if is_large(line):
-        found |= latecomers(backend, line, {group.pk for group in groups} - found.keys())
+        found |= latecomers(backend, line, asked - found.keys())
     reader = _Reader(actor, line)
     return {group.name: reader.told(found[group.pk]) for group in groups if group.pk in found}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pools.models import Backend, Node, Pool
 from pools.services.subpools import delete_subpool, update_quota
 from scheduling.domain.priorities import Priority
 from scheduling.selectors import kept_lines
+from scheduling.selectors.line import Line, make_line
 from scheduling.selectors.queue import waiting, waiting_of
 from scheduling.selectors.workflows import whole_workflow
 from scheduling.services.lifecycle import cancel_workflow
@@ -297,6 +299,33 @@ def test_a_large_line_is_renewed_behind_the_back_of_its_readers(large: Backend) 
     kept.renewing.join(60)
     renewed = kept_lines.line_of(large)
     assert [entry.priority for entry in renewed.entries] == ["HIGH", "NORMAL", "NORMAL"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_asks_after_one_workflow_does_not_wait_for_the_first_large_line(
+    large: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = Event()
+
+    def slowly(backend: Backend) -> Line:
+        assert go_on.wait(60)
+        return make_line(backend)
+
+    monkeypatch.setattr(kept_lines, "_KEPT", {})
+    monkeypatch.setattr(kept_lines, "LARGE", 1)
+    monkeypatch.setattr(kept_lines, "make_line", slowly)
+    workflow = whole_workflow(SYSTEM, "job-1")
+
+    for _ in range(2):
+        (told,) = waiting_of(SYSTEM, workflow).values()
+        assert (told.position, told.position_in_queue, told.reason.code) == (2, 2, "not_placed_yet")
+    renewing = kept_lines._KEPT[large.pk].renewing
+    go_on.set()
+    assert renewing is not None
+    renewing.join(60)
+
+    (told,) = waiting_of(SYSTEM, workflow).values()
+    assert (told.position, told.reason.code) == (1, "next_pass")
 
 
 @pytest.mark.django_db(transaction=True)
