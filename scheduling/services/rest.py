@@ -59,11 +59,17 @@ def moved(backend_id: int) -> None:
         )
 
 
+def unmoved_rest(backend: Backend) -> BackendRest | None:
+    """Its rest, where it came to one and nothing has moved since: a look at everything will hardly find something to
+    do."""
+    if BackendMove.objects.filter(backend=backend).exists():
+        return None
+    return BackendRest.objects.filter(backend=backend).first()
+
+
 def rest_of(backend: Backend, look: Look, now: datetime) -> BackendRest | None:
     """What is known of its rest, where that is enough for this look; None: everything has to be looked at."""
-    if look is Look.THOROUGH or BackendMove.objects.filter(backend=backend).exists():
-        return None
-    rest = BackendRest.objects.filter(backend=backend).first()
+    rest = None if look is Look.THOROUGH else unmoved_rest(backend)
     if rest is None:
         return None
     since = now - rest.looked_at

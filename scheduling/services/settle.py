@@ -40,6 +40,7 @@ from scheduling.services.rest import (
     new_work,
     rest_of,
     this_moment,
+    unmoved_rest,
 )
 
 MOST_ROUNDS = 100  # plans of one settling
@@ -47,6 +48,7 @@ MOST_FRUITLESS = 3  # of them in a row of which nothing could be done
 MOST_ENDS = 1000  # gangs ended in one transaction
 PATIENCE_BY_HAND = 10.0  # seconds that somebody who asks for a settling waits for another one to finish
 _LOCK_SPACE = 0x05E7  # first key of the advisory locks of settling; the second is the backend's id
+_LOOKING_SPACE = 0x05E8  # the same, of looks at everything beside it
 
 _MESSAGES = {
     TaskStatus.FAILED_EXEC_TIMEOUT: "ran longer than its exec_timeout",
@@ -91,6 +93,8 @@ def settle(backend_id: int, *, patience: float = 0, look: Look = Look.THOROUGH) 
     Raises AlreadySettling when another settling of the same backend is not over after `patience` seconds, and Busy when
     a tree's lock was not had; the other trees were settled then all the same.
     """
+    if look is Look.TICK:
+        look = _looked_aside(backend_id)
     with _only_one(backend_id, patience):
         hints.taken(backend_id)  # what moves from now on asks for another settling
         backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED).first()
@@ -99,6 +103,35 @@ def settle(backend_id: int, *, patience: float = 0, look: Look = Look.THOROUGH) 
         settling = _Settling(backend)
         settled = settling.only_new_work(look) or settling.run()
         return {"steps": settling.steps, "settled": settled}
+
+
+def _looked_aside(backend_id: int) -> Look:
+    """Pay an owed look at everything beside whoever settles new work meanwhile: it takes seconds where thousands wait,
+    and mostly finds nothing. What look is left to take then; all of it, where there is more to do than to start what
+    is new.
+
+    No lock is needed for that. What is found is true of one snapshot, and what came since is new work or a move.
+    """
+    backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED, offline=False).first()
+    now = timezone.now()
+    if backend is None or rest_of(backend, Look.TICK, now) is not None or (rest := unmoved_rest(backend)) is None:
+        return Look.TICK
+    try:
+        with _only_one(backend_id, 0, _LOOKING_SPACE):
+            with one_snapshot():
+                moment, new, live = this_moment(backend), set(new_work(rest)), live_facts(backend)
+            planned = plan(live.facts)
+            only_new = all(
+                step.action is Action.START and live.gangs[step.gang].workflow_name in new for step in planned.steps
+            )
+            if moment.moves or not only_new or not planned.settled:
+                return Look.TICK
+            if not planned.steps:  # else it stays owed, for what is to start is not looked at yet
+                took = (timezone.now() - now).total_seconds()
+                came_to_rest(backend, moment, now=now, seconds=took, waits_outside=live.waits_outside)
+    except AlreadySettling:
+        pass  # somebody else looks
+    return Look.HINT
 
 
 class _Settling:
@@ -191,12 +224,12 @@ class _Settling:
 
 
 @contextmanager
-def _only_one(backend_id: int, patience: float) -> Iterator[None]:
-    """Hold the backend's settling lock. It belongs to the connection, so it goes with a process that dies, and with a
-    connection that is lost."""
+def _only_one(backend_id: int, patience: float, space: int = _LOCK_SPACE) -> Iterator[None]:
+    """Hold the backend's lock of that space. It belongs to the connection, so it goes with a process that dies, and
+    with a connection that is lost."""
     with connection.cursor() as cursor:
         for _ in range(1 + round(patience * 10)):
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK_SPACE, backend_id])
+            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [space, backend_id])
             if cursor.fetchone()[0]:
                 break
             cursor.execute("SELECT pg_sleep(%s)", [0.1 if patience else 0])
@@ -206,7 +239,7 @@ def _only_one(backend_id: int, patience: float) -> Iterator[None]:
         yield
     finally:
         with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK_SPACE, backend_id])
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, backend_id])
 
 
 def _end_in_tree(root_id: int, now: datetime) -> list[dict[str, Any]]:

@@ -197,6 +197,57 @@ def test_the_beat_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFact
     assert not rest(team).owes
 
 
+def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = houses.admin()
+    BackendRest.objects.update(looked_at=timezone.now() - LONGEST)
+    looking, go_on = Event(), Event()
+
+    def slowly(backend: Backend, **more: Any) -> LiveFacts:
+        found = live_facts(backend, **more)
+        if not more:
+            looking.set()
+            assert go_on.wait(60)
+        return found
+
+    monkeypatch.setattr(settling, "live_facts", slowly)
+
+    def tick() -> list[tuple[str, str]]:
+        try:
+            return hinted(team, Look.TICK)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        beat = pool.submit(tick)
+        assert looking.wait(60)
+        houses.submitted(admin, "team", 1, name="new", priority=Priority.LOW)
+        assert hinted(team) == [("start", "new-1")]
+        assert hinted(team, Look.TICK) == []  # one such look at a time
+        go_on.set()
+        assert beat.result(60) == []
+    assert rest(team).looked_at > timezone.now() - LONGEST
+
+
+def test_a_look_at_everything_leaves_new_work_to_who_settles_it(team: Pool, looks: list[LiveFacts]) -> None:
+    BackendRest.objects.update(looked_at=timezone.now() - LONGEST)
+    before = rest(team).looked_at
+    houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
+    assert hinted(team, Look.TICK) == [("start", "new-1")]
+    assert [("waits-1" in names(live)) for live in looks] == [True, False]
+    assert rest(team).looked_at == before  # so the next tick looks again
+    assert hinted(team, Look.TICK) == []
+    assert rest(team).looked_at > before
+    assert not rest(team).owes
+
+
+def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
+    """A move that nobody told of."""
+    Node.objects.create(backend=team.backend, name="more", gpus=4)
+    BackendMove.objects.all().delete()
+    BackendRest.objects.update(looked_at=timezone.now() - LONGEST)
+    assert hinted(team, Look.TICK) == [("start", "waits-1")]
+
+
 @pytest.mark.parametrize("change", [{"waits_outside": True}, {"looked_at": timezone.now() - timedelta(minutes=2)}])
 def test_the_beat_looks_at_everything_where_it_cannot_know(
     team: Pool, looks: list[LiveFacts], change: dict[str, Any]
