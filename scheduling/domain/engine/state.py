@@ -65,6 +65,11 @@ class QueueState:
     def __repr__(self) -> str:
         return f"<queue {self.fact.name}>"
 
+    def let_go(self) -> None:
+        """Forget all others: nobody needs it any more."""
+        self.parent, self.children, self.path = None, [], ()
+        self.waiting, self.running = {}, None
+
 
 Rank = tuple[object, ...]
 Signature = int

@@ -27,6 +27,12 @@ class World:
         with collector_paused():
             self._build(Built(facts), facts)
 
+    def __del__(self) -> None:
+        # Queues and gangs refer to each other. Where thousands wait, the collector would take longer to find them than
+        # to make them, and stop whoever runs just then.
+        for queue in getattr(self, "queues", ()):
+            queue.let_go()
+
     def _build(self, built: Built, facts: Facts) -> None:
         self.facts = facts
         self.keys = built.keys
