@@ -84,6 +84,7 @@ def settle_while_asked(backend_id: int, look: Look = Look.HINT) -> None:
             return
         if not hints.is_asked(backend_id):
             return
+        look = Look.HINT  # whatever else was asked for is done
 
 
 def settle(backend_id: int, *, patience: float = 0, look: Look = Look.THOROUGH) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from django.test import Client
 from pools.models import Backend, LeafUsage, Node, Pool, User
 from scheduling.models import Workflow
 from scheduling.services import hints, settle
+from scheduling.services.rest import Look
 from scheduling.services.verify import verify
 from tests.support import houses
 from tests.support.houses import spec
@@ -90,12 +91,12 @@ def test_a_busy_tree_does_not_hold_up_the_others(team: Pool) -> None:
 
 def test_a_hint_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = iter([True, True, False])
-    rounds: list[int] = []
+    rounds: list[tuple[int | None, Look]] = []
     monkeypatch.setattr(hints, "is_asked", lambda _: next(asked))
-    monkeypatch.setattr(settle, "settle", lambda backend_id, look: rounds.append(backend_id))
-    settle.settle_while_asked(team.backend_id)
+    monkeypatch.setattr(settle, "settle", lambda backend_id, look: rounds.append((backend_id, look)))
+    settle.settle_while_asked(team.backend_id, Look.TICK)
 
-    assert len(rounds) == 3
+    assert rounds == [(team.backend_id, look) for look in (Look.TICK, Look.HINT, Look.HINT)]
 
 
 def test_beside_a_settling_under_way_nothing_is_done_and_the_hint_stays(
