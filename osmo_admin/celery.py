@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import worker_process_init
 from django_structlog.celery.steps import DjangoStructLogInitStep
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
@@ -13,3 +16,8 @@ app = Celery("osmo_admin")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.steps["worker"].add(DjangoStructLogInitStep)  # request ids travel with the task
+
+
+@worker_process_init.connect
+def _keep_what_is_loaded(**_: Any) -> None:
+    gc.freeze()  # it stays, and the collector need not look through it in the middle of a task
