@@ -133,7 +133,7 @@ def _live_settle(measured: dict[str, Any]) -> None:
         f"{measured['leaves']} leaves. From cold {measured['cold_seconds']} s for {measured['steps']:,} starts; a "
         f"look at everything when nothing moves {measured['again_seconds']} s (read {parts['reading']} s, plan "
         f"{parts['planning']} s). One submission into it is seen running over HTTP after {seen['p50_seconds']} s "
-        f"(p50 of {seen['samples']}), at worst {seen['worst_seconds']} s."
+        f"(p50 of {seen['samples']}; p99 {seen['p99_seconds']} s), at worst {seen['worst_seconds']} s."
     )
     _verdict("seen running ≤ 1 s", {"p50": seen["p50_seconds"], "worst": seen["worst_seconds"]}, 1.0, most=True)
 
