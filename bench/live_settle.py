@@ -8,6 +8,7 @@ submission until the workflow is seen RUNNING over HTTP, with room for it.
 from __future__ import annotations
 
 import json
+import os
 import time
 import urllib.request
 from typing import Any
@@ -34,6 +35,7 @@ def run(house: House, *, seconds: int) -> dict[str, Any]:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pools_backend SET offline = false WHERE id = %s", [backend])
     cold = _timed(lambda: settle(backend, patience=600))
+    os.sync()  # else the disk is still busy with what the filling wrote
     again = _timed(lambda: settle(backend, patience=600))
     return {
         "nodes": NODES,
