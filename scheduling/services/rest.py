@@ -59,6 +59,12 @@ def moved(backend_id: int) -> None:
         )
 
 
+def under_way(backend: Backend, moment: Moment) -> Moment:
+    """A plan of several transactions begins. Whoever is killed in the middle of it leaves a move, and the rest of it is
+    planned again soon; who comes to rest deals with the move, as with those he has seen."""
+    return Moment(moment.snapshot, [*moment.moves, BackendMove.objects.create(backend=backend).pk])
+
+
 def unmoved_rest(backend: Backend) -> BackendRest | None:
     """Its rest, where it came to one and nothing has moved since: a look at everything will hardly find something to
     do."""

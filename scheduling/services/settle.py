@@ -40,6 +40,7 @@ from scheduling.services.rest import (
     new_work,
     rest_of,
     this_moment,
+    under_way,
     unmoved_rest,
 )
 
@@ -179,7 +180,10 @@ class _Settling:
             else:
                 with one_snapshot():
                     moment, live = this_moment(self._backend), live_facts(self._backend)
-                doing = self._carry_out(live, plan(live.facts))
+                planned = plan(live.facts)
+                if planned.steps:
+                    moment = under_way(self._backend, moment)
+                doing = self._carry_out(live, planned)
                 rests, busy = doing.as_planned, doing.busy or busy
             if busy is not None:
                 raise busy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
@@ -15,10 +15,12 @@ from django.utils import timezone
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.pools import patch_pool
+from scheduling.domain.deeds import Deed
 from scheduling.domain.priorities import Priority
 from scheduling.models import BackendMove, BackendRest, Group, Workflow
 from scheduling.selectors.live_facts import LiveFacts, live_facts
 from scheduling.services import settle as settling
+from scheduling.services.deeds import Doing
 from scheduling.services.lifecycle import cancel_workflow, end_workflow
 from scheduling.services.rest import LONGEST, PACE, Look, moved
 from scheduling.services.settle import settle
@@ -109,6 +111,32 @@ def test_who_dies_after_ending_what_was_due_leaves_word_of_it(team: Pool, monkey
             hinted(team)
     assert Workflow.objects.get(name="old-1").status == "COMPLETED"
     assert ("start", "next-1") in hinted(team)
+
+
+def test_killed_in_the_middle_of_a_plan_the_next_hint_does_the_rest_of_it(
+    team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = houses.admin()
+    for name, gpus in (("filler", 1), ("filler", 1), ("low", 3), ("tiny", 1)):
+        houses.submitted(admin, "team", gpus, name=name, priority=Priority.LOW)
+    Node.objects.create(backend=team.backend, name="small", gpus=3)
+    Pool.objects.filter(name="team").update(guarantee=8)
+    settle(team.backend_id or 0)
+    houses.submitted(admin, "team", 2, name="firm")
+    once = Doing._do
+
+    def dies(self: Doing, asked: Sequence[Deed]) -> None:
+        once(self, asked)
+        raise SystemExit
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Doing, "_do", dies)
+        with pytest.raises(SystemExit):
+            hinted(team)
+    assert Workflow.objects.get(name="firm-1").status == "RUNNING"
+    assert hinted(team) == [("start", "tiny-1")]  # in what firm-1 left of the room it took
+    assert not BackendMove.objects.exists()
+    assert not rest(team).owes
 
 
 def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[LiveFacts]) -> None:
