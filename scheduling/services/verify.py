@@ -104,6 +104,19 @@ WORK_CHECKS = (
         "{}, group {} counts {} GPUs, its tasks ask for {}.",
     ),
     Check(
+        "gpu_worker",
+        f"""
+        SELECT worker.namespace, worker.workload
+        FROM pools_gpuallocation worker
+        WHERE worker.source = 'workflow' AND worker.state <> 'released' AND NOT EXISTS (
+            SELECT FROM scheduling_task task WHERE task.group_id = worker.holder AND task.uuid::text = worker.name
+                AND task.status IN ({_OPEN})
+        )
+        ORDER BY worker.namespace, worker.workload
+        """,
+        "Namespace {}: {} counts as a worker, and no open task of a workflow is that worker.",
+    ),
+    Check(
         "numbers",
         """
         SELECT known.name, known.last_number, count(workflow.uuid)
