@@ -13,7 +13,7 @@ from scheduling.domain.gang import Growth
 
 from .nodes import NOWHERE, NodeIndex
 from .placement import place
-from .state import RUNNING, GangState, QueueState, choices, total_of
+from .state import RUNNING, GangState, QueueState, choices, one_by_one, total_of
 
 
 class Reach:
@@ -73,7 +73,9 @@ class _Trial:
 
     def place(self, leaf: int, count: int) -> bool:
         """Choose so many waiting tasks of the leaf, if all bounds together leave room for them."""
-        return any(self._choose(tasks) for tasks in choices(self._gang, leaf, count))
+        if any(self._choose(tasks) for tasks in choices(self._gang, leaf, count)):
+            return True
+        return one_by_one(self._gang, leaf, count, lambda i: self._choose([i]), self.mark, self.undo)
 
     def at_once(self) -> bool:
         """Choose the first tasks together, or the cheapest ones: one by one they may stand in each other's way."""

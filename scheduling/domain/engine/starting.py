@@ -10,7 +10,7 @@ from .gates import passes
 from .lines import Line
 from .nodes import Request
 from .order import Tournament
-from .state import GangState, QueueState, choices, total_of
+from .state import GangState, QueueState, choices, one_by_one, total_of
 from .steps import Action, Diary
 from .world import World
 
@@ -38,7 +38,9 @@ def attempt(world: World, gang: GangState) -> list[int]:
 
 
 def _start_some(world: World, gang: GangState, leaf: int, count: int) -> bool:
-    return any(_start(world, gang, tasks) for tasks in choices(gang, leaf, count))
+    if any(_start(world, gang, tasks) for tasks in choices(gang, leaf, count)):
+        return True
+    return one_by_one(gang, leaf, count, lambda i: _start(world, gang, [i]), world.mark, world.undo)
 
 
 def _start_at_once(world: World, gang: GangState) -> bool:

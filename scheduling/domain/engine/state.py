@@ -294,11 +294,47 @@ class GangState:
 
 
 def choices(gang: GangState, leaf: int, count: int) -> Iterator[list[int]]:
-    """The ways to take so many waiting tasks: first in line; where tasks are unlike, then the least of them."""
+    """The ways to take so many waiting tasks at once: first in line; where tasks are unlike, then the least of them."""
     yield gang.lines.first(leaf, count)
-    if count < gang.waiting[leaf] and gang.lines.unlike(leaf):
-        least = sorted(gang.lines.waiting(leaf), key=lambda i: [amount for _r, amount in gang.requests[i]])
-        yield sorted(least[:count])
+    if _may_pick(gang, leaf, count):
+        yield sorted(_least_first(gang, leaf)[:count])
+
+
+def one_by_one(
+    gang: GangState,
+    leaf: int,
+    count: int,
+    place: Callable[[int], bool],
+    mark: Callable[[], int],
+    undo: Callable[[int], object],
+) -> bool:
+    """Of unlike tasks take so many for which `place` finds room by themselves: in line, and if those are too few, the
+    least first. `mark()` and `undo(mark)` take back what was placed in vain."""
+    if not _may_pick(gang, leaf, count):
+        return False
+    for line in (gang.lines.waiting(leaf), _least_first(gang, leaf)):
+        missing, before = count, mark()
+        refused: set[Request] = set()
+        for i in line:
+            if gang.needs[i] in refused:
+                continue
+            if not place(i):
+                refused.add(gang.needs[i])
+                continue
+            missing -= 1
+            if not missing:
+                return True
+        undo(before)
+    return False
+
+
+def _may_pick(gang: GangState, leaf: int, count: int) -> bool:
+    return count < gang.waiting[leaf] and gang.lines.unlike(leaf)
+
+
+def _least_first(gang: GangState, leaf: int) -> list[int]:
+    """The waiting tasks of a leaf, those with fewest GPUs first, then by the other resources."""
+    return sorted(gang.lines.waiting(leaf), key=lambda i: [(-r, amount) for r, amount in gang.requests[i]])
 
 
 def total_of(requests: Sequence[Request]) -> Request:

@@ -103,3 +103,42 @@ def test_the_number_that_is_too_much_is_of_the_resource_that_is_too_much():
     reason = reasons(settle(Facts((two,), gangs=(full, mine), nodes=machines)).world)["g"]
     assert (reason.code, dict(reason.requested), dict(reason.missing)) == ("never_fits", {CPU: 9}, {CPU: 3})
     assert "(6)" in reason.message
+
+
+def _pods(*requests, need=1, allowed=()):
+    """A gang without groups that needs some of its pods; `allowed` are the nodes of each, None for all."""
+    nodes = [*allowed, *[None] * len(requests)]
+    tasks = tuple(Task(f"g-{i}", request, allowed=nodes[i]) for i, request in enumerate(requests))
+    return Gang("g", "q", tasks, LOW, True, 9, GangTree(need))
+
+
+def test_a_pod_that_is_neither_first_nor_least_starts_where_it_alone_has_room():
+    """GPUs are taken, cores are not: of three pods the second asks for cores alone."""
+    full = gang("full", "q", NORMAL, gpus=4, on="n")
+    mine = _pods({GPU: 1}, {CPU: 3}, {GPU: 2})
+    machines = (Node("n", {GPU: 4, CPU: 4}),)
+    plenty = Queue("q", None, {GPU: 9, CPU: 9})
+    assert deeds(settle(Facts((plenty,), gangs=(full, mine), nodes=machines))) == [("start", "g")]
+
+
+def test_a_pod_that_may_stand_elsewhere_is_not_held_back_by_the_pods_before_it():
+    """They ask for the same; only the nodes that they may stand on differ."""
+    full = gang("full", "q", NORMAL, gpus=4, on="n")
+    mine = _pods({GPU: 1}, {GPU: 1}, {GPU: 1}, need=2, allowed=[frozenset("n"), frozenset("m"), frozenset("m")])
+    after = settle(facts([queue("q", 9)], [full, mine], {"n": 4, "m": 4}))
+    assert [(step.tasks, step.nodes) for step in after.steps] == [(("g-1", "g-2"), ("m", "m"))]
+
+
+def test_never_is_not_said_while_one_pod_could_stand():
+    """No node has GPUs, and the first pod asks for one: the second would do, and waits for cores."""
+    full = Gang("full", "q", (Task("full-0", {CPU: 4}),), LOW, True, 0)
+    mine = _pods({GPU: 1}, {CPU: 3}, {GPU: 2})
+    reason = reasons(settle(Facts((queue("q", 9),), gangs=(full, mine), nodes=(Node("n", {CPU: 4}),))).world)["g"]
+    assert (reason.code, dict(reason.missing)) == ("no_room", {CPU: 3})
+
+
+def test_the_least_of_unlike_pods_is_the_one_with_fewest_gpus():
+    """Ten cores are less than nine GPUs, whatever the numbers."""
+    mine = _pods({GPU: 9}, {CPU: 10})
+    reason = why([queue("q", 0)], [mine], {"n": 4})
+    assert (reason.never, dict(reason.requested)) == (True, {CPU: 10})
