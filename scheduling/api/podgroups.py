@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.documented import BOOLEAN, TEXT, WHOLE, array, documented, fields, nullable
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
 from scheduling.api.yaml_bodies import YAMLParser
 from scheduling.domain.podgroup_plan import STATES
+from scheduling.scenario.bounds import WEB
 from scheduling.scenario.podgroup_files import planned, validation
 
-MOST_GROUPS_TIMES_PODS = 1_000_000
 _MINIMUMS = {"minMember": nullable(WHOLE), "minSubGroup": nullable(WHOLE)}
 _SUB_GROUP = fields({"name": TEXT, "parent": nullable(TEXT), **_MINIMUMS}, required=["name"], more=True)
 _SPEC = fields({**_MINIMUMS, "subGroups": nullable(array(_SUB_GROUP))}, required=[], more=True)
@@ -69,20 +66,4 @@ class PodGroupPlan(View):
     )
     def post(self, request: Request) -> Response:
         body = request.data
-        _refuse_too_large(body)
-        return self.once(lambda: Response(planned(body)))
-
-
-def _refuse_too_large(body: Any) -> None:
-    """Each step of giving up looks at each group, so their product is what a web thread would be held for."""
-    podgroup = body.get("podgroup") if isinstance(body, dict) else None
-    spec = podgroup.get("spec") if isinstance(podgroup, dict) else None
-    groups = spec.get("subGroups") if isinstance(spec, dict) else None
-    pods = body.get("pods") if isinstance(body, dict) else None
-    if not isinstance(groups, list) or not isinstance(pods, list) or len(groups) * len(pods) <= MOST_GROUPS_TIMES_PODS:
-        return
-    sentence = (
-        f"{len(groups)} groups with {len(pods)} pods are too many for one answer: groups times pods may be "
-        f"{MOST_GROUPS_TIMES_PODS} at most. `osmo podgroup plan FILE` has no such limit."
-    )
-    raise BadInput(sentence, [Violation("pods", "too_large", sentence)])
+        return self.once(lambda: Response(planned(body, WEB)))

@@ -10,6 +10,7 @@ from scheduling.domain.podgroup import is_valid, validate
 from scheduling.domain.podgroup_plan import plan
 
 from .batch import Batch, run
+from .bounds import FILE, WEB, Bounds
 from .reader import Map
 
 ERROR_CODE = "USER"
@@ -25,8 +26,9 @@ def validation(manifest: Any) -> dict[str, Any]:
     }
 
 
-def planned(body: Any) -> dict[str, Any]:
+def planned(body: Any, bounds: Bounds = FILE) -> dict[str, Any]:
     """The plan of one body. Raises `BadInput`."""
+    _refuse_too_large(body, bounds)
     _refuse_repeated(body)
     return plan(body)
 
@@ -46,6 +48,23 @@ def validation_exit_code(batch: Batch) -> int:
     if batch.exit_code:
         return batch.exit_code
     return 0 if all(entry.body["valid"] for entry in batch.entries) else 1
+
+
+def _refuse_too_large(body: Any, bounds: Bounds) -> None:
+    """Each step of giving up looks at each group, so their product is what the answer costs."""
+    podgroup = body.get("podgroup") if isinstance(body, dict) else None
+    spec = podgroup.get("spec") if isinstance(podgroup, dict) else None
+    groups = spec.get("subGroups") if isinstance(spec, dict) else None
+    pods = body.get("pods") if isinstance(body, dict) else None
+    if not isinstance(groups, list) or not isinstance(pods, list) or len(groups) * len(pods) <= bounds.members:
+        return
+    sentence = (
+        f"{len(groups)} groups with {len(pods)} pods are too many for one answer: groups times pods may be "
+        f"{bounds.members} at most here."
+    )
+    if bounds is WEB:
+        sentence += f" `osmo podgroup plan FILE` takes {FILE.members}."
+    raise BadInput(sentence, [Violation("pods", "too_large", sentence)])
 
 
 def _refuse_repeated(value: Any) -> None:

@@ -104,6 +104,16 @@ def test_podgroup_plan(files):
     assert osmo("podgroup", "plan", files / "s.yaml").exit_code == 2
 
 
+def test_a_podgroup_that_would_take_minutes_to_plan_is_refused(files):
+    groups = [{"name": f"g{number}", "minMember": 1} for number in range(2000)]
+    pods = [{"name": f"p{number}", "sub_group": "g0", "state": "Running"} for number in range(5001)]
+    body = {"podgroup": {"kind": "PodGroup", "spec": {"subGroups": groups}}, "pods": pods}
+    (files / "large.json").write_text(json.dumps(body))
+    told = osmo("podgroup", "plan", files / "large.json")
+    assert told.exit_code == 2
+    assert "2000 groups with 5001 pods" in told.output + told.stderr
+
+
 def test_neither_django_nor_the_network_is_imported():
     code = (
         "import sys; from osmo_admin.cli.client import app;"
