@@ -16,6 +16,8 @@ from pools.domain.lifecycle import SubpoolState
 
 UNLIMITED = -1
 LARGEST = 2**31 - 1
+FINEST = -40
+"""The power of ten below which nothing is read: what was taken is told with every digit of what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +145,14 @@ def parse_quota(value: object, *, parent: int, path: str = "quota") -> ParsedQuo
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return bad
     text = str(value).strip()
-    if len(text) > 40:
-        return bad
+    if len(text) > 40 or not text.isascii() or "_" in text:
+        return bad  # `Decimal` would read other scripts' digits, and Python's 1_000
     is_share = text.endswith("%")
     try:
         number = Decimal(text.removesuffix("%").strip())
     except InvalidOperation:
         return bad
-    if not number.is_finite():
+    if not number.is_finite() or (number and number.adjusted() < FINEST):
         return bad
     if number < 0:
         return Violation(path, "negative_quota", f"A quota of {text} is negative; the least is 0.")

@@ -45,7 +45,8 @@ def test_quotas_are_whole_gpus_floored(asked: object, gpus: int, warns: bool) ->
     ("asked", "code"),
     [(-1, "negative_quota"), ("-5%", "negative_quota"), (-0.1, "negative_quota"), ("x", "bad_quota"), ("", "bad_quota"),
      (True, "bad_quota"), (None, "bad_quota"), ([30], "bad_quota"), ("nan", "bad_quota"), (float("inf"), "bad_quota"),
-     ("1" * 50, "bad_quota"), (10**12, "quota_too_large")],
+     ("1" * 50, "bad_quota"), (10**12, "quota_too_large"), ("1_0", "bad_quota"), ("\u0662\u0665%", "bad_quota"),
+     ("1e-900000%", "bad_quota"), ("1e-900000", "bad_quota"), (5e-324, "bad_quota")],
 )  # fmt: skip
 def test_what_is_no_quota_is_refused_with_a_sentence(asked: object, code: str) -> None:
     found = parse_quota(asked, parent=100)
