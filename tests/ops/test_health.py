@@ -31,9 +31,10 @@ def test_liveness_asks_nobody(client: Client) -> None:
     assert "no-store" in answer["Cache-Control"]
 
 
-@pytest.mark.parametrize("path", ["/health", "/ready"])
-def test_probes_only_read(path: str, client: Client) -> None:
-    assert client.post(path).status_code == 405
+@pytest.mark.parametrize("path", ["/health", "/ready", "/client/version"])
+def test_probes_only_read(path: str) -> None:
+    answer = Client(enforce_csrf_checks=True).post(path)
+    assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD"), "no page about a form that was too old"
 
 
 def test_ready_when_everything_answers(db: None, alive: None, client: Client) -> None:
