@@ -123,6 +123,7 @@ def release(*, actor: Actor, namespace: str, name: str, description: str = "") -
             if row.source == Source.POD:
                 require_house(actor)  # the pod may still run, and would be counted again
             release_rows(facts, [row], reason="released")
+            row.refresh_from_db(fields=["released_at"])  # the database's clock says when
     return row
 
 
