@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.documented import BOOLEAN, DRY_RUN, INCLUDE_ARCHIVED, OBJECT, TEXT, WHOLE, array, documented, fields
-from pools.api.http import boolean, etag, expected_version, only, unwrapped
+from pools.api.http import boolean, etag, expected_version, only, unknown_key, unwrapped
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.domain.lifecycle import SubpoolState
@@ -70,8 +70,8 @@ class SubpoolList(View):
     )
     def post(self, request: Request, parent: str) -> Response:
         body, description, _ = unwrapped(request)
-        only(body, "subpool_name", "quota")
-        name, quota = _text(body, "subpool_name"), _required(body, "quota")
+        body = _checked(body, "subpool_name", "quota")
+        name, quota = str(body["subpool_name"]), body["quota"]
         version = expected_version(request)
 
         def deed() -> SubpoolResult:
@@ -102,8 +102,7 @@ class SubpoolDetail(View):
     )
     def patch(self, request: Request, parent: str, subpool: str) -> Response:
         body, description, _ = unwrapped(request)
-        only(body, "quota")
-        quota = _required(body, "quota")
+        quota = _checked(body, "quota")["quota"]
         version = expected_version(request)
         return _answer(
             self,
@@ -164,14 +163,13 @@ def _answer(view: View, parent: str, deed: Callable[[], SubpoolResult]) -> Respo
     return Response(body, headers=etag(result.row.version))
 
 
-def _required(body: dict[str, object], key: str) -> object:
-    if body.get(key) is None:
-        raise BadInput.of([Violation(key, "missing", f"{key} is missing.")])
-    return body[key]
-
-
-def _text(body: dict[str, object], key: str) -> str:
-    value = _required(body, key)
-    if not isinstance(value, str):
-        raise BadInput.of([Violation(key, "bad_value", f"{key} must be a text.")])
-    return value
+def _checked(body: dict[str, object], *needed: str) -> dict[str, object]:
+    """The body, with these keys and no others; every fault at once."""
+    found = [unknown_key(key) for key in body if key not in needed]
+    found += [Violation(key, "missing", f"{key} is missing.") for key in needed if body.get(key) is None]
+    name = body.get("subpool_name")
+    if "subpool_name" in needed and name is not None and not isinstance(name, str):
+        found.append(Violation("subpool_name", "bad_value", "subpool_name must be a text."))
+    if found:
+        raise BadInput.of(found)
+    return body

@@ -147,6 +147,14 @@ def test_bad_input(lead: Caller, method: str, path: str, body: dict[str, Any], f
     assert fault in refused.codes
 
 
+def test_every_fault_of_a_new_slice_at_once(lead: Caller) -> None:
+    assert lead("POST", SLICES, {"color": "red"}).codes == {
+        ("color", "unknown_key"),
+        ("subpool_name", "missing"),
+        ("quota", "missing"),
+    }
+
+
 @pytest.mark.parametrize(
     ("roles", "status"),
     [
