@@ -29,6 +29,7 @@ class Code:
     NO_SUCH_QUEUE = "no_such_queue"
     QUEUE_HAS_CHILDREN = "queue_has_children"
     CYCLE = "cycle"
+    ELSEWHERE = "elsewhere"
     NOT_READY = "not_ready"
     NEVER_FITS = "never_fits"
     OVER_QUOTA = "over_quota"
@@ -135,6 +136,9 @@ class Explainer:
             way = f": {' → '.join([*circle, circle[0]])}" if circle else ""
             message = f"The parents of '{name}' run in a circle{way}; nothing starts there until it is broken."
             return Reason(Code.CYCLE, message, name, remedies=(Remedy("Give one node of the circle another parent"),))
+        if queue.path[-1].fact.outside:
+            message = f"'{name}' runs its work on another cluster, whose room decides and is not looked at here."
+            return Reason(Code.ELSEWHERE, message, name, remedies=(Remedy("There is room on that cluster"),))
         for above in queue.path:
             hold = above.fact.hold
             if hold is not None:
@@ -253,9 +257,13 @@ def _held(gang: GangState, queue: QueueState) -> Reason | None:
 
 
 def _not_ready(gang: GangState, queue: QueueState) -> Reason | None:
-    if gang.complete:
+    if not gang.complete:
+        message = "The gang has fewer tasks than its minimum asks for, so it can never be whole."
+    elif gang.satisfied and not gang.tree.single and gang.cheapest_tasks() is None:
+        # Its minimum is nothing at all.
+        message = "Each group of the gang where a task waits has fewer tasks than its minimum asks for."
+    else:
         return None
-    message = "The gang has fewer tasks than its minimum asks for, so it can never be whole."
     return Reason(
         Code.NOT_READY, message, queue.fact.name, remedies=(Remedy("Add the missing tasks, or lower the minimum"),)
     )

@@ -58,22 +58,26 @@ class Shortages:
             return None
         asked = tuple((r, amount) for r, amount in total_of(requests) if r < nodes.width)
         fragmented = all(nodes.total[r] >= amount for r, amount in asked)
-        if not self._could_ever(nodes, requests):
+        stands = self._on_empty(nodes, requests)
+        if stands is None:
             return Shortage(asked, (), asked, (), fragmented=fragmented, never=True)
-        where = _Fill(nodes, requests).where()
+        fill = _Fill(nodes, requests)
+        where = fill.where()
+        if fill.cramped:
+            where = _lacking(nodes, stands, requests) or where
         missing = total_of([short.missing for short in where])
         lacking = dict(missing)
         free = tuple((r, amount - lacking.get(r, 0)) for r, amount in asked)
         return Shortage(asked, free, missing, where, fragmented=fragmented, never=False)
 
-    def _could_ever(self, nodes: NodeIndex, requests: Sequence[Request]) -> bool:
+    def _on_empty(self, nodes: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
+        """Where the requests would stand were the nodes empty, or None if they never could."""
         if self._empty is None:
             self._empty = nodes.empty()
         found = place(self._empty, requests)
-        if found is None:
-            return False
-        _give_back(self._empty, found, requests)
-        return True
+        if found is not None:
+            _give_back(self._empty, found, requests)
+        return found
 
 
 def _give_back(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> None:
@@ -81,11 +85,27 @@ def _give_back(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Reques
         nodes.give(node, request)
 
 
+def _lacking(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> tuple[NodeShortage, ...]:
+    """What each node lacks for the requests that are to stand there."""
+    asked: dict[int, list[Request]] = {}
+    for node, request in zip(where, requests, strict=True):
+        asked.setdefault(node, []).append(request)
+    found = []
+    for node, here in sorted(asked.items()):
+        free = nodes.free[node]
+        lack = [(r, amount - free[r]) for r, amount in total_of(here) if r < nodes.width and amount > free[r]]
+        if lack:
+            found.append(NodeShortage(nodes.names[node], tuple(lack)))
+    return tuple(found)
+
+
 class _Fill:
-    """Places what fits, largest first, and puts the rest where least is missing."""
+    """Places what fits, largest first, and puts the rest where least is missing. `cramped`: it ended with more on some
+    node than the node has, or where it may not stand."""
 
     def __init__(self, nodes: NodeIndex, requests: Sequence[Request]) -> None:
         self._nodes, self._requests = nodes, requests
+        self.cramped = False
         self._here: dict[int, list[Number]] = {}
         self._lacking: dict[int, dict[int, Number]] = {}
 
@@ -121,11 +141,13 @@ class _Fill:
     def _nearest(self, request: Request) -> int:
         """The node that lacks least and is large enough; without one, whichever lacks least."""
         nodes = self._nodes
-        best, least = NOWHERE, None
+        best: int = NOWHERE
+        least: tuple[bool, Number, Request] | None = None
         for node, capacity in enumerate(nodes.capacity):
             mine = self._here.get(node)
             small = any(amount + (mine[r] if mine and r < nodes.width else 0) > capacity[r] for r, amount in request)
             cost = (small, dict(self._lack(node, request)).get(request[0][0], 0), self._lack(node, request))
             if least is None or cost < least:
                 best, least = node, cost
+        self.cramped = self.cramped or (least is not None and least[0])
         return best

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduling.domain.engine.facts import LOW, NORMAL, Facts, Gang, Node, Queue, Task
+from scheduling.domain.engine.facts import LOW, NORMAL, Facts, Gang, Node, Queue, Task, TaskState
 from scheduling.domain.engine.outcome import reasons
 from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree, Group
@@ -142,3 +142,37 @@ def test_the_least_of_unlike_pods_is_the_one_with_fewest_gpus():
     mine = _pods({GPU: 9}, {CPU: 10})
     reason = why([queue("q", 0)], [mine], {"n": 4})
     assert (reason.never, dict(reason.requested)) == (True, {CPU: 10})
+
+
+def _whole(*tasks):
+    """A gang that needs all of its tasks, given as (request, allowed nodes or None)."""
+    made = tuple(Task(f"g-{i}", request, allowed=nodes) for i, (request, nodes) in enumerate(tasks))
+    return Gang("g", "q", made, LOW, True, 9)
+
+
+def test_room_is_asked_for_only_where_the_task_may_stand():
+    """The small task may stand on m alone; so the large one, which comes first, belongs on n."""
+    full = [gang(f"full-{node}", "q", NORMAL, gpus=4, on=node) for node in "mn"]
+    mine = _whole(({GPU: 4}, None), ({GPU: 3}, frozenset("m")))
+    reason = why([queue("q", 9)], [*full, mine], {"k": 0, "m": 4, "n": 4})
+    assert reason.unblock == ("3 GPUs more must be free on m (full-m).", "4 GPUs more must be free on n (full-n).")
+
+
+def test_no_node_is_asked_for_more_than_it_has():
+    """The task that asks for cores alone could stand on the small node, but then there is no place for the other two."""
+    low = Gang("low", "q", (Task("low-0", {GPU: 2}, state=TaskState.RUNNING, node="small"),), NORMAL, submitted=1)
+    high = Gang("high", "q", (Task("high-0", {GPU: 3}, state=TaskState.RUNNING, node="big"),), NORMAL, submitted=1)
+    mine = _whole(({GPU: 4}, None), ({GPU: 1, CPU: 2}, None), ({CPU: 3}, None))
+    machines = (Node("big", {GPU: 4, CPU: 8}), Node("small", {GPU: 2, CPU: 4}))
+    plenty = Queue("q", None, {GPU: 20, CPU: 20})
+    reason = reasons(settle(Facts((plenty,), gangs=(low, high, mine), nodes=machines)).world)["g"]
+    assert reason.unblock == ("3 GPUs more must be free on big (high).", "1 GPU more must be free on small (low).")
+
+
+def test_who_waits_for_nothing_but_its_own_missing_tasks_is_told_so():
+    """One replica needs two pods and has one; the other needs none and has none. Nothing of it can ever start."""
+    tree = GangTree(None, 1, [Group("a", None, 2), Group("b", None, 0)])
+    mine = Gang("g", "q", (Task("a-0", {GPU: 1}, "a"),), LOW, True, 9, tree)
+    reason = why([queue("q", 4)], [mine], {"n": 4})
+    assert reason.code == "not_ready"
+    assert "fewer tasks" in reason.message

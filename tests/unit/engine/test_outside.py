@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduling.domain.engine.facts import NORMAL
+from scheduling.domain.engine.outcome import reasons
 from scheduling.domain.engine.settle import settle
 from tests.unit.engine.clusters import GPU, cohort, deeds, facts, gang, queue, running
 
@@ -37,6 +38,14 @@ def test_only_as_much_is_taken_as_is_wanted_and_the_nodes_are_left_alone():
     assert deeds(after) == [("reclaim", "theirs2"), ("reclaim", "theirs1"), ("start", "ours")]
     assert running(after) == {"theirs0", "ours"}
     assert [free[0] for free in after.world.nodes.free] == [1, 0], "m has its GPU, n gave both"
+
+
+def test_what_is_taken_there_waits_for_its_own_cluster():
+    """Our nodes would never do for it, and have no say in when it starts again."""
+    work = [elsewhere("theirs", "there", 2), gang("ours", "here", NORMAL, gpus=2)]
+    after = settle(facts([queue("here", 2, "corp"), outside("there")], work, {"n": 4}, cohorts=CORP))
+    reason = reasons(after.world)["theirs"]
+    assert (reason.code, reason.never, reason.queue) == ("elsewhere", False, "there")
 
 
 def test_what_it_holds_without_being_listed_cannot_be_taken():
