@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from typer.core import TyperGroup
 
 from osmo_admin import __version__
 from osmo_admin.cli import offline
-from osmo_admin.cli.client_errors import INTERRUPTED, SERVER_FAILED, ClientError
+from osmo_admin.cli.client_errors import INTERRUPTED, REFUSED, SERVER_FAILED, ClientError
 from osmo_admin.cli.commands import (
     audit,
     backend,
@@ -128,9 +129,15 @@ offline.add_to(app)
 def main() -> None:
     """The console script."""
     for stream in (sys.stdout, sys.stderr):
-        # a terminal that cannot show a character gets an escape, not a stack trace
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if stream is not None:  # closed by whoever started us
+            # a terminal that cannot show a character gets an escape, not a stack trace
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app(prog_name="osmo")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        warn(f"Error: The answer cannot be written: {error.strerror or error}.")
+        # what is still buffered goes nowhere, or the interpreter complains of it once more when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(REFUSED)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -64,7 +64,11 @@ def write(text: str) -> None:
 
 
 def _colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None: closed by whoever started us
 
 
 def show_error(error: ClientError, output: Output) -> None:
@@ -80,7 +84,7 @@ def confirm(session: Session, question: str, *, first: Callable[[], None] | None
 
     Raises :class:`ClientError` with exit code 3 on a no.
     """
-    if session.yes or session.dry_run or not sys.stdin.isatty():
+    if session.yes or session.dry_run or not _is_terminal(sys.stdin):
         return
     if first is not None:
         first()

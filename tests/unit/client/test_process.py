@@ -247,3 +247,31 @@ def test_completion_scripts_are_built_in(stub, home, shell):
     assert done.returncode == 2  # without a shell to find, it has to be named
     done = run(stub, home, "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert b"_OSMO_COMPLETE" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_an_answer_that_cannot_be_written_is_a_sentence(stub, home):
+    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    done = through_shell(stub, home, '"$@" > /dev/full', "pool", "list")
+    assert (done.returncode, done.stderr) == (2, b"Error: The answer cannot be written: No space left on device.\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", ">&- <&-"])
+def test_streams_that_are_closed(stub, home, closed):
+    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    stub.on("DELETE", ONE, sub("ARCHIVED"))
+    for words in (("pool", "list"), ("pool", "subpool", "delete", "team", "a")):
+        done = through_shell(stub, home, f'"$@" {closed}', *words)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def through_shell(stub: Stub, home: Path, line: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """`osmo` with these words as `"$@"` of a shell's line."""
+    return subprocess.run(
+        ["sh", "-c", line, "sh", *OSMO, *words],
+        env=environment(stub, home),
+        capture_output=True,
+        check=False,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+    )
