@@ -64,9 +64,10 @@ class View(APIView):
         address = f"{self.request.method} {self.request.get_full_path()}"
         with once(user=self.actor.username, address=address, key=key, body=raw_body(self.request)) as slot:
             if slot.is_repeat:
-                return Response(give(slot.stored), headers={"Idempotent-Replayed": "true"})
+                headers = {"Idempotent-Replayed": "true"} | ({"ETag": slot.etag} if slot.etag else {})
+                return Response(give(slot.stored), headers=headers)
             response = make()
-            slot.answer = keep(response.data)
+            slot.answer, slot.etag = keep(response.data), response.headers.get("ETag")
         return response
 
 

@@ -25,11 +25,12 @@ WAIT_FOR_FIRST = "250ms"
 
 @dataclass
 class Slot:
-    """The place of one key. `stored` is the first request's success, if there was one; else the caller sets
-    `answer`."""
+    """The place of one key. `stored` is the first request's success and `etag` its version, if there was one; else the
+    caller sets `answer`, and `etag` if the answer has one."""
 
     stored: Any = None
     answer: Any = None
+    etag: str | None = None
     is_repeat: bool = False
 
 
@@ -45,7 +46,9 @@ def once(*, user: str, address: str, key: str, body: bytes) -> Iterator[Slot]:
         slot = _claim(user, address, key, mark)
         yield slot
         if not slot.is_repeat:
-            IdempotencyRecord.objects.filter(user=user, address=address, key=key).update(response=[slot.answer])
+            IdempotencyRecord.objects.filter(user=user, address=address, key=key).update(
+                response=[slot.answer, slot.etag]
+            )
 
 
 def forget_old() -> int:
@@ -83,4 +86,5 @@ def _claim(user: str, address: str, key: str, mark: str) -> Slot:
         sentence = "This Idempotency-Key was used with another body; use a new key for a new request."
         raise Conflict(sentence, [Violation("Idempotency-Key", "key_reused", sentence)])
     assert record.response is not None, "it is written in the transaction that wrote the key"
-    return Slot(stored=record.response[0], is_repeat=True)
+    stored, *more = record.response  # those of an older release have no version
+    return Slot(stored=stored, etag=more[0] if more else None, is_repeat=True)

@@ -74,6 +74,8 @@ def test_a_repeated_request_makes_one_slice(lead: Caller) -> None:
     again = lead("POST", SLICES, body, idempotency_key="k")
     assert (first.status, again.status) == (200, 200)
     assert first.body == again.body
+    assert first.headers["ETag"] == again.headers["ETag"] == '"1"', "what comes next needs it as If-Match"
+    assert again.headers["Idempotent-Replayed"] == "true"
     assert AuditEntry.objects.filter(object="pool/team--b").count() == 1
     other = lead("POST", SLICES, {"subpool_name": "c", "quota": 10}, idempotency_key="k")
     assert (other.status, other.codes) == (409, {("Idempotency-Key", "key_reused")})
