@@ -6,9 +6,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, NotFound, Violation
 
 OFFERED = "pool, backend, workflow"
+HERE = frozenset({"pool", "backend", "workflow", "cohort", "gpu_quota", "history", "diff"})
+"""What stands below `/api/configs/` and has views of its own; an address below one of these is only wrong."""
 
 
 class NotOffered(View):
@@ -17,8 +19,11 @@ class NotOffered(View):
     schema = None  # what is not offered is not in the OpenAPI file
 
     def get(self, request: Request, kind: str) -> Response:
+        first = kind.partition("/")[0]
+        if first in HERE:
+            raise NotFound("There is nothing at this address.")
         sentence = (
-            f"{kind.partition('/')[0].upper()[:60]} configuration is not offered here. Offered are {OFFERED}; "
+            f"{first.upper()[:60]} configuration is not offered here. Offered are {OFFERED}; "
             "roles are given with osmo user."
         )
         raise BadInput(sentence, [Violation("", "not_offered", sentence)])

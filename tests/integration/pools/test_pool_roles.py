@@ -117,6 +117,14 @@ def test_every_list_shows_exactly_the_pools_of_the_role(
     assert rows == with_slice & {"team", "team2", "team--a"}
 
 
+@pytest.mark.parametrize("path", ["pool/a/b", "pool/a/subpool/b/c", "history/pool/revision/x", "workflow/x"])
+def test_an_address_below_what_is_offered(nobody: Caller, path: str) -> None:
+    for method in ("GET", "DELETE"):
+        answer = nobody(method, f"/api/configs/{path}")
+        assert (answer.status, answer.body["error_code"]) == (404, "NOTFOUND")
+        assert answer.body["message"] == "There is nothing at this address."
+
+
 def test_configuration_that_is_not_offered(nobody: Caller) -> None:
     for kind in ("role", "service", "dataset/x", "pod_template"):
         for method in ("GET", "PUT", "DELETE"):
