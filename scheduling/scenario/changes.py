@@ -16,7 +16,8 @@ Setter = Any
 
 def apply_changes(draft: Draft, root: Record, setters: Mapping[str, tuple[tuple[str, ...], Setter]]) -> None:
     """Every entry of `changes`, in order; `setters` has for `queue` and `cohort` the keys and how to set them."""
-    count, nodes = len(root.listed("changes")), len(draft.queues) + len(draft.cohorts)
+    written = root.get("changes")
+    count, nodes = len(written) if isinstance(written, list) else 0, len(draft.queues) + len(draft.cohorts)
     if count * nodes > draft.bounds.pairs:
         message = f"{count} changes in a tree of {nodes} queues and cohorts are more than are worked out here."
         draft.faults.note("changes", Fault.BAD_VALUE, message)

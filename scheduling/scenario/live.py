@@ -48,8 +48,9 @@ def live_scenario(facts: Facts, question: Any, manners: Manners) -> Scenario:
     )
     root = Record(question, "", draft.faults, "a question about the live state")
     root.only(*KEYS)
-    if root.flag("live") is not True:
-        draft.faults.bad("live", "'live' is true", root.get("live"))
+    live = root.get("live")
+    if root.flag("live") is False or live is None:  # anything else that is not true is told already
+        draft.faults.bad("live", "'live' is true", live)
     _write_out(root.get("changes"), manners, draft.gangs)
     apply_changes(draft, root, SETTERS)
     if not draft.faults.found:

@@ -52,6 +52,9 @@ def test_a_file_is_answered_as_without_a_server(alice: Any, example: Path) -> No
         ("- 1\n- 2\n", "", "bad_value", 1),
         ('{"live": true, "changes": [{"finish": "gone"}]}', "changes[0].finish", "unknown_name", None),
         ('{"live": true, "queues": []}', "queues", "unknown_key", None),
+        ('{"live": "yes"}', "live", "bad_value", None),
+        ('{"live": false}', "live", "bad_value", None),
+        ('{"live": true, "changes": 1}', "changes", "bad_value", None),
     ],
 )
 def test_what_cannot_be_read_is_a_scenario_error(chief: Any, text: str, path: str, code: str, line: int | None) -> None:
