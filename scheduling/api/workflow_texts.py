@@ -11,12 +11,17 @@ from pools.api.documented import BOOLEAN, TEXT, Query, documented
 from pools.api.http import boolean, whole
 from pools.api.views import View
 from pools.domain.errors import NotFound
+from pools.models import Backend
 from scheduling.api.shapes import LINES
 from scheduling.models import Task, Workflow
 from scheduling.selectors.timeline import Line, event_lines, task_lines
 from scheduling.selectors.workflows import visible_workflow, whole_workflow
 
-_NO_OUTPUT = "Simulated work runs no process, so it prints nothing. This is what is known of its tasks."
+_NO_OUTPUT = {
+    Backend.Kind.SIMULATED: "Simulated work runs no process, so it prints nothing. This is what is known of its tasks.",
+    Backend.Kind.KUBERNETES: "What containers print stays on their cluster; read it there, with kubectl logs. "
+    "This is what is known of the tasks.",
+}
 
 
 class Spec(View):
@@ -41,7 +46,9 @@ class Logs(View):
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = whole_workflow(self.actor, name, every_try=True)
         lines = _asked(request, workflow, task_lines(workflow))
-        return _text(_joined([_NO_OUTPUT, *map(str, lines)], request))
+        backend = workflow.root_pool.backend
+        assert backend is not None, "work is only submitted where there is a backend"
+        return _text(_joined([_NO_OUTPUT[Backend.Kind(backend.kind)], *map(str, lines)], request))
 
 
 class ErrorLogs(View):

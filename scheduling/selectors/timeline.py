@@ -1,6 +1,7 @@
 """What happened to a workflow, as lines of text: from its times and its audit entries, nothing else.
 
-A simulated backend runs no process, so there is no output to show; what is known is told instead of invented.
+A simulated backend runs no process and a cluster keeps what its containers print, so there is no output to show; what
+is known is told instead of invented.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def task_lines(workflow: Workflow) -> list[Line]:
 
 def event_lines(workflow: Workflow) -> list[Line]:
     """What :func:`task_lines` tells, and between it what became of the workflow and of its groups. One more query."""
-    found = task_lines(workflow)
+    found = list(_of_audit(workflow))
     for group in workflow.groups.all():
         if group.ready_at:
             found.append(Line(group.ready_at, group.name, f"waits for {group.gpus} GPUs"))
@@ -45,12 +46,17 @@ def event_lines(workflow: Workflow) -> list[Line]:
             found.append(
                 Line(group.end_time, group.name, f"never started: {group.status} {group.failure_message}".strip())
             )
+    return sorted([*found, *task_lines(workflow)], key=lambda line: line.at)
+
+
+def _of_audit(workflow: Workflow) -> Iterator[Line]:
     for entry in AuditEntry.objects.filter(object=f"workflow/{workflow.name}").order_by("id"):
         status = (entry.after or {}).get("status", "")
         note = f": {entry.description}" if entry.description and entry.actor != "system" else ""
         verb = entry.action.removeprefix("workflow.")
-        found.append(Line(entry.time, workflow.name, f"{verb} by {entry.actor}, now {status}{note}"))
-    return sorted(found, key=lambda line: line.at)
+        # The trail is written after the row: nothing of a workflow was before its submission.
+        at = workflow.submit_time if verb == "submitted" else entry.time
+        yield Line(at, workflow.name, f"{verb} by {entry.actor}, now {status}{note}")
 
 
 def _of_task(task: Task) -> Iterator[Line]:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from pools.models import Backend
 from scheduling.models import Workflow
 from tests.support import stock_shapes
 from tests.support.houses import pool, spec
@@ -231,6 +232,14 @@ def test_spec_is_the_file_as_it_was_sent(alice: Any) -> None:
     assert alice.get("/api/workflow/hello-1/spec", use_template="True") == file
 
 
+def test_logs_of_a_cluster_say_where_the_output_is(alice: Any, team: Any) -> None:
+    alice.submit("team", spec("hello"))
+    Backend.objects.update(kind=Backend.Kind.KUBERNETES)
+    logs = alice.get("/api/workflow/hello-1/logs")
+    assert "kubectl logs" in logs
+    assert "imulated" not in logs
+
+
 def test_texts_tell_what_is_known(alice: Any, admin: Any, settled: Any) -> None:
     alice.submit("team", CHAIN)
     settled()
@@ -249,7 +258,7 @@ def test_texts_tell_what_is_known(alice: Any, admin: Any, settled: Any) -> None:
     assert "[after] ended as FAILED_UPSTREAM, exit code 3000" in errors
     assert "started" not in errors
     events = alice.get("/api/workflow/chain-1/events")
-    assert re.search(r"\[chain-1\] submitted by \S+, now PENDING", events)
+    assert re.search(r"^\S+ \S+ \[chain-1\] submitted by \S+, now PENDING\n", events), "the first that happened"
     assert "[first] waits for 4 GPUs" in events
     assert "[chain-1] ended by root, now FAILED: out of memory" in events
     alice.get("/api/workflow/chain-1/logs", task_name="nobody")
