@@ -159,7 +159,7 @@ def test_room_is_asked_for_only_where_the_task_may_stand():
 
 
 def test_no_node_is_asked_for_more_than_it_has():
-    """The task that asks for cores alone could stand on the small node, but then there is no place for the other two."""
+    """What asks for cores alone could stand on the small node, but then the other two would have no place."""
     low = Gang("low", "q", (Task("low-0", {GPU: 2}, state=TaskState.RUNNING, node="small"),), NORMAL, submitted=1)
     high = Gang("high", "q", (Task("high-0", {GPU: 3}, state=TaskState.RUNNING, node="big"),), NORMAL, submitted=1)
     mine = _whole(({GPU: 4}, None), ({GPU: 1, CPU: 2}, None), ({CPU: 3}, None))
