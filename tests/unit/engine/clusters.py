@@ -98,7 +98,8 @@ def clusters(draw):
             )
         )
     leaves = [q.name for q in queues if all(other.parent != q.name for other in queues)]
-    gangs = [draw(_gang(f"g{i}", leaves)) for i in range(draw(st.integers(4, 14)))]
+    machines = sorted(node.name for node in nodes)
+    gangs = [draw(_gang(f"g{i}", leaves, machines)) for i in range(draw(st.integers(4, 14)))]
     return Facts(tuple(queues), tuple(cohorts), tuple(gangs), nodes)
 
 
@@ -106,11 +107,19 @@ REQUESTS = st.sampled_from([{GPU: 1}, {GPU: 1}, {GPU: 2}, {GPU: 4}, {GPU: 1, CPU
 
 
 @st.composite
-def _gang(draw, name, leaves):
+def _gang(draw, name, leaves, machines):
+    """Its tasks may be unlike in what they ask for and in where they may stand."""
     priority = draw(PRIORITIES)
     tree, groups = draw(st.one_of(_plain(), _elastic(), _replicas()))
     request, unlike = draw(REQUESTS), draw(st.sampled_from([False, False, True]))
-    tasks = tuple(Task(f"{name}-{i}", draw(REQUESTS) if unlike else request, group) for i, group in enumerate(groups))
+    places = st.one_of(st.none(), st.none(), st.frozensets(st.sampled_from(machines)))
+    place = draw(st.one_of(st.none(), places))
+    tasks = tuple(
+        Task(f"{name}-{i}", draw(REQUESTS), group, allowed=draw(places))
+        if unlike
+        else Task(f"{name}-{i}", request, group, allowed=place)
+        for i, group in enumerate(groups)
+    )
     return Gang(name, draw(st.sampled_from(leaves)), tasks, priority, priority < 100, draw(st.integers(0, 9)), tree)
 
 

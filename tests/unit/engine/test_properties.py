@@ -61,7 +61,7 @@ def may_start_somewhere(world, gang):
         if not left:
             return True
         for have in free:
-            if all(have[r] >= amount for r, amount in gang.requests[left[0]]):
+            if all(have[r] >= amount for r, amount in gang.needs[left[0]]):
                 for r, amount in gang.requests[left[0]]:
                     have[r] -= amount
                 if stand(left[1:]):
