@@ -67,7 +67,8 @@ class Remedies:
         grow = f"The {called(blocker.limit)} of {blocker.node} grows by {self._world.say(blocker.missing)}"
         queue = self._world.queue_of.get(blocker.node or "")
         if queue is None:
-            yield Remedy(f"{grow}, or work under {blocker.node} that holds as much ends")
+            # What stands on quota that its owner does not lend gives nothing back to the others.
+            yield Remedy(f"{grow}, or work under {blocker.node} ends that holds as much of what is shared there")
             return
         which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
         holders = self._holding(queue, all_work=blocker.limit != "quota", but=gang)

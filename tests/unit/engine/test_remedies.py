@@ -9,7 +9,7 @@ from scheduling.domain.engine.facts import Hold
 from scheduling.domain.engine.outcome import reasons
 from scheduling.domain.engine.remedies import Remedy
 from scheduling.domain.engine.world import World
-from tests.unit.engine.clusters import facts, gang, queue, settled
+from tests.unit.engine.clusters import cohort, facts, gang, queue, settled
 
 OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w4": "mine-4"}
 
@@ -52,6 +52,19 @@ def test_a_gang_that_runs_in_part_does_not_wait_for_itself():
     world = World(facts([queue("a", 2)], [gang("g", "a", 100, count=3, on=["n", "n", None])], {"n": 8}))
     (reason,) = [Explainer(world).explain(world.gang_of["g"])]
     assert reason.unblock == ("The quota of a grows by 1 GPU, or HIGH or NORMAL work in a that holds as much ends.",)
+
+
+def test_only_work_on_what_is_shared_makes_room_in_a_cohort():
+    """The four GPUs that `own` holds are not lent, so its end would help nobody."""
+    queues = [queue("a", 4, "org", lending_limit=0), queue("b", 2, "org")]
+    work = [gang("own", "a", 100, gpus=4, on="n"), gang("busy", "b", 100, gpus=2, on="n"), gang("low", "b", gpus=2)]
+    for there in (work, work[1:]):
+        after = settled(queues, there, {"n": 16}, cohorts=(cohort("org"),))
+        reason = reasons(after.world)["low"]
+        assert (reason.code, reason.queue) == ("nothing_to_borrow", "org")
+        assert reason.unblock == (
+            "The quota of org grows by 2 GPUs, or work under org ends that holds as much of what is shared there.",
+        )
 
 
 def test_a_held_queue_says_what_opens_it():
