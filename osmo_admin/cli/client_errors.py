@@ -62,14 +62,13 @@ class ClientError(Exception):
         faults = self._faults()
         if len(faults) > 1 and self.message == " ".join(str(fault.get("message", "")) for fault in faults):
             return f"{len(faults)} faults:"
-        return self.message or "The request was refused."
+        where = place_of(self.details[0]) if self.details and not faults else ""
+        return where + (self.message or "The request was refused.")
 
     def _faults(self) -> list[dict[str, Any]]:
-        """The details, unless the only one has no place and says what the message already said."""
-        if len(self.details) == 1:
-            [only] = self.details
-            if only.get("message") == self.message and not place_of(only):
-                return []
+        """The details, unless there is one only and it says what the message already said."""
+        if len(self.details) == 1 and self.details[0].get("message") == self.message:
+            return []
         return self.details
 
 

@@ -14,7 +14,17 @@ from osmo_admin.cli.tables import cell, facts, table
 from osmo_admin.cli.times import shown
 from osmo_admin.cli.verb import verb
 
-HEADER = ("Place", "Workflow ID", "Group", "User", "Pool", "Priority", "GPUs", "In Queue", "Why It Waits")
+COLUMNS = {
+    "backend": "Backend",
+    "position": "Place",
+    "workflow": "Workflow ID",
+    "group": "Group",
+    "user": "User",
+    "pool": "Pool",
+    "priority": "Priority",
+    "gpus": "GPUs",
+    "position_in_queue": "In Queue",
+}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,7 +45,7 @@ def queue(
 ) -> None:
     """List what waits in the order it is served, with the reason; with an ID, all about one workflow.
 
-    Places count everybody's work, also what you may not see.
+    Places count everybody's work on a backend, also what you may not see.
     """
     query = {"pool": pools, "user": users, "workflow": workflow, "limit": limit, "offset": offset}
     answer = session.http().get("api/queue", query)
@@ -51,13 +61,10 @@ def _list_text(answer: dict[str, Any]) -> str:
     entries = answer["entries"]
     if not entries:
         return "Nothing waits."
-    text = table(HEADER, [_row(entry) for entry in entries])
+    columns = [key for key in COLUMNS if key != "backend" or len({entry.get(key) for entry in entries}) > 1]
+    rows = [[*(entry.get(key) for key in columns), entry["reason"]["message"]] for entry in entries]
+    text = table([*(COLUMNS[key] for key in columns), "Why It Waits"], rows)
     return f"{text}\n\nThere are more: --offset, --limit." if answer.get("more_entries") else text
-
-
-def _row(entry: dict[str, Any]) -> list[Any]:
-    columns = ("position", "workflow", "group", "user", "pool", "priority", "gpus", "position_in_queue")
-    return [*(entry.get(key) for key in columns), entry["reason"]["message"]]
 
 
 def _story(answer: dict[str, Any]) -> str:
@@ -71,6 +78,7 @@ def _about(entry: dict[str, Any]) -> str:
             ("Workflow ID", entry["workflow"]),
             ("Group", entry["group"]),
             ("User", entry.get("user")),
+            ("Backend", entry.get("backend")),
             ("Pool", entry["pool"]),
             ("Queue", entry["queue"]),
             ("Priority", entry["priority"]),

@@ -42,6 +42,13 @@ def test_the_list_is_a_table(osmo, stub):
     assert lines[-1] == "There are more: --offset, --limit."
 
 
+def test_places_on_several_backends_say_on_which(osmo, stub):
+    stub.on("GET", "/api/queue", {"entries": [entry(), entry(backend="other")], "more_entries": False})
+    lines = osmo.ok("workflow", "queue").splitlines()
+    assert lines[0].split("  ")[0] == "Backend"
+    assert [line.split()[:2] for line in lines[2:4]] == [["sim", "4"], ["other", "4"]]
+
+
 def test_nothing_waits(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [], "more_entries": False})
     assert osmo.ok("workflow", "queue") == "Nothing waits.\n"
@@ -57,6 +64,7 @@ def test_one_workflow_is_told_in_full(osmo, stub):
         "Workflow ID  : w-1",
         "Group        : train",
         "User         : alice",
+        "Backend      : sim",
         "Pool         : team--a",
         f"Queue        : {QUEUE}",
         "Priority     : HIGH",

@@ -73,7 +73,7 @@ def test_negative_quotas_reach_the_server_and_its_words_the_user(osmo, stub):
     result = osmo("pool", "subpool", "update", "team", "a", "--quota", "-5")
     assert stub.last.body == {"quota": -5}
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"Error: {message}\n  - quota: {message}\n"
+    assert result.stderr == f"Error: quota: {message}\n"
 
 
 @pytest.mark.parametrize(
