@@ -27,6 +27,7 @@ BENT = {
         UPDATE pools_cohort SET parent_id = id
     """,
     "gpu_usage": "UPDATE pools_gpuusage SET workers = workers + 1",
+    "gpu_worker": "UPDATE pools_gpuallocation SET source = 'workflow', holder = gen_random_uuid()",
     "audit": "UPDATE pools_pool SET description = 'quietly' WHERE name = 'team'",
     "reservation": "UPDATE pools_reservation SET needed_gpus = needed_gpus + 1 WHERE priority = 'LOW'",
     "status": "UPDATE scheduling_workflow SET status = 'COMPLETED'",

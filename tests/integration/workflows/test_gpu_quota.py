@@ -4,7 +4,6 @@ room; counted while they have a machine, whatever moves them."""
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -12,7 +11,7 @@ from pools.domain.errors import BadInput, Conflict
 from pools.domain.gpu_workers import Asked, Worker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
-from pools.services.gpu_allocations import adjust, allocate, hold_gang, release
+from pools.services.gpu_allocations import adjust, allocate, release
 from pools.services.gpu_quotas import put_quota
 from pools.services.pools import put_pool
 from scheduling.domain.priorities import Priority
@@ -414,15 +413,3 @@ def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespa
     Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": WORTH}})
     cancel_workflow(actor=houses.admin(), name=work.name)
     assert used() == (0, 0)
-
-
-def test_a_worker_that_is_no_open_task_is_a_difference() -> None:
-    pool()
-    houses.submitted(houses.admin(), "team", 1)
-    settled()
-    assert (used(), verify()) == ((100, 1), [])
-    lost = Asked("lost", "gone-1/train", Worker(amounts(1)))
-    assert hold_gang(namespace=NAMESPACE, holder=uuid4(), workers=[lost]) == []
-    (difference,) = verify()
-    assert difference.code == "gpu_worker"
-    assert difference.sentence.startswith(f"Namespace {NAMESPACE}: gone-1/train counts as a worker")
