@@ -34,6 +34,7 @@ from scheduling.services.deeds import Doing
 from scheduling.services.progress import WorkInHand
 from scheduling.services.rest import (
     Look,
+    Moment,
     came_to_rest,
     looked_at_new_work,
     moved,
@@ -128,9 +129,10 @@ def _looked_aside(backend_id: int) -> Look:
             )
             if moment.moves or not only_new or not planned.settled:
                 return Look.TICK
-            if not planned.steps:  # else it stays owed, for what is to start is not looked at yet
-                took = (timezone.now() - now).total_seconds()
-                came_to_rest(backend, moment, now=now, seconds=took, waits_outside=live.waits_outside)
+            if planned.steps:  # what is new stays new until it has started
+                moment = Moment(rest.snapshot, moment.moves)
+            took = (timezone.now() - now).total_seconds()
+            came_to_rest(backend, moment, now=now, seconds=took, waits_outside=live.waits_outside)
     except AlreadySettling:
         pass  # somebody else looks
     return Look.HINT

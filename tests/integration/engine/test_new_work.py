@@ -262,10 +262,9 @@ def test_a_look_at_everything_leaves_new_work_to_who_settles_it(team: Pool, look
     houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
     assert hinted(team, Look.TICK) == [("start", "new-1")]
     assert [("waits-1" in names(live)) for live in looks] == [True, False]
-    assert rest(team).looked_at == before  # so the next tick looks again
+    assert rest(team).looked_at > before  # else under many submissions no look would ever be the last for a while
     assert hinted(team, Look.TICK) == []
-    assert rest(team).looked_at > before
-    assert not rest(team).owes
+    assert len(looks) == 2
 
 
 def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
