@@ -135,7 +135,7 @@ def _live_settle(measured: dict[str, Any]) -> None:
         f"{parts['planning']} s). One submission into it is seen running over HTTP after {seen['p50_seconds']} s "
         f"(p50 of {seen['samples']}; p99 {seen['p99_seconds']} s), at worst {seen['worst_seconds']} s."
     )
-    _verdict("seen running ≤ 1 s at p99", {"p99": seen["p99_seconds"]}, 1.0, most=True)
+    _verdict("seen running ≤ 1 s", {"p99": seen["p99_seconds"], "worst": seen["worst_seconds"]}, 1.0, most=True)
 
 
 def _dispatch(measured: dict[str, Any]) -> None:
