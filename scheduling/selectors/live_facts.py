@@ -102,16 +102,19 @@ class LiveFacts:
     """Whether something may wait for what moves elsewhere: a GPU quota of a namespace, a cohort's other backends."""
 
 
-def live_facts(backend: Backend, *, new: Collection[str] | None = None) -> LiveFacts:
+def live_facts(backend: Backend, *, new: Collection[str] | None = None, counted: bool = False) -> LiveFacts:
     """All queues, nodes and work of one backend at one moment. A handful of queries, however much there is.
 
-    `new` names workflows: then of what waits only theirs is listed, the rest counts as demand of its leaf. A Kubernetes
-    backend whose nodes we do not know has none in the facts: only quotas decide there.
+    `new` names workflows: then of what waits only theirs is listed, the rest counts as demand of its leaf; and if
+    `counted`, nothing else is listed at all. Queues then hold in sum, and nodes bear in sum, what runs, and what waits
+    is left out. That is enough to see what of the new work starts in free room, and too little to say who waits, or
+    whose places could be taken. A Kubernetes backend whose nodes we do not know has none in the facts: only quotas
+    decide there.
     """
     with one_snapshot(), collector_paused():
-        trees = _Trees(backend)
+        trees = _Trees(backend, counted=counted)
         nodes = list(Node.objects.filter(backend=backend))
-        gangs = _Gangs(backend, trees, nodes, new)
+        gangs = _Gangs(backend, trees, nodes, new, counted=counted)
         return LiveFacts(
             Facts(
                 queues=tuple(trees.queues),
@@ -119,7 +122,7 @@ def live_facts(backend: Backend, *, new: Collection[str] | None = None) -> LiveF
                 gangs=tuple(gangs.facts),
                 nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node, nodes)),
                 usage=trees.usage,
-                demand={} if new is None else _demand(backend, trees.queue_of_leaf, new),
+                demand={} if new is None or counted else _demand(backend, trees.queue_of_leaf, new),
                 units=UNITS,
             ),
             gangs.rows,
@@ -135,10 +138,11 @@ class _Trees:
     """The queues of every pool of a backend that is not archived, and of those that share a tree of cohorts with one.
 
     `outside` are the leaves of the latter, `takeable` the top-level pools among them whose LOW work may be taken back
-    from here; what else they hold, or were given in a cluster, is `usage`.
+    from here; what else they hold, or were given in a cluster, is `usage`. Where work is `counted`, `usage` is all that
+    it holds but for what HIGH and NORMAL work holds of this backend's queues: that is `firm`.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, *, counted: bool = False) -> None:
         self.queues: list[Queue] = []
         self.queue_of_leaf: dict[int, str] = {}
         self.roots: dict[str, int] = {}
@@ -147,7 +151,8 @@ class _Trees:
         self.outside: set[int] = set()
         self.takeable: set[int] = set()
         self.usage: dict[str, dict[str, int]] = {}
-        self._backend = backend
+        self.firm: dict[str, int] = {}
+        self._backend, self._counted = backend, counted
         rows = Pool.objects.roots().filter(backend=backend, archived=False).select_related("backend", "cohort")
         own = list(rows)
         self.above = cohorts_above(backend, own)
@@ -202,8 +207,11 @@ class _Trees:
             self.queues.append(Queue(queue, container, _quota(quota), created=_moment(row.created_at)))
             if is_outside:
                 self.outside.add(row.pk)
-                held = usage.used if root.pk in self.takeable else usage.total_usage
-                self.usage[queue] = {amounts.GPU: held + self._promised[row.pk]}
+                listed = usage.total_usage - usage.used if root.pk in self.takeable and not self._counted else 0
+                self.usage[queue] = {amounts.GPU: usage.total_usage - listed + self._promised[row.pk]}
+            elif self._counted:
+                self.usage[queue] = {amounts.GPU: usage.total_usage - usage.used}
+                self.firm[queue] = usage.used
 
 
 def _hold(backend: Backend) -> Hold | None:
@@ -246,6 +254,13 @@ def _demand(backend: Backend, queue_of_leaf: Mapping[int, str], new: Collection[
         return {queue_of_leaf[leaf]: _request(*map(int, asked)) for leaf, *asked in cursor if leaf in queue_of_leaf}
 
 
+def _on_nodes(backend: Backend, names: Collection[str]) -> dict[str, dict[str, int]]:
+    """What work has taken of these nodes."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ON_NODES, [backend.pk, sorted(LIVE_WORKFLOW), _BEGUN])
+        return {name: _request(*map(int, taken)) for name, *taken in cursor if name in names}
+
+
 _GANG = """
     SELECT gang.uuid, gang.name, gang.position, gang.gang, work.uuid, work.name, work.pool_id, work.root_pool_id,
         work.priority, (extract(epoch FROM work.submit_time) * 1000000)::bigint, EXISTS (
@@ -275,6 +290,16 @@ _DEMAND = """
     GROUP BY work.pool_id
 """
 
+_ON_NODES = """
+    SELECT task.node_name, sum(task.gpu_count), sum(task.cpu_count), sum(task.memory_bytes), sum(task.storage_bytes)
+    FROM scheduling_workflow work
+    JOIN scheduling_group gang ON gang.workflow_id = work.uuid
+    JOIN scheduling_task task ON task.group_id = gang.uuid
+    WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
+        AND work.status = ANY(%s) AND task.status = ANY(%s)
+    GROUP BY task.node_name
+"""
+
 # One row for each gang: to read its tasks as JSON takes a third of the time of as many rows.
 _TASKS = """
     SELECT task.group_id, json_agg(json_build_array(
@@ -291,17 +316,18 @@ class _Gangs:
     """The gangs that run or wait for their turn, with their tasks that are open or ended well."""
 
     def __init__(
-        self, backend: Backend, trees: _Trees, nodes: Sequence[Node], new: Collection[str] | None = None
+        self, backend: Backend, trees: _Trees, nodes: Sequence[Node], new: Collection[str] | None, *, counted: bool
     ) -> None:
         self.facts: list[Gang] = []
         self.rows: dict[str, GangRow] = {}
         self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
         self._shapes = _Shapes(nodes)
         with connection.cursor() as cursor:
-            always = list(_STATES) if new is None else _BEGUN
+            begun = [] if counted else _BEGUN
+            always = list(_STATES) if new is None else begun
             cursor.execute(_GANGS, [backend.pk, sorted(LIVE_WORKFLOW), always, _WAITING, list(new or ())])
             gangs = cursor.fetchall()
-            if trees.takeable:
+            if trees.takeable and not counted:
                 cursor.execute(_OUTSIDE, [list(trees.takeable), sorted(LIVE_WORKFLOW), _BEGUN])
                 gangs += cursor.fetchall()
             cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
@@ -313,6 +339,9 @@ class _Gangs:
                 self._add(gang, _elsewhere(tasks[gang[0]]))
             elif gang[6] in trees.queue_of_leaf:
                 self._add(gang, tasks[gang[0]])
+        if counted:
+            self.facts += [_sum(queue, {queue: {amounts.GPU: gpus}}) for queue, gpus in trees.firm.items()]
+            self.facts.append(_sum("", _on_nodes(backend, {node.name for node in nodes}), stands=True))
 
     def _add(self, columns: Sequence[Any], tasks: Iterable[engine.Task]) -> None:
         group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many = columns
@@ -337,6 +366,16 @@ def _elsewhere(tasks: Iterable[engine.Task]) -> Iterator[engine.Task]:
     for task in tasks:
         if task.state is not TaskState.PENDING:
             yield replace(task, node=None, allowed=frozenset())
+
+
+def _sum(queue: str, held: Mapping[str, Mapping[str, int]], *, stands: bool = False) -> Gang:
+    """Work that is only counted, as one gang that nobody can take anything from: a task for each node that bears some,
+    or one that stands nowhere. The name is none that work can have; what has no queue counts on its nodes alone."""
+    tasks = (
+        engine.Task(name, amount, state=TaskState.RUNNING, node=name if stands else None)
+        for name, amount in held.items()
+    )
+    return Gang(f"sum of {queue}", queue, tuple(tasks))
 
 
 class _Shapes:

@@ -7,6 +7,7 @@ all that is taken for it, in one transaction or not at all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -149,20 +150,24 @@ class _Settling:
     def only_new_work(self, look: Look) -> bool:
         """Start what is new, where all else is known to be at rest. False: everything has to be looked at.
 
-        Only starts that take nothing are done this way: they are the same whoever else waits.
+        Only starts that take nothing are done this way: they are the same whoever else waits. Where all of the new work
+        starts in what is free, it does not even matter who runs.
         """
         now = timezone.now()
         rest = rest_of(self._backend, look, now)
         if rest is None or self._backend.offline or self._due(now).exists():
             return False
-        with one_snapshot():
-            moment, new = this_moment(self._backend), new_work(rest)
-            if moment.moves:
-                return False
-            if not new:
-                return True
-            live = live_facts(self._backend, new=new)
-        planned = plan(live.facts)
+        for counted in (True, False):
+            with one_snapshot():
+                moment, new = this_moment(self._backend), new_work(rest)
+                if moment.moves:
+                    return False
+                if not new:
+                    return True
+                live = live_facts(self._backend, new=new, counted=counted)
+            planned = plan(live.facts)
+            if not counted or _starts_all(live, planned):
+                break
         if any(step.action is not Action.START for step in planned.steps):
             return False
         doing = self._carry_out(live, planned)
@@ -228,6 +233,13 @@ class _Settling:
             except Busy as error:
                 busy = error
         return busy
+
+
+def _starts_all(live: LiveFacts, planned: Settled) -> bool:
+    """Whether the plan is to start every task of the gangs, and nothing else."""
+    waiting = Counter({gang.name: len(gang.tasks) for gang in live.facts.gangs if gang.name in live.gangs})
+    started = Counter(name for step in planned.steps for name in [step.gang] * len(step.tasks))
+    return waiting == started and all(step.action is Action.START for step in planned.steps)
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""On random houses: a dry run's `may_be_reclaimed` is what then happens, and the reason of who waits is true."""
+"""On random houses: a dry run's `may_be_reclaimed` is what then happens, the reason of who waits is true, and new work
+starts in the same places where all other work is only counted."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from pools.services.subpools import create_subpool, delete_subpool, update_quota
 from scheduling.domain.engine.explain import Explainer
 from scheduling.domain.engine.facts import Facts
 from scheduling.domain.engine.outcome import reasons
+from scheduling.domain.engine.settle import settle as settle_facts
 from scheduling.domain.engine.starting import attempt
+from scheduling.domain.engine.steps import Action
 from scheduling.domain.engine.world import World
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
@@ -231,6 +234,26 @@ def test_the_reason_of_who_waits_is_true(house: House) -> None:
         roomy = World(loosened)
         assert attempt(roomy, roomy.gang_of[name]), reason
         event(reason.code)
+
+
+@pytest.mark.django_db
+@pytest.mark.timeout(3600)
+@settings(max_examples=FEWER)
+@given(HOUSES, _works(list(Priority), LEAVES, 1))
+def test_new_work_starts_beside_sums_as_it_does_beside_all(house: House, works: tuple[Work, ...]) -> None:
+    """Whether and where one gang starts in free room does not depend on who else runs and waits."""
+    with own_house():
+        backend = build(house)
+        before = set(_live())
+        send(works[:1])
+        new = set(_live()) - before
+        listed, counted = live_facts(backend, new=new), live_facts(backend, new=new, counted=True)
+        assert set(counted.gangs) == {name for name, row in listed.gangs.items() if row.workflow_name in new}
+        with_all = settle_facts(listed.facts).steps
+        starts = [step for step in with_all if step.action is Action.START]
+        free = list(with_all) == starts and {step.gang for step in starts} <= set(counted.gangs)
+        assert list(settle_facts(counted.facts).steps) == (starts if free else [])
+        event("starts" if free and starts else "nothing free" if not free else "waits")
 
 
 def _made_available(facts: Facts, blocker: Any, world: World) -> Facts:

@@ -55,8 +55,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[LiveFacts]:
 
 
 def names(live: LiveFacts) -> set[str]:
-    """The gangs that were listed."""
-    return {gang.name for gang in live.facts.gangs}
+    """The gangs that were listed, each for itself."""
+    return {gang.name for gang in live.facts.gangs if gang.name in live.gangs}
 
 
 def hinted(team: Pool, look: Look = Look.HINT) -> list[tuple[str, str]]:
@@ -76,7 +76,17 @@ def test_new_work_starts_and_what_waits_is_not_even_read(team: Pool, looks: list
     houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
     assert hinted(team) == [("start", "new-1")]
     (live,) = looks
-    assert names(live) == {"old-1", "old-2", "new-1"}
+    assert names(live) == {"new-1"}
+    assert rest(team).owes
+
+
+def test_new_work_for_which_nothing_is_free_is_looked_at_beside_who_runs(team: Pool, looks: list[LiveFacts]) -> None:
+    houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
+    houses.submitted(houses.admin(), "team", 3, name="waits-too", priority=Priority.LOW)
+    assert hinted(team) == [("start", "new-1")]
+    quick, live = looks
+    assert names(quick) == {"new-1", "waits-too-1"}
+    assert names(live) == {"old-1", "old-2", "new-1", "waits-too-1"}
     assert live.facts.demand["osmo-pool-ns-team--_shared"]["default/gpu"] == 3  # waits-1
     assert rest(team).owes
 
@@ -92,7 +102,7 @@ def test_what_was_new_is_known_the_next_time(team: Pool, looks: list[LiveFacts])
     assert hinted(team) == []
     houses.submitted(houses.admin(), "team", 1, name="newer", priority=Priority.LOW)
     assert hinted(team) == [("start", "newer-1")]
-    assert names(looks[-1]) == {"old-1", "old-2", "newer-1"}
+    assert names(looks[-1]) == {"newer-1"}
 
 
 def test_who_dies_after_ending_what_was_due_leaves_word_of_it(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +216,7 @@ def test_what_has_to_take_something_is_judged_beside_everybody(team: Pool, looks
     looks.clear()
     houses.submitted(houses.admin(), "team", 2, name="firm")
     assert hinted(team) == [("preempt", "low-1"), ("start", "firm-1")]
-    assert [("waits-1" in names(live)) for live in looks] == [False, True]
+    assert [("waits-1" in names(live)) for live in looks] == [False, False, True]
     assert not rest(team).owes
 
 
@@ -291,7 +301,7 @@ def test_a_submission_leaves_the_look_at_everything_to_the_beat_while_there_is_o
     BackendRest.objects.update(looked_at=timezone.now() - LONGEST)
     houses.submitted(houses.admin(), "team", 1, name="new", priority=Priority.LOW)
     assert hinted(team) == [("start", "new-1")]
-    assert [names(live) for live in looks] == [{"old-1", "old-2", "new-1"}]
+    assert [names(live) for live in looks] == [{"new-1"}]
     BackendRest.objects.update(looked_at=timezone.now() - 2 * LONGEST)
     hinted(team)
     assert "waits-1" in names(looks[-1])
