@@ -2,7 +2,9 @@
 
 1,000 nodes of 8 GPUs, 50 pools of 9 slices (500 leaves), their quotas full; 10,000 gangs wait for quotas and room.
 `full`: one settling of everything in this process, its parts apart. `submission`: seconds from the answer to a
-submission until the workflow is seen RUNNING over HTTP, with room for it.
+submission until the workflow is seen RUNNING over HTTP, with room for it. A start is seen when it is on the disk, so
+`disk` tells how long, in the same minutes, the disk below the database took to confirm one page that nothing depends
+on. With `TMPDIR` in memory there is no disk, and what is left is our own.
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ import json
 import os
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from django.db import connection
@@ -19,15 +25,16 @@ from bench import fill
 from bench.house import House
 from bench.limit import spec
 
-POOLS, SLICES, NODES, WAITING = 50, 9, 1_000, 10_000
+POOLS, SLICES, NODES, GANGS = 50, 9, 1_000, 12_200
 QUOTA = 14  # of each leaf; the pools' guarantees together are less than what the nodes have
 MOST_NODES = 200  # whole nodes that a wide gang asks for; fewer are left by the quotas
 SAMPLES = 250  # a minute and a half of them: the beat's looks at everything come in between
 TARGET_SECONDS = 1.0
+PAGE, PROBE_SECONDS = b"0" * 8192, 0.05
 
 
 def run(house: House, *, seconds: int) -> dict[str, Any]:
-    """Seconds of a full settling and of being seen."""
+    """Seconds of a full settling, of being seen, and of the disk."""
     from scheduling.services.settle import settle
 
     backend = _cluster()
@@ -37,16 +44,20 @@ def run(house: House, *, seconds: int) -> dict[str, Any]:
     cold = _timed(lambda: settle(backend, patience=600))
     os.sync()  # else the disk is still busy with what the filling wrote
     again = _timed(lambda: settle(backend, patience=600))
+    parts, waiting, running = _parts(backend), _count("SCHEDULING"), _count("RUNNING")
+    with _disk_watched(house.data_dir) as disk:
+        seen = _submissions(house)
     return {
         "nodes": NODES,
         "leaves": POOLS * (SLICES + 1),
-        "waiting": _count("SCHEDULING"),
-        "running": _count("RUNNING"),
+        "waiting": waiting,
+        "running": running,
         "cold_seconds": cold[0],
         "steps": len(cold[1]["steps"]),
         "again_seconds": again[0],
-        "parts_seconds": _parts(backend),
-        "submission": _submissions(house),
+        "parts_seconds": parts,
+        "submission": seen | {"within_target": seen["worst_seconds"] <= TARGET_SECONDS},
+        "disk": _tail(disk),
     }
 
 
@@ -96,7 +107,7 @@ def _work() -> None:
     slices = ["", *(f"--s{number}" for number in range(1, SLICES + 1))]
     leaves = [f"big{pool}{short}" for pool in range(1, POOLS + 1) for short in slices]
     tasks, gpus = [1, 1, 1, 2, 4, 4, 8, 16], [1, 2, 4, 8, 8, 2, 1, 1, 4]
-    firm = [fill.Work(leaves[n % len(leaves)], tasks[n % 8], gpus[n % 9], "NORMAL") for n in range(WAITING)]
+    firm = [fill.Work(leaves[n % len(leaves)], tasks[n % 8], gpus[n % 9], "NORMAL") for n in range(GANGS)]
     wide = [fill.Work(leaves[n % len(leaves)], MOST_NODES, 8, "LOW") for n in range(20)]
     fill.waiting(firm + wide)
 
@@ -108,7 +119,7 @@ def _count(status: str) -> int:
 
 
 def _submissions(house: House) -> dict[str, Any]:
-    """One after another, each when there is room for it: the one before is ended first."""
+    """One after another, each when the one before is seen."""
     found = []
     for number in range(SAMPLES):
         name = _post(house, "pool/big1/workflow?priority=LOW", {"file": spec(f"new{number}")})["name"]
@@ -118,14 +129,41 @@ def _submissions(house: House) -> dict[str, Any]:
                 break
             time.sleep(0.01)
         found.append(time.perf_counter() - begin)
-    found.sort()
+    return _tail(found)
+
+
+def _tail(seconds: list[float]) -> dict[str, Any]:
+    found = sorted(seconds)
     return {
         "samples": len(found),
         "p50_seconds": round(found[len(found) // 2], 3),
         "p99_seconds": round(found[len(found) * 99 // 100], 3),
         "worst_seconds": round(found[-1], 3),
-        "within_target": found[-1] <= TARGET_SECONDS,
     }
+
+
+@contextmanager
+def _disk_watched(folder: Path) -> Iterator[list[float]]:
+    """Note how long the disk below this folder takes to confirm a page that is written over and over."""
+    found: list[float] = []
+    over = Event()
+    with (folder / "probe").open("wb", buffering=0) as file:
+
+        def watch() -> None:
+            while not over.wait(PROBE_SECONDS):
+                file.seek(0)
+                file.write(PAGE)
+                begin = time.perf_counter()
+                os.fdatasync(file.fileno())
+                found.append(time.perf_counter() - begin)
+
+        watching = Thread(target=watch)
+        watching.start()
+        try:
+            yield found
+        finally:
+            over.set()
+            watching.join()
 
 
 def _post(house: House, path: str, body: dict[str, Any]) -> Any:
