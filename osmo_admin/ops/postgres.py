@@ -14,13 +14,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import PGconn, Ping
 
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import Account, give, reaches
@@ -31,6 +32,7 @@ SUPERUSER = "postgres"
 OWNER = "osmo"
 DATABASE = "osmo"
 START_SECONDS = 30.0
+RECOVERY_SECONDS = 1800.0
 # A house has 2 web workers of 2 threads, 3 worker processes, beat and a few commands beside: 100 leaves room.
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -164,8 +166,11 @@ def launch(
     log: Path,
     settings: Mapping[str, str] = SETTINGS,
     durable: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+    go_on: Callable[[], None] = lambda: None,
 ) -> Server:
-    """Initialise if needed, start, and wait until it answers. Raises OperationError with the log's end."""
+    """Initialise if needed, start, and wait until it answers; `say` what takes long. `go_on` is called while it waits,
+    and raises to end it. Raises OperationError with the log's end."""
     binaries = reachable(choose(home), home, account)
     data = initialise(binaries, home, account, log=log, durable=durable)
     options = dict(settings) | {"unix_socket_directories": str(socket_dir)}
@@ -175,26 +180,36 @@ def launch(
     # SIGINT is PostgreSQL's fast shutdown: it ends sessions and writes a checkpoint.
     child = start("postgres", command, log=log, account=account, stop_signal=signal.SIGINT, cwd=Path("/"))
     server = Server(child, socket_dir)
-    _wait(server)
+    try:
+        _wait(server, say, go_on)
+    except BaseException:  # also who is interrupted leaves nothing running
+        child.kill_group()
+        raise
     return server
 
 
-def _wait(server: Server) -> None:
-    deadline = time.monotonic() + START_SECONDS
+def _wait(server: Server, say: Callable[[str], None], go_on: Callable[[], None]) -> None:
+    """Until it takes connections. One that was not stopped in order first recovers: then it is there and refuses."""
+    begin, is_told = time.monotonic(), False
+    address = f"{server.url('postgres', SUPERUSER)}&connect_timeout=2".encode()
     while True:
+        go_on()
         if (code := server.child.exit_code()) is not None:
             raise OperationError(
                 f"PostgreSQL ended with code {code} while starting. Its last lines:\n{server.child.log_tail()}"
             )
-        try:
-            psycopg.connect(server.url("postgres", SUPERUSER), connect_timeout=2).close()
-        except psycopg.OperationalError as problem:
-            if time.monotonic() > deadline:
-                server.child.kill_group()
-                raise OperationError(f"PostgreSQL did not answer in {START_SECONDS:.0f} s: {problem}") from problem
-            time.sleep(0.05)
-        else:
+        state = Ping(PGconn.ping(address))
+        if state is Ping.OK:
             return
+        took, longest = time.monotonic() - begin, RECOVERY_SECONDS if state is Ping.REJECT else START_SECONDS
+        if took > longest:
+            raise OperationError(
+                f"PostgreSQL did not answer in {longest:.0f} s. Its last lines:\n{server.child.log_tail()}"
+            )
+        if took > START_SECONDS and not is_told:
+            say("PostgreSQL was not stopped in order and is recovering what it had; this may take minutes.")
+            is_told = True
+        time.sleep(0.05)
 
 
 def ensure_database(server: Server) -> None:

@@ -119,7 +119,8 @@ class Supervisor:
     def _start_database(self) -> str:
         account = database_account()
         home = self.data.postgres_home(account)
-        self.database = postgres.launch(home, self._sockets(), account, log=self.data.logs / "postgres.log")
+        log = self.data.logs / "postgres.log"
+        self.database = postgres.launch(home, self._sockets(), account, log=log, say=self.say, go_on=self._go_on)
         self._record()
         postgres.ensure_database(self.database)
         self._go_on()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 import redis
 
-from osmo_admin.ops import postgres, valkey
+from osmo_admin.ops import postgres, processes, valkey
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import database_account, give, reaches
-from osmo_admin.ops.processes import stop_all
+from osmo_admin.ops.processes import Child, stop_all
 
 FOUND = list(postgres.found())
 
@@ -114,6 +116,47 @@ def test_a_server_that_cannot_start_shows_its_last_lines(home: Path, sockets: Pa
         postgres.launch(
             home, sockets, database_account(), log=home.parent / "postgres.log", settings={"no_such_setting": "1"}
         )
+
+
+def test_a_recovery_takes_as_long_as_it_takes(home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever kills it for being slow makes it begin again, for ever. Here it waits for a file in place of its log."""
+    stop_all([launched(home, sockets).child], grace=10)
+    go_on, said = home.parent / "go-on", list[str]()
+    (home / "data" / "recovery.signal").touch()
+    waits = f"until [ -e {go_on} ]; do sleep 0.1; done; exit 1"
+    give(database_account(), home / "data" / "recovery.signal")
+    monkeypatch.setattr(postgres, "START_SECONDS", 5.0)
+
+    def say(sentence: str) -> None:
+        said.append(sentence)
+        go_on.touch()
+
+    settings = dict(postgres.SETTINGS) | {"restore_command": waits}
+    server = postgres.launch(
+        home, sockets, database_account(), log=home.parent / "postgres.log", settings=settings, durable=False, say=say
+    )
+    stop_all([server.child], grace=10)
+    assert said == ["PostgreSQL was not stopped in order and is recovering what it had; this may take minutes."]
+
+
+def test_who_is_stopped_while_it_starts_leaves_nothing_running(
+    home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[Child] = []
+
+    def started(*args: Any, **more: Any) -> Child:
+        children.append(processes.start(*args, **more))
+        return children[-1]
+
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(postgres, "start", started)
+    log = home.parent / "postgres.log"
+    with pytest.raises(KeyboardInterrupt):
+        postgres.launch(home, sockets, database_account(), log=log, durable=False, go_on=stopped)
+    (child,) = children
+    assert child.popen.wait(10) == -signal.SIGKILL
 
 
 def test_what_was_queued_is_there_after_a_restart(reachable_dir: Path, sockets: Path) -> None:
