@@ -340,7 +340,7 @@ class _Gangs:
             elif gang[6] in trees.queue_of_leaf:
                 self._add(gang, tasks[gang[0]])
         if counted:
-            self.facts += [_sum(queue, {queue: {amounts.GPU: gpus}}) for queue, gpus in trees.firm.items()]
+            self.facts += [_sum(queue, {queue: {amounts.GPU: gpus}}) for queue, gpus in trees.firm.items() if gpus]
             self.facts.append(_sum("", _on_nodes(backend, {node.name for node in nodes}), stands=True))
 
     def _add(self, columns: Sequence[Any], tasks: Iterable[engine.Task]) -> None:
