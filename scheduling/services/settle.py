@@ -8,7 +8,7 @@ all that is taken for it, in one transaction or not at all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -164,6 +164,8 @@ class _Settling:
                     return False
                 if not new:
                     return True
+                if counted and _begun(new).exists():
+                    continue  # who began it was killed: what is left of it cannot be told from a sum
                 live = live_facts(self._backend, new=new, counted=counted)
             planned = plan(live.facts)
             if not counted or _starts_all(live, planned):
@@ -233,6 +235,11 @@ class _Settling:
             except Busy as error:
                 busy = error
         return busy
+
+
+def _begun(workflows: Collection[str]) -> QuerySet[Group]:
+    """The gangs of these workflows that run."""
+    return Group.objects.filter(workflow__name__in=workflows, status=TaskStatus.RUNNING)
 
 
 def _starts_all(live: LiveFacts, planned: Settled) -> bool:

@@ -24,6 +24,7 @@ from scheduling.services.deeds import Doing
 from scheduling.services.lifecycle import cancel_workflow, end_workflow
 from scheduling.services.rest import LONGEST, PACE, Look, moved
 from scheduling.services.settle import settle
+from scheduling.services.submission import Submission, submit
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -315,3 +316,24 @@ def test_work_that_is_due_ends_first(team: Pool, looks: list[LiveFacts]) -> None
 def test_a_person_who_asks_gets_everything_looked_at(team: Pool, looks: list[LiveFacts]) -> None:
     assert settling.settle_now(actor=houses.admin(), backend="sim") == {"steps": [], "settled": True}
     assert "waits-1" in names(looks[0])
+
+
+def test_killed_between_the_pods_of_new_work_the_next_hint_starts_the_rest(
+    team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction does not hold all starts of a large elastic gang."""
+    notes = "{osmo/gpus-per-pod: 1, osmo/pods: 2}"
+    file = f"kind: PodGroup\nmetadata: {{name: new, annotations: {notes}}}\nspec: {{minMember: 1}}\n"
+    submit(actor=houses.admin(), pool="team", submission=Submission(file, Priority.LOW))
+    once = Doing._do
+
+    def dies(self: Doing, asked: Sequence[Deed]) -> None:
+        once(self, asked[:1])
+        raise SystemExit
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Doing, "_do", dies)
+        with pytest.raises(SystemExit):
+            hinted(team)
+    assert Workflow.objects.get(name="new-1").status == "RUNNING"
+    assert hinted(team) == [("start", "new-1")]
