@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from django.db.models import Count, QuerySet
+
 from pools.domain import names
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.quotas import PoolBalance, Slice, Usage
-from pools.models import LeafUsage, Pool
+from pools.models import LeafUsage, Pool, User
 
 
 def balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
@@ -87,3 +89,8 @@ def tree_body(root: Pool, *, include_archived: bool = False) -> dict[str, Any]:
         "version": root.version,
         "subpools": [subpool_body(row, parts[row.subpool_name]) for row in rows if row.subpool_name],
     }
+
+
+def accounts() -> QuerySet[User]:
+    """Everybody's account by name, closed ones too, with the roles at hand and `token_count`."""
+    return User.objects.order_by("username").prefetch_related("groups").annotate(token_count=Count("tokens"))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
@@ -17,6 +16,7 @@ from pools.domain.errors import DomainError, NotFound
 from pools.domain.roles import HOUSE_ROLES, Action, Kind, allows, pool_role
 from pools.models import Pool, RoleAssignment, User
 from pools.permissions import require_house
+from pools.selectors import accounts
 from pools.services.accounts import set_active, set_roles
 from pools.services.members import create_user, set_password
 
@@ -91,7 +91,7 @@ class UserAdmin(PolicyAdmin):
         actor = actor_of(request)
         require_house(actor, Action.HOUSE_READ)
         filters = UserFilter(request.GET)
-        rows = User.objects.order_by("username").prefetch_related("groups").annotate(token_count=Count("tokens"))
+        rows = accounts()
         if text := filters.value("q"):
             rows = rows.filter(username__icontains=text)
         if role := filters.value("role"):

@@ -170,12 +170,14 @@ def _renamed(entry: _Entry) -> str:
 
 def _user_updated(entry: _Entry) -> str:
     if entry.moved("is_active"):
-        return f"{'brought back' if entry.after.get('is_active') else 'removed'} user {entry.name}"
+        return f"{'opened' if entry.after.get('is_active') else 'closed'} the account of {entry.name}"
     whose = "the own profile" if entry.name == entry.actor else f"user {entry.name}"
     return f"updated {whose}{entry.changes()}"
 
 
 def _password_changed(entry: _Entry) -> str:
+    if entry.moved("is_active"):  # who is removed loses the password too, and whoever comes back has another one
+        return f"{'brought back' if entry.after.get('is_active') else 'removed'} user {entry.name}"
     return "changed the own password" if entry.name == entry.actor else f"changed the password of {entry.name}"
 
 

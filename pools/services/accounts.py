@@ -8,7 +8,7 @@ from pools.domain.errors import BadInput, NotFound, Stale
 from pools.domain.roles import Actor
 from pools.models import User
 from pools.permissions import require_house
-from pools.services.members import grant_role, revoke_role
+from pools.services.members import grant_role, keep_an_admin, revoke_role, role_violations
 from pools.transactions import change
 
 
@@ -17,12 +17,14 @@ def set_roles(
 ) -> None:
     """Leave a user with exactly these roles, all or nothing. `seen` are the roles the caller took for the user's.
 
-    Raises Stale if they are not any more, BadInput for a role that does not exist."""
+    Raises Stale if they are not any more, BadInput with every role that does not exist."""
     require_house(actor)
     with change(actor=actor, description=description):
         held = _locked(username).as_actor().roles
         if seen is not None and held != set(seen):
             raise Stale(f"The roles of {username} were changed meanwhile. Look at them again.")
+        if unknown := role_violations(sorted(set(roles) - held)):
+            raise BadInput.of(unknown)
         for role in sorted(set(roles) - held):
             grant_role(actor=actor, username=username, role=role, description=description)
         for role in sorted(held - set(roles)):
@@ -30,12 +32,15 @@ def set_roles(
 
 
 def set_active(*, actor: Actor, username: str, active: bool, description: str = "") -> None:
-    """Close an account, which keeps its roles, tokens and history and lets nobody in; or open it again."""
+    """Close an account, which keeps its roles, tokens and history and lets nobody in; or open it again. Raises Conflict
+    for the last that may run the house."""
     require_house(actor)
     if username == actor.username:
         raise BadInput("You cannot close your own account; ask another osmo-admin.")
     with change(actor=actor, description=description):
         user = _locked(username)
+        if not active:
+            keep_an_admin(user)
         user.is_active = active
         user.save(update_fields=["is_active"])
 

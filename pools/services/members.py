@@ -31,7 +31,7 @@ def create_user(
     """Make a user with roles, or bring a removed one back with these roles only. Without a password it can only sign in
     by token. `any_password`: the operator of the machine chose it and answers for it. Raises BadInput, Conflict."""
     require_house(actor)
-    found = [*_username_violations(username), *_role_violations(roles)]
+    found = [*_username_violations(username), *role_violations(roles)]
     if not any_password:
         found += _password_violations(password, username)
     if found:
@@ -42,6 +42,11 @@ def create_user(
         )
         if user.is_active:
             raise Conflict(f"User {username} exists already.")
+        if user.pk and _has_a_way_in(user):
+            raise Conflict(
+                f"User {username} exists already; the account is closed. Open it again, in the browser or with "
+                f"`osmo-admin user enable {username}`."
+            )
         user.is_active, user.created_by = True, actor.username
         user.set_password(password)
         user.save()
@@ -55,7 +60,8 @@ def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
     if username == actor.username:
         raise BadInput("You cannot remove yourself; ask another osmo-admin.")
     with change(actor=actor, description=description):
-        user = _user(username)
+        user = _user(username, lock=True)  # accounts are locked before the role is held
+        keep_an_admin(user)
         if user.workflows.exists():  # the reverse edge is scheduling's
             user.is_active = False
             user.set_unusable_password()
@@ -82,7 +88,7 @@ def set_password(*, actor: Actor, username: str, password: str) -> None:
 def grant_role(*, actor: Actor, username: str, role: str, description: str = "") -> RoleAssignment:
     """Put a role in a user's hands; again is no error."""
     require_house(actor)
-    if found := _role_violations([role], "role_name"):
+    if found := role_violations([role], "role_name"):
         raise BadInput.of(found)
     with change(actor=actor, description=description):
         user = _user(username)
@@ -97,12 +103,44 @@ def revoke_role(*, actor: Actor, username: str, role: str, description: str = ""
         raise BadInput(f"You cannot take {HOUSE_ADMIN} from yourself; ask another {HOUSE_ADMIN}.")
     with change(actor=actor, description=description):
         user = _user(username)
+        if role == HOUSE_ADMIN:
+            keep_an_admin(user)
         gone, _ = RoleAssignment.objects.filter(user=user, group__name=role).delete()
         if not gone:
             raise NotFound(f"User {username} does not have the role {role}.")
         for token in AccessToken.objects.filter(owner=user, roles__contains=[role]):
             token.roles = [held for held in token.roles or () if held != role]
             token.save(update_fields=["roles"])
+
+
+def keep_an_admin(user: User) -> None:
+    """Refuse what would leave the house without an open account that may run it: `user` is about to lose its own.
+
+    Holds the role until the change is over, so that two admins who shut each other out come one after the other.
+    Raises Conflict.
+    """
+    _hold_role(HOUSE_ADMIN)
+    if [*User.objects.filter(is_active=True, groups__name=HOUSE_ADMIN)[:2]] == [user]:
+        raise Conflict.of(
+            [
+                Violation(
+                    "roles",
+                    "last_admin",
+                    f"{user.username} has the last open account with the role {HOUSE_ADMIN}; without it nobody could "
+                    "run the house. Give the role to somebody else first.",
+                )
+            ]
+        )
+
+
+def _hold_role(role: str) -> None:
+    """Let one change at a time take this role from people; giving it waits for nobody."""
+    list(Group.objects.select_for_update(no_key=True).filter(name=role))
+
+
+def roles_held(username: str) -> list[str]:
+    """The roles of a user by name. Raises NotFound."""
+    return sorted(_user(username).as_actor().roles)
 
 
 def update_profile(
@@ -164,11 +202,17 @@ def rename_pool_roles(old: str, new: str) -> None:
             token.save(update_fields=["roles"])
 
 
-def _user(username: str) -> User:
-    user = User.objects.filter(username=username, is_active=True).first()
+def _user(username: str, *, lock: bool = False) -> User:
+    rows = User.objects.select_for_update() if lock else User.objects.all()
+    user = rows.filter(username=username, is_active=True).first()
     if user is None:
-        raise NotFound(f"User {username} does not exist.")
+        raise NotFound(f"User {username} does not exist, or the account is closed.")
     return user
+
+
+def _has_a_way_in(user: User) -> bool:
+    """Whether something of an account that is not open would count again if it were: it was closed, not removed."""
+    return user.has_usable_password() or user.groups.exists() or user.tokens.exists()
 
 
 def _grant(user: User, roles: Iterable[str], actor: Actor) -> None:
@@ -191,8 +235,9 @@ def _username_violations(username: str) -> list[Violation]:
     return []
 
 
-def _role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
-    """Roles exist with their pool: the two house roles always, a pool's while the pool is known."""
+def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
+    """One for each role that there is not. Roles exist with their pool: the two house roles always, a pool's while the
+    pool is known."""
     found = []
     for role in roles:
         parsed = parse_pool_role(role)

@@ -75,7 +75,7 @@ def owner_of(actor: Actor, owner: str, action: Action = Action.HOUSE_WRITE) -> U
         require_house(actor, action)
     user = User.objects.filter(username=owner, is_active=True).first()
     if user is None:
-        raise NotFound(f"User {owner} does not exist.")
+        raise NotFound(f"User {owner} does not exist, or the account is closed.")
     return user
 
 

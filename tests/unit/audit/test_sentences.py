@@ -155,13 +155,37 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
     "pool back": ("pool.reactivated", "pool/team", "root", POOL, POOL, "root brought pool team back"),
     "pool deleted": ("pool.deleted", "pool/team", "root", POOL, None, "root deleted pool team"),
     "user created": ("user.created", "user/bob", "root", None, {"username": "bob"}, "root created user bob"),
-    "user removed": (
+    "account closed": (
         "user.updated",
         "user/bob",
         "root",
         {"is_active": True},
         {"is_active": False},
+        "root closed the account of bob",
+    ),
+    "account opened": (
+        "user.updated",
+        "user/bob",
+        "root",
+        {"is_active": False},
+        {"is_active": True},
+        "root opened the account of bob",
+    ),
+    "user removed": (
+        "user.password_changed",
+        "user/bob",
+        "root",
+        {"is_active": True},
+        {"is_active": False},
         "root removed user bob",
+    ),
+    "user back": (
+        "user.password_changed",
+        "user/bob",
+        "root",
+        {"is_active": False},
+        {"is_active": True},
+        "root brought back user bob",
     ),
     "own profile": (
         "user.updated",

@@ -1,0 +1,42 @@
+"""Two osmo-admins, the only ones, close each other's account at the same moment."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.errors import Conflict
+from pools.models import User
+from pools.services import accounts, members
+from pools.services.accounts import set_active
+from tests.support import houses
+from tests.support.races import Meeting
+from tests.support.threads import together
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+
+
+def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    ann, bob = houses.person("ann", "osmo-admin"), houses.person("bob", "osmo-admin")
+    Meeting(2).at(monkeypatch, accounts, "keep_an_admin")
+    return list(
+        together(
+            [
+                lambda: set_active(actor=ann, username="bob", active=False),
+                lambda: set_active(actor=bob, username="ann", active=False),
+            ]
+        )
+    )
+
+
+def test_without_the_lock_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "_hold_role", lambda role: None)
+    monkeypatch.setattr(Meeting, "patience", 30.0)
+    assert _race(monkeypatch) == [None, None]
+    assert not User.objects.filter(is_active=True).exists()
+
+
+def test_with_the_lock_one_is_told_to_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    (refused,) = [result for result in _race(monkeypatch) if result is not None]
+    assert isinstance(refused, Conflict)
+    assert refused.details[0].code == "last_admin"
+    assert User.objects.filter(is_active=True).count() == 1
