@@ -28,8 +28,18 @@ def test_help_does_not_wait_for_django() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["verify"], ["demo"], ["user", "create", "ann"], ["token", "create", "ann", "t"]],
-    ids=lambda command: command[0],
+    [
+        ["verify"],
+        ["demo"],
+        ["user", "create", "ann"],
+        ["user", "list"],
+        ["user", "set-password", "ann"],
+        ["user", "roles", "ann"],
+        ["user", "disable", "ann"],
+        ["user", "enable", "ann"],
+        ["token", "create", "ann", "t"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
 )
 def test_without_a_house_the_way_to_one_is_named(command: list[str], tmp_path: Path) -> None:
     answer = osmo_admin(*command, "--data-dir", tmp_path / "none")
