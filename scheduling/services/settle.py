@@ -28,7 +28,7 @@ from scheduling.domain.engine.settle import Settled
 from scheduling.domain.engine.settle import settle as plan
 from scheduling.domain.engine.steps import Action
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Group
+from scheduling.models import Group, Task
 from scheduling.selectors.live_facts import LiveFacts, live_facts
 from scheduling.services import hints
 from scheduling.services.deeds import Doing
@@ -164,7 +164,7 @@ class _Settling:
                     return False
                 if not new:
                     return True
-                if counted and _begun(new).exists():
+                if counted and _half_begun(new).exists():
                     continue  # who began it was killed: what is left of it cannot be told from a sum
                 live = live_facts(self._backend, new=new, counted=counted)
             planned = plan(live.facts)
@@ -237,9 +237,11 @@ class _Settling:
         return busy
 
 
-def _begun(workflows: Collection[str]) -> QuerySet[Group]:
-    """The gangs of these workflows that run."""
-    return Group.objects.filter(workflow__name__in=workflows, status=TaskStatus.RUNNING)
+def _half_begun(workflows: Collection[str]) -> QuerySet[Task]:
+    """The tasks of these workflows that wait beside others of their gang, which run."""
+    return Task.objects.filter(
+        group__workflow__name__in=workflows, group__status=TaskStatus.RUNNING, status=TaskStatus.SCHEDULING
+    )
 
 
 def _starts_all(live: LiveFacts, planned: Settled) -> bool:
