@@ -51,6 +51,8 @@ def claim(name, quota=0, request=0, limit=UNLIMITED, *, weight=1, priority=100, 
         (Fraction(7, 2), [claim("a", 2, 2), claim("b", 0, 9)], [2, Fraction(3, 2)]),
         (10, [claim("a", 0, 20, priority=200, weight=0), claim("b", 0, 20)], [0, 10]),
         (5, [claim("a", 0, 2, weight=4), claim("b", 0, 9, weight=5), claim("c", 0, 9, created=-1)], [2, 2, 1]),
+        (3, [claim("a", 0, 1, weight=3), claim("b", 0, 1)], [1, 1]),
+        (3, [claim(n, 0, 2, priority=200) for n in "cd"] + [claim(n, 0, 1) for n in "ab"], [2, 1, 0, 0]),
         (9, [], []),
     ],
     ids=[
@@ -63,7 +65,8 @@ def claim(name, quota=0, request=0, limit=UNLIMITED, *, weight=1, priority=100, 
         "another round when somebody took less", "the rest by priority",
         "largest fraction before oldest", "no remainder for weight 0", "the remainder is not checked against requests",
         "fractional weights", "fractional surplus", "priority without weight",
-        "no other round when all took what was offered", "nobody",
+        "no other round when all took what was offered", "what another round gave whole has no fraction left",
+        "the remainder by priority before name", "nobody",
     ],
 )  # fmt: skip
 def test_division(total, claims, shares):
@@ -145,6 +148,15 @@ def test_allocatable_share(quota, limit, asked, share):
 def test_usage_and_demand_count_as_requests():
     after = settled([queue("a", 2), queue("b", 2)], [], {"n": 8}, usage={"a": {GPU: 5}}, demand={"b": {GPU: 9}})
     assert [q.fair[0] for q in after.world.queues] == [4, 4]
+
+
+def test_demand_and_usage_are_requests_of_every_queue_above():
+    """`house` has no quota and nothing of its own; what is asked and held below it is its claim on the surplus."""
+    queues = [queue("house", 0), queue("inside", 0, "house"), queue("other", 0)]
+    for below in ({"demand": {"inside": {GPU: 9}}}, {"usage": {"inside": {GPU: 9}}}):
+        after = settled(queues, [gang("o", "other", gpus=9)], {"n": 8}, **below)
+        fair = {name: q.fair[0] for name, q in after.world.queue_of.items()}
+        assert fair == {"house": 4, "inside": 4, "other": 4}
 
 
 def test_each_resource_is_divided_on_its_own():

@@ -49,6 +49,12 @@ def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_lim
     assert reasons(after.world)["g"].code == "over_limit"
 
 
+def test_firm_work_starts_beside_low_work_that_fills_the_quota():
+    """There is room for both, and nobody could leave."""
+    work = gang("g", "q", NORMAL, gpus=2)
+    assert running(settled([queue("q", 2)], [work], {"n": 4}, usage={"q": {GPU: 2}})) == {"g"}
+
+
 def test_only_what_is_asked_for_is_looked_at():
     """The queue holds more cpu than its limit and its quota; work that asks for GPUs alone does not mind."""
     q = Queue("q", quota={GPU: 2, CPU: 0}, limit={CPU: 1})

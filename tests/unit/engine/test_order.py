@@ -131,6 +131,25 @@ def test_nothing_allocatable_goes_last_however_full_the_others_are():
     assert served(after) == ["b0", "a0"]
 
 
+def test_the_share_of_a_queue_is_its_largest_over_all_resources():
+    """`a` has three of its four GPUs and one core, `b` two of each."""
+    quota = {GPU: 4, CPU: 4}
+    queues = (Queue("a", quota=quota, created=1), Queue("b", quota=quota, created=2))
+    work = tuple(Gang(f"{name}0", name, (Task("t", {GPU: 1}),), 50, True) for name in "ab")
+    held = {"a": {GPU: 3, CPU: 1}, "b": {GPU: 2, CPU: 2}}
+    assert served(settle(Facts(queues, gangs=work, nodes=(Node("n", {GPU: 8, CPU: 8}),), usage=held))) == ["b0", "a0"]
+
+
+def test_what_is_held_where_nothing_is_allocatable_counts_a_thousandfold():
+    """`b` holds seven times what it may; `a` holds one core and may hold none."""
+    queues = (Queue("a", created=1), Queue("b", created=2))
+    work = tuple(Gang(f"{name}0", name, (Task("t", {GPU: 1}),), 50, True) for name in "ab")
+    held = {"a": {CPU: 1}, "b": {GPU: 6}}
+    after = settle(Facts(queues, gangs=work, nodes=(Node("n", {GPU: 8, CPU: 0}),), usage=held, capacity={GPU: 2}))
+    assert [q.allocatable[0] for q in after.world.queues] == [1, 1]
+    assert served(after) == ["b0", "a0"]
+
+
 def test_below_its_minimum_before_at_it_before_above_it():
     """Three gangs of one leaf and priority; the youngest is below its minimum, the oldest above it."""
     above = gang("above", "q", count=3, on=["n", "n", None], at=1, tree=GangTree(1))

@@ -146,6 +146,30 @@ def test_pools_on_the_same_nodes_take_from_each_other_and_others_have_nothing_to
     assert deeds(settle(facts([queue("a", 4), queue("b", 0)], [held, full, asks], {"n1": 2, "n2": 2}))) == []
 
 
+# -- who loses first -------------------------------------------------------------------------------------------------
+
+
+LENDERS = {
+    "1 over its fair share before not over it, whatever the priority": (
+        [queue("x", 0, weight=0, priority=200), queue("y", 0)], (1, 1), 3, "x",
+    ),
+    "3 the lower priority": ([queue("x", 0, priority=200), queue("y", 0)], (3, 2), 6, "y"),
+    "6 the larger share": ([queue("x", 0, weight=2), queue("y", 0)], (3, 2), 4, "y"),
+    "7 the larger allocatable share": ([queue("x", 0, weight=2), queue("y", 0, created=9)], (4, 2), 4, "x"),
+    "8 the younger queue": ([queue("x", 0, created=2), queue("y", 0, created=1)], (2, 2), 3, "x"),
+    "then the last name": ([queue("x", 0), queue("y", 0)], (2, 2), 3, "y"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("lenders", "held", "capacity", "loser"), LENDERS.values(), ids=LENDERS)
+def test_order_of_lenders(lenders, held, capacity, loser):
+    """The reverse of kai.md 6.3, each criterion where all before it are equal. `a` takes back one GPU of its quota."""
+    work = [low(f"{one.name}{i}", one.name, at=i) for one, n in zip(lenders, held, strict=True) for i in range(n)]
+    queues = [queue("a", 1), *lenders]
+    lost = taken(queues, [*work, gang("w", "a", NORMAL, at=99)], sum(held), capacity={GPU: capacity})
+    assert [name[0] for name in lost] == [loser]
+
+
 # -- the look back ---------------------------------------------------------------------------------------------------
 
 
