@@ -205,9 +205,11 @@ def quantity_in(table: Fields, key: str) -> Quantity | None:
 def _name(place: Fields) -> str:
     if not place.has("id"):
         place.fault("id", "missing", "is missing: name the allocation, so that asking again does nothing twice.")
-    name = place.text("id")
-    if place.has("id") and (len(name) > LONGEST_NAME or not _NAME.fullmatch(name)):
+        return ""
+    name = place.body["id"]
+    if not isinstance(name, str) or len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         place.fault(
             "id", "bad_value", f"must be 1 to {LONGEST_NAME} printable characters without spaces and without '/'."
         )
+        return ""
     return name
