@@ -22,7 +22,7 @@ from pools.api.documented import (
     documented,
     fields,
 )
-from pools.api.http import boolean, only, page, unwrapped, whole
+from pools.api.http import all_at_once, boolean, page, unknown_keys, unwrapped, whole
 from pools.api.pool_requests import picture
 from pools.api.rendering import naive
 from pools.api.times import moment
@@ -99,9 +99,8 @@ class Rollback(View):
     def post(self, request: Request) -> Response:
         require_house(self.actor, Action.POOL_CONFIGURE)
         body, description, tags = unwrapped(request, wrapper=())
-        only(body, "revision", "config_type")
         revision, config_type = body.get("revision"), body.get("config_type", POOL)
-        found = []
+        found = unknown_keys(body, "revision", "config_type")
         if isinstance(revision, bool) or not isinstance(revision, int) or not 0 < revision <= MOST_REVISION:
             found.append(Violation("revision", "bad_value", "revision must be the number of a revision."))
         if not isinstance(config_type, str) or config_type.upper() != POOL:
@@ -141,18 +140,28 @@ class Diff(View):
     def get(self, request: Request) -> Response:
         require_house(self.actor, Action.HOUSE_READ)
         config_type = request.query_params.get("config_type") or POOL
-        if not request.query_params.get("first_revision"):
-            raise BadInput.of([Violation("first_revision", "missing", "first_revision is missing.")])
-        first = revision_of(self.actor, config_type, whole(request, "first_revision", 0, least=1))
-        number = whole(request, "second_revision", 0, least=1)
+        older, number = all_at_once(
+            lambda: _first_revision(request), lambda: whole(request, "second_revision", 0, least=1)
+        )
+        first = revision_of(self.actor, config_type, older)
         second = revision_of(self.actor, config_type, number) if number else current(self.actor) or first
         return Response({"first_data": data_of(first), "second_data": data_of(second)})
 
 
+def _first_revision(request: Request) -> int:
+    if not request.query_params.get("first_revision"):
+        raise BadInput.of([Violation("first_revision", "missing", "first_revision is missing.")])
+    return whole(request, "first_revision", 0, least=1)
+
+
 def _filter(request: Request) -> HistoryFilter:
     query = request.query_params
-    at = moment(request, "at_timestamp")
-    before, after = moment(request, "created_before"), moment(request, "created_after")
+    at, before, after, revision = all_at_once(
+        lambda: moment(request, "at_timestamp"),
+        lambda: moment(request, "created_before"),
+        lambda: moment(request, "created_after"),
+        lambda: whole(request, "revision", 0, least=1) or None,
+    )
     if at is not None and (before is not None or after is not None):
         raise BadInput.of(
             [Violation("at_timestamp", "bad_query", "Give either at_timestamp, or created_before and created_after.")]
@@ -160,7 +169,7 @@ def _filter(request: Request) -> HistoryFilter:
     return HistoryFilter(
         config_types=[each for each in query.getlist("config_types") if each],
         name=query.get("name") or None,
-        revision=whole(request, "revision", 0, least=1) or None,
+        revision=revision,
         tags=[tag for tag in query.getlist("tags") if tag],
         created_before=before,
         created_after=after,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.http import HttpRequest
@@ -93,7 +93,24 @@ def whole(request: Request, name: str, default: int, *, least: int = 0, most: in
 
 def page(request: Request, *, limit: int = 20) -> tuple[int, int]:
     """(limit, offset) of a list."""
-    return whole(request, "limit", limit, least=1, most=MOST_ROWS), whole(request, "offset", 0)
+    rows, skipped = all_at_once(
+        lambda: whole(request, "limit", limit, least=1, most=MOST_ROWS), lambda: whole(request, "offset", 0)
+    )
+    return rows, skipped
+
+
+def all_at_once(*reads: Callable[[], Any]) -> list[Any]:
+    """What each of these reads of a request gives. Raises BadInput with the faults of all that refuse."""
+    values: list[Any] = []
+    faults: list[Violation] = []
+    for read in reads:
+        try:
+            values.append(read())
+        except BadInput as refusal:
+            faults += refusal.details or [Violation("", "bad_value", refusal.message)]
+    if faults:
+        raise BadInput.of(faults)
+    return values
 
 
 def _bad_query(name: str, value: str, wanted: str) -> BadInput:
@@ -136,9 +153,13 @@ def unwrapped(
 
 def only(body: dict[str, Any], *known: str) -> None:
     """Refuse keys that this endpoint does not know, all at once."""
-    found = [unknown_key(key) for key in body if key not in known]
-    if found:
+    if found := unknown_keys(body, *known):
         raise BadInput.of(found)
+
+
+def unknown_keys(body: dict[str, Any], *known: str) -> list[Violation]:
+    """Each key that this endpoint does not know, for those who have more to say."""
+    return [unknown_key(key) for key in body if key not in known]
 
 
 def unknown_key(key: str) -> Violation:

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.documented import BOOLEAN, DRY_RUN, NULL, TEXT, TIME, array, documented, fields, nullable
-from pools.api.http import body_object, boolean, only
+from pools.api.http import body_object, boolean, unknown_keys
 from pools.api.rendering import naive
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
@@ -56,8 +56,8 @@ class ProfileSettings(View):
     @documented("Set the default pool, or switch a notification.", query=[DRY_RUN], body=SETTINGS, answer=NULL)
     def post(self, request: Request) -> Response:
         body = body_object(request)
-        only(body, "pool", "email_notification", "slack_notification", "description", "tags")
-        found = [
+        found = unknown_keys(body, "pool", "email_notification", "slack_notification", "description", "tags")
+        found += [
             Violation(key, "bad_value", f"{key} must be {what}.")
             for key, kind, what in _SETTINGS
             if body.get(key) is not None and not isinstance(body[key], kind)

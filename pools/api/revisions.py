@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from pools.api.documented import DRY_RUN, NULL, TEXT, array, documented, fields
 from pools.api.history import MOST_REVISION, entry
-from pools.api.http import body_object, boolean, only, unwrapped
+from pools.api.http import all_at_once, body_object, boolean, only, unwrapped
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.models import ConfigRevision
@@ -49,8 +49,11 @@ class RevisionTags(View):
     def post(self, request: Request, config_type: str, revision: int) -> Response:
         require_house(self.actor)
         body = body_object(request)
-        only(body, "set_tags", "delete_tags", "description", "tags")
-        put, take = _texts(body, "set_tags"), _texts(body, "delete_tags")
+        put, take, _ = all_at_once(
+            lambda: _texts(body, "set_tags"),
+            lambda: _texts(body, "delete_tags"),
+            lambda: only(body, "set_tags", "delete_tags", "description", "tags"),
+        )
 
         number = _bounded(revision)
 

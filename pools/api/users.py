@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.documented import DRY_RUN, NULL, TEXT, TIME, WHOLE, Query, array, documented, fields, nullable
-from pools.api.http import MOST_ROWS, body_object, boolean, only, whole
+from pools.api.http import MOST_ROWS, all_at_once, body_object, boolean, only, whole
 from pools.api.rendering import naive
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
@@ -41,8 +41,10 @@ class UserList(View):
     )
     def get(self, request: Request) -> Response:
         require_house(self.actor, Action.HOUSE_READ)
-        count = whole(request, "count", 100, least=1, most=MOST_ROWS)
-        start = whole(request, "start_index", 1, least=1)
+        count, start = all_at_once(
+            lambda: whole(request, "count", 100, least=1, most=MOST_ROWS),
+            lambda: whole(request, "start_index", 1, least=1),
+        )
         rows = User.objects.filter(is_active=True).order_by("username")
         if prefix := request.query_params.get("id_prefix"):
             rows = rows.filter(username__startswith=prefix)
@@ -60,13 +62,15 @@ class UserList(View):
     )
     def post(self, request: Request) -> Response:
         body = body_object(request)
-        only(body, "id", "roles", "description", "tags")
-        name, roles = _text(body, "id"), body.get("roles") or []
-        if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
-            raise BadInput.of([Violation("roles", "bad_value", "roles is a list of role names.")])
+        name, roles, description, _ = all_at_once(
+            lambda: _text(body, "id"),
+            lambda: _roles(body),
+            lambda: _description(body),
+            lambda: only(body, "id", "roles", "description", "tags"),
+        )
 
         def deed() -> User:
-            return create_user(actor=self.actor, username=name, roles=roles, description=_description(body))
+            return create_user(actor=self.actor, username=name, roles=roles, description=description)
 
         if boolean(request, "dry_run"):
             return Response(effect_of(deed, read=lambda: _found(name)))
@@ -105,11 +109,14 @@ class UserRoles(View):
     )
     def post(self, request: Request, user: str) -> Response:
         body = body_object(request)
-        only(body, "role_name", "description", "tags")
-        role = _text(body, "role_name")
+        role, description, _ = all_at_once(
+            lambda: _text(body, "role_name"),
+            lambda: _description(body),
+            lambda: only(body, "role_name", "description", "tags"),
+        )
 
         def deed() -> RoleAssignment:
-            return grant_role(actor=self.actor, username=user, role=role, description=_description(body))
+            return grant_role(actor=self.actor, username=user, role=role, description=description)
 
         if boolean(request, "dry_run"):
             return Response(effect_of(deed, read=lambda: _found(user)))
@@ -167,6 +174,13 @@ def _text(body: dict[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value:
         raise BadInput.of([Violation(key, "missing" if value is None else "bad_value", f"{key} must be a text.")])
     return value
+
+
+def _roles(body: dict[str, Any]) -> list[str]:
+    roles = body.get("roles") or []
+    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+        raise BadInput.of([Violation("roles", "bad_value", "roles is a list of role names.")])
+    return roles
 
 
 def _description(body: dict[str, Any]) -> str:

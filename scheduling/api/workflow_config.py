@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.documented import DRY_RUN, WHOLE, documented, fields
-from pools.api.http import boolean, etag, expected_version, only, unwrapped
+from pools.api.http import boolean, etag, expected_version, unknown_keys, unwrapped
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.permissions import require_house
@@ -20,6 +20,7 @@ from scheduling.services.workflow_config import (
     MAX_RETRY,
     MOST_MINUTES,
     MOST_RETRIES,
+    bad_values,
     config_body,
     current,
     update_workflow_config,
@@ -49,10 +50,13 @@ class WorkflowConfigView(View):
     def _change(self, request: Request, *ignored: str) -> Response:
         require_house(self.actor)
         body, description, _ = unwrapped(request)
-        only(body, DRAIN_INTERVAL, MAX_RETRY, *ignored)
+        found = unknown_keys(body, DRAIN_INTERVAL, MAX_RETRY, *ignored)
+        found += bad_values(body.get(DRAIN_INTERVAL), body.get(MAX_RETRY))
         if body.get(DRAIN_INTERVAL) is None and body.get(MAX_RETRY) is None:
             sentence = f"{DRAIN_INTERVAL} is missing, and so is {MAX_RETRY}; give one of them."
-            raise BadInput.of([Violation(DRAIN_INTERVAL, "missing", sentence)])
+            found.append(Violation(DRAIN_INTERVAL, "missing", sentence))
+        if found:
+            raise BadInput.of(found)
         version = expected_version(request)
 
         def deed() -> WorkflowConfig:

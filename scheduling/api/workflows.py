@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.documented import BOOLEAN, DRY_RUN, NULL, TEXT, Query, array, documented, fields
-from pools.api.http import body_object, boolean, only, page
+from pools.api.http import body_object, boolean, only, page, unknown_keys
 from pools.api.times import moment
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
@@ -100,8 +100,7 @@ class End(View):
     @documented("Report how simulated work ended.", query=[DRY_RUN], body=END, answer=WORKFLOW)
     def post(self, request: Request, name: str) -> Response:
         body = body_object(request)
-        only(body, "status", "group", "description", "tags")
-        found = []
+        found = unknown_keys(body, "status", "group", "description", "tags")
         status = body.get("status")
         if status not in REPORTED:
             found.append(Violation("status", "bad_value", f"status is {' or '.join(REPORTED)}."))

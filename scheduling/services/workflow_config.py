@@ -41,7 +41,7 @@ def update_workflow_config(
         for name, value in ((DRAIN_INTERVAL, drain_interval_minutes), (MAX_RETRY, max_retry_per_task))
         if value is not None
     }
-    if found := [fault for name, value in asked.items() if (fault := _VIOLATIONS[name](value))]:
+    if found := bad_values(drain_interval_minutes, max_retry_per_task):
         raise BadInput.of(found)
     with change(actor=actor, description=description):
         current()
@@ -59,6 +59,15 @@ def update_workflow_config(
         if DRAIN_INTERVAL in different:
             schedule.set_drain_interval(row.subpool_drain_interval_minutes)
         return row
+
+
+def bad_values(drain_interval_minutes: object, max_retry_per_task: object) -> list[Violation]:
+    """What is wrong with new values; None is nothing new."""
+    judged = (
+        drain_interval_minutes is not None and interval_violation(drain_interval_minutes),
+        max_retry_per_task is not None and retry_violation(max_retry_per_task),
+    )
+    return [fault for fault in judged if fault]
 
 
 def interval_violation(minutes: object) -> Violation | None:
@@ -80,9 +89,6 @@ def retry_violation(times: object) -> Violation | None:
     return Violation(
         MAX_RETRY, "bad_value", f"{MAX_RETRY} is a whole number from 0 to {MOST_RETRIES}, not {str(times)[:40]!r}."
     )
-
-
-_VIOLATIONS = {DRAIN_INTERVAL: interval_violation, MAX_RETRY: retry_violation}
 
 
 def config_body(row: WorkflowConfig) -> dict[str, Any]:

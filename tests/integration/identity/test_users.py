@@ -114,6 +114,13 @@ class TestMaking:
         assert answer.body["details"][0]["code"] == code
         assert not User.objects.filter(username="bob").exists()
 
+    def test_every_fault_at_once(self, admin: Caller) -> None:
+        answer = admin("POST", USERS, {"roles": "osmo-admin", "password": "x", "description": 1})
+        found = {(detail["path"], detail["code"]) for detail in answer.body["details"]}
+        assert found == {
+            ("id", "missing"), ("roles", "bad_value"), ("password", "unknown_key"), ("description", "bad_value"),
+        }  # fmt: skip
+
     def test_again(self, admin: Caller) -> None:
         assert admin("POST", USERS, {"id": "bob"}).status == 200
         assert admin("POST", USERS, {"id": "bob"}).status == 409

@@ -53,6 +53,16 @@ class TestOverHttp:
         assert admin("PUT", ADDRESS, {FIELD: 6, "version": 1}).status == 200
         assert admin("PATCH", ADDRESS, {FIELD: 6, "version": 1}).body["details"][0]["path"] == "version"
 
+    @pytest.mark.parametrize("method", ["PATCH", "PUT"])
+    def test_every_fault_at_once(self, admin: Caller, method: str) -> None:
+        answer = admin(method, ADDRESS, {"interval": 5, FIELD: 0, RETRIES: "two"})
+        assert answer.status == 400
+        found = {(detail["path"], detail["code"]) for detail in answer.body["details"]}
+        assert found == {("interval", "unknown_key"), (FIELD, "bad_value"), (RETRIES, "bad_value")}
+        answer = admin(method, ADDRESS, {"interval": 5})
+        found = {(detail["path"], detail["code"]) for detail in answer.body["details"]}
+        assert found == {("interval", "unknown_key"), (FIELD, "missing")}
+
     @pytest.mark.parametrize("minutes", [1, 10_080])
     def test_the_ends_of_the_range(self, admin: Caller, minutes: int) -> None:
         assert admin("PATCH", ADDRESS, {FIELD: minutes}).status == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -140,6 +141,21 @@ def test_rollback_refuses(team: str, admin: Caller) -> None:
         {"revision": 1, "x": 1},
     ):
         assert admin("POST", f"{HISTORY}/rollback", body).status == 400, body
+
+
+@pytest.mark.parametrize(
+    ("query", "codes"),
+    [
+        ({"second_revision": "x"}, {("first_revision", "missing"), ("second_revision", "bad_query")}),
+        (
+            {"first_revision": "x", "second_revision": 0},
+            {("first_revision", "bad_query"), ("second_revision", "bad_query")},
+        ),
+    ],
+)
+def test_every_fault_of_a_diff_at_once(admin: Caller, query: dict[str, object], codes: set[tuple[str, str]]) -> None:
+    answer = admin("GET", "/api/configs/diff", query=query)
+    assert (answer.status, answer.codes) == (400, codes)
 
 
 def test_diff(team: str, admin: Caller) -> None:
