@@ -219,6 +219,6 @@ TASK_FILTERS = (
 )
 LINES = (
     Query("task_name", TEXT, "Only of this task."),
-    Query("retry_id", {"type": "integer", "minimum": 0}, "Only of this try; the latest if not given."),
+    Query("retry_id", {"type": "integer", "minimum": 0}, "Only of this try of that task; the latest if not given."),
     Query("last_n_lines", {"type": "integer", "minimum": 0}, "Only so many lines, the last ones."),
 )

@@ -8,15 +8,16 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from pools.api.documented import BOOLEAN, TEXT, Query, documented
-from pools.api.http import boolean, whole
+from pools.api.http import all_at_once, boolean, whole
 from pools.api.views import View
-from pools.domain.errors import NotFound
+from pools.domain.errors import BadInput, NotFound, Violation
 from pools.models import Backend
 from scheduling.api.shapes import LINES
 from scheduling.models import Task, Workflow
 from scheduling.selectors.timeline import Line, event_lines, task_lines
 from scheduling.selectors.workflows import visible_workflow, whole_workflow
 
+MOST_LINES = 2**31 - 1
 _NO_OUTPUT = {
     Backend.Kind.SIMULATED: "Simulated work runs no process, so it prints nothing. This is what is known of its tasks.",
     Backend.Kind.KUBERNETES: "What containers print stays on their cluster; read it there, with kubectl logs. "
@@ -74,20 +75,35 @@ class Events(View):
 def _asked(request: Request, workflow: Workflow, lines: Iterable[Line]) -> list[Line]:
     """The lines of the task (and try) that was asked for, or all. Raises NotFound for one that never was."""
     task = request.query_params.get("task_name")
+    retry, _ = all_at_once(lambda: _retry(request), lambda: _last(request))
     if not task:
         return list(lines)
     tries: list[Task] = [each for group in workflow.groups.all() for each in group.tasks.all() if each.name == task]
     if not tries:
         raise NotFound(f"Workflow {workflow.name} has no task {task[:100]}.", workflow_id=workflow.name)
-    wanted = whole(request, "retry_id", max(each.retry_id for each in tries))
+    wanted = max(each.retry_id for each in tries) if retry is None else retry
     if wanted not in {each.retry_id for each in tries}:
         raise NotFound(f"Task {task} of workflow {workflow.name} had no try {wanted}.", workflow_id=workflow.name)
     return [line for line in lines if (line.task, line.retry) == (task, wanted)]
 
 
+def _retry(request: Request) -> int | None:
+    """The number of the try that is asked for, None for the latest. Tries are counted for each task by itself."""
+    number = whole(request, "retry_id", -1)
+    if number < 0:
+        return None
+    if not request.query_params.get("task_name"):
+        sentence = "retry_id counts the tries of one task: name the task, too, as task_name."
+        raise BadInput.of([Violation("retry_id", "bad_query", sentence)])
+    return number
+
+
+def _last(request: Request) -> int:
+    return whole(request, "last_n_lines", MOST_LINES)
+
+
 def _joined(lines: list[str], request: Request) -> str:
-    last = whole(request, "last_n_lines", len(lines))
-    return "".join(f"{line}\n" for line in lines[len(lines) - min(last, len(lines)) :])
+    return "".join(f"{line}\n" for line in lines[len(lines) - min(_last(request), len(lines)) :])
 
 
 def _text(text: str) -> HttpResponse:

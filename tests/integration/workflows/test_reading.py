@@ -267,6 +267,27 @@ def test_texts_tell_what_is_known(alice: Any, admin: Any, settled: Any) -> None:
     assert alice.status == 404
 
 
+@pytest.mark.parametrize("call", ["logs", "error_logs", "events"])
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"retry_id": "x"}, {"retry_id": "a whole number"}),
+        ({"retry_id": "1"}, {"retry_id": "name the task, too, as task_name"}),
+        ({"task_name": "lead", "retry_id": "-1"}, {"retry_id": "a whole number"}),
+        ({"task_name": "nobody", "retry_id": "x"}, {"retry_id": "a whole number"}),
+        ({"retry_id": "x", "last_n_lines": "all"}, {"retry_id": "a whole number", "last_n_lines": "a whole number"}),
+    ],
+    ids=["no number", "no task", "negative", "no such task", "two faults"],
+)
+def test_a_try_that_is_none_is_refused(alice: Any, call: str, query: dict[str, str], said: dict[str, str]) -> None:
+    alice.submit("team", CHAIN)
+    refused = alice.get(f"/api/workflow/chain-1/{call}", **query)
+    assert alice.status == 400
+    found = {detail["path"]: detail["message"] for detail in refused["details"]}
+    assert found.keys() == said.keys()
+    assert all(words in found[path] for path, words in said.items())
+
+
 def test_tags(alice: Any, caller: Any) -> None:
     alice.submit("team", spec("hello"))
 
