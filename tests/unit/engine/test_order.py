@@ -7,7 +7,7 @@ import pytest
 from scheduling.domain.engine.facts import Facts, Gang, Node, Queue, Task
 from scheduling.domain.engine.outcome import places
 from scheduling.domain.engine.settle import settle
-from scheduling.domain.gang import GangTree
+from scheduling.domain.gang import GangTree, Group
 from tests.unit.engine.clusters import CPU, GPU, facts, gang, queue
 
 
@@ -159,6 +159,22 @@ def test_below_its_minimum_before_at_it_before_above_it():
     assert [step.gang for step in after.steps] == ["below", "at", "above"]
     tight = settle(facts([queue("q", 0)], [above, at, below], {"n": 5}))
     assert [step.gang for step in tight.steps] == ["below", "at"]
+
+
+def test_gangs_of_several_groups_are_below_at_and_above_their_minimum_too():
+    """Replicas of one pod: of `above` two run and one is needed, of `at` one, of `below` one and two are needed."""
+
+    def replicas(name, need, on, at):
+        tree = GangTree(None, need, [Group(f"r{i}", None, 1) for i in range(len(on))])
+        return gang(name, "q", count=len(on), on=on, at=at, tree=tree, groups=list(tree.index))
+
+    work = [
+        replicas("above", 1, ["n", "n", None], 1),
+        replicas("at", 1, ["n", None], 2),
+        replicas("below", 2, ["n", None], 3),
+    ]
+    assert [step.gang for step in settle(facts([queue("q", 0)], work, {"n": 7})).steps] == ["below", "at", "above"]
+    assert [step.gang for step in settle(facts([queue("q", 0)], work, {"n": 6})).steps] == ["below", "at"]
 
 
 def test_victims_stand_in_the_exact_reverse_of_service():

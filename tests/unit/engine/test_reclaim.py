@@ -36,6 +36,14 @@ def test_the_leaf_stays_inside_its_fair_share(asks, expected):
     assert taken([queue("a", 0), queue("b", 0)], [*held, asks], 8) == expected
 
 
+def test_the_gate_is_asked_anew_for_everybody():
+    """Each of two gangs would leave `a` inside its fair share of 3, both of them not. `b` has no share at all."""
+    held = [low(f"b{i}", "b", at=i) for i in range(6)]
+    waits = [gang(f"w{i}", "a", LOW, gpus=2, at=10 + i) for i in range(2)]
+    queues = [queue("a", 0), queue("b", 0, weight=0)]
+    assert taken(queues, [*held, *waits], 6, capacity={GPU: 3}) == ["b5", "b4"]
+
+
 def test_the_gate_is_asked_in_every_resource():
     """`a` holds more cpu than its share, so it takes back no GPU either."""
     queues = (Queue("a", quota={GPU: 2, CPU: 4}), Queue("b", quota={GPU: 0, CPU: 4}))
@@ -190,6 +198,20 @@ def test_a_victim_that_finds_another_place_has_lost_nothing():
     held = gang("low", "b", LOW, gpus=2, on="n1")
     after = settled([queue("a", 4), queue("b", 0)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
     assert deeds(after) == [("move", "low"), ("start", "w")]
+
+
+def test_who_finds_another_place_need_not_be_above_his_quota():
+    """`b` is inside its quota, so nobody takes anything of it; but its work may move."""
+    held = gang("low", "b", LOW, gpus=2, on="n1")
+    after = settled([queue("a", 4), queue("b", 2)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
+    assert deeds(after) == [("move", "low"), ("start", "w")]
+
+
+def test_nobody_makes_work_move_for_what_is_above_its_fair_share():
+    """Room is made for firm work by a reclaim; LOW work of `a` fills more than the share of `a` already."""
+    held = gang("low", "b", LOW, gpus=2, on="n1")
+    work = [held, gang("w", "a", NORMAL, gpus=4)]
+    assert deeds(settled([queue("a", 4), queue("b", 2)], work, {"n1": 4, "n2": 2}, usage={"a": {GPU: 1}})) == []
 
 
 # -- where the house is stricter -------------------------------------------------------------------------------------

@@ -99,6 +99,17 @@ def test_consolidation_moves_preemptible_work_for_preemptible_work():
     assert reasons(after.world)["c"].code == "fragmented"
 
 
+@pytest.mark.parametrize("leaf", ["q", "other"])
+def test_what_cannot_be_preempted_is_not_even_moved(leaf):
+    """Both stand where the new one would, and either would find a place on n2; `fixed`, the younger, would be first."""
+    fixed = Gang("fixed", "q", (Task("fixed-0", {GPU: 1}, state="running", node="n1"),), LOW, False, 9)
+    work = [gang("free", "q", LOW, on="n1", at=1), fixed, gang("new", leaf, NORMAL, gpus=3, at=20)]
+    after = settle(facts([queue("q", 5), queue("other", 5)], work, {"n1": 4, "n2": 1}))
+    assert deeds(after) == [("move", "free"), ("start", "new")]
+    low = [*work[:2], gang("new", leaf, LOW, gpus=3, at=20)]
+    assert deeds(settle(facts([queue("q", 5), queue("other", 5)], low, {"n1": 4, "n2": 1}))) == deeds(after)
+
+
 def test_low_takes_back_only_up_to_its_fair_share():
     queues = [queue("a", 4, created=1), queue("b", 4, created=2)]
     held = [gang(f"b{i}", "b", LOW, on="n", at=i) for i in range(8)]
