@@ -139,6 +139,27 @@ def test_a_leaf_inside_its_quota_is_safe_though_the_pool_above_it_is_over_its_ow
     assert taken(queues, [*held, gang("w", "other", NORMAL, gpus=2)], 4) == []
 
 
+def test_the_nearest_borrower_inside_a_pool_first():
+    """A sibling before the rest of the pool, that before other pools; ages would have it the other way round."""
+    queues = [
+        queue("pool", None, created=1), queue("half", None, "pool", created=1), queue("mine", 3, "half", created=1),
+        queue("sibling", 0, "half", created=1), queue("cousin", 0, "pool", created=2), queue("other", 0, created=3),
+    ]  # fmt: skip
+    held = [low(f"{where}-low", where, at=i) for i, where in enumerate(["sibling", "cousin", "other"])]
+    for gpus in (1, 2, 3):
+        after = settled(queues, [*held, gang("w", "mine", NORMAL, gpus=gpus)], {"n": 3})
+        lost = [step.gang for step in after.steps if step.action == "reclaim" and step.beneficiary == "w"]
+        assert lost == ["sibling-low", "cousin-low", "other-low"][:gpus]
+
+
+def test_a_leaf_that_came_down_to_its_quota_is_safe_from_then_on():
+    """Pool `y` may claim nothing, its leaf `y1` one: of the three below it two can go, whoever is youngest."""
+    queues = [queue("x", 3), queue("y", 0), queue("y1", 1, "y"), queue("y2", 0, "y")]
+    held = [low("y2-low", "y2", at=1), low("y1-old", "y1", at=2), low("y1-young", "y1", at=3)]
+    assert sorted(taken(queues, [*held, gang("w", "x", NORMAL, gpus=2)], 3)) == ["y1-young", "y2-low"]
+    assert taken(queues, [*held, gang("w", "x", NORMAL, gpus=3)], 3) == []
+
+
 def test_the_shared_queue_takes_from_a_slice_and_a_slice_from_the_shared_queue():
     queues = [queue("team", None), queue("team-a", 2, "team"), queue("team-shared", 2, "team")]
     for lender, borrower in (("team-a", "team-shared"), ("team-shared", "team-a")):
@@ -198,6 +219,14 @@ def test_a_victim_that_finds_another_place_has_lost_nothing():
     held = gang("low", "b", LOW, gpus=2, on="n1")
     after = settled([queue("a", 4), queue("b", 0)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
     assert deeds(after) == [("move", "low"), ("start", "w")]
+
+
+def test_nobody_loses_his_place_where_moving_is_enough():
+    """The youngest would be taken, and fits nowhere else; the older one moves out of the way."""
+    held = [gang("small", "b", LOW, gpus=2, on="n2", at=1), gang("large", "b", LOW, gpus=4, on="n1", at=2)]
+    nodes = {"n1": 4, "n2": 4, "n3": 2}
+    after = settled([queue("a", 4), queue("b", 0)], [*held, gang("w", "a", NORMAL, gpus=4)], nodes)
+    assert deeds(after) == [("move", "small"), ("start", "w")]
 
 
 def test_who_finds_another_place_need_not_be_above_his_quota():

@@ -110,6 +110,29 @@ def test_what_cannot_be_preempted_is_not_even_moved(leaf):
     assert deeds(settle(facts([queue("q", 5), queue("other", 5)], low, {"n1": 4, "n2": 1}))) == deeds(after)
 
 
+def test_inside_a_leaf_too_nobody_loses_his_place_where_moving_is_enough():
+    work = [gang("small", "q", LOW, gpus=2, on="n2", at=1), gang("large", "q", LOW, gpus=4, on="n1", at=2)]
+    after = settled([queue("q", 4)], [*work, gang("w", "q", NORMAL, gpus=4)], {"n1": 4, "n2": 4, "n3": 2})
+    assert deeds(after) == [("move", "small"), ("start", "w")]
+
+
+def test_a_preemption_moves_only_lower_priorities_of_its_own_leaf():
+    """The queue is above its fair share, so no room is made for it elsewhere; on n1 one more would have to move."""
+    queues, more = [queue("q", 4), queue("other", 4)], {"usage": {"q": {GPU: 9}}}
+
+    def after(*standing):
+        work = [*standing, gang("low", "q", LOW, on="n1", at=1), gang("new", "q", NORMAL, gpus=4, at=20)]
+        return deeds(settle(facts(queues, work, {"n1": 4, "n2": 2}, **more)))
+
+    def on_n1(where, priority):
+        return Gang("its", where, (Task("its-0", {GPU: 1}, state="running", node="n1"),), priority, True, 9)
+
+    assert after() == [("move", "low"), ("start", "new")]
+    assert after(on_n1("q", LOW)) == [("move", "low"), ("move", "its"), ("start", "new")]
+    assert after(on_n1("q", HIGH)) == []
+    assert after(on_n1("other", LOW)) == []
+
+
 def test_low_takes_back_only_up_to_its_fair_share():
     queues = [queue("a", 4, created=1), queue("b", 4, created=2)]
     held = [gang(f"b{i}", "b", LOW, on="n", at=i) for i in range(8)]
