@@ -1,0 +1,53 @@
+"""What happens to people: a second click, a session that has ended, a browser without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.house import WORKFLOW, House
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_double_click_submits_once(house: House, signed_in: Callable[..., Any]) -> None:
+    tab, name = signed_in(house.researcher), house.stack.name("twice")
+    page = tab.open(f"/scheduling/workflow/submit/?pool={house.pool}")
+    page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=2))
+    button = page.get_by_role("button", name="Submit", exact=True)
+    button.scroll_into_view_if_needed()
+    box = button.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    held: list[Any] = []  # until the second click is done, however fast the house answers
+    page.route(
+        "**/submit/**", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
+    )
+    with page.expect_request(lambda request: request.method == "POST"):
+        page.mouse.down()
+        page.mouse.up()
+    page.mouse.down(click_count=2)
+    page.mouse.up(click_count=2)
+    assert len(held) == 1
+    held[0].continue_()
+    page.wait_for_url("**/change/")
+    assert len(house.stack.sql("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name)) == 1
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_without_scripts(house: House, signed_in: Callable[..., Any], width: int) -> None:
+    house.slice("a", 30)
+    tab = signed_in(house.chief, java_script_enabled=False, viewport={"width": width, "height": 900})
+    page = tab.page
+    page.get_by_role("link", name=house.pool, exact=True).click()
+    page.get_by_role("link", name=f"Resize {house.pool}--a").click()
+    page.get_by_label("Quota in GPUs").fill("40")
+    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name=f"Resize {house.pool}--a").click()
+    assert house.state(f"{house.pool}--a") == ("ACTIVE", 40)
+    tab.screenshot("pool")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Submit").click()
+    page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=house.stack.name("plain"), gpus=200))
+    page.get_by_role("button", name="Check it").click()
+    assert "asks for 200 GPUs" in page.inner_text("main")
