@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.forms import CharField
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from pools.admin import forms
@@ -30,10 +29,10 @@ class SealedTextarea(UnfoldAdminTextareaWidget):  # type: ignore[misc]
         """Nothing is shown."""
 
 
-def sealed(label: str, *, rows: int, longest: int, help_text: str) -> CharField:
+def sealed(label: str, *, rows: int, longest: int, help_text: str) -> forms.SecretField:
     """A secret of several lines."""
     attrs = {"rows": rows, "spellcheck": "false", "wrap": "off", "autocomplete": "off"}
-    field = CharField(
+    field = forms.SecretField(
         label=label,
         required=False,
         strip=False,

@@ -50,10 +50,23 @@ class CohortForm(ChangeForm):
         """Faults of the first row of quotas stand at the fields of the GPUs, those of others at their lines."""
         moved = []
         for fault in refusal.details:
-            match = re.fullmatch(r"quotas\[(\d+)\](?:\.(\w+))?", fault.path)
-            field = fault.path if match is None else "others" if match[1] != "0" else match[2] or "nominal"
-            moved.append(Violation(field, fault.code, fault.message))
+            path = _field_of(fault.path)
+            said = fault.message
+            if said.startswith(f"{fault.path} "):
+                said = path + said[len(fault.path) :]
+            moved.append(Violation(path, fault.code, said))
         super().blame(type(refusal)(refusal.message, moved))
+
+
+def _field_of(path: str) -> str:
+    """Where a path of the configuration stands here: `quotas[0]` are the GPUs, `quotas[2]` is the second line."""
+    match = re.fullmatch(r"quotas\[(\d+)\](?:\.(\w+))?", path)
+    if match is None:
+        return path
+    if match[1] == "0":
+        return match[2] or "nominal"
+    column = {"nominal": "quota"}.get(match[2], (match[2] or "").replace("_", " "))
+    return f"others[{int(match[1]) - 1}]" + (f".{column}" if column else "")
 
 
 class CreateForm(CohortForm):

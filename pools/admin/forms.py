@@ -20,7 +20,7 @@ from unfold.widgets import (
     UnfoldBooleanWidget,
 )
 
-from pools.domain.errors import DomainError
+from pools.domain.errors import DomainError, Violation
 from pools.pages import Show
 
 LONGEST_TEXT = 2_000
@@ -41,10 +41,25 @@ class HouseForm(forms.Form):
             field = self.paths.get(violation.path) or re.split(r"[.\[]", violation.path)[0]
             field = self.paths.get(field, field)
             known = field in self.fields and not self.fields[field].widget.is_hidden
-            self.add_error(field if known else None, violation.message)
+            self.add_error(field if known else None, self._said(field, violation) if known else violation.message)
             placed = True
         if not placed:
             self.add_error(None, refusal.message)
+
+    def _said(self, field: str, violation: Violation) -> str:
+        """Its sentence with the label, or the line of a list, in place of a path that nobody here has typed."""
+        path, sentence = violation.path, violation.message
+        if not path or not sentence.startswith(f"{path} "):
+            return sentence
+        rest = sentence[len(path) :]
+        entry = re.fullmatch(r"\w+\[(\d+)\]\.?(.*)", path)
+        if entry is None:
+            return f"“{self.fields[field].label}”{rest}"
+        typed = str(self[field].value() or "").splitlines()
+        lines = [number for number, text in enumerate(typed, start=1) if text.strip()]
+        if int(entry[1]) >= len(lines):
+            return sentence
+        return f"Line {lines[int(entry[1])]}{f': {entry[2]}' if entry[2] else ''}{rest}"
 
     def retype(self, name: str, value: str) -> None:
         """Change what the page shows as typed, where sending the same again would be of no use."""
@@ -57,6 +72,12 @@ class HouseForm(forms.Form):
     def first_fault(self) -> str:
         """The id of the first field with a fault, for the link in the summary."""
         return next((bound.id_for_label for bound in self if bound.errors), "")
+
+
+class SecretField(forms.CharField):
+    """What is typed here goes in and never comes out again, not even to a page that was refused."""
+
+    is_secret = True
 
 
 def script(name: str) -> forms.Media:
@@ -106,7 +127,7 @@ def choice(label: str, choices: Any = (), *, help_text: str = "", required: bool
 
 def password(label: str, *, help_text: str = "", current: bool = False, required: bool = True) -> forms.CharField:
     """A password; never sent back to the page."""
-    return forms.CharField(
+    return SecretField(
         label=label,
         help_text=help_text,
         required=required,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -120,4 +121,4 @@ class TokenAdmin(PolicyAdmin):
 
 
 def _suffix(request: HttpRequest, owner: User) -> str:
-    return "" if owner == request.user else f"?owner={owner.username}"
+    return "" if owner == request.user else f"?{urlencode({'owner': owner.username})}"

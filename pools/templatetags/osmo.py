@@ -188,6 +188,13 @@ def is_tick(field: BoundField) -> bool:
 
 
 @register.filter
+def is_dropped(field: BoundField) -> bool:
+    """Whether a refused form forgets a secret that it would take as left empty when it is sent again."""
+    said = getattr(field.field, "is_secret", False) and field.form.errors and field.data
+    return bool(said) and not field.field.required
+
+
+@register.filter
 def sentence(entry: AuditEntry) -> str:
     """An audit entry as every door tells it."""
     return audit_sentences.sentence(

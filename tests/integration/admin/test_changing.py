@@ -10,7 +10,7 @@ from django.test import Client
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Backend, Pool, User
 from pools.services.backends import put_backend
-from pools.services.members import set_password
+from pools.services.members import create_user, set_password
 from scheduling.models import Workflow, WorkflowConfig
 from tests.integration.admin.conftest import WORKFLOW, actor, confirmed, run, work
 
@@ -89,6 +89,41 @@ def test_users_are_created_with_every_fault_at_once(as_person: Callable[[str], C
     fresh = User.objects.get(username="fresh")
     assert not fresh.has_usable_password()
     assert fresh.created_by == "root"
+
+
+def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Callable[[str], Client]) -> None:
+    """Sent again without it, the account would be made and nobody could enter."""
+    root, forgotten = as_person("root"), "a secret and was not kept"
+    refused = root.post("/pools/user/create/", {"username": "no blanks", "password": SECRET})
+    assert set(refused.context["form"].errors) == {"username"}
+    assert forgotten in refused.content.decode()
+    assert SECRET not in refused.content.decode()
+    assert forgotten not in root.post("/pools/user/create/", {"username": "no blanks"}).content.decode()
+    assert forgotten not in root.get("/pools/user/create/").content.decode()
+
+
+def test_faults_speak_of_what_stands_on_the_page(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"})
+    assert pool.context["form"].errors["weight"] == ["“Weight” is -5; the least is 0."]
+    backend = root.post("/pools/backend/sim/configuration/", {"namespace": "ns", "nodes": "n0 8\n\nn1"})
+    assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
+    typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
+    cohort = root.post("/pools/cohort/create/", typed).context["form"].errors
+    assert cohort["nominal"] == ["“Quota of its own, in GPUs” must be a whole number."]
+    assert set(cohort["others"]) == {
+        "Line 2: borrowing limit must be a whole number.",
+        "Line 3: quota must be a whole number.",
+    }
+
+
+def test_tokens_of_somebody_whose_name_has_a_plus(as_person: Callable[[str], Client]) -> None:
+    create_user(actor=SYSTEM, username="ann+ops@example", roles=("osmo-team-user",))
+    root = as_person("root")
+    made = root.post("/pools/accesstoken/create/?owner=ann%2Bops%40example", {"name": "ci", "days": "7"})
+    assert root.get(made.context["back"]).context["owner"].username == "ann+ops@example"
+    listed = root.get(made.context["back"]).content.decode()
+    assert "/pools/accesstoken/ci/revoke/?owner=ann%2Bops%40example" in listed
 
 
 def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:

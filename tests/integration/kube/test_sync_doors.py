@@ -267,6 +267,7 @@ def test_connecting_a_cluster_in_the_browser(browser: Client) -> None:
     assert refused.status_code == 400
     assert "names no current-context" in str(refused.context["form"].errors["kubeconfig"])
     assert "secret-token" not in refused.content.decode(), "what was pasted does not come back"
+    assert "was not kept: type it again" in refused.content.decode()
     made = browser.post("/pools/backend/connect/", form | {"kubeconfig": good, "node_pool": "gpu"})
     assert made.status_code == 302
     row = KubernetesSettings.objects.get(backend__name="new")
