@@ -26,6 +26,7 @@ STATUS = {
     Kind.NOT_FOUND: 404,
     Kind.CONFLICT: 409,
     Kind.STALE: 412,
+    Kind.UNSUPPORTED: 415,
     Kind.THROTTLED: 429,
     Kind.BUSY: 503,
 }
@@ -42,6 +43,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     headers = retry_after(refusal)
     if refusal.kind is Kind.UNAUTHENTICATED:
         headers["WWW-Authenticate"] = "Bearer"
+    if refusal.kind is Kind.UNSUPPORTED:
+        headers["Accept-Encoding"] = "identity"
     return Response(error_body(refusal), status=STATUS[refusal.kind], headers=headers)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from django.conf import settings
+from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import loader
 from django.views import defaults
 
 from osmo_admin.api import error_body, refusal_of, retry_after
 from pools.context import request_id
-from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound
+from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
 
 
 def unknown_address(request: HttpRequest, exception: Any = None) -> HttpResponse:
@@ -24,8 +26,16 @@ def unknown_address(request: HttpRequest, exception: Any = None) -> HttpResponse
 def bad_request(request: HttpRequest, exception: Any = None) -> HttpResponse:
     """400: refused before any view was asked."""
     if _for_programs(request):
-        return _json(BadInput("The request cannot be read."), 400)
+        return _json(_unreadable(exception), 400)
     return defaults.bad_request(request, exception)
+
+
+def _unreadable(exception: Any) -> BadInput:
+    sentence, limit = "The request cannot be read.", settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+    if isinstance(exception, TooManyFieldsSent):
+        sentence = f"The request has too many parameters; send at most {limit}."
+        return BadInput(sentence, [Violation("", "too_many_parameters", sentence, numbers=(("limit", limit),))])
+    return BadInput(sentence)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

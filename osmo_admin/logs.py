@@ -7,7 +7,9 @@ from typing import Any
 
 import structlog
 from celery.signals import setup_logging
-from structlog.typing import Processor
+from django.core.exceptions import SuspiciousOperation
+from django.http.multipartparser import MultiPartParserError
+from structlog.typing import EventDict, Processor
 
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
@@ -16,6 +18,16 @@ _SHARED: list[Processor] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.stdlib.PositionalArgumentsFormatter(),
 ]
+
+
+def _without_trace(_logger: Any, _name: str, event: EventDict) -> EventDict:
+    """What a client sent wrong is a line: a trace says that something of ours is broken, and nothing is."""
+    known = event.get("exc_info")
+    error = known[1] if isinstance(known, tuple) else known
+    if isinstance(error, SuspiciousOperation | MultiPartParserError):
+        del event["exc_info"]
+        event["refused"] = type(error).__name__
+    return event
 
 
 def formatter(style: str) -> logging.Formatter:
@@ -37,7 +49,7 @@ def formatter(style: str) -> logging.Formatter:
     )
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[*_SHARED, structlog.stdlib.ExtraAdder()],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        processors=[_without_trace, structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
 
 

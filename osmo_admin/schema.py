@@ -26,6 +26,7 @@ REFUSALS = {
     404: "It does not exist, or you may not see it.",
     409: "Its state, or somebody else's change, forbids it now; or the Idempotency-Key was used for something else.",
     412: "It changed since you read it (`If-Match`).",
+    415: "The body is compressed; send it as it is.",
     429: "Too many attempts; wait as long as `Retry-After` says.",
     503: "A lock or a dependency did not answer in time. Nothing was changed; try again after `Retry-After`.",
 }
@@ -159,6 +160,8 @@ def _responses(said: Documentation, method: str, path: str) -> dict[str, Any]:
         statuses |= {401, 403}
     if "{" in path:
         statuses.add(404)
+    if method in CHANGES:
+        statuses.add(415)
     if method in CHANGES and not said.anonymous:
         statuses |= {404, 409} if method == "POST" else {404, 409, 412}
     answer: Any = dict(said.answer) if said.answer is not None else {}

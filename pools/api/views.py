@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -13,7 +14,7 @@ from pools.api.authentication import actor_of
 from pools.api.http import storable
 from pools.api.notices import HEADER, with_warnings
 from pools.api.rendering import OneRenderer
-from pools.domain.errors import BadInput, Violation
+from pools.domain.errors import BadInput, Unsupported, Violation
 from pools.domain.roles import Actor
 from pools.services.idempotency import once
 
@@ -29,6 +30,8 @@ class View(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Who asks comes first; then what no column can hold is refused here, once for every query and address."""
         super().initial(request, *args, **kwargs)
+        if request.method not in SAFE_METHODS:
+            _refuse_compressed(request.headers.get("Content-Encoding", ""))
         _refuse_unstorable(kwargs, request.query_params.lists())
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,6 +72,13 @@ class View(APIView):
             response = make()
             slot.answer, slot.etag = keep(response.data), response.headers.get("ETag")
         return response
+
+
+def _refuse_compressed(coding: str) -> None:
+    """A small body that unpacks to a large one would pass every limit, and no client of OSMO sends one."""
+    if coding.strip().lower() not in {"", "identity"}:
+        sentence = f"Content-Encoding: {coding[:60]} is not read here. A body is not compressed: send it as it is."
+        raise Unsupported.of([Violation("Content-Encoding", "bad_encoding", sentence)])
 
 
 def _refuse_unstorable(path: dict[str, Any], query: Iterable[tuple[str, list[str]]]) -> None:

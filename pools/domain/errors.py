@@ -31,6 +31,7 @@ class Kind(StrEnum):
     NOT_FOUND = "not_found"
     CONFLICT = "conflict"
     STALE = "stale"
+    UNSUPPORTED = "unsupported"
     THROTTLED = "throttled"
     BUSY = "busy"
 
@@ -117,6 +118,12 @@ class Stale(DomainError):
     """It changed since you read it."""
 
     kind = Kind.STALE
+
+
+class Unsupported(DomainError):
+    """It came in a form that nobody here reads."""
+
+    kind = Kind.UNSUPPORTED
 
 
 class Throttled(DomainError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gzip
+import io
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from django.db import OperationalError
 from django.test import Client, RequestFactory
 
 from osmo_admin.client_address import client_address
+from osmo_admin.logs import formatter
 from pools.api import audit
 from pools.models import IdempotencyRecord
 
@@ -17,6 +21,17 @@ from .conftest import Caller
 
 Callers = Callable[..., Caller]
 SHAPE = {"message", "error_code", "workflow_id", "details"}
+
+
+@pytest.fixture
+def logged() -> Iterator[io.StringIO]:
+    """What the house writes to its log."""
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    handler.setFormatter(formatter("console"))
+    logging.getLogger().addHandler(handler)
+    yield text
+    logging.getLogger().removeHandler(handler)
 
 
 class TestAnswers:
@@ -92,6 +107,61 @@ class TestRefusals:
         body = '{"id": "bob"}'
         assert Client().generic("POST", "/api/auth/user", body, content_type=kind, headers=headers).status_code == 200
 
+    @pytest.mark.parametrize("coding", ["gzip", "br", "deflate, gzip", "x"])
+    @pytest.mark.parametrize("address", ["/api/auth/user", "/api/simulate", "/api/auth/jwt/access_token"])
+    def test_a_body_that_is_compressed_is_415(self, admin: Caller, address: str, coding: str) -> None:
+        headers = {"Authorization": _bearer(admin), "Content-Encoding": coding}
+        packed = gzip.compress(b'{"id": "bob"}')
+        response = Client().generic("POST", address, packed, content_type="application/json", headers=headers)
+        assert response.status_code == 415
+        assert set(response.json()) == SHAPE
+        (detail,) = response.json()["details"]
+        assert (detail["path"], detail["code"]) == ("Content-Encoding", "bad_encoding")
+        assert "send it as it is" in detail["message"]
+        assert response.headers["Accept-Encoding"] == "identity"
+
+    @pytest.mark.parametrize("coding", ["identity", "Identity", ""])
+    def test_a_body_that_is_not_compressed_may_say_so(self, admin: Caller, coding: str) -> None:
+        assert admin("POST", "/api/auth/user", {"id": "bob"}, content_encoding=coding).status == 200
+
+    def test_too_many_parameters_are_told_the_limit(self, admin: Caller, logged: io.StringIO) -> None:
+        many = "&".join(f"p{number}=1" for number in range(1001))
+        answer = admin("GET", f"/api/auth/user?{many}")
+        assert (answer.status, set(answer.body)) == (400, SHAPE)
+        (detail,) = answer.body["details"]
+        assert (detail["code"], detail["limit"]) == ("too_many_parameters", 1000)
+        assert "at most 1000" in answer.body["message"]
+        assert "TooManyFieldsSent" in logged.getvalue()
+        assert "Traceback" not in logged.getvalue()
+
+    @pytest.mark.parametrize(
+        ("kind", "body"),
+        [
+            ("application/x-www-form-urlencoded", "&".join(f"p{number}=1" for number in range(1001))),
+            (
+                "multipart/form-data; boundary=x",
+                '--x\r\nContent-Disposition: form-data; name="a"; filename="f"\r\n'
+                "Content-Transfer-Encoding: base64\r\n\r\n!!!!=a==\r\n--x--\r\n",
+            ),
+            ("multipart/form-data", "no boundary"),
+        ],
+        ids=["too many fields", "broken multipart", "no boundary"],
+    )
+    @pytest.mark.parametrize("address", ["/login/", "/pools/user/create/"])
+    def test_a_form_that_is_none_is_a_page_and_no_trace(
+        self, admin: Caller, logged: io.StringIO, address: str, kind: str, body: str
+    ) -> None:
+        from pools.models import User
+
+        client = Client(raise_request_exception=False)
+        if address != "/login/":
+            root = User.objects.get(username="root")
+            client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
+        response = client.generic("POST", address, body, content_type=kind)
+        assert response.status_code == 400
+        assert "could not be read" in response.content.decode()
+        assert "Traceback" not in logged.getvalue()
+
     def test_a_database_that_is_away_is_503(self, caller: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
         bob = caller("bob")
 
@@ -105,7 +175,7 @@ class TestRefusals:
         assert "closed" not in answer.body["message"]
 
     def test_a_mistake_of_ours_is_500_without_its_inside(
-        self, caller: Callers, monkeypatch: pytest.MonkeyPatch
+        self, caller: Callers, logged: io.StringIO, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bob = caller("bob")
 
@@ -116,6 +186,7 @@ class TestRefusals:
         client = Client(raise_request_exception=False)
         response = client.get("/api/audit", headers={"Authorization": _bearer(bob)})
         assert response.status_code == 500
+        assert "Traceback" in logged.getvalue()
         assert set(response.json()) == SHAPE
         assert response.json()["error_code"] == "SERVER"
         assert response.headers["X-Request-ID"] in response.json()["message"]
