@@ -215,6 +215,52 @@ def test_who_ends_above_his_fair_share_is_no_better_off_than_who_lost(pairs, exp
     assert taken(queues, [*held, gang("w", "x1", LOW, gpus=2, at=9)], 2 * pairs, **more) == expected
 
 
+def test_the_look_back_is_at_every_level():
+    """The same, with another queue above `x` and `y`: they are judged where they are siblings."""
+    queues = [queue("top", 0), queue("x", 0, "top"), queue("x1", 0, "x"), queue("x2", 0, "x"), queue("y", 0, "top")]
+    more = {"capacity": {GPU: 8}, "usage": {"x2": {GPU: 4}}}
+    for pairs, expected in ((4, []), (6, ["y5"])):
+        held = [low(f"y{i}", "y", 2, at=i) for i in range(pairs)]
+        assert taken(queues, [*held, gang("w", "x1", LOW, gpus=2, at=9)], 2 * pairs, **more) == expected
+
+
+def test_who_has_no_fair_share_is_nobody_to_compare_with():
+    """`x` ends at 6 of its 4. That stops it where `y` has a share; where it has none, all of it may go."""
+    asks = gang("w", "x1", LOW, gpus=2, at=9)
+    more = {"capacity": {GPU: 4}, "usage": {"x2": {GPU: 4}}}
+    for theirs, quota, expected in ((0, 0, ["y0"]), (1, 0, []), (0, 1, [])):
+        queues = [queue("x", 0), queue("x1", 0, "x"), queue("x2", 0, "x"), queue("y", quota, weight=theirs)]
+        assert taken(queues, [low("y0", "y", 2), asks], 2, **more) == expected
+
+
+def test_whatever_is_held_where_there_is_no_fair_share_is_infinitely_much():
+    """`inside` has a quota and so a share of its own; without weight the queue above it has none to give."""
+    held = [low(f"b{i}", "b", at=i) for i in range(3)]
+    asks = gang("w", "inside", LOW, at=9)
+    for weight, expected in ((0, []), (1, ["b2"])):
+        queues = [queue("house", 0, weight=weight), queue("inside", 2, "house"), queue("b", 1, weight=0)]
+        assert taken(queues, [*held, asks], 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "lost", "expected"),
+    [(0, 0, ["low"]), (0, 1, []), (1, 0, [])],
+    ids=["GPUs alone", "cores are taken", "cores are asked for"],
+)
+def test_the_look_back_is_at_what_is_asked_for_or_taken(asked, lost, expected):
+    """`x` is far above its share of cores, and must not be where these matter."""
+    queues = (
+        Queue("x", None, {GPU: 2, CPU: 2}), Queue("x1", "x", {GPU: 2, CPU: 2}), Queue("x2", "x"),
+        Queue("y", None, {CPU: 2}),
+    )  # fmt: skip
+    theirs = Gang("low", "y", (Task("t", {GPU: 2, CPU: lost}, state="running", node="n"),), LOW, True)
+    asks = Gang("w", "x1", (Task("t", {GPU: 2, CPU: asked}),), NORMAL, submitted=9)
+    held = {"x2": {CPU: 6}, "y": {CPU: 1}}
+    nodes = (Node("n", {GPU: 2, CPU: 20}),)
+    after = settle(Facts(queues, gangs=(theirs, asks), nodes=nodes, usage=held, capacity={GPU: 2, CPU: 4}))
+    assert [step.gang for step in after.steps if step.action == "reclaim"] == expected
+
+
 def test_a_victim_that_finds_another_place_has_lost_nothing():
     held = gang("low", "b", LOW, gpus=2, on="n1")
     after = settled([queue("a", 4), queue("b", 0)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
@@ -262,6 +308,20 @@ def test_who_lies_across_the_quota_is_passed_over_for_who_does_not():
     held = [low("small", "b", 1, at=1), low("large", "b", 3, at=2)]
     asks = gang("w", "a", LOW, gpus=1, at=9)
     assert taken([queue("a", 0), queue("b", 2)], [*held, asks], 4) == ["small"]
+
+
+def test_fewer_victims_are_not_bought_with_one_across_the_quota():
+    """`large` alone would do, but with it `b` falls below its quota of 3, which a share of the surplus may not do."""
+    held = [low("large", "b", 3, at=1), low("small", "b", 1, at=2), low("tiny", "b", 1, at=3)]
+    asks = gang("w", "a", LOW, gpus=2, at=9)
+    assert taken([queue("a", 0), queue("b", 3, weight=0)], [*held, asks], 5) == ["tiny", "small"]
+
+
+def test_fewer_victims_are_not_bought_with_a_leaf_inside_its_quota():
+    """The elastic gang alone would do; its last pod is the quota of `y1`, so the three of `y2` go."""
+    queues = [queue("x", 3), queue("y", 0), queue("y1", 1, "y"), queue("y2", 0, "y", weight=0)]
+    held = [low("elastic", "y1", count=3, tree=GangTree(1)), *(low(f"small{i}", "y2", at=i) for i in range(3))]
+    assert taken(queues, [*held, gang("w", "x", NORMAL, gpus=3)], 6) == ["small2", "small1", "small0"]
 
 
 def test_two_pools_do_not_take_each_others_work_for_ever():

@@ -18,6 +18,15 @@ def test_preemption_needs_a_strictly_lower_priority_in_the_same_leaf():
     assert deeds(settled([queue("q", 0)], lower, {"n": 1})) == [("preempt", "old"), ("start", "new")]
 
 
+def test_equal_priorities_are_not_taken_beside_lower_ones():
+    work = [
+        gang("lower", "q", 40, on="n"),
+        gang("equal", "q", LOW, gpus=2, on="n", at=9),
+        gang("new", "q", LOW, gpus=2),
+    ]
+    assert deeds(settled([queue("q", 0)], work, {"n": 3})) == []
+
+
 def test_what_cannot_be_preempted_is_never_taken():
     fixed = Gang("old", "q", (Task("old-0", {GPU: 1}, state="running", node="n"),), LOW, preemptible=False)
     assert deeds(settle(facts([queue("q", 9)], [fixed, gang("new", "q", HIGH)], {"n": 1}))) == []
@@ -80,6 +89,21 @@ def test_consolidation_gives_everybody_a_place_or_does_nothing():
     work = [*here, gang("fixed", "q", NORMAL, gpus=2, on="n2"), gang("new", "q", LOW, gpus=8, at=9)]
     assert deeds(settled([queue("q", 8)], work, {"n1": 8, "n2": 8})) == []
     assert ("start", "new") in deeds(settled([queue("q", 8)], work, {"n1": 8, "n2": 10}))
+
+
+def test_the_node_with_fewest_gangs_to_move_is_cleared():
+    """On each of two nodes two pods stand in the way; on n2 they are of one gang, although an older one."""
+    pair = gang("pair", "q", LOW, count=2, on="n2", at=1)
+    singles = [gang(f"single{i}", "q", LOW, on="n1", at=5 + i) for i in range(2)]
+    work = [pair, *singles, gang("new", "q", LOW, gpus=4, at=9)]
+    assert deeds(settled([queue("q", 0)], work, {"n1": 4, "n2": 4, "n3": 2})) == [("move", "pair"), ("start", "new")]
+
+
+def test_a_lender_takes_back_before_it_preempts_its_own():
+    """Work in the leaf of the new one and work that another leaf borrowed would both do."""
+    work = [gang("own", "a", LOW, on="n", at=9), gang("lent", "b", LOW, on="n", at=1), gang("new", "a", NORMAL)]
+    after = settled([queue("a", 3), queue("b", 0)], work, {"n": 2})
+    assert deeds(after) == [("reclaim", "lent"), ("start", "new")]
 
 
 def test_a_victim_that_fits_elsewhere_moves():
@@ -195,6 +219,22 @@ def test_elastic_pods_start_one_by_one_and_are_given_up_first():
         ("start", "new", ("new-0",)),
     ]
     assert running(after) == {"e", "new"}
+
+
+def test_the_next_pod_of_an_elastic_gang_competes_by_its_priority():
+    """It stands in line again at once: its surplus comes before work of a lower priority, and after its equals."""
+    elastic = gang("e", "q", 60, count=4, tree=GangTree(2))
+    for priority, started in ((50, ["e", "e", "e"]), (60, ["e", "o"])):
+        after = settled([queue("q", 0)], [elastic, gang("o", "q", priority, count=2, at=9)], {"n": 4})
+        assert [name for _action, name in deeds(after)] == started
+
+
+def test_groups_that_stand_in_each_others_way_are_placed_together():
+    """The pod of `a` would take the fullest node, n1, where alone the pod of `b` may stand."""
+    tree = GangTree(None, None, [Group("a", None, 1), Group("b", None, 1)])
+    tasks = (Task("a-0", {GPU: 1}, "a"), Task("b-0", {GPU: 1}, "b", allowed=frozenset({"n1"})))
+    after = settle(facts([queue("q", 0)], [Gang("g", "q", tasks, LOW, True, 0, tree)], {"n1": 1, "n2": 2}))
+    assert [(step.tasks, step.nodes) for step in after.steps] == [(("a-0", "b-0"), ("n2", "n1"))]
 
 
 def test_elastic_pods_take_nothing_from_others():
