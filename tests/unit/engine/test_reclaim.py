@@ -199,6 +199,12 @@ def test_order_of_lenders(lenders, held, capacity, loser):
     assert [name[0] for name in lost] == [loser]
 
 
+def test_the_order_of_lenders_is_made_anew_after_every_unit():
+    held = [low(f"{where}{i}", where, at=i) for where in "xy" for i in range(3)]
+    work = [*held, gang("w", "a", NORMAL, gpus=3, at=99)]
+    assert taken([queue("a", 3), queue("x", 0), queue("y", 0)], work, 6, capacity={GPU: 7}) == ["y2", "x2", "y1"]
+
+
 # -- the look back ---------------------------------------------------------------------------------------------------
 
 

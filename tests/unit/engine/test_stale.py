@@ -42,6 +42,13 @@ def test_it_may_start_whole_again_where_less_stands_in_its_way():
     assert deeds(found) == [("start", "s")]
 
 
+def test_it_gives_up_when_everybody_has_had_a_turn():
+    """What it gives up is for the next pass, as in KAI; so `low`, which is served after it, goes first and returns."""
+    stale = gang("s", "q", LOW, count=2, on=["n", None])
+    found = settled([queue("q", 1)], [stale, gang("low", "q", LOW, on="n", at=9), gang("new", "q", 100)], {"n": 2})
+    assert deeds(found) == [("preempt", "low"), ("start", "new"), ("give_up", "s"), ("start", "low")]
+
+
 def test_exactly_its_minimum_is_enough():
     assert deeds(after(pods("running", "running", "pending", tree=GangTree(2)), 2)) == []
 

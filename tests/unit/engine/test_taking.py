@@ -99,6 +99,22 @@ def test_the_node_with_fewest_gangs_to_move_is_cleared():
     assert deeds(settled([queue("q", 0)], work, {"n1": 4, "n2": 4, "n3": 2})) == [("move", "pair"), ("start", "new")]
 
 
+def test_nobody_moves_for_what_could_start_in_free_room():
+    work = [gang("l", "q", LOW, on="n1"), gang("new", "q", LOW, gpus=4, at=9)]
+    assert deeds(settled([queue("q", 0)], work, {"n1": 4, "n2": 4})) == [("start", "new")]
+
+
+def test_nobody_loses_anything_where_a_gang_of_its_own_leaf_can_move():
+    """The new one is inside its fair share, and may take the place of `lent`."""
+    work = [
+        gang("own", "a", LOW, gpus=2, on="n1", at=1),
+        gang("lent", "b", LOW, gpus=4, on="n2", at=2),
+        gang("new", "a", LOW, gpus=4, at=9),
+    ]
+    after = settled([queue("a", 6), queue("b", 0)], work, {"n1": 4, "n2": 4, "n3": 2})
+    assert deeds(after) == [("move", "own"), ("start", "new")]
+
+
 def test_a_lender_takes_back_before_it_preempts_its_own():
     """Work in the leaf of the new one and work that another leaf borrowed would both do."""
     work = [gang("own", "a", LOW, on="n", at=9), gang("lent", "b", LOW, on="n", at=1), gang("new", "a", NORMAL)]
@@ -227,6 +243,14 @@ def test_the_next_pod_of_an_elastic_gang_competes_by_its_priority():
     for priority, started in ((50, ["e", "e", "e"]), (60, ["e", "o"])):
         after = settled([queue("q", 0)], [elastic, gang("o", "q", priority, count=2, at=9)], {"n": 4})
         assert [name for _action, name in deeds(after)] == started
+
+
+def test_a_group_that_needs_no_pod_grows_last():
+    """`b` holds three times what it needs and is served before `a`, which needs nothing and has nothing."""
+    tree = GangTree(None, None, [Group("a", None, 0), Group("b", None, 1)])
+    on = [None, "n", "n", "n", None]
+    mine = gang("g", "q", LOW, count=5, on=on, tree=tree, groups=["a", "b", "b", "b", "b"])
+    assert [step.tasks for step in settled([queue("q", 0)], [mine], {"n": 4}).steps] == [("g-4",)]
 
 
 def test_groups_that_stand_in_each_others_way_are_placed_together():
