@@ -10,14 +10,19 @@ from functools import wraps
 from typing import Any
 
 from django.contrib.admin import ModelAdmin
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.db.models import Model
 from django.db.models.base import ModelBase
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver, reverse
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
 from unfold.sites import UnfoldAdminSite
 
+from osmo_admin import resuming
 from osmo_admin.api import STATUS, refusal_of, retry_after
+from osmo_admin.login import LoginForm
 from pools.domain.errors import DomainError, Forbidden, Kind
 
 View = Callable[..., HttpResponse]
@@ -53,7 +58,8 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         super().register(models, admin_class, **options)
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:
-        """As Django's, and a refusal that a view did not handle becomes a page that says so."""
+        """As Django's; a refusal that a view did not handle becomes a page that says so, and a form whose session has
+        ended is not thrown away for the login."""
 
         @wraps(view)
         def answering(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -66,7 +72,41 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
                 return self.refusal_page(request, refusal)
 
         guarded: View = super().admin_view(answering, cacheable)
-        return guarded
+
+        @wraps(guarded)
+        def opened(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            asked = request.method == "POST" and request.path != reverse("admin:logout")
+            if asked and not self.has_permission(request):
+                return self.signed_out_page(request)
+            return guarded(request, *args, **kwargs)
+
+        return opened
+
+    @method_decorator(never_cache)
+    def signed_out_page(self, request: HttpRequest) -> HttpResponse:
+        """The login, for a form whose session has ended; it carries what was typed."""
+        context = {
+            **self.each_context(request),
+            "title": "Log in",
+            "form": LoginForm(request),
+            "app_path": reverse("admin:login"),
+            REDIRECT_FIELD_NAME: request.get_full_path(),
+            "signed_out": True,
+            resuming.FIELD: resuming.typed_in(request).as_text(),
+        }
+        return TemplateResponse(request, "admin/login.html", context, status=403)
+
+    @method_decorator(never_cache)
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Django's; and what was typed before it can be sent again after it."""
+        text = request.POST.get(resuming.FIELD, "")
+        typed = resuming.carried(text) if text else None
+        kept = {resuming.FIELD: text, "signed_out": True} if typed else {}
+        answer: HttpResponse = super().login(request, {**(extra_context or {}), **kept})
+        if typed is None or not isinstance(answer, HttpResponseRedirect):
+            return answer
+        context = {**self.each_context(request), "title": "You are signed in again", "typed": typed}
+        return TemplateResponse(request, "osmo/resume.html", {**context, "address": answer.url})
 
     def refusal_page(self, request: HttpRequest, refusal: DomainError) -> HttpResponse:
         """A refusal inside the frame of the site, as far as the frame can be drawn."""

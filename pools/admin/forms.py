@@ -24,6 +24,7 @@ from pools.domain.errors import DomainError, Violation
 from pools.pages import Show
 
 LONGEST_TEXT = 2_000
+INCOMPLETE = "incomplete"  # sent with a form that lost its secret or its file on the way through a login
 
 
 class HouseForm(forms.Form):
@@ -67,6 +68,14 @@ class HouseForm(forms.Form):
         data.update(self.data)
         data[name] = value
         self.data = data
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        if self.data.get(INCOMPLETE):  # must not be taken as left empty: that often means something
+            for name, field in self.fields.items():
+                if isinstance(field, SecretField | forms.FileField) and name not in self.errors:
+                    self.add_error(name, "This was not kept while you logged in. Give it again if there was something.")
+        return given
 
     @property
     def first_fault(self) -> str:

@@ -35,6 +35,27 @@ def test_a_double_click_submits_once(house: House, signed_in: Callable[..., Any]
     assert len(house.stack.sql("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name)) == 1
 
 
+def test_a_session_that_ended_while_somebody_typed(house: House, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.chief, viewport={"width": 390, "height": 844})
+    page = tab.open(f"/pools/pool/{house.pool}/slices/create/")
+    page.get_by_label("Name").fill("late")
+    page.get_by_label("Quota in GPUs").fill("25%")
+    tab.context.clear_cookies(name="sessionid")
+    page.get_by_role("button", name="Show the effect").click()
+    assert "You have been signed out" in page.get_by_role("alert").inner_text()
+    tab.screenshot("signed-out")
+    tab.accessible()
+    page.get_by_label("Username").fill(house.chief)
+    page.get_by_label("Password").fill(house.password)
+    page.get_by_role("button", name="Log in").click()
+    tab.screenshot("signed-in")
+    tab.accessible()
+    page.get_by_role("button", name="Send it again").click()
+    assert f"{house.pool}--late is guaranteed 25 GPUs from now." in page.inner_text("main")
+    page.get_by_role("button", name=f"Create {house.pool}--late").click()
+    assert house.state(f"{house.pool}--late") == ("ACTIVE", 25)
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_without_scripts(house: House, signed_in: Callable[..., Any], width: int) -> None:
     house.slice("a", 30)

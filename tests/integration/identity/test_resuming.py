@@ -1,0 +1,129 @@
+"""A form that is sent after its session has ended comes back after the login, and counts when it is sent again."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django import forms
+from django.test import Client
+
+from osmo_admin import resuming
+from pools.admin.cluster_forms import ConnectForm
+from pools.admin.forms import INCOMPLETE, HouseForm, SecretField
+from pools.domain.roles import SYSTEM
+from pools.models import User
+from pools.services.backends import put_backend
+from pools.services.members import create_user
+from pools.services.pools import put_pool
+from scheduling.models import Workflow
+
+PASSWORD = "only-for-tests-4711"
+CREATE = "/pools/user/create/"
+
+
+@pytest.fixture
+def root(db: None) -> User:
+    return create_user(actor=SYSTEM, username="root", password=PASSWORD, roles=("osmo-admin",))
+
+
+def test_a_file_that_was_chosen_is_asked_for_and_not_replaced(root: User) -> None:
+    put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": "n1", "gpus": 8}]})
+    put_pool(actor=SYSTEM, name="team", body={"backend": "sim", "resources": {"gpu": {"guarantee": 8}}})
+    client, submit = Client(), "/scheduling/workflow/submit/"
+    example = "workflow: {name: example, tasks: [{name: main, image: ubuntu, command: [sh]}]}"
+    sent = {"pool": "team", "file": example, "variables": "", "step": "submit"}
+    back = _login(client, client.post(submit, {**sent, "upload": io.StringIO("workflow: {name: mine}")}))
+    asked = client.post(submit, dict(back.context["typed"].fields) | _hidden(back))
+    assert asked.status_code == 400
+    assert "not kept while you logged in" in asked.context["form"].errors["upload"][0]
+    assert asked.context["form"]["file"].value() == example
+    assert not Workflow.objects.exists()
+
+
+def _hidden(page: Any) -> dict[str, str]:
+    """What the page sends along to say that it is not all."""
+    return {INCOMPLETE: "yes"} if f'name="{INCOMPLETE}" value="yes"' in page.content.decode() else {}
+
+
+def _login(client: Client, page: Any, password: str = PASSWORD) -> Any:
+    """Fill in the login form of this page and send it."""
+    context = page.context
+    typed = {"username": "root", "password": password, "next": context["next"], "typed": context["typed"]}
+    return client.post(context["app_path"], typed)
+
+
+def test_what_was_typed_comes_through_the_login(root: User) -> None:
+    client = Client()
+    sent = {"username": "a+b", "roles": ["osmo-admin", "osmo-viewer"], "password": "not-to-be-kept"}
+    page = client.post(f"{CREATE}?from=list", sent)
+    assert page.status_code == 403
+    assert "You have been signed out" in page.content.decode()
+    assert "not-to-be-kept" not in page.content.decode()
+    assert not User.objects.filter(username="a+b").exists()
+
+    wrong = _login(client, page, "wrong")
+    assert "You have been signed out" in wrong.content.decode()
+    back = _login(client, wrong)
+    assert back.context["address"] == f"{CREATE}?from=list"
+    assert back.context["typed"].fields == (("username", "a+b"), ("roles", "osmo-admin"), ("roles", "osmo-viewer"))
+    assert "will ask again for the secret" in back.content.decode()
+    assert not User.objects.filter(username="a+b").exists()
+
+    again: dict[str, list[str]] = {}
+    for name, value in back.context["typed"].fields:
+        again.setdefault(name, []).append(value)
+    asked = client.post(back.context["address"], again | _hidden(back))
+    assert set(asked.context["form"].errors) == {"password"}, "left out, it would mean an account without one"
+    assert _hidden(asked) == {}
+    assert client.post(back.context["address"], again).status_code == 302
+    assert User.objects.get(username="a+b").as_actor().roles == {"osmo-admin", "osmo-viewer"}
+
+
+def test_a_page_that_was_only_looked_at_leads_back_by_itself(root: User) -> None:
+    client = Client()
+    assert client.get(CREATE).headers["Location"] == f"/login/?next={CREATE}"
+    answer = client.post("/login/", {"username": "root", "password": PASSWORD, "next": CREATE})
+    assert (answer.status_code, answer.headers["Location"]) == (302, CREATE)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", '{"fields": 1}', '{"fields": [1], "incomplete": true}'])
+def test_a_field_that_somebody_else_filled_in_is_no_input(root: User, text: str) -> None:
+    typed = {"username": "root", "password": PASSWORD, "next": CREATE, "typed": text}
+    assert Client().post("/login/", typed).headers["Location"] == CREATE
+
+
+def test_it_leads_to_no_other_house(root: User) -> None:
+    typed = {"username": "root", "password": PASSWORD, "next": "https://elsewhere.example/", "typed": _text()}
+    assert Client().post("/login/", typed).context["address"] == "/"
+    for address in ("https://elsewhere.example/", ""):
+        plain = {"username": "root", "password": PASSWORD, "next": address}
+        assert Client().post("/login/", plain).headers["Location"] == "/"
+
+
+def test_too_much_is_not_carried_and_that_is_said(root: User) -> None:
+    page = Client().post("/scheduling/workflow/submit/", {"file": "x" * resuming.LONGEST})
+    assert page.context["typed"] == ""
+    assert "too long to be kept" in page.content.decode()
+
+
+def test_somebody_who_logs_out_twice_is_logged_out() -> None:
+    assert Client().post("/logout/").status_code == 302
+
+
+def test_every_secret_of_every_form_is_left_out() -> None:
+    assert ConnectForm in _below(HouseForm)
+    fields = {name: field for form in _below(HouseForm) for name, field in form.base_fields.items()}
+    secret = {name for name, field in fields.items() if isinstance(field, SecretField)}
+    assert secret == resuming.SECRETS
+    assert not [name for name in fields if name == resuming.FIELD]
+
+
+def _below(form: type[forms.Form]) -> set[type[forms.Form]]:
+    return {form}.union(*(_below(each) for each in form.__subclasses__()))
+
+
+def _text() -> str:
+    return json.dumps({"fields": [["username", "a"]], "incomplete": False})
