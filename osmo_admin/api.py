@@ -59,7 +59,7 @@ def error_body(refusal: DomainError) -> dict[str, Any]:
         "message": refusal.message,
         "error_code": str(refusal.error_code),
         "workflow_id": refusal.workflow_id,
-        "details": [violation.as_dict() for violation in refusal.details],
+        "details": [violation.as_dict() for violation in refusal.violations],
     }
 
 

@@ -47,7 +47,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if _for_programs(request):
         mark = request_id.get() or "unknown"
         said = f"Something went wrong in the service; nothing of it is your fault. Request id: {mark}."
-        return _json(BadInput(said, error_code=ErrorCode.SERVER), 500)
+        return _json(BadInput(said, [Violation("", "defect", said)], error_code=ErrorCode.SERVER), 500)
     return defaults.server_error(request)
 
 

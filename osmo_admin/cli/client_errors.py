@@ -67,7 +67,7 @@ class ClientError(Exception):
 
     def _faults(self) -> list[dict[str, Any]]:
         """The details, unless there is one only and it says what the message already said."""
-        if len(self.details) == 1 and self.details[0].get("message") == self.message:
+        if len(self.details) == 1 and str(self.details[0].get("message", "")) in self.message:
             return []
         return self.details
 

@@ -107,7 +107,7 @@ def all_at_once(*reads: Callable[[], Any]) -> list[Any]:
         try:
             values.append(read())
         except BadInput as refusal:
-            faults += refusal.details or [Violation("", "bad_value", refusal.message)]
+            faults += refusal.violations
     if faults:
         raise BadInput.of(faults)
     return values
@@ -175,7 +175,8 @@ def expected_version(request: Request) -> int | None:
         return None
     inner = value.removeprefix("W/").strip('"')
     if not (value.startswith(('"', "W/")) and inner.isascii() and inner.isdigit() and len(inner) < 10):
-        raise Stale(f"If-Match: {value[:60]} is no version of this object. Read it again and send its ETag.")
+        sentence = f"If-Match: {value[:60]} is no version of this object. Read it again and send its ETag."
+        raise Stale(sentence, [Violation("If-Match", "stale", sentence)])
     return int(inner)
 
 

@@ -78,6 +78,11 @@ class DomainError(Exception):
         if error_code is not None:
             self.error_code = error_code
 
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """All broken rules; where none is named apart, the refusal itself is the one, and its kind the code."""
+        return self.details or (Violation("", str(self.kind), self.message),)
+
     @classmethod
     def of(cls, violations: Iterable[Violation], **more: Any) -> DomainError:
         """An error whose sentence is that of its violations."""

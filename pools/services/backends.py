@@ -10,6 +10,7 @@ from typing import Any
 from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
 from pools.domain.roles import Action, Actor
+from pools.domain.versions import check_version
 from pools.locking import lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_house
@@ -142,10 +143,7 @@ def _check_namespace(row: Backend, spec: BackendSpec) -> None:
 
 
 def _check_version(name: str, row: Backend | None, expected: int | None) -> None:
-    if expected is None or (row is not None and row.version == expected):
-        return
-    now = "it does not exist" if row is None else f"it is now {row.version}"
-    raise Stale(f"Backend {name} was changed meanwhile: you saw version {expected}, {now}. Read it again.")
+    check_version(f"Backend {name}", expected, None if row is None else row.version)
 
 
 def _put_nodes(row: Backend, wanted: Sequence[NodeSpec]) -> tuple[bool, list[str]]:

@@ -22,10 +22,11 @@ from pools.domain.cohort_config import (
     to_stored,
     without_limits,
 )
-from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.quota_debts import debt_sentence, new_debts
 from pools.domain.quota_rules import cycle_closed_by
 from pools.domain.roles import Action, Actor
+from pools.domain.versions import check_version
 from pools.locking import lock_cohort_trees, lock_configuration, lock_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_house
@@ -203,10 +204,7 @@ def _not_counted(settings: CohortSettings) -> Iterator[str]:
 
 
 def _check_version(name: str, row: Cohort | None, expected: int | None) -> None:
-    if expected is None or (row is not None and row.version == expected):
-        return
-    now = "it does not exist" if row is None else f"it is now {row.version}"
-    raise Stale(f"Cohort {name} was changed meanwhile: you saw version {expected}, {now}. Read it again.")
+    check_version(f"Cohort {name}", expected, None if row is None else row.version)
 
 
 def _has_children(name: str, cohorts: Sequence[Cohort], pools: Sequence[Pool]) -> Conflict:

@@ -50,9 +50,7 @@ def effect_of(
     except (BadInput, Conflict) as refusal:
         if _is_unreadable(refusal):
             raise
-        violations = [violation.as_dict() for violation in refusal.details] or [
-            {"path": "", "code": str(refusal.kind), "message": refusal.message}
-        ]
+        violations = [violation.as_dict() for violation in refusal.violations]
     stakes = [tell() for tell in at_stake]  # with no lock held, for this may take its time
     return {
         "dry_run": True,

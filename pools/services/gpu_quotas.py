@@ -11,9 +11,10 @@ from datetime import timedelta
 from django.db import connection
 from django.utils import timezone
 
-from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.gpu_quota_spec import namespace_violations, parse_spec, spec_body
 from pools.domain.roles import Actor
+from pools.domain.versions import check_version
 from pools.gpu_hints import hint_room
 from pools.gpu_ledger import Namespace, lock_namespace, look_at, spec_of
 from pools.models import GpuQuota, GpuUsageSample
@@ -141,10 +142,7 @@ def _store(facts: Namespace, spec: dict[str, object], *, source: str = "api", fa
 
 
 def _check_version(namespace: str, row: GpuQuota | None, expected: int | None) -> None:
-    if expected is None or (row is not None and row.version == expected):
-        return
-    now = "it does not exist" if row is None else f"it is now {row.version}"
-    raise Stale(f"The quota of {namespace} was changed meanwhile: you saw version {expected}, {now}. Read it again.")
+    check_version(f"The quota of {namespace}", expected, None if row is None else row.version)
 
 
 def _kept_elsewhere(row: GpuQuota) -> Conflict:

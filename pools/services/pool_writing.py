@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pools.domain import names
-from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, parse_pool
 from pools.domain.quota_debts import debt_sentence, new_debts
 from pools.domain.quotas import UNLIMITED, PoolBalance, guarantee_violation
 from pools.domain.roles import Actor
+from pools.domain.versions import check_version
 from pools.locking import cohort_tops, lock_configuration, lock_trees
 from pools.models import Backend, Cohort, Pool
 from pools.permissions import unknown_pool
@@ -66,19 +67,11 @@ def locked_pool(name: str, *, expected_version: int | None, deed: str) -> Pool:
     row = next(iter(_locked([name])), None)
     if row is None:
         raise unknown_pool(name)
-    check_version(name, row, expected_version)
+    check_version(name, expected_version, row.version)
     if row.archived:
         sentence = f"Pool {name} is archived, so it cannot be {deed}. PUT its configuration to bring it back."
         raise Conflict(sentence, [Violation("name", "archived", sentence)])
     return row
-
-
-def check_version(name: str, row: Pool | None, expected: int | None) -> None:
-    """Raise Stale unless the pool is still the version that the caller saw."""
-    if expected is None or (row is not None and row.version == expected):
-        return
-    now = "it does not exist" if row is None else f"it is now {row.version}"
-    raise Stale(f"{name} was changed meanwhile: you saw version {expected}, {now}. Read it again.")
 
 
 def write_pools(
@@ -89,11 +82,12 @@ def write_pools(
     rows = {row.name: row for row in _locked(list(bodies))}
     wanted, faults = [], []
     for name, body in bodies.items():
-        check_version(name, rows.get(name), expected_version)
+        row = rows.get(name)
+        check_version(name, expected_version, None if row is None else row.version)
         path = name if nested else ""
         settings, found = parse_pool(body, path=path)
         faults += found
-        wanted.append(_Wanted(name, path, settings, rows.get(name)))
+        wanted.append(_Wanted(name, path, settings, row))
     backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in wanted})}
     facts = balances(rows.values())
     for each in wanted:

@@ -9,10 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from pools.domain import lifecycle, names
-from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.quotas import ParsedQuota, PoolBalance, Slice, parse_quota, slice_quota_violation
 from pools.domain.roles import SYSTEM, Action, Actor
+from pools.domain.versions import check_version
 from pools.locking import lock_tree, lock_trees
 from pools.models import Pool, Reservation
 from pools.permissions import require, unknown_pool, visible_root
@@ -205,10 +206,7 @@ def _exists(row: Pool) -> Conflict:
 
 
 def _check_version(row: Pool, expected: int | None) -> None:
-    if expected is not None and row.version != expected:
-        raise Stale(
-            f"{row.name} was changed meanwhile: you saw version {expected}, it is now {row.version}. Read it again."
-        )
+    check_version(row.name, expected, row.version)
 
 
 def _quota_for(facts: PoolBalance, name: str, asked: object, found: Collection[Violation]) -> ParsedQuota:

@@ -7,8 +7,9 @@ from typing import Any
 
 from django.db import connection
 
-from pools.domain.errors import BadInput, Stale, Violation
+from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Action, Actor
+from pools.domain.versions import check_version
 from pools.models import Backend
 from pools.permissions import require_house
 from pools.services.backends import get_backend
@@ -56,11 +57,7 @@ def put_guard(
         place = get_backend(backend)
         Backend.objects.select_for_update().get(pk=place.pk)
         row = guard_of(place)
-        if expected_version is not None and row.version != expected_version:
-            raise Stale(
-                f"The webhook of backend {backend} was changed meanwhile: you saw version {expected_version}, it is "
-                f"now {row.version}. Read it again."
-            )
+        check_version(f"The webhook of backend {backend}", expected_version, row.version)
         wanted = {key: body[key] for key in SHOWN_KEYS if body.get(key) is not None}
         if "accounts" in wanted:
             wanted["accounts"] = list(dict.fromkeys(wanted["accounts"]))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pools.domain.errors import BadInput, Stale, Violation
+from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor
+from pools.domain.versions import check_version
 from pools.permissions import require_house
 from pools.transactions import change
 from scheduling.models import WorkflowConfig
@@ -46,11 +47,7 @@ def update_workflow_config(
     with change(actor=actor, description=description):
         current()
         row = WorkflowConfig.objects.select_for_update().get(pk=1)
-        if expected_version is not None and row.version != expected_version:
-            raise Stale(
-                f"The workflow configuration was changed meanwhile: you saw version {expected_version}, it is now "
-                f"{row.version}. Read it again."
-            )
+        check_version("The workflow configuration", expected_version, row.version)
         if different := [name for name, value in asked.items() if getattr(row, name) != value]:
             for name in different:
                 setattr(row, name, asked[name])

@@ -20,6 +20,10 @@ from pools.models import IdempotencyRecord
 from .conftest import Caller
 
 Callers = Callable[..., Caller]
+BROKEN = (
+    '--x\r\nContent-Disposition: form-data; name="a"; filename="f"\r\n'
+    "Content-Transfer-Encoding: base64\r\n\r\n!!!!=a==\r\n--x--\r\n"
+)
 SHAPE = {"message", "error_code", "workflow_id", "details"}
 
 
@@ -107,6 +111,23 @@ class TestRefusals:
         body = '{"id": "bob"}'
         assert Client().generic("POST", "/api/auth/user", body, content_type=kind, headers=headers).status_code == 200
 
+    @pytest.mark.parametrize(
+        ("call", "status", "detail"),
+        [
+            (("GET", "/api/auth/user/nobody"), 404, {"path": "", "code": "not_found"}),
+            (("GET", "/api/nothing/here"), 404, {"path": "", "code": "not_found"}),
+            (("POST", "/api/auth/user", {"id": "root"}), 409, {"path": "", "code": "conflict"}),
+            (("PATCH", "/api/auth/user"), 405, {"path": "", "code": "bad_input"}),
+        ],
+        ids=lambda each: str(each) if isinstance(each, int) else "",
+    )
+    def test_every_refusal_has_its_code(
+        self, admin: Caller, call: tuple[Any, ...], status: int, detail: dict[str, str]
+    ) -> None:
+        answer = admin(*call)
+        assert answer.status == status
+        assert answer.body["details"] == [detail | {"message": answer.body["message"]}]
+
     @pytest.mark.parametrize("coding", ["gzip", "br", "deflate, gzip", "x"])
     @pytest.mark.parametrize("address", ["/api/auth/user", "/api/simulate", "/api/auth/jwt/access_token"])
     def test_a_body_that_is_compressed_is_415(self, admin: Caller, address: str, coding: str) -> None:
@@ -140,8 +161,7 @@ class TestRefusals:
             ("application/x-www-form-urlencoded", "&".join(f"p{number}=1" for number in range(1001))),
             (
                 "multipart/form-data; boundary=x",
-                '--x\r\nContent-Disposition: form-data; name="a"; filename="f"\r\n'
-                "Content-Transfer-Encoding: base64\r\n\r\n!!!!=a==\r\n--x--\r\n",
+                BROKEN,
             ),
             ("multipart/form-data", "no boundary"),
         ],
@@ -187,6 +207,7 @@ class TestRefusals:
         response = client.get("/api/audit", headers={"Authorization": _bearer(bob)})
         assert response.status_code == 500
         assert "Traceback" in logged.getvalue()
+        assert response.json()["details"][0]["code"] == "defect"
         assert set(response.json()) == SHAPE
         assert response.json()["error_code"] == "SERVER"
         assert response.headers["X-Request-ID"] in response.json()["message"]

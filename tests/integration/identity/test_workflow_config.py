@@ -96,6 +96,9 @@ class TestOverHttp:
         assert admin("PATCH", ADDRESS, {FIELD: 5}, if_match='"1"').status == 200
         stale = admin("PATCH", ADDRESS, {FIELD: 6}, if_match='"1"')
         assert stale.status == 412
+        (detail,) = stale.body["details"]
+        assert (detail["path"], detail["code"]) == ("If-Match", "stale")
+        assert (detail["requested"], detail["version"]) == (1, 2)
         assert admin("PATCH", ADDRESS, {FIELD: 6}, if_match="*").status == 200
 
     def test_the_same_value_is_no_change(self, admin: Caller) -> None:

@@ -78,6 +78,7 @@ def test_exit_codes_are_the_stock_clients(osmo, stub, status, code, exit_code):
         (Reply(text="<html>" + "x" * 2000, status=502), "…"),
         (Reply(text="<html>hello"), "not JSON"),
         (Reply({"message": "Boom."}, status=500, headers={"x-request-id": "r-7"}), "(500) (request r-7): Boom."),
+        (Reply({"message": "Busy.", "details": [{"path": "", "message": "Busy."}]}, status=503), "Busy."),
         (Reply({"message": "Slow down."}, status=429, headers={"Retry-After": "60"}), "Try again in 60 seconds."),
         (Reply({"message": "\x1b[31mred\x1b[0m"}, status=400), "Error: �[31mred�[0m"),
     ],
@@ -88,6 +89,7 @@ def test_whatever_comes_back_is_said_in_a_readable_way(osmo, stub, reply, said):
     assert result.exit_code != 0
     assert said in result.stderr
     assert "Traceback" not in result.output
+    assert result.stderr.count(said) == 1
     assert len(result.stderr) < 700
 
 
