@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -106,8 +107,14 @@ def test_users_and_tokens_are_made_beside_the_running_server(house: Up, tmp_path
     assert token.stdout.strip() == token.stdout.rstrip("\n")
     with bearer(house, token.stdout.strip()) as client:
         profile = client.get("/api/profile/settings")
-    assert profile.status_code == 200
-    assert "osmo-viewer" in profile.json()["roles"]
+        assert profile.status_code == 200
+        assert "osmo-viewer" in profile.json()["roles"]
+        closed = osmo_admin("user", "disable", "vera", "--data-dir", house.data_dir)
+        assert (closed.returncode, closed.stderr) == (0, "")
+        assert client.get("/api/profile/settings").status_code == 401
+    listed = osmo_admin("user", "list", "-o", "json", "--data-dir", house.data_dir)
+    active = {each["id"]: each["active"] for each in json.loads(listed.stdout)["users"]}
+    assert (active["admin"], active["vera"]) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +122,11 @@ def test_users_and_tokens_are_made_beside_the_running_server(house: Up, tmp_path
     [
         (("user", "create", "eve", "--role", "osmo-emperor"), "There is no role osmo-emperor"),
         (("user", "create", "admin"), "User admin exists already"),
+        (("user", "disable", "admin"), "admin has the last open account with the role osmo-admin"),
         (("token", "create", "nobody-here", "x"), "User nobody-here does not exist"),
         (("token", "create", "admin", "9 lives"), "is no token name"),
     ],
-    ids=["role", "user", "owner", "token name"],
+    ids=["role", "user", "last admin", "owner", "token name"],
 )
 def test_what_is_refused_is_a_sentence(house: Up, arguments: tuple[str, ...], said: str) -> None:
     answer = osmo_admin(*arguments, "--data-dir", house.data_dir)
