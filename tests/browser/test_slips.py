@@ -10,6 +10,7 @@ import pytest
 from tests.browser.house import WORKFLOW, House
 
 pytestmark = pytest.mark.browser
+PATIENCE = 30_000  # milliseconds
 
 
 def test_a_double_click_submits_once(house: House, signed_in: Callable[..., Any]) -> None:
@@ -54,6 +55,24 @@ def test_a_session_that_ended_while_somebody_typed(house: House, signed_in: Call
     assert f"{house.pool}--late is guaranteed 25 GPUs from now." in page.inner_text("main")
     page.get_by_role("button", name=f"Create {house.pool}--late").click()
     assert house.state(f"{house.pool}--late") == ("ACTIVE", 25)
+
+
+def test_the_menu_of_a_phone_by_keyboard(house: House, signed_in: Callable[..., Any]) -> None:
+    from playwright.sync_api import expect
+
+    page = signed_in(house.chief, viewport={"width": 390, "height": 844}).open(house.page)
+    menu, navigation = page.get_by_role("button", name="Menu", exact=True), page.get_by_role("navigation", name="Main")
+    for leave in ("Escape", "Enter"):  # the second on the button that closes
+        menu.focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Close the menu")).to_be_focused(timeout=PATIENCE)
+        page.keyboard.press(leave)
+        expect(menu).to_be_focused(timeout=PATIENCE)
+        expect(navigation).to_be_hidden(timeout=PATIENCE)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Close the menu")).to_be_focused(timeout=PATIENCE)
+    page.keyboard.press("Tab")
+    expect(navigation.get_by_role("link", name="Pools")).to_be_focused(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
