@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Hold, Node, Queue, Task
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Hold, Node, Queue, Task, TaskState
 from scheduling.domain.engine.outcome import reasons
 from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree
@@ -27,13 +28,14 @@ from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, que
         ([Queue("q", quota={GPU: float("inf")})], gang("g", "q", NORMAL, gpus=2), True),
         ([queue("q", 9), queue("child", 9, "q")], gang("g", "q", NORMAL), False),
         ([queue("q", 9, hold=Hold("offline", "The pool is offline."))], gang("g", "q", NORMAL), False),
+        ([queue("top", 9, hold=Hold("offline", "It is away.")), queue("q", 9, "top")], gang("g", "q", NORMAL), False),
         ([queue("q", 9)], gang("g", "elsewhere", NORMAL), False),
         ([queue("q", 0)], gang("g", "q", NORMAL, gpus=0), True),
     ],
     ids=[
         "limit reached", "over limit", "over the limit above", "quota reached", "over quota", "over the quota above",
         "container of 0 blocks all of it", "quota above defaults to the sum", "unlimited quota",
-        "a queue with children runs nothing", "held", "no such queue", "nothing asked always passes",
+        "a queue with children runs nothing", "held", "held above", "no such queue", "nothing asked always passes",
     ],
 )  # fmt: skip
 def test_gate(queues, work, starts):
@@ -136,6 +138,35 @@ def test_unlike_tasks_are_packed_even_when_listed_in_an_unlucky_order():
     tasks = tuple(Task(f"t{i}", {GPU: size}) for i, size in enumerate(sizes))
     after = settle(facts([queue("q", 0)], [Gang("g", "q", tasks, LOW, True)], {"n1": 6, "n2": 6}))
     assert running(after) == {"g"}
+
+
+def test_unlike_tasks_are_packed_even_where_largest_first_would_fail():
+    """The largest would go to the smaller node, where it leaves 1 that nobody can use."""
+    tasks = tuple(Task(f"t{i}", {GPU: size}) for i, size in enumerate([2, 2, 3, 4]))
+    after = settle(facts([queue("q", 0)], [Gang("g", "q", tasks, LOW, True)], {"n1": 5, "n2": 6}))
+    assert running(after) == {"g"}
+
+
+def test_what_has_ended_is_not_asked_of_a_gang_that_starts_whole():
+    """One of three pods is through: the gang starts again with the other two."""
+    states = (TaskState.FINISHED, TaskState.PENDING, TaskState.PENDING)
+    tasks = tuple(Task(f"g-{i}", {GPU: 1}, state=state) for i, state in enumerate(states))
+    after = settle(facts([queue("q", 2)], [Gang("g", "q", tasks, NORMAL)], {"n": 2}))
+    assert [step.tasks for step in after.steps] == [("g-1", "g-2")]
+
+
+def test_a_gang_that_is_held_itself_neither_starts_nor_takes():
+    """The others of its queue are not concerned."""
+    hold = Hold("gpu_quota", "Its namespace is full.", "Workers of it end", node="team-a", limit="total")
+    held = replace(gang("held", "q", NORMAL, gpus=2), hold=hold)
+    low = gang("low", "q", LOW, gpus=2, on="n")
+    for gpus in (2, 4):
+        after = settled([queue("q", 4)], [low, held], {"n": gpus})
+        assert after.steps == ()
+        assert (reasons(after.world)["held"].code, reasons(after.world)["held"].queue) == ("gpu_quota", "team-a")
+    assert deeds(settled([queue("q", 4)], [low, held, gang("free", "q", NORMAL, gpus=2)], {"n": 4})) == [
+        ("start", "free")
+    ]
 
 
 def test_every_resource_must_fit_on_the_node():

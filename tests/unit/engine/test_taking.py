@@ -30,6 +30,8 @@ def test_equal_priorities_are_not_taken_beside_lower_ones():
 def test_what_cannot_be_preempted_is_never_taken():
     fixed = Gang("old", "q", (Task("old-0", {GPU: 1}, state="running", node="n"),), LOW, preemptible=False)
     assert deeds(settle(facts([queue("q", 9)], [fixed, gang("new", "q", HIGH)], {"n": 1}))) == []
+    assert deeds(settle(facts([queue("q", 9, limit=1)], [fixed, gang("new", "q", HIGH)], {"n": 8}))) == []
+    assert deeds(settle(facts([queue("q", 9), queue("new", 9)], [fixed, gang("new", "new", HIGH)], {"n": 1}))) == []
 
 
 def test_victims_go_lowest_priority_first_then_newest():
@@ -251,6 +253,26 @@ def test_a_group_that_needs_no_pod_grows_last():
     on = [None, "n", "n", "n", None]
     mine = gang("g", "q", LOW, count=5, on=on, tree=tree, groups=["a", "b", "b", "b", "b"])
     assert [step.tasks for step in settled([queue("q", 0)], [mine], {"n": 4}).steps] == [("g-4",)]
+
+
+def test_of_groups_that_need_no_pod_the_one_with_fewer_grows_first():
+    tree = GangTree(None, None, [Group("a", None, 0), Group("b", None, 0)])
+    mine = gang("g", "q", LOW, count=4, on=["n", None, None, None], tree=tree, groups=["a", "a", "b", "b"])
+    after = settled([queue("q", 0)], [mine], {"n": 4})
+    assert [step.tasks for step in after.steps] == [("g-2",), ("g-1",), ("g-3",)]
+
+
+def test_a_gang_below_its_minimum_has_no_surplus_to_give_first():
+    """Of `a` two pods run and one is needed; but `b` cannot start, so nothing of it is of use to anybody."""
+    tree = GangTree(None, None, [Group("a", None, 1), Group("b", None, 1)])
+    states = ("running", "running", "pending")
+    tasks = tuple(
+        Task(f"g-{i}", {GPU: 1 if state == "running" else 9}, group, state, "n" if state == "running" else None)
+        for i, (state, group) in enumerate(zip(states, "aab", strict=True))
+    )
+    half = Gang("half", "q", tasks, LOW, True, 0, tree)
+    after = settle(facts([queue("q", 1)], [half, gang("new", "q", NORMAL)], {"n": 2}))
+    assert [(step.action, step.tasks) for step in after.steps] == [("preempt", ("g-0", "g-1")), ("start", ("new-0",))]
 
 
 def test_groups_that_stand_in_each_others_way_are_placed_together():
