@@ -186,8 +186,7 @@ class BackendAdmin(PolicyAdmin):
                 expected_version=version,
             )
         except Stale as refusal:
-            form.blame(refusal)
-            form.retype("version", str(Backend.objects.get(name=name).version))
+            form.outdated(refusal, "version", str(Backend.objects.get(name=name).version))
             return None
         except DomainError as refusal:
             form.blame(refusal)

@@ -20,7 +20,7 @@ from unfold.widgets import (
     UnfoldBooleanWidget,
 )
 
-from pools.domain.errors import DomainError, Violation
+from pools.domain.errors import DomainError, Stale, Violation
 from pools.pages import Show
 
 LONGEST_TEXT = 2_000
@@ -76,6 +76,12 @@ class HouseForm(forms.Form):
                 if isinstance(field, SecretField | forms.FileField) and name not in self.errors:
                     self.add_error(name, "This was not kept while you logged in. Give it again if there was something.")
         return given
+
+    def outdated(self, refusal: Stale, field: str, now: str) -> None:
+        """Somebody else was quicker: say so, and let the next sending count, now that it is sent knowingly."""
+        self.blame(refusal)
+        self.add_error(None, "What stands below is your input. Send it again to put it in place of theirs.")
+        self.retype(field, now)
 
     @property
     def first_fault(self) -> str:

@@ -214,9 +214,8 @@ class GpuQuotaAdmin(PolicyAdmin):
                 expected_version=version,
             )
         except Stale as refusal:
-            form.blame(refusal)
             now = GpuQuota.objects.filter(namespace=namespace).first()
-            form.retype("version", "" if now is None else str(now.version))
+            form.outdated(refusal, "version", "" if now is None else str(now.version))
             return None
         except DomainError as refusal:
             form.blame(refusal)

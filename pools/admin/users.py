@@ -12,7 +12,7 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import forms
 from pools.admin.listing import window
 from pools.admin.policy import PolicyAdmin, actor_of
-from pools.domain.errors import DomainError, NotFound
+from pools.domain.errors import DomainError, NotFound, Stale
 from pools.domain.roles import HOUSE_ROLES, Action, Kind, allows, pool_role
 from pools.models import Pool, RoleAssignment, User
 from pools.permissions import require_house
@@ -157,9 +157,10 @@ class UserAdmin(PolicyAdmin):
                     seen=data["seen"].split(),
                     description=data["description"],
                 )
+            except Stale as refusal:
+                form.outdated(refusal, "seen", " ".join(held))
             except DomainError as refusal:
                 form.blame(refusal)
-                form.retype("seen", " ".join(held))
             else:
                 self.say(request, f"The roles of {user.username} were changed; they count from the next request.")
                 return HttpResponseRedirect(_address(user))
@@ -178,7 +179,8 @@ class UserAdmin(PolicyAdmin):
         return self._form(request, form, user, title=f"Password of {user.username}", button="Set the password")
 
     def _close(self, request: HttpRequest, user: User) -> HttpResponse:
-        opening = not user.is_active
+        wish = request.POST.get("wish")  # what the button said: somebody else may have been quicker
+        opening = wish == "open" if wish else not user.is_active
         form = forms.HouseForm(forms.sent(request))
         if request.method == "POST":
             try:
@@ -196,7 +198,8 @@ class UserAdmin(PolicyAdmin):
         )
         verb = "Open" if opening else "Close"
         title, button = f"{verb} the account of {user.username}", f"{verb} the account"
-        return self._form(request, form, user, title=title, button=button, lead=lead, danger=not opening)
+        extra = {"wish": "open" if opening else "close"}
+        return self._form(request, form, user, title=title, button=button, lead=lead, danger=not opening, extra=extra)
 
     def _form(self, request: HttpRequest, form: Any, user: User | None = None, **words: Any) -> HttpResponse:
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]

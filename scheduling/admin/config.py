@@ -62,10 +62,10 @@ class WorkflowConfigAdmin(PolicyAdmin):
                     max_retry_per_task=_number(retries) if retries else None,  # an empty field changes nothing
                     expected_version=form.cleaned_data["version"],
                 )
+            except Stale as refusal:
+                form.outdated(refusal, "version", str(row.version))
             except DomainError as refusal:
                 form.blame(refusal)
-                if isinstance(refusal, Stale):
-                    form.retype("version", str(row.version))
             else:
                 self.say(request, f"The drain monitor looks every {minutes} minutes from now.")
                 return HttpResponseRedirect(request.path)

@@ -82,10 +82,10 @@ class GuardAdmin(PolicyAdmin):
                     description=form.cleaned_data["description"],
                     expected_version=form.cleaned_data["version"],
                 )
+            except Stale as refusal:
+                form.outdated(refusal, "version", str(row.version))
             except DomainError as refusal:
                 form.blame(refusal)
-                if isinstance(refusal, Stale):
-                    form.retype("version", str(row.version))
             else:
                 self.say(request, f"The webhooks of {object_id} are now in mode {form.cleaned_data['mode']}.")
                 return HttpResponseRedirect(request.path)

@@ -79,6 +79,16 @@ def test_nobody_closes_the_own_account(as_person: Callable[[str], Client]) -> No
     assert User.objects.get(username="root").is_active
 
 
+def test_closing_a_closed_account_does_not_open_it(as_person: Callable[[str], Client]) -> None:
+    first, second, address = as_person("root"), as_person("root"), "/pools/user/worker/close/"
+    shown = [tab.get(address).context["extra"] for tab in (first, second)]
+    for tab, sent in zip((first, second), shown, strict=True):
+        assert tab.post(address, sent).status_code == 302
+        assert not User.objects.get(username="worker").is_active
+    assert first.post(address, first.get(address).context["extra"]).status_code == 302
+    assert User.objects.get(username="worker").is_active
+
+
 def test_users_are_created_with_every_fault_at_once(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     answer = root.post("/pools/user/create/", {"username": "no blanks", "password": "a#9"})
@@ -174,6 +184,8 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     assert Backend.objects.get(name="sim").nodes.count() == 4
     stale = root.post(address, {**typed, "nodes": "n0 8"})
     assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
+    assert "in place of theirs" in stale.context["form"].non_field_errors()[1]
+    assert stale.context["form"]["nodes"].value() == "n0 8"
     taken = root.post("/pools/backend/create/", {"name": "sim", "namespace": "x"})
     assert "exists already" in taken.context["form"].non_field_errors()[0]
     assert root.post("/pools/backend/create/", {"name": "second", "namespace": "x", "nodes": "m 4"}).status_code == 302
