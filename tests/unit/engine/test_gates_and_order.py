@@ -133,6 +133,11 @@ def test_the_fullest_node_that_fits_is_used():
     assert [after.world.nodes.names[node] for node in after.world.gang_of["g"].node] == ["n3", "n2"]
 
 
+def test_of_equally_full_nodes_the_first_by_name_is_used():
+    after = settled([queue("q", 0)], [gang("g", "q")], {"b": 2, "a": 2, "c": 2})
+    assert [step.nodes for step in after.steps] == [("a",)]
+
+
 def test_unlike_tasks_are_packed_even_when_listed_in_an_unlucky_order():
     sizes = [2, 3, 2, 3, 2]
     tasks = tuple(Task(f"t{i}", {GPU: size}) for i, size in enumerate(sizes))

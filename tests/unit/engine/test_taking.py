@@ -52,6 +52,16 @@ def test_no_more_victims_than_needed_and_one_rather_than_two():
     assert deeds(after) == [("preempt", "two"), ("start", "new")]
 
 
+def test_of_single_victims_the_one_served_last_goes():
+    """Each of the large ones alone would do, as would the small ones together."""
+    work = [
+        gang(f"{size}{i}", "q", LOW, gpus=gpus, on="n", at=at)
+        for at, (size, i, gpus) in enumerate([("large", 0, 2), ("large", 1, 2), ("small", 0, 1), ("small", 1, 1)])
+    ]
+    after = settled([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=2)], {"n": 6})
+    assert deeds(after) == [("preempt", "large1"), ("start", "new")]
+
+
 def test_fewer_victims_are_not_bought_with_a_higher_priority():
     work = [
         gang("two", "q", 60, gpus=2, on="n", at=1),
@@ -91,6 +101,27 @@ def test_consolidation_gives_everybody_a_place_or_does_nothing():
     work = [*here, gang("fixed", "q", NORMAL, gpus=2, on="n2"), gang("new", "q", LOW, gpus=8, at=9)]
     assert deeds(settled([queue("q", 8)], work, {"n1": 8, "n2": 8})) == []
     assert ("start", "new") in deeds(settled([queue("q", 8)], work, {"n1": 8, "n2": 10}))
+
+
+def test_as_many_nodes_are_cleared_as_the_gang_needs():
+    work = [gang(f"l{i}", "q", LOW, on=f"n{i}", at=i) for i in (1, 2)]
+    after = settled([queue("q", 0)], [*work, gang("new", "q", LOW, gpus=4, count=2, at=9)], {"n1": 4, "n2": 4, "n3": 2})
+    assert sorted(deeds(after)) == [("move", "l1"), ("move", "l2"), ("start", "new")]
+
+
+def test_on_one_node_who_is_served_last_moves():
+    work = [gang("old", "q", LOW, on="n1", at=1), gang("young", "q", LOW, on="n1", at=2)]
+    after = settled([queue("q", 0)], [*work, gang("new", "q", LOW, gpus=3, at=9)], {"n1": 4, "n2": 1})
+    assert deeds(after) == [("move", "young"), ("start", "new")]
+
+
+def test_what_could_not_move_may_move_in_the_next_pass():
+    """`low` has no other place until `half`, which cannot be whole, has given up its own."""
+    tasks = (Task("half-0", {GPU: 2}, state="running", node="n2"), Task("half-1", {GPU: 9}))
+    half = Gang("half", "q", tasks, LOW, True, 0)
+    work = [half, gang("low", "q", LOW, gpus=2, on="n1", at=1), gang("new", "q", LOW, gpus=4, at=9)]
+    after = settle(facts([queue("q", 0)], work, {"n1": 4, "n2": 2, "n3": 1, "n4": 1}))
+    assert deeds(after) == [("give_up", "half"), ("move", "low"), ("start", "new")]
 
 
 def test_the_node_with_fewest_gangs_to_move_is_cleared():
