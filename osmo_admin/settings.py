@@ -157,6 +157,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
+CSRF_FAILURE_VIEW = "osmo_admin.csrf.failure"
 LOGIN_REDIRECT_URL = "admin:index"  # where no page was asked for, or one of another house
 DEV_LOGIN = ENV.dev_login  # the `x-osmo-user` header is believed only in this mode
 AXES_FAILURE_LIMIT = 10

@@ -109,6 +109,20 @@ def test_too_much_is_not_carried_and_that_is_said(root: User) -> None:
     assert "too long to be kept" in page.content.decode()
 
 
+def test_a_page_from_before_a_login_gives_back_what_was_typed_for_copying(root: User) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
+    sent = {"username": "<b>typed", "password": "not-to-be-kept", "step": "preview", "csrfmiddlewaretoken": "old"}
+    page = client.post(CREATE, sent)
+    told = page.content.decode()
+    assert page.status_code == 403
+    assert "Nothing was changed" in told
+    assert "&lt;b&gt;typed</textarea>" in told
+    assert told.count("<textarea") == 1
+    assert "<form" not in told
+    assert "not-to-be-kept" not in told
+
+
 def test_somebody_who_logs_out_twice_is_logged_out() -> None:
     assert Client().post("/logout/").status_code == 302
 
