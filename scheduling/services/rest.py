@@ -117,7 +117,7 @@ def came_to_rest(backend: Backend, moment: Moment, *, now: datetime, seconds: fl
     BackendMove.objects.filter(pk__in=moment.moves).delete()
 
 
-def looked_at_new_work(rest: BackendRest, moment: Moment) -> None:
-    """What was new is looked at as of this moment."""
-    rest.snapshot, rest.owes = moment.snapshot, True
-    rest.save(update_fields=["snapshot", "owes"])
+def looked_at_new_work(rest: BackendRest, moment: Moment, *, waits_outside: bool) -> None:
+    """What was new is looked at as of this moment; some of it may wait for what moves elsewhere."""
+    rest.snapshot, rest.owes, rest.waits_outside = moment.snapshot, True, rest.waits_outside or waits_outside
+    rest.save(update_fields=["snapshot", "owes", "waits_outside"])

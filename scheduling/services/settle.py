@@ -174,7 +174,7 @@ class _Settling:
             return False
         doing = self._carry_out(live, planned)
         if doing.as_planned and doing.busy is None:
-            looked_at_new_work(rest, moment)
+            looked_at_new_work(rest, moment, waits_outside=live.waits_outside)
             return True
         return False
 

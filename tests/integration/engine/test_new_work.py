@@ -13,7 +13,8 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
-from pools.models import Backend, Node, Pool
+from pools.models import Backend, GpuUsage, Node, Pool
+from pools.services.gpu_quotas import put_quota
 from pools.services.pools import patch_pool
 from scheduling.domain.deeds import Deed
 from scheduling.domain.priorities import Priority
@@ -284,6 +285,27 @@ def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
     BackendMove.objects.all().delete()
     BackendRest.objects.update(looked_at=timezone.now() - LONGEST)
     assert hinted(team, Look.TICK) == [("start", "waits-1")]
+
+
+def test_new_work_that_waits_for_its_namespace_is_what_the_beat_looks_at(team: Pool) -> None:
+    """Room in a namespace is no move of the backend, so whoever is held there is looked at with every beat."""
+    worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
+    patch_pool(actor=SYSTEM, name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth})
+
+    def room_for(workers: int) -> None:
+        usage = GpuUsage.objects.filter(pk="team-a").first()
+        most = workers + (0 if usage is None else usage.workers)
+        put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": most}})
+
+    room_for(1)
+    settle(team.backend_id or 0)
+    assert not rest(team).waits_outside
+    houses.submitted(houses.admin(), "team", 1, name="fits", priority=Priority.LOW)
+    assert hinted(team) == [("start", "fits-1")]
+    houses.submitted(houses.admin(), "team", 1, name="held", priority=Priority.LOW)
+    assert hinted(team) == []
+    room_for(1)
+    assert hinted(team, Look.TICK) == [("start", "held-1")]
 
 
 @pytest.mark.parametrize("change", [{"waits_outside": True}, {"looked_at": timezone.now() - timedelta(minutes=2)}])
