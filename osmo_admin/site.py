@@ -17,6 +17,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver, reverse
 from django.utils.decorators import method_decorator
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from unfold.sites import UnfoldAdminSite
 
@@ -98,7 +99,12 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Django's; and what was typed before it can be sent again after it."""
+        """Django's; who is signed in already goes on to the page that was asked for, and what was typed before the
+        login can be sent again after it."""
+        if request.method == "GET" and self.has_permission(request):
+            asked = request.GET.get(REDIRECT_FIELD_NAME, "")
+            ours = url_has_allowed_host_and_scheme(asked, {request.get_host()}, require_https=request.is_secure())
+            return HttpResponseRedirect(asked if ours else reverse("admin:index"))
         text = request.POST.get(resuming.FIELD, "")
         typed = resuming.carried(text) if text else None
         kept = {resuming.FIELD: text, "signed_out": True} if typed else {}

@@ -89,6 +89,17 @@ def test_a_page_that_was_only_looked_at_leads_back_by_itself(root: User) -> None
     assert (answer.status_code, answer.headers["Location"]) == (302, CREATE)
 
 
+@pytest.mark.parametrize(
+    ("asked", "leads_to"),
+    [(CREATE, CREATE), ("https://elsewhere.example/", "/"), ("//elsewhere.example", "/"), ("", "/")],
+)
+def test_who_is_signed_in_already_goes_on_from_the_login(root: User, asked: str, leads_to: str) -> None:
+    """Signed in meanwhile in another tab."""
+    client = Client()
+    client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
+    assert client.get("/login/", {"next": asked}).headers["Location"] == leads_to
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "null", '{"fields": 1}', '{"fields": [1], "incomplete": true}'])
 def test_a_field_that_somebody_else_filled_in_is_no_input(root: User, text: str) -> None:
     typed = {"username": "root", "password": PASSWORD, "next": CREATE, "typed": text}
