@@ -280,25 +280,18 @@ _OUTSIDE = f"""
         AND work.priority = '{Priority.LOW}'
 """
 
-_DEMAND = """
-    SELECT work.pool_id, sum(task.gpu_count), sum(task.cpu_count), sum(task.memory_bytes), sum(task.storage_bytes)
-    FROM scheduling_workflow work
-    JOIN scheduling_group gang ON gang.workflow_id = work.uuid
-    JOIN scheduling_task task ON task.group_id = gang.uuid
-    WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
-        AND work.status = ANY(%s) AND gang.status = ANY(%s) AND task.status = ANY(%s) AND work.name <> ALL(%s)
-    GROUP BY work.pool_id
-"""
-
-_ON_NODES = """
-    SELECT task.node_name, sum(task.gpu_count), sum(task.cpu_count), sum(task.memory_bytes), sum(task.storage_bytes)
+_SUMS = """
+    sum(task.gpu_count), sum(task.cpu_count), sum(task.memory_bytes), sum(task.storage_bytes)
     FROM scheduling_workflow work
     JOIN scheduling_group gang ON gang.workflow_id = work.uuid
     JOIN scheduling_task task ON task.group_id = gang.uuid
     WHERE work.root_pool_id IN (SELECT id FROM pools_pool WHERE backend_id = %s)
         AND work.status = ANY(%s) AND task.status = ANY(%s)
-    GROUP BY task.node_name
 """
+
+_DEMAND = f"SELECT work.pool_id, {_SUMS} AND gang.status = ANY(%s) AND work.name <> ALL(%s) GROUP BY work.pool_id"
+
+_ON_NODES = f"SELECT task.node_name, {_SUMS} GROUP BY task.node_name"
 
 # One row for each gang: to read its tasks as JSON takes a third of the time of as many rows.
 _TASKS = """

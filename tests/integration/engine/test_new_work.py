@@ -69,6 +69,20 @@ def hinted(team: Pool, look: Look = Look.HINT) -> list[tuple[str, str]]:
     return [(step["action"], step["workflow"]) for step in answer["steps"]]
 
 
+def killed_after_one_deed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settle as after a hint; the process dies when the first deed of the plan is committed."""
+    once = Doing._do
+
+    def dies(self: Doing, asked: Sequence[Deed]) -> None:
+        once(self, asked[:1])
+        raise SystemExit
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Doing, "_do", dies)
+        with pytest.raises(SystemExit):
+            hinted(team)
+
+
 def rest(team: Pool) -> BackendRest:
     """What is known of the backend's rest."""
     return BackendRest.objects.get(backend=team.backend_id)
@@ -135,16 +149,7 @@ def test_killed_in_the_middle_of_a_plan_the_next_hint_does_the_rest_of_it(
     Pool.objects.filter(name="team").update(guarantee=8)
     settle(team.backend_id or 0)
     houses.submitted(admin, "team", 2, name="firm")
-    once = Doing._do
-
-    def dies(self: Doing, asked: Sequence[Deed]) -> None:
-        once(self, asked)
-        raise SystemExit
-
-    with monkeypatch.context() as killed:
-        killed.setattr(Doing, "_do", dies)
-        with pytest.raises(SystemExit):
-            hinted(team)
+    killed_after_one_deed(team, monkeypatch)
     assert Workflow.objects.get(name="firm-1").status == "RUNNING"
     assert hinted(team) == [("start", "tiny-1")]  # in what firm-1 left of the room it took
     assert not BackendMove.objects.exists()
@@ -347,15 +352,6 @@ def test_killed_between_the_pods_of_new_work_the_next_hint_starts_the_rest(
     notes = "{osmo/gpus-per-pod: 1, osmo/pods: 2}"
     file = f"kind: PodGroup\nmetadata: {{name: new, annotations: {notes}}}\nspec: {{minMember: 1}}\n"
     submit(actor=houses.admin(), pool="team", submission=Submission(file, Priority.LOW))
-    once = Doing._do
-
-    def dies(self: Doing, asked: Sequence[Deed]) -> None:
-        once(self, asked[:1])
-        raise SystemExit
-
-    with monkeypatch.context() as killed:
-        killed.setattr(Doing, "_do", dies)
-        with pytest.raises(SystemExit):
-            hinted(team)
+    killed_after_one_deed(team, monkeypatch)
     assert Workflow.objects.get(name="new-1").status == "RUNNING"
     assert hinted(team) == [("start", "new-1")]
