@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .amounts import UNLIMITED, Amount, Number
+from pools.domain.amounts import UNLIMITED, Amount, Number
 
 
 @dataclass(frozen=True, slots=True)

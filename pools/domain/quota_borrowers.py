@@ -6,8 +6,8 @@ nodes above a pool use more than they own, the more lenders may take back what L
 
 from __future__ import annotations
 
-from .amounts import GPU
-from .quota import QuotaTree
+from pools.domain.amounts import GPU
+from pools.domain.quota import QuotaTree
 
 
 def borrowing_levels(tree: QuotaTree, name: str, key: str = GPU) -> int:

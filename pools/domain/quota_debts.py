@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .amounts import Amount, sentence_of
-from .quota import QuotaTree
-from .quota_forest import shown
+from pools.domain.amounts import Amount, sentence_of
+from pools.domain.quota import QuotaTree
+from pools.domain.quota_forest import shown
 
 
 @dataclass(frozen=True, slots=True)

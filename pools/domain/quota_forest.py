@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .amounts import GPU, UNLIMITED, Amount, Number
-from .cohort_config import Stored, quotas_of
-from .quota import Quota, QuotaNode, QuotaTree
-from .quotas import UNLIMITED as NO_NUMBER
+from pools.domain.amounts import GPU, UNLIMITED, Amount, Number
+from pools.domain.cohort_config import Stored, quotas_of
+from pools.domain.quota import Quota, QuotaNode, QuotaTree
+from pools.domain.quotas import UNLIMITED as NO_NUMBER
 
 COHORT: Final = "cohort/"
 POOL: Final = "pool/"

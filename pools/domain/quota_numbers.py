@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from .amounts import UNLIMITED, Amount, Number, resource_of
-from .quota import QuotaTree
+from pools.domain.amounts import UNLIMITED, Amount, Number, resource_of
+from pools.domain.quota import QuotaTree
 
 INFINITE: Literal["infinite"] = "infinite"
 

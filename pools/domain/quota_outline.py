@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from . import names
-from .quota import QuotaTree
-from .quota_forest import CohortFact, PoolFact, cohort_key, pool_key, shown
-from .quotas import UNLIMITED
+from pools.domain import names
+from pools.domain.quota import QuotaTree
+from pools.domain.quota_forest import CohortFact, PoolFact, cohort_key, pool_key, shown
+from pools.domain.quotas import UNLIMITED
 
 
 class NodeKind(StrEnum):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from .amounts import Amount, Number
-from .errors import Violation
+from pools.domain.amounts import Amount, Number
+from pools.domain.errors import Violation
 
 MOST_RESOURCES: Final = 16 * 64
 """16 resource groups of 64 resources, as Kueue counts them; a row is one (flavor, resource)."""

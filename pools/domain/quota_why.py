@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .amounts import UNLIMITED, Amount, Number, resource_of
-from .quota import Column, QuotaTree
-from .quota_numbers import numbers, share
+from pools.domain.amounts import UNLIMITED, Amount, Number, resource_of
+from pools.domain.quota import Column, QuotaTree
+from pools.domain.quota_numbers import numbers, share
 
 
 @dataclass(frozen=True, slots=True)

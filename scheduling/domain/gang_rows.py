@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .gang import ROOT, GangTree
+from scheduling.domain.gang import ROOT, GangTree
 
 
 @dataclass(frozen=True, slots=True)

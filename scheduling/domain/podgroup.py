@@ -14,7 +14,7 @@ from typing import Any
 from pools.domain.errors import Violation
 from pools.domain.quota import cycles_of, order_of
 
-from .gang import GangTree, Group
+from scheduling.domain.gang import GangTree, Group
 
 MOST_PODS = 2**31 - 1
 """Minimums are 32-bit integers in the CRD."""

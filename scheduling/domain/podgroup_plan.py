@@ -8,8 +8,8 @@ from typing import Any
 
 from pools.domain.errors import BadInput, Violation
 
-from .gang import DEFAULT_GROUP, ROOT, GangTree, Growth
-from .podgroup import is_structural, read
+from scheduling.domain.gang import DEFAULT_GROUP, ROOT, GangTree, Growth
+from scheduling.domain.podgroup import is_structural, read
 
 ACTIVE = ("Bound", "Running")
 STATES = ("Pending", "Gated", *ACTIVE, "Releasing", "Succeeded", "Failed")

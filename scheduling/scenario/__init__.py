@@ -10,10 +10,10 @@ from typing import Any
 
 from pools.domain.errors import Violation
 
-from .answer import answer_to, render
-from .batch import Batch, run, with_lines
-from .parse import Scenario, ScenarioError, parse
-from .reader import documents
+from scheduling.scenario.answer import answer_to, render
+from scheduling.scenario.batch import Batch, run, with_lines
+from scheduling.scenario.parse import Scenario, ScenarioError, parse
+from scheduling.scenario.reader import documents
 
 __all__ = ["Scenario", "ScenarioError", "answer", "answer_document", "parse", "render", "simulate", "to_scenario"]
 

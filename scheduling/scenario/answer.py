@@ -16,8 +16,8 @@ from scheduling.domain.engine.state import GangState
 from scheduling.domain.engine.steps import Step
 from scheduling.domain.engine.world import World
 
-from .parse import Scenario
-from .rules import broken
+from scheduling.scenario.parse import Scenario
+from scheduling.scenario.rules import broken
 
 _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable", "debt")
 

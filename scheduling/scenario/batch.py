@@ -10,7 +10,7 @@ from typing import Any
 
 from pools.domain.errors import BadInput, DomainError, Violation
 
-from .reader import Document, documents
+from scheduling.scenario.reader import Document, documents
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"

@@ -15,7 +15,7 @@ from pools.domain.quota import order_of
 from scheduling.domain.engine.build import keys_of
 from scheduling.domain.engine.facts import Cohort, Facts, Queue
 
-from .fields import Fault
+from scheduling.scenario.fields import Fault
 
 
 @dataclass(frozen=True, slots=True)

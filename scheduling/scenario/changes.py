@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .draft import Draft
-from .fields import Fault, Record, shown
-from .workloads import read_workload
+from scheduling.scenario.draft import Draft
+from scheduling.scenario.fields import Fault, Record, shown
+from scheduling.scenario.workloads import read_workload
 
 DEEDS = ("set", "remove", "finish", "submit")
 Setter = Any

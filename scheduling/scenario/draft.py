@@ -10,8 +10,8 @@ from pools.domain.errors import Violation
 from pools.domain.quota import cycles_of
 from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, TaskState, Unit
 
-from .bounds import FILE, Bounds, too_large
-from .fields import Fault, Faults
+from scheduling.scenario.bounds import FILE, Bounds, too_large
+from scheduling.scenario.fields import Fault, Faults
 
 MOST_NAMED = 20
 """How much of a circle a sentence walks."""

@@ -9,7 +9,7 @@ from typing import Any
 from pools.domain.amounts import GPU, MAX_DIGITS, UNLIMITED, Amount, Number, resource_key, whole_if_whole
 from pools.domain.errors import Violation
 
-from .reader import Map, Unreadable
+from scheduling.scenario.reader import Map, Unreadable
 
 
 class Fault:

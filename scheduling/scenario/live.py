@@ -8,11 +8,11 @@ from typing import Any
 
 from scheduling.domain.engine.facts import Facts
 
-from .bounds import too_large
-from .changes import apply_changes
-from .draft import Draft
-from .fields import Record
-from .parse import SETTERS, Scenario, ScenarioError
+from scheduling.scenario.bounds import too_large
+from scheduling.scenario.changes import apply_changes
+from scheduling.scenario.draft import Draft
+from scheduling.scenario.fields import Record
+from scheduling.scenario.parse import SETTERS, Scenario, ScenarioError
 
 KEYS = ("live", "backend", "changes")
 GROUP_SEPARATOR = "/"

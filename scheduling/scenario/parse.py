@@ -9,11 +9,11 @@ from pools.domain.amounts import Number
 from pools.domain.errors import DomainError, ErrorCode, Violation
 from scheduling.domain.engine.facts import Cohort, Facts, Node, Queue
 
-from .bounds import FILE, Bounds
-from .changes import apply_changes
-from .draft import Draft
-from .fields import Fault, Record, read_resources
-from .workloads import read_workload
+from scheduling.scenario.bounds import FILE, Bounds
+from scheduling.scenario.changes import apply_changes
+from scheduling.scenario.draft import Draft
+from scheduling.scenario.fields import Fault, Record, read_resources
+from scheduling.scenario.workloads import read_workload
 
 ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes")
 COHORT_KEYS = ("name", "parent", "quota", "borrowing_limit", "lending_limit", "weight")

@@ -9,9 +9,9 @@ from pools.domain.errors import BadInput, Violation
 from scheduling.domain.podgroup import is_valid, validate
 from scheduling.domain.podgroup_plan import plan
 
-from .batch import Batch, run
-from .bounds import FILE, WEB, Bounds
-from .reader import Map
+from scheduling.scenario.batch import Batch, run
+from scheduling.scenario.bounds import FILE, WEB, Bounds
+from scheduling.scenario.reader import Map
 
 ERROR_CODE = "USER"
 

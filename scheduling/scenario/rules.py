@@ -10,7 +10,7 @@ from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.facts import Cohort, Queue
 from scheduling.domain.engine.world import World
 
-from .parse import Scenario
+from scheduling.scenario.parse import Scenario
 
 
 def broken(

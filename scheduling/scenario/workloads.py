@@ -6,8 +6,8 @@ from scheduling.domain.engine.facts import HIGH, LOW, NON_PREEMPTIBLE_FROM, NORM
 from scheduling.domain.gang import DEFAULT_GROUP, GangTree, Group
 from scheduling.domain.podgroup import MOST_PODS, Names, PodGroup, check, is_structural
 
-from .draft import Draft
-from .fields import Fault, Record, read_resources
+from scheduling.scenario.draft import Draft
+from scheduling.scenario.fields import Fault, Record, read_resources
 
 WORKLOAD_KEYS = ("name", "queue", "priority", "preemptible", "submitted", "state", "gang", "tasks")
 TASK_KEYS = ("name", "count", "gpus", "resources", "state", "node", "sub_group")

@@ -3,8 +3,8 @@
 Source: OSMO contract, 7.3; api.md, "Waiting and what-if".
 """
 
-from .labels import check_labels
-from .parser import Parsed, parse
-from .rules import PlatformRules, SpecRules
+from scheduling.specs.labels import check_labels
+from scheduling.specs.parser import Parsed, parse
+from scheduling.specs.rules import PlatformRules, SpecRules
 
 __all__ = ["Parsed", "PlatformRules", "SpecRules", "check_labels", "parse"]

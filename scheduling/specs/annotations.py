@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from . import yaml_source
-from .cursor import Place
-from .faults import listed, quoted
-from .nodes import Map, Scalar
-from .rules import SpecRules
-from .tasks import read_image
+from scheduling.specs import yaml_source
+from scheduling.specs.cursor import Place
+from scheduling.specs.faults import listed, quoted
+from scheduling.specs.nodes import Map, Scalar
+from scheduling.specs.rules import SpecRules
+from scheduling.specs.tasks import read_image
 
 PREFIX = "osmo/"
 PODS = "osmo/pods"

@@ -8,9 +8,9 @@ from typing import Any
 
 from pools.domain.sizes import MOST_BYTES, MOST_UNITS, UNITS, size_in_bytes
 
-from .faults import Faults, listed, quoted
-from .nodes import Map, Node, Scalar, Sequence, plain
-from .units import whole_number
+from scheduling.specs.faults import Faults, listed, quoted
+from scheduling.specs.nodes import Map, Node, Scalar, Sequence, plain
+from scheduling.specs.units import whole_number
 
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 

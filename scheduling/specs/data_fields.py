@@ -8,9 +8,9 @@ from typing import Any
 
 from pools.domain.durations import duration
 
-from .cursor import Place, each
-from .faults import quoted, shorten
-from .names import is_name
+from scheduling.specs.cursor import Place, each
+from scheduling.specs.faults import quoted, shorten
+from scheduling.specs.names import is_name
 
 _LONGEST_PATTERN = 500
 _SOURCES = {

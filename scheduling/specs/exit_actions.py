@@ -9,8 +9,8 @@ from operator import or_
 
 from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, ExitCodes, parse_codes
 
-from .cursor import Place
-from .faults import Faults, quoted
+from scheduling.specs.cursor import Place
+from scheduling.specs.faults import Faults, quoted
 
 
 def read_exit_actions(place: Place | None, pool: Mapping[str, str], faults: Faults) -> dict[str, ExitCodes]:

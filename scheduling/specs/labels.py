@@ -9,7 +9,7 @@ from pools.domain.durations import LONGEST_DURATION, duration
 from pools.domain.errors import Violation
 from scheduling.domain.workflow_spec import SIMULATED_RUNTIME_LABEL
 
-from .faults import quoted
+from scheduling.specs.faults import quoted
 
 MOST_LABELS = 16
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)

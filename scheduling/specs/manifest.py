@@ -15,15 +15,15 @@ from scheduling.domain.podgroup import read as read_podgroup
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
 
-from . import yaml_source
-from .annotations import Pods, read_pods
-from .cursor import Place
-from .exit_actions import read_exit_actions
-from .faults import Faults, quoted
-from .labels import check_labels
-from .names import Names, read_name
-from .nodes import Map, Node, Scalar, Sequence, plain
-from .rules import SpecRules
+from scheduling.specs import yaml_source
+from scheduling.specs.annotations import Pods, read_pods
+from scheduling.specs.cursor import Place
+from scheduling.specs.exit_actions import read_exit_actions
+from scheduling.specs.faults import Faults, quoted
+from scheduling.specs.labels import check_labels
+from scheduling.specs.names import Names, read_name
+from scheduling.specs.nodes import Map, Node, Scalar, Sequence, plain
+from scheduling.specs.rules import SpecRules
 
 KIND = "PodGroup"
 MOST_SUB_GROUPS = 256

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .cursor import Place
-from .faults import quoted
+from scheduling.specs.cursor import Place
+from scheduling.specs.faults import quoted
 
 LONGEST_NAME = 128
 _NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?", re.ASCII)

@@ -9,11 +9,11 @@ from typing import Any
 from pools.domain.errors import Violation
 from scheduling.domain.workflow_spec import WorkflowSpec
 
-from . import manifest, nodes, sections, template, variables, yaml_source
-from .faults import Faults
-from .rules import SpecRules
-from .schema import read_file
-from .source import clean, is_printable
+from scheduling.specs import manifest, nodes, sections, template, variables, yaml_source
+from scheduling.specs.faults import Faults
+from scheduling.specs.rules import SpecRules
+from scheduling.specs.schema import read_file
+from scheduling.specs.source import clean, is_printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from scheduling.domain.workflow_spec import Topology
 
-from .cursor import Place, each
-from .faults import listed, quoted
-from .rules import PlatformRules, SpecRules
+from scheduling.specs.cursor import Place, each
+from scheduling.specs.faults import listed, quoted
+from scheduling.specs.rules import PlatformRules, SpecRules
 
 _FIELDS = ("cpu", "gpu", "memory", "storage", "platform", "nodesExcluded", "topology")
 

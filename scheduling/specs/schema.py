@@ -8,16 +8,16 @@ from datetime import timedelta
 from pools.domain.durations import LONGEST_DURATION, duration
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
 
-from .cursor import Place, each
-from .faults import Faults, listed, quoted, shorten
-from .graph import find_cycle
-from .labels import check_labels
-from .names import Names, read_name
-from .nodes import Node
-from .resources import Resource, read_resources, warn_unused
-from .rules import SpecRules
-from .sections import DEFAULTS
-from .tasks import ReadTask, read_task
+from scheduling.specs.cursor import Place, each
+from scheduling.specs.faults import Faults, listed, quoted, shorten
+from scheduling.specs.graph import find_cycle
+from scheduling.specs.labels import check_labels
+from scheduling.specs.names import Names, read_name
+from scheduling.specs.nodes import Node
+from scheduling.specs.resources import Resource, read_resources, warn_unused
+from scheduling.specs.rules import SpecRules
+from scheduling.specs.sections import DEFAULTS
+from scheduling.specs.tasks import ReadTask, read_task
 
 _TOP = ("workflow", "version", DEFAULTS)
 # `pool` and `backend` may stand in a file; the server overwrites them (OSMO contract, 7.3).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .faults import Faults
+from scheduling.specs.faults import Faults
 
 LARGEST_FILE = 1024 * 1024
 """Bytes of UTF-8, of the file and of what its template makes: an object of this size still fits into a cluster."""

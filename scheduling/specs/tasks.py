@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from scheduling.domain.workflow_spec import TaskSpec
 
-from . import data_fields as data
-from .cursor import Place
-from .exit_actions import read_exit_actions
-from .faults import listed, quoted
-from .names import Names
-from .resources import Resource, platform_of
-from .rules import PlatformRules, SpecRules
+from scheduling.specs import data_fields as data
+from scheduling.specs.cursor import Place
+from scheduling.specs.exit_actions import read_exit_actions
+from scheduling.specs.faults import listed, quoted
+from scheduling.specs.names import Names
+from scheduling.specs.resources import Resource, platform_of
+from scheduling.specs.rules import PlatformRules, SpecRules
 
 _PASSED_ON = ("checkpoint", "kpis", "downloadType", "cacheSize")
 _FIELDS = (

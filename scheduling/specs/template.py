@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import sandbox, sections
-from .faults import Faults, quoted, shorten
-from .source import LARGEST_FILE
-from .variables import encode, unknown_sentence
+from scheduling.specs import sandbox, sections
+from scheduling.specs.faults import Faults, quoted, shorten
+from scheduling.specs.source import LARGEST_FILE
+from scheduling.specs.variables import encode, unknown_sentence
 
 _RAW = "Put `{% raw %}` before and `{% endraw %}` behind text whose braces are not meant for the template."
 _SENTENCES = {

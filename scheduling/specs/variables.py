@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .faults import Faults, quoted, shorten
-from .nodes import Map, Node, Scalar, plain
-from .nodes import Sequence as List
-from .source import too_large
-from .yaml_source import DEEPEST, read
+from scheduling.specs.faults import Faults, quoted, shorten
+from scheduling.specs.nodes import Map, Node, Scalar, plain
+from scheduling.specs.nodes import Sequence as List
+from scheduling.specs.source import too_large
+from scheduling.specs.yaml_source import DEEPEST, read
 
 MOST_ASSIGNMENTS = 1000
 

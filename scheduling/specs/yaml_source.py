@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from .faults import Faults, quoted, shorten
-from .nodes import Entry, Map, Node, Scalar, Sequence, kind_of, plain
+from scheduling.specs.faults import Faults, quoted, shorten
+from scheduling.specs.nodes import Entry, Map, Node, Scalar, Sequence, kind_of, plain
 
 DEEPEST = 40
 LONGEST_NUMBER = 100

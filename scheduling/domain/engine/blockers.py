@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
 
-from .shortage import NodeShortage
+from scheduling.domain.engine.shortage import NodeShortage
 
 
 @dataclass(frozen=True, slots=True)

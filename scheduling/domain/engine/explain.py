@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from pools.domain.amounts import Amount, Number, text_of
 
-from .blockers import Blocker, called
-from .nodes import Request
-from .remedies import Remedies, Remedy
-from .shortage import Shortages
-from .state import GangState, QueueState, total_of
-from .world import World
+from scheduling.domain.engine.blockers import Blocker, called
+from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.remedies import Remedies, Remedy
+from scheduling.domain.engine.shortage import Shortages
+from scheduling.domain.engine.state import GangState, QueueState, total_of
+from scheduling.domain.engine.world import World
 
 MOST_PLACES = 3
 """How many nodes a sentence names."""

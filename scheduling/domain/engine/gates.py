@@ -9,9 +9,9 @@ Equality passes. Only resources that are asked for are looked at.
 
 from __future__ import annotations
 
-from .nodes import Request
-from .state import QueueState
-from .world import World
+from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.state import QueueState
+from scheduling.domain.engine.world import World
 
 
 def passes(world: World, queue: QueueState, request: Request, *, preemptible: bool) -> bool:

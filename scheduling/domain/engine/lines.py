@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from pools.domain.amounts import Number
 
-from .state import GangState, QueueState, Signature
+from scheduling.domain.engine.state import GangState, QueueState, Signature
 
 Place = tuple[Number, int, Number, str]
 

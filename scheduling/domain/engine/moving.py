@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .lines import Place
-from .nodes import NOWHERE, Request
-from .state import WAITING, GangState
-from .taking import Taken, Taking
-from .victims import Unit
-from .world import World
+from scheduling.domain.engine.lines import Place
+from scheduling.domain.engine.nodes import NOWHERE, Request
+from scheduling.domain.engine.state import WAITING, GangState
+from scheduling.domain.engine.taking import Taken, Taking
+from scheduling.domain.engine.victims import Unit
+from scheduling.domain.engine.world import World
 
 MOST_GANGS = 16
 MOST_NODES = 8

@@ -14,9 +14,9 @@ from typing import Any
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
 
-from .lines import Line
-from .nodes import Request
-from .state import GangState, QueueState, Rank
+from scheduling.domain.engine.lines import Line
+from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.state import GangState, QueueState, Rank
 
 _TOP = -1
 

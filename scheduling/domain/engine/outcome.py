@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from .collector import collector_paused
-from .explain import Explainer, Reason
-from .facts import Facts, Gang, TaskState
-from .nodes import NOWHERE
-from .order import Tournament
-from .settle import Settled
-from .starting import waiting_lines
-from .state import RELEASING, GangState
-from .world import World
+from scheduling.domain.engine.collector import collector_paused
+from scheduling.domain.engine.explain import Explainer, Reason
+from scheduling.domain.engine.facts import Facts, Gang, TaskState
+from scheduling.domain.engine.nodes import NOWHERE
+from scheduling.domain.engine.order import Tournament
+from scheduling.domain.engine.settle import Settled
+from scheduling.domain.engine.starting import waiting_lines
+from scheduling.domain.engine.state import RELEASING, GangState
+from scheduling.domain.engine.world import World
 
 _STATES = (TaskState.PENDING, TaskState.RUNNING, TaskState.RELEASING, TaskState.FINISHED)
 

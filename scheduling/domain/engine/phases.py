@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pools.domain.amounts import Number
 
-from .gates import limits_allow, passes, quota_allows
-from .moving import Movable, rearrange
-from .nodes import Request
-from .order import Tournament
-from .starting import waiting_lines
-from .state import FINISHED, RUNNING, GangState, QueueState
-from .steps import Action, Diary
-from .taking import Taken, Taking
-from .victims import OtherLeaves, OwnLeaf, stays_fair
-from .world import World
+from scheduling.domain.engine.gates import limits_allow, passes, quota_allows
+from scheduling.domain.engine.moving import Movable, rearrange
+from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.order import Tournament
+from scheduling.domain.engine.starting import waiting_lines
+from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState
+from scheduling.domain.engine.steps import Action, Diary
+from scheduling.domain.engine.taking import Taken, Taking
+from scheduling.domain.engine.victims import OtherLeaves, OwnLeaf, stays_fair
+from scheduling.domain.engine.world import World
 
 MOST_REMEMBERED = 8
 

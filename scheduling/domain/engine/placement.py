@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .nodes import NOWHERE, NodeIndex, Request
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 
 SEARCH_STEPS = 500
 """Tasks of unlike size are packed exactly up to this many trials; beyond, largest first has the last word."""

@@ -11,9 +11,9 @@ from pools.domain.amounts import Amount, Number
 from pools.domain.quota import QuotaTree
 from scheduling.domain.gang import Growth
 
-from .nodes import NOWHERE, NodeIndex
-from .placement import place
-from .state import RUNNING, GangState, QueueState, choices, one_by_one, total_of
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex
+from scheduling.domain.engine.placement import place
+from scheduling.domain.engine.state import RUNNING, GangState, QueueState, choices, one_by_one, total_of
 
 
 class Reach:

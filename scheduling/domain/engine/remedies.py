@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .blockers import Blocker, called
-from .state import RUNNING, GangState, QueueState
-from .world import World
+from scheduling.domain.engine.blockers import Blocker, called
+from scheduling.domain.engine.state import RUNNING, GangState, QueueState
+from scheduling.domain.engine.world import World
 
 MOST_NAMED = 3
 """How many workloads a sentence names."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .collector import collector_paused
-from .facts import Facts
-from .phases import Phases
-from .starting import start_phase
-from .steps import Diary, Step
-from .world import World
+from scheduling.domain.engine.collector import collector_paused
+from scheduling.domain.engine.facts import Facts
+from scheduling.domain.engine.phases import Phases
+from scheduling.domain.engine.starting import start_phase
+from scheduling.domain.engine.steps import Diary, Step
+from scheduling.domain.engine.world import World
 
 MOST_PASSES = 100
 

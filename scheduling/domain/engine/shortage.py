@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pools.domain.amounts import Number
 
-from .nodes import NOWHERE, NodeIndex, Request
-from .placement import place
-from .state import GangState, total_of
-from .world import World
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
+from scheduling.domain.engine.placement import place
+from scheduling.domain.engine.state import GangState, total_of
+from scheduling.domain.engine.world import World
 
 
 @dataclass(frozen=True, slots=True)

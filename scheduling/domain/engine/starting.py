@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from scheduling.domain.gang import ROOT, Growth
 
-from .gates import passes
-from .lines import Line
-from .nodes import Request
-from .order import Tournament
-from .state import GangState, QueueState, choices, one_by_one, total_of
-from .steps import Action, Diary
-from .world import World
+from scheduling.domain.engine.gates import passes
+from scheduling.domain.engine.lines import Line
+from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.order import Tournament
+from scheduling.domain.engine.state import GangState, QueueState, choices, one_by_one, total_of
+from scheduling.domain.engine.steps import Action, Diary
+from scheduling.domain.engine.world import World
 
 
 def attempt(world: World, gang: GangState) -> list[int]:

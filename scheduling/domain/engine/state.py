@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from pools.domain.amounts import Amount, Number
 from scheduling.domain.gang import ROOT, GangTree, Growth
 
-from .facts import Gang, Queue, TaskState
-from .nodes import NOWHERE, Request
-from .task_lines import TaskLines
+from scheduling.domain.engine.facts import Gang, Queue, TaskState
+from scheduling.domain.engine.nodes import NOWHERE, Request
+from scheduling.domain.engine.task_lines import TaskLines
 
 if TYPE_CHECKING:
-    from .lines import SortedGangs
-    from .reach import Reach
+    from scheduling.domain.engine.lines import SortedGangs
+    from scheduling.domain.engine.reach import Reach
 
 WAITING, RUNNING, RELEASING, FINISHED = range(4)
 _CODES = {

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .state import GangState, total_of
-from .world import World
+from scheduling.domain.engine.state import GangState, total_of
+from scheduling.domain.engine.world import World
 
 
 class Action(StrEnum):

@@ -14,13 +14,13 @@ from typing import Protocol
 
 from pools.domain.amounts import Number
 
-from .gates import passes
-from .nodes import NOWHERE, Request
-from .starting import attempt
-from .state import RUNNING, WAITING, GangState, QueueState, total_of
-from .steps import Action, Diary
-from .victims import Helps, Unit, next_unit
-from .world import World
+from scheduling.domain.engine.gates import passes
+from scheduling.domain.engine.nodes import NOWHERE, Request
+from scheduling.domain.engine.starting import attempt
+from scheduling.domain.engine.state import RUNNING, WAITING, GangState, QueueState, total_of
+from scheduling.domain.engine.steps import Action, Diary
+from scheduling.domain.engine.victims import Helps, Unit, next_unit
+from scheduling.domain.engine.world import World
 
 MOST_SINGLES, MOST_PAIRED = 200, 24
 """How far down the order the search for one victim, and for two, looks."""

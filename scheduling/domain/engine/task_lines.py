@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from .nodes import Request
+from scheduling.domain.engine.nodes import Request
 
 _WORD = 2**64 - 1
 

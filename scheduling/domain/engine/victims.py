@@ -21,10 +21,10 @@ from itertools import pairwise
 
 from pools.domain.amounts import UNLIMITED, Amount
 
-from .nodes import Request
-from .order import victim_rank
-from .state import GangState, QueueState, Rank, total_of
-from .world import World
+from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.order import victim_rank
+from scheduling.domain.engine.state import GangState, QueueState, Rank, total_of
+from scheduling.domain.engine.world import World
 
 Helps = Callable[[GangState], bool]
 """Whether the gang's leaving can be of use at all."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from pools.domain.amounts import Amount, sentence_of, text_of
 
-from .facts import Unit
+from scheduling.domain.engine.facts import Unit
 
 
 def said(amounts: Mapping[str, Amount], units: Mapping[str, Unit], *, matters: Collection[str] = ()) -> str:

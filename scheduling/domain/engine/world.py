@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pools.domain.amounts import Amount, Number
 
-from .build import Built
-from .collector import collector_paused
-from .facts import Facts
-from .lines import SortedGangs
-from .nodes import NOWHERE, NodeIndex, Request
-from .placement import place
-from .state import RUNNING, GangState, QueueState
-from .words import said
+from scheduling.domain.engine.build import Built
+from scheduling.domain.engine.collector import collector_paused
+from scheduling.domain.engine.facts import Facts
+from scheduling.domain.engine.lines import SortedGangs
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
+from scheduling.domain.engine.placement import place
+from scheduling.domain.engine.state import RUNNING, GangState, QueueState
+from scheduling.domain.engine.words import said
 
 
 class World:

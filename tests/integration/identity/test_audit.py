@@ -13,7 +13,7 @@ from pools.models import AuditEntry, User
 from pools.services.subpools import delete_subpool, update_quota
 from tests.support import houses
 
-from .conftest import Caller
+from tests.integration.identity.conftest import Caller
 
 AUDIT = "/api/audit"
 Callers = Callable[..., Caller]

@@ -17,7 +17,7 @@ from osmo_admin.logs import formatter
 from pools.api import audit
 from pools.models import IdempotencyRecord
 
-from .conftest import Caller
+from tests.integration.identity.conftest import Caller
 
 Callers = Callable[..., Caller]
 BROKEN = (

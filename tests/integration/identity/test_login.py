@@ -18,7 +18,7 @@ from pools.services.members import create_user, delete_user
 from pools.services.tokens import create_token, delete_token
 from pools.tokens import issue_jwt
 
-from .conftest import Answer, Caller
+from tests.integration.identity.conftest import Answer, Caller
 
 EXCHANGE = "/api/auth/jwt/access_token"
 WHO = "/api/profile/settings"

@@ -24,7 +24,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.services.settle import settle
 from tests.support import houses
 
-from .conftest import Caller
+from tests.integration.identity.conftest import Caller
 
 Callers = Callable[..., Caller]
 

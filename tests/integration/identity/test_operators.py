@@ -17,7 +17,7 @@ from pools.models import AccessToken, AuditEntry, User
 from pools.services.members import create_user
 from tests.support import houses
 
-from .conftest import Caller
+from tests.integration.identity.conftest import Caller
 
 EXCHANGE = "/api/auth/jwt/access_token"
 WHO = "/api/profile/settings"

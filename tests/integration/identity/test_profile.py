@@ -10,7 +10,7 @@ from pools.domain.roles import SYSTEM
 from pools.services.subpools import delete_subpool
 from tests.support import houses
 
-from .conftest import Caller
+from tests.integration.identity.conftest import Caller
 
 ADDRESS = "/api/profile/settings"
 Callers = Callable[..., Caller]

@@ -13,7 +13,7 @@ from pools.models import AccessToken, AuditEntry, IdempotencyRecord
 from pools.services.members import revoke_role
 from tests.support import houses
 
-from .conftest import Caller
+from tests.integration.identity.conftest import Caller
 
 MINE = "/api/auth/access_token"
 BOBS = "/api/auth/user/bob/access_token"

@@ -11,7 +11,7 @@ from pools.models import AuditEntry, User
 from pools.services.members import create_user
 from tests.support import houses
 
-from .conftest import Caller
+from tests.integration.identity.conftest import Caller
 
 USERS = "/api/auth/user"
 Callers = Callable[..., Caller]

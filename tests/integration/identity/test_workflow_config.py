@@ -16,7 +16,7 @@ from pools.models import AuditEntry
 from scheduling.services import schedule
 from scheduling.services.workflow_config import update_workflow_config
 
-from .conftest import Caller
+from tests.integration.identity.conftest import Caller
 
 ADDRESS = "/api/configs/workflow"
 FIELD, RETRIES = "subpool_drain_interval_minutes", "max_retry_per_task"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduling.api.yaml_bodies import MOST_SPELLED, MOST_VALUES
 
-from .conftest import Post
+from tests.integration.podgroups.conftest import Post
 
 BOTH = ("validate", "plan")
 LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10))

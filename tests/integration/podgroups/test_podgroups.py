@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Post
+from tests.integration.podgroups.conftest import Post
 
 INFERENCE = """\
 apiVersion: scheduling.run.ai/v2alpha2

@@ -8,7 +8,7 @@ from pools.models import Backend, User
 from scheduling.models import QueueGuard
 from tests.support import houses
 
-from .conftest import Ask, pod
+from tests.integration.webhooks.conftest import Ask, pod
 
 LIST = "/scheduling/queueguard/"
 PAGE = "/scheduling/queueguard/prod/change/"

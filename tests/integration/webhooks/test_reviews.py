@@ -12,7 +12,7 @@ from scheduling.models import Bypass, Group, QueueGuard
 from scheduling.services import guard
 from tests.support import houses
 
-from .conftest import QUEUE, Ask, pod, pod_group, post, question
+from tests.integration.webhooks.conftest import QUEUE, Ask, pod, pod_group, post, question
 
 GUARD = "/api/configs/backend/prod/webhook"
 

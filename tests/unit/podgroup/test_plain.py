@@ -9,7 +9,7 @@ import pytest
 from scheduling.domain.gang import ROOT, Group, plain_of, tree_of
 from scheduling.domain.podgroup import read
 
-from .test_validate import REPLICAS, TRAINING, manifest
+from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, manifest
 
 TREES = {
     "inference-service": manifest(*REPLICAS, minSubGroup=3),

@@ -10,7 +10,7 @@ from pools.domain.errors import BadInput
 from scheduling.domain.gang import GangTree, Group, Growth
 from scheduling.domain.podgroup_plan import plan
 
-from .test_validate import REPLICAS, TRAINING, leaf, manifest
+from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 INFERENCE = manifest(*REPLICAS, minSubGroup=3)
 TRAINING_JOB = manifest(*TRAINING, minSubGroup=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduling.domain.gang_rows import gang_rows
 from scheduling.domain.podgroup import read
 
-from .test_validate import REPLICAS, TRAINING, leaf, manifest
+from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 
 def rows(body, active=(), pods=()):
