@@ -83,7 +83,7 @@ def _measure(home: House, server: Any) -> dict[str, Any]:
 def _bare_client(cluster: Any) -> float:
     """Objects a second that the same client makes with as many calls at a time, and nothing else to do."""
     from scheduling.kube import kinds
-    from scheduling.kube.hands import HANDS
+    from scheduling.kube.parallel import HANDS
 
     def make(number: int) -> None:
         spec = {"containers": [{"name": "c", "image": "ubuntu"}]}

@@ -20,9 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Node, Queue, Task, TaskState
 from scheduling.domain.engine.outcome import facts_after, places, reasons
-from scheduling.domain.engine.settle import settle
 
 GPU = "default/gpu"
 GANGS, NODES, QUEUES = 10_000, 1_000, 500

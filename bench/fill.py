@@ -72,7 +72,7 @@ def waiting(work: Sequence[Work]) -> None:
     The first is submitted, the others are copies of its rows, so that nobody here has to know their columns.
     """
     from pools.models import User
-    from scheduling.services.submission import Submission, submit
+    from scheduling.services.workflows.submission import Submission, submit
 
     first = work[0]
     actor = User.objects.get(username="admin").as_actor()

@@ -57,7 +57,7 @@ def run(house: House, *, seconds: int) -> dict[str, Any]:
 
 
 def _worker() -> Any:
-    from pools.domain.gpu_workers import parse_allocation
+    from pools.domain.gpu_quota.workers import parse_allocation
 
     return parse_allocation({"id": MARK, "workload": "bench", **BODY})[0]
 
@@ -142,7 +142,7 @@ def _rebuild() -> dict[str, Any]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from pools.domain.gpu_workers import Amounts, Worker
+    from pools.domain.gpu_quota.workers import Amounts, Worker
     from pools.domain.quantities import parse_quantity
     from pools.models import Backend
     from pools.services.gpu_rebuild import PodWorker, database_time, rebuild

@@ -34,7 +34,7 @@ def submission_sql(pool: str) -> list[str]:
     from django.test.utils import CaptureQueriesContext
 
     from pools.models import User
-    from scheduling.services.submission import Submission, submit
+    from scheduling.services.workflows.submission import Submission, submit
 
     actor = User.objects.get(username="admin").as_actor()
     submit(actor=actor, pool=pool, submission=Submission(file=spec(MARK)))

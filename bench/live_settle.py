@@ -35,7 +35,7 @@ PAGE, PROBE_SECONDS = b"0" * 8192, 0.05
 
 def run(house: House, *, seconds: int) -> dict[str, Any]:
     """Seconds of a full settling, of being seen, and of the disk."""
-    from scheduling.services.settle import settle
+    from scheduling.services.simulated.reconcile import settle
 
     backend = _cluster()
     _work()
@@ -69,7 +69,7 @@ def _timed(deed: Any) -> tuple[float, Any]:
 
 def _parts(backend_id: int) -> dict[str, float]:
     from pools.models import Backend
-    from scheduling.domain.engine.settle import settle as plan
+    from scheduling.domain.engine.cycle import settle as plan
     from scheduling.selectors.live_facts import live_facts
 
     reading, live = _timed(lambda: live_facts(Backend.objects.get(pk=backend_id)))

@@ -35,7 +35,7 @@ def _measured(house: House, cluster: Any, kubeconfig: dict[str, Any]) -> dict[st
     from pools.services.backends import put_backend
     from scheduling.kube import connections
     from scheduling.kube.kinds import QUEUE
-    from scheduling.services.queue_sync import sync_backend
+    from scheduling.services.kubernetes.queue_sync import sync_backend
 
     body = {"type": "kubernetes", "namespace": "b", "sync_mode": "off", "kubeconfig": yaml.safe_dump(kubeconfig)}
     backend = put_backend(actor=SYSTEM, name=NAME, body=body).row

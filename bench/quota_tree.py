@@ -19,9 +19,9 @@ from typing import Any
 
 from bench.house import House
 from pools.domain.amounts import GPU, UNLIMITED, Amount
-from pools.domain.quota import QuotaNode, QuotaTree
-from pools.domain.quota_forest import CohortFact, PoolFact, forest, pool_key
-from pools.domain.quota_numbers import numbers
+from pools.domain.quota.forest import CohortFact, PoolFact, forest, pool_key
+from pools.domain.quota.node_numbers import numbers
+from pools.domain.quota.tree import QuotaNode, QuotaTree
 
 NODES, DEPTH, LEAVES = 2_000, 12, 0.6
 TIMES, FEW = 2_000, 20

@@ -8,7 +8,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
 from osmo_admin import heartbeat
-from scheduling.services.schedule import ensure_schedule
+from scheduling.services.periodic_tasks import ensure_schedule
 
 RETRY_SECONDS = 2.0
 log = structlog.get_logger(__name__)
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 class Scheduler(DatabaseScheduler):  # type: ignore[misc]
     """Waits and tries again where the stock scheduler would end its process.
 
-    Its rows are those of :mod:`scheduling.services.schedule`, which are brought in line with the environment at the
+    Its rows are those of :mod:`scheduling.services.periodic_tasks`, which are brought in line with the environment at the
     first tick; later changes of rows are noticed with every tick.
     """
 

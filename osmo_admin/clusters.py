@@ -26,9 +26,9 @@ def main() -> None:
     from django.db import DatabaseError, InterfaceError, connection
 
     from osmo_admin import heartbeat
-    from scheduling.services.agents import Agents
-    from scheduling.services.gpu_keeper import GpuKeeper
-    from scheduling.services.hints import heard_moves
+    from scheduling.services.gpu_quota.controller import GpuKeeper
+    from scheduling.services.kubernetes.agents import Agents
+    from scheduling.services.notifications import heard_moves
 
     stop = threading.Event()
 

@@ -6,10 +6,10 @@ from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
-from pools import pages
 from pools.admin.forms import TreeFilter
 from pools.admin.policy import actor_of
 from pools.domain.roles import Action, allows
+from pools.selectors import pool_tree
 from scheduling.pages import live_counts
 
 
@@ -22,9 +22,11 @@ def dashboard(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         **site.each_context(request),
         "title": "Pools at a glance",
         "crumbs": (),
-        "sums": pages.house_sums(actor),
+        "sums": pool_tree.house_sums(actor),
         "work": live_counts(actor),
-        "found": pages.pool_trees(actor, search=filters.search, show=filters.chosen, page=request.GET.get("page", "1")),
+        "found": pool_tree.pool_trees(
+            actor, search=filters.search, show=filters.chosen, page=request.GET.get("page", "1")
+        ),
         "filters": filters,
         "may_configure": allows(actor, Action.POOL_CONFIGURE),
     }

@@ -12,8 +12,8 @@ from django.template import loader
 from django.views import defaults
 
 from osmo_admin.api import error_body, refusal_of, retry_after
-from pools.context import request_id
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
+from pools.transactions import request_id
 
 
 def unknown_address(request: HttpRequest, exception: Any = None) -> HttpResponse:

@@ -22,23 +22,23 @@ from prometheus_client.registry import Collector
 from rest_framework.request import Request
 
 from pools.api.authentication import AccessTokenAuthentication, SessionAuthentication
-from pools.api.documented import TEXT, documented
+from pools.api.schema import TEXT, documented
 from pools.api.views import View
 from pools.domain import names
 from pools.domain.amounts import GPU
-from pools.domain.gpu_quota_status import WORKERS
-from pools.domain.gpu_quota_status import gauges as gauges_of
+from pools.domain.gpu_quota.status import WORKERS
+from pools.domain.gpu_quota.status import gauges as gauges_of
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.quantities import THOUSAND
-from pools.domain.quota_forest import cohort_key
-from pools.domain.quotas import UNLIMITED, PoolBalance, Usage
+from pools.domain.quota.forest import cohort_key
+from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, Usage
 from pools.domain.roles import Action
-from pools.gpu_ledger import look_at
 from pools.locking import cohort_tops
 from pools.models import Cohort, GpuQuota, Pool
 from pools.permissions import require_house
-from pools.quota_trees import verdict_tree
-from pools.selectors import balances
+from pools.selectors.gpu_namespace import look_at
+from pools.selectors.pool_balance import balances
+from pools.selectors.quota_facts import verdict_tree
 from scheduling.selectors.sync_state import clusters_in_numbers
 
 MOST_POOLS = 1000  # a page that grows with the house without a limit would in the end take the scraper down

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from pools.context import request_id
+from pools.transactions import request_id
 
 
 class OneSlashMiddleware:

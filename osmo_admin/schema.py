@@ -1,4 +1,4 @@
-"""OpenAPI: what views say of themselves (:mod:`pools.api.documented`), and what all of them have in common."""
+"""OpenAPI: what views say of themselves (:mod:`pools.api.schema`), and what all of them have in common."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 
-from pools.api.documented import BOOLEAN, DRY_RUN, DRY_RUN_ANSWER, TEXT, Documentation, Query, array, fields
+from pools.api.schema import BOOLEAN, DRY_RUN, DRY_RUN_ANSWER, TEXT, Documentation, Query, array, fields
 from pools.api.version import VERSION
 
 ERROR = fields(

@@ -9,7 +9,7 @@ from django.views.decorators.csrf import csrf_exempt
 from osmo_admin import errors, health
 from osmo_admin.metrics import Metrics
 from osmo_admin.schema_views import Docs, schema
-from pools.api.not_offered import NotOffered
+from pools.api.unsupported import NotOffered
 from pools.api.version import client_version
 from scheduling.api import webhook_urls
 

@@ -11,12 +11,40 @@ others read without it is only less than there is.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection
 
-from pools.models import Cohort, Pool
-from pools.triggers import CONFIGURATION_LOCK
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.quota.pool_balance import slice_quota, unallocated
+from pools.models import Cohort, GpuQuota, GpuUsage, Pool
+from pools.models.triggers import CONFIGURATION_LOCK
+from pools.selectors.gpu_namespace import QUOTAS_SQL, USAGE_COLUMNS, Namespace, namespace_facts, quota_row
+from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
+
+# The sum is a statement of its own: inside the first it would be read as of before the lock was had.
+_LOCK_SQL = f"""
+    SELECT {columns_sql("root", ROOT_COLUMNS)} FROM pools_pool root
+        WHERE root.id = %s AND root.parent_id IS NULL FOR NO KEY UPDATE;
+    SELECT leaf.subpool_state, leaf.last_quota,
+            (SELECT COALESCE(sum(part.last_quota), 0) FROM pools_pool part
+                WHERE part.parent_id = %s AND part.subpool_state = '{SubpoolState.ACTIVE}')
+        FROM pools_pool leaf WHERE leaf.id = %s
+"""
+
+# Two statements: inside the first the quota would be read as of before the lock was had.
+_LOCK_NAMESPACES_SQL = f"""
+    SELECT {", ".join(USAGE_COLUMNS)} FROM pools_gpuusage WHERE namespace = ANY(%s) ORDER BY namespace FOR NO KEY UPDATE;
+    {QUOTAS_SQL}
+"""
+_NEW_NAMESPACES_SQL = """
+    INSERT INTO pools_gpuusage (namespace, requests_tflops, requests_vram, limits_tflops, limits_vram, workers,
+        assumed_requests_tflops, assumed_requests_vram, assumed_limits_tflops, assumed_limits_vram, assumed_workers,
+        families, revision)
+    SELECT unnest(%s::text[]), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'DDDD', 0 ON CONFLICT DO NOTHING
+"""
 
 
 def lock_configuration() -> None:
@@ -85,3 +113,64 @@ def cohort_tops(cohort_ids: Collection[int]) -> dict[int, int]:
 def _locked_cohorts(ids: Collection[int]) -> list[tuple[int]]:
     rows = Cohort.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
     return list(rows.values_list("pk"))
+
+
+@dataclass(frozen=True, slots=True)
+class LockedLeaf:
+    """A leaf as it is under its tree's lock. `allocated` is the sum of the pool's ACTIVE slices, in GPUs."""
+
+    root: Pool
+    state: SubpoolState | None
+    last_quota: int
+    allocated: int
+
+    @property
+    def quota(self) -> int:
+        """The leaf's accounting quota."""
+        if self.state is None:
+            return unallocated(self.root.guaranteed, self.allocated)
+        return slice_quota(self.state, self.last_quota)
+
+
+def lock_leaf(leaf: Pool) -> LockedLeaf:
+    """Lock the tree of a leaf until the transaction ends, and say what a submission there is judged by, in one round
+    trip.
+
+    Raises `Pool.DoesNotExist` when it went meanwhile. See :mod:`pools.locking`, whose order this keeps.
+    """
+    root_id = leaf.parent_id or leaf.pk
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK_SQL, [root_id, root_id, leaf.pk])
+        row = cursor.fetchone()
+        cursor.nextset()
+        facts = cursor.fetchone()
+    if row is None or facts is None:
+        raise Pool.DoesNotExist
+    state, last_quota, allocated = facts
+    return LockedLeaf(
+        known_row(Pool, ROOT_COLUMNS, row), SubpoolState(state) if state else None, last_quota or 0, allocated
+    )
+
+
+def lock_namespace(name: str) -> Namespace:
+    """Lock one namespace until the transaction ends, and say what is true of it."""
+    return lock_namespaces([name])[name]
+
+
+def lock_namespaces(names: Iterable[str]) -> dict[str, Namespace]:
+    """Lock several in the one order that everybody keeps. A namespace that nobody knew gets its row."""
+    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    wanted = sorted(set(names))
+    with connection.cursor() as cursor:
+        usage, quotas = _locked_namespaces(cursor, wanted)
+        if len(usage) < len(wanted):
+            cursor.execute(_NEW_NAMESPACES_SQL, [wanted])
+            usage, quotas = _locked_namespaces(cursor, wanted)
+    return namespace_facts(wanted, usage, quotas)
+
+
+def _locked_namespaces(cursor: Any, wanted: Sequence[str]) -> tuple[list[GpuUsage], list[GpuQuota]]:
+    cursor.execute(_LOCK_NAMESPACES_SQL, [wanted, wanted])
+    usage = [GpuUsage.from_db(connection.alias, USAGE_COLUMNS, row) for row in cursor.fetchall()]
+    cursor.nextset()
+    return usage, [quota_row(row) for row in cursor.fetchall()]

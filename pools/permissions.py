@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pools.domain.errors import Forbidden, NotFound
+from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.names import split
 from pools.domain.roles import Action, Actor, allows
 from pools.models import Pool
@@ -55,3 +56,41 @@ def require(actor: Actor, action: Action, pool: str) -> None:
         raise unknown_pool(pool)
     needed = _NEEDED.get(action, "osmo-admin").format(pool=root)
     raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")
+
+
+def namespaces_for(actor: Actor, action: Action = Action.POOL_READ) -> set[str] | None:
+    """The namespaces of the pools on which `actor` may do this; None means all there are."""
+    if actor.is_admin or (actor.reads_all and action is Action.POOL_READ):
+        return None
+    pools = Pool.objects.roots().filter(name__in=actor.pools_for(action), archived=False)
+    return {name for name in pools.values_list(f"config__{GPU_NAMESPACE}", flat=True) if name}
+
+
+def require_namespace(actor: Actor, namespace: str, action: Action = Action.POOL_READ) -> None:
+    """Refuse unless `actor` may do this in the namespace: NotFound if it may not even be seen, else Forbidden."""
+    allowed = namespaces_for(actor, action)
+    if allowed is None or namespace in allowed:
+        return
+    seen = namespaces_for(actor)
+    if seen is not None and namespace not in seen:
+        raise unseen(namespace)
+    raise Forbidden(
+        f"This needs the role osmo-admin, or osmo-POOL-admin of a pool whose namespace is {namespace}; "
+        f"{actor.username} does not have it."
+    )
+
+
+def may_allocate(actor: Actor, namespace: str) -> bool:
+    """Whether :func:`require_namespace` would let this actor allocate and release there."""
+    allowed = namespaces_for(actor, Action.POOL_MANAGE_WORK)
+    return allowed is None or namespace in allowed
+
+
+def may_write(actor: Actor) -> bool:
+    """Whether this actor may write quotas."""
+    return allows(actor, Action.HOUSE_WRITE)
+
+
+def unseen(namespace: str) -> NotFound:
+    """The answer for a namespace that is not there or not to be seen; the same on purpose."""
+    return NotFound(f"Namespace {namespace[:100]} has no GPU quota, or you have no role on a pool that uses it.")

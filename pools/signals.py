@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.dispatch import Signal
+
+from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 
 ledger_changed = Signal()
 """Sent after commit with `backend_ids`: promises or capacity moved there. A hint; nobody may depend on hearing it."""
@@ -72,3 +74,23 @@ def hints_noted() -> Iterator[set[int]]:
         yield noted
     finally:
         _hinted.reset(token)
+
+
+_BACKENDS = """
+    SELECT DISTINCT backend_id FROM pools_pool
+    WHERE parent_id IS NULL AND NOT archived AND backend_id IS NOT NULL AND config ->> %s = ANY(%s) ORDER BY 1
+"""
+
+
+def hint_room(namespaces: Collection[str]) -> None:
+    """On commit, hint to the backends whose pools use these namespaces."""
+
+    def tell() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_BACKENDS, [GPU_NAMESPACE, list(namespaces)])
+            found = [backend_id for (backend_id,) in cursor.fetchall()]
+        if found:
+            ledger_changed.send(sender=None, backend_ids=found)
+
+    if namespaces:
+        transaction.on_commit(tell, robust=True)

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from django.conf import settings
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 from psycopg import errors as pg
 
-from pools.context import request_id
 from pools.domain.errors import Busy, Conflict, Violation
 from pools.domain.roles import Actor
 
 RETRY_AFTER = 1
+
+request_id: ContextVar[str] = ContextVar("osmo_request_id", default="")
+"""The id of the request that is being served, for the audit trail."""
 
 
 class Lost(Busy):
@@ -53,6 +56,18 @@ def change(*, actor: Actor, description: str = "") -> Iterator[None]:
         raise _lost(is_committing) from error
     except IntegrityError as error:
         raise broken_rule(error) from error
+
+
+@contextmanager
+def one_snapshot() -> Iterator[None]:
+    """All queries inside see one moment, so that a house at work shows no difference that is only a change between two
+    looks. Inside an outer transaction the caller's own snapshot serves."""
+    outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield
 
 
 def _lost(is_committing: bool) -> Lost:

@@ -14,11 +14,11 @@ from pools.models import Backend, Pool
 from pools.signals import AtStake, cancel_pending_work, ledger_changed, ledger_moves, work_at_stake, work_on_nodes
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
-from scheduling.selectors.at_stake import at_stake
-from scheduling.services.hints import ask_to_settle
-from scheduling.services.lifecycle import cancel_pending
-from scheduling.services.rest import moved
-from scheduling.services.schedule import ensure_schedule
+from scheduling.selectors.impact import at_stake
+from scheduling.services.notifications import ask_to_settle
+from scheduling.services.periodic_tasks import ensure_schedule
+from scheduling.services.simulated.dirty import moved
+from scheduling.services.workflows.user_actions import cancel_pending
 
 
 @receiver(ledger_changed)

@@ -11,14 +11,14 @@ from pools.services.gpu_allocations import expire_assumed, forget_released
 from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import forget_old
 from pools.services.subpools import archive_drained
-from scheduling.services import hints
-from scheduling.services.connection_test import run_test
+from scheduling.services import notifications
 from scheduling.services.decisions import forget_old_decisions
-from scheduling.services.heartbeats import find_silent
-from scheduling.services.hints import SETTLE_ONE, SYNC_BY_HAND, SYNC_ONE, TEST_ONE
-from scheduling.services.queue_sync import due_backends, follows_the_ledger, sync_backend, sync_while_asked
-from scheduling.services.rest import Look
-from scheduling.services.settle import settle_while_asked
+from scheduling.services.kubernetes.connection_test import run_test
+from scheduling.services.kubernetes.heartbeats import find_silent
+from scheduling.services.kubernetes.queue_sync import due_backends, follows_the_ledger, sync_backend, sync_while_asked
+from scheduling.services.notifications import SETTLE_ONE, SYNC_BY_HAND, SYNC_ONE, TEST_ONE
+from scheduling.services.simulated.dirty import Look
+from scheduling.services.simulated.reconcile import settle_while_asked
 
 SETTLE_EVERYTHING = "scheduling.settle_all"
 SYNC_EVERYTHING = "scheduling.sync_all_queues"
@@ -35,9 +35,9 @@ WATCH_CIRCLES = "scheduling.watch_circles"
 def settle_backend(backend_id: int, look: str = Look.HINT) -> None:
     """Something moved on a backend: a simulated one is settled, a cluster's agent looks and its queues follow."""
     settle_while_asked(backend_id, Look(look))
-    hints.tell_agent(backend_id)
+    notifications.tell_agent(backend_id)
     if not follows_the_ledger(backend_id):
-        hints.ask_to_sync(backend_id)
+        notifications.ask_to_sync(backend_id)
 
 
 @shared_task(name=SETTLE_EVERYTHING)
@@ -69,7 +69,7 @@ def test_connection(backend_id: int) -> None:
 def sync_all_queues() -> None:
     """The beat's tick: finds what a lost hint left, and what somebody changed in a cluster."""
     for backend_id in due_backends():
-        hints.ask_to_sync(backend_id)
+        notifications.ask_to_sync(backend_id)
 
 
 @shared_task(name=DRAIN_MONITOR)

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
-from osmo_admin.cli.server_commands import clusters, django, house, ledger, people, serve, webhook
+from osmo_admin.cli.server_commands import clusters, django, ledger, lifecycle, serve, users, webhook
 from osmo_admin.explain import explained
 
 
@@ -30,13 +30,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command()(house.up)
+app.command()(lifecycle.up)
 app.command()(serve.serve)
-app.command()(house.status)
-app.command()(house.down)
-app.command()(house.reset)
-app.add_typer(people.users, name="user")
-app.add_typer(people.tokens, name="token")
+app.command()(lifecycle.status)
+app.command()(lifecycle.down)
+app.command()(lifecycle.reset)
+app.add_typer(users.users, name="user")
+app.add_typer(users.tokens, name="token")
 app.command()(clusters.sync)
 app.command()(ledger.verify)
 app.command()(ledger.demo)

@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin import forms
-from pools.admin.listing import window
+from pools.admin.paging import window
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.models import AuditEntry, Pool
 from pools.models.audit import AuditQuerySet

@@ -14,18 +14,18 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin.cohort_forms import CohortForm, CreateForm, DeleteForm, body_of, line_of
-from pools.admin.confirming import ChangeForm, Walk, Words
+from pools.admin.confirm_flow import ChangeForm, Walk, Words
 from pools.admin.forms import script
 from pools.admin.policy import Crumbs, PolicyAdmin, actor_of
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.cohort_config import from_stored
 from pools.domain.errors import Conflict, Violation
-from pools.domain.quota_forest import cohort_key
-from pools.domain.quota_rules import QuotaRow
+from pools.domain.quota.forest import cohort_key
+from pools.domain.quota.rules import QuotaRow
 from pools.locking import lock_configuration
 from pools.models import Cohort
 from pools.permissions import require_house
-from pools.quota_view import quota_view
+from pools.selectors.quota_tree import quota_view
 from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, delete_cohort, get_cohort, put_cohort
 from pools.transactions import change

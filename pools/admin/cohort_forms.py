@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 from pools.admin import forms
-from pools.admin.confirming import WHY_HELP, ChangeForm
+from pools.admin.confirm_flow import WHY_HELP, ChangeForm
 from pools.domain.amounts import DEFAULT_FLAVOR
 from pools.domain.errors import DomainError, Violation
-from pools.domain.quota_rules import QuotaRow
+from pools.domain.quota.rules import QuotaRow
 
 _LINE = re.compile(r"(?:([^/=\s]+)/)?([^=\s]+)\s*=\s*([^:\s]+)(?::([^:\s]*))?(?::([^:\s]*))?")
 

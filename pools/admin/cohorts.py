@@ -9,12 +9,12 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
-from pools import quota_pages
 from pools.admin.cohort_changes import change_cohort, create_cohort, remove_cohort
 from pools.admin.forms import script
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.roles import Action, allows
 from pools.models import AuditEntry, Cohort
+from pools.selectors import quota_pages
 
 ENTRIES_SHOWN = 8
 

@@ -21,7 +21,7 @@ from unfold.widgets import (
 )
 
 from pools.domain.errors import DomainError, Stale, Violation
-from pools.pages import Show
+from pools.selectors.pool_tree import Show
 
 LONGEST_TEXT = 2_000
 INCOMPLETE = "incomplete"  # sent with a form that lost its secret or its file on the way through a login

@@ -9,13 +9,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
-from pools.admin.listing import window
+from pools.admin.paging import window
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import Conflict, DomainError, Stale
-from pools.domain.gpu_quota import room_for
-from pools.domain.gpu_workers import parse_worker
-from pools.gpu_ledger import Namespace, look_at
-from pools.gpu_pages import (
+from pools.domain.gpu_quota.checks import room_for
+from pools.domain.gpu_quota.workers import parse_worker
+from pools.models import GpuQuota, GpuUsage, Pool
+from pools.permissions import may_allocate, may_write, namespaces_for, require_house, require_namespace, unseen
+from pools.selectors.gpu_namespace import Namespace, look_at
+from pools.selectors.gpu_usage import (
     conditions_of,
     form_values,
     history,
@@ -24,9 +26,6 @@ from pools.gpu_pages import (
     pools_of,
     workers_in,
 )
-from pools.gpu_policy import may_allocate, may_write, namespaces_for, require_namespace, unseen
-from pools.models import GpuQuota, GpuUsage, Pool
-from pools.permissions import require_house
 from pools.services.gpu_allocations import release
 from pools.services.gpu_quotas import delete_quota, put_quota
 

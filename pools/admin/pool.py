@@ -9,15 +9,15 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
-from pools import pages
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.admin.pool_config import archive_pool, create_pool, edit_pool
-from pools.admin.slices import Delete, OfSlice, Recreate, Resize, change_slice, create_slice
+from pools.admin.subpools import Delete, OfSlice, Recreate, Resize, change_slice, create_slice
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.names import split
 from pools.domain.roles import Action, allows
 from pools.models import AuditEntry, Pool
 from pools.permissions import visible_pool, visible_root
+from pools.selectors import pool_tree
 
 ENTRIES_SHOWN = 8
 
@@ -55,9 +55,9 @@ class PoolAdmin(PolicyAdmin):
                 reverse("admin:pools_pool_change", args=[row.root.name]) + f"#{row.subpool_name}"
             )
         root = visible_root(actor, object_id)
-        (tree,) = pages.trees([root])
+        (tree,) = pool_tree.trees([root])
         draining = [row for row in tree.leaves if row.state == SubpoolState.DELETING or row.parts.draining]
-        held = pages.holders([row.name for row in draining])
+        held = pool_tree.holders([row.name for row in draining])
         return self.page(
             request,
             "osmo/pool.html",
@@ -66,7 +66,7 @@ class PoolAdmin(PolicyAdmin):
             pool=root,
             tree=tree,
             debts=[(row, held[row.name]) for row in draining],
-            archived=pages.archived_slices(root),
+            archived=pool_tree.archived_slices(root),
             entries=_entries(request, root),
             may_partition=allows(actor, Action.POOL_PARTITION, root.name) and not root.archived,
             may_configure=allows(actor, Action.POOL_CONFIGURE, root.name),

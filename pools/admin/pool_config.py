@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pools.admin import forms
-from pools.admin.confirming import WHY_HELP, ChangeForm, Words
+from pools.admin.confirm_flow import WHY_HELP, ChangeForm, Words
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.admin.tree_changes import TreeChange
 from pools.domain.effects import NodeEffect, consequences
@@ -20,7 +20,7 @@ from pools.domain.roles import Action
 from pools.locking import lock_configuration
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import require, require_house, visible_root
-from pools.pool_bodies import settings_of
+from pools.representations.pool import settings_of
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.dry_run import tree_of
 from pools.services.pool_writing import PoolResult

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, cast
 
 from django.urls import reverse
 
-from pools import pages
-from pools.admin.confirming import ChangeForm, Walk
+from pools.admin.confirm_flow import ChangeForm, Walk
 from pools.admin.policy import Crumbs
 from pools.domain.effects import NodeEffect, consequences, node_effects
 from pools.models import Pool, Reservation
-from pools.selectors import tree_body
+from pools.selectors import pool_tree
+from pools.selectors.pool_balance import tree_body
 from pools.services.dry_run import effect_on_tree
 
 
@@ -54,7 +54,7 @@ class TreeChange(Walk):
         return [("Pools", reverse("admin:index")), *pool]
 
     def asked(self) -> dict[str, Any]:
-        tree = pages.trees([self.pool])[0] if self.pool else None
+        tree = pool_tree.trees([self.pool])[0] if self.pool else None
         return {"pool": self.pool, "tree": tree, "notice": self.closed()}
 
     def tried(self, form: ChangeForm, deed: Callable[[], object]) -> dict[str, Any]:

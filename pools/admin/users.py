@@ -10,13 +10,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
-from pools.admin.listing import window
+from pools.admin.paging import window
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError, NotFound, Stale
 from pools.domain.roles import HOUSE_ROLES, Action, Kind, allows, pool_role
 from pools.models import Pool, RoleAssignment, User
 from pools.permissions import require_house
-from pools.selectors import accounts
+from pools.selectors.pool_balance import accounts
 from pools.services.accounts import set_active, set_roles
 from pools.services.members import create_user, set_password
 

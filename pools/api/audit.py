@@ -5,7 +5,8 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import (
+from pools.api.http import page
+from pools.api.schema import (
     BOOLEAN,
     LIMIT,
     OBJECT,
@@ -19,10 +20,9 @@ from pools.api.documented import (
     fields,
     nullable,
 )
-from pools.api.http import page
 from pools.api.times import moment
 from pools.api.views import View
-from pools.audit_trail import entries, entry_body
+from pools.selectors.audit_trail import entries, entry_body
 
 ENTRY = fields(
     {

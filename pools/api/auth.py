@@ -7,11 +7,11 @@ from axes.helpers import get_cool_off, get_credentials
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools import tokens
-from pools.api.documented import TEXT, WHOLE, documented, fields, nullable
 from pools.api.http import body_object, only
+from pools.api.schema import TEXT, WHOLE, documented, fields, nullable
 from pools.api.views import View
 from pools.domain.errors import BadInput, Throttled, Unauthenticated, Violation
+from pools.security import tokens
 
 # Under this name the failed exchanges of one address are counted together; no user can be called that.
 COUNTED_AS = "access token"

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 
 from pools.domain.roles import Actor
 from pools.models import AccessToken, User
-from pools.tokens import find, verify_jwt
+from pools.security.tokens import find, verify_jwt
 
 DEV_HEADER = "x-osmo-user"
 

@@ -8,8 +8,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import ANYTHING, BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, array, documented, fields
 from pools.api.http import boolean, etag, expected_version, only, unwrapped
+from pools.api.schema import ANYTHING, BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, array, documented, fields
 from pools.api.views import View
 from pools.domain.backend_config import KINDS
 from pools.domain.cluster_config import ACCESS, KEYS, KUBECONFIG, SHOWN, SYNC_MODES

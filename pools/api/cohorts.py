@@ -10,15 +10,15 @@ from collections.abc import Callable
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, WHOLE, Query, array, documented, fields, nullable
 from pools.api.http import boolean, etag, expected_version, only, unwrapped
+from pools.api.schema import BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, WHOLE, Query, array, documented, fields, nullable
 from pools.api.views import View
-from pools.cohort_bodies import cohort_bodies, cohort_body
 from pools.domain.roles import Action
 from pools.models import Cohort
 from pools.permissions import require_house
-from pools.quota_bodies import tree_nodes
-from pools.quota_view import quota_view
+from pools.representations.cohort import cohort_bodies, cohort_body
+from pools.representations.quota_tree import tree_nodes
+from pools.selectors.quota_tree import quota_view
 from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, delete_cohort, patch_cohort, put_cohort, read_cohort
 

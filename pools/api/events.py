@@ -19,12 +19,12 @@ from django.http import StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
-from pools.api.documented import TEXT, documented
 from pools.api.rendering import NaiveEncoder
+from pools.api.schema import TEXT, documented
 from pools.api.views import View
-from pools.audit_trail import Position, after, entry_body, horizon, position_of, snapshot
 from pools.domain.roles import Actor
 from pools.models import AccessToken, AuditEntry, User
+from pools.selectors.audit_trail import Position, after, entry_body, horizon, position_of, snapshot
 
 logger = logging.getLogger(__name__)
 

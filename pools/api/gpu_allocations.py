@@ -8,7 +8,10 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import (
+from pools.api.gpu_quotas import AMOUNTS
+from pools.api.http import boolean, only, page, unwrapped
+from pools.api.rendering import naive
+from pools.api.schema import (
     BOOLEAN,
     DRY_RUN,
     LIMIT,
@@ -22,15 +25,12 @@ from pools.api.documented import (
     fields,
     nullable,
 )
-from pools.api.gpu_quotas import AMOUNTS
-from pools.api.http import boolean, only, page, unwrapped
-from pools.api.rendering import naive
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound
-from pools.domain.gpu_workers import parse_allocation
-from pools.gpu_bodies import allocation_body
-from pools.gpu_policy import require_namespace
+from pools.domain.gpu_quota.workers import parse_allocation
 from pools.models import GpuAllocation
+from pools.permissions import require_namespace
+from pools.representations.gpu_quota import allocation_body
 from pools.services.dry_run import effect_of
 from pools.services.gpu_allocations import adjust, allocate, commit, release
 

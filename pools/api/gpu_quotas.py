@@ -9,7 +9,8 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import (
+from pools.api.http import boolean, etag, expected_version, only, page, unwrapped
+from pools.api.schema import (
     BOOLEAN,
     DRY_RUN,
     LIMIT,
@@ -25,16 +26,14 @@ from pools.api.documented import (
     fields,
     nullable,
 )
-from pools.api.http import boolean, etag, expected_version, only, page, unwrapped
 from pools.api.times import moment
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
-from pools.domain.gpu_workers import parse_worker
-from pools.gpu_bodies import history_body, quota_bodies, quota_body, room_body, shown
-from pools.gpu_ledger import look_at
-from pools.gpu_policy import namespaces_for, require_namespace, unseen
+from pools.domain.gpu_quota.workers import parse_worker
 from pools.models import GpuUsage, GpuUsageSample
-from pools.permissions import require_house
+from pools.permissions import namespaces_for, require_house, require_namespace, unseen
+from pools.representations.gpu_quota import history_body, quota_bodies, quota_body, room_body, shown
+from pools.selectors.gpu_namespace import look_at
 from pools.services.dry_run import effect_of
 from pools.services.gpu_quotas import delete_quota, put_quota
 

@@ -7,7 +7,10 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import (
+from pools.api.http import all_at_once, boolean, page, unknown_keys, unwrapped, whole
+from pools.api.pool_requests import picture
+from pools.api.rendering import naive
+from pools.api.schema import (
     BOOLEAN,
     DRY_RUN,
     LIMIT,
@@ -22,9 +25,6 @@ from pools.api.documented import (
     documented,
     fields,
 )
-from pools.api.http import all_at_once, boolean, page, unknown_keys, unwrapped, whole
-from pools.api.pool_requests import picture
-from pools.api.rendering import naive
 from pools.api.times import moment
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation

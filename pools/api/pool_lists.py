@@ -5,10 +5,10 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import INCLUDE_ARCHIVED, OBJECT, TEXT, Query, array, documented, fields
 from pools.api.http import boolean
+from pools.api.schema import INCLUDE_ARCHIVED, OBJECT, TEXT, Query, array, documented, fields
 from pools.api.views import View
-from pools.pool_lists import listed_trees, minimal_bodies, places_with_nodes, sets_of
+from pools.selectors.pool_lists import listed_trees, minimal_bodies, places_with_nodes, sets_of
 
 FILTERS = [
     Query("pools", TEXT, "Only these pools and subpools; unknown names are left out.", many=True),

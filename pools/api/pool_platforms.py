@@ -5,9 +5,9 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import DRY_RUN, OBJECT, TEXT, documented, fields
 from pools.api.http import boolean, etag, expected_version
 from pools.api.pool_requests import configuration, effect_on_pool, new_name, remarks, top_level
+from pools.api.schema import DRY_RUN, OBJECT, TEXT, documented, fields
 from pools.api.views import View
 from pools.domain.platforms import platform_body, platforms_of
 from pools.domain.roles import Action

@@ -16,8 +16,8 @@ from pools.domain.pool_config import editable
 from pools.domain.roles import Action, Actor
 from pools.models import Pool
 from pools.permissions import require
-from pools.pool_bodies import pool_body, settings_of
-from pools.selectors import tree_body
+from pools.representations.pool import pool_body, settings_of
+from pools.selectors.pool_balance import tree_body
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.pool_writing import PoolResult
 

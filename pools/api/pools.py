@@ -7,9 +7,7 @@ import base64
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import DRY_RUN, INCLUDE_ARCHIVED, NULL, OBJECT, TEXT, Query, documented, fields
 from pools.api.http import boolean, etag, expected_version, unwrapped
-from pools.api.notices import HEADER
 from pools.api.pool_requests import (
     answered,
     configuration,
@@ -19,14 +17,16 @@ from pools.api.pool_requests import (
     remarks,
     top_level,
 )
+from pools.api.schema import DRY_RUN, INCLUDE_ARCHIVED, NULL, OBJECT, TEXT, Query, documented, fields
 from pools.api.subpools import read_subpool
 from pools.api.views import View
+from pools.api.warnings_header import HEADER
 from pools.domain import names
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Action
 from pools.models import Pool
 from pools.permissions import require, require_house, visible_root
-from pools.pool_bodies import listed_body, pool_body
+from pools.representations.pool import listed_body, pool_body
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, rename_pool
 

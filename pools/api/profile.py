@@ -7,9 +7,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import BOOLEAN, DRY_RUN, NULL, TEXT, TIME, array, documented, fields, nullable
 from pools.api.http import body_object, boolean, unknown_keys
 from pools.api.rendering import naive
+from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, TIME, array, documented, fields, nullable
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.models import AccessToken, User

@@ -7,9 +7,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import DRY_RUN, NULL, TEXT, array, documented, fields
 from pools.api.history import MOST_REVISION, entry
 from pools.api.http import all_at_once, body_object, boolean, only, unwrapped
+from pools.api.schema import DRY_RUN, NULL, TEXT, array, documented, fields
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.models import ConfigRevision

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import BOOLEAN, DRY_RUN, INCLUDE_ARCHIVED, OBJECT, TEXT, WHOLE, array, documented, fields
 from pools.api.http import boolean, etag, expected_version, only, unknown_key, unwrapped
+from pools.api.schema import BOOLEAN, DRY_RUN, INCLUDE_ARCHIVED, OBJECT, TEXT, WHOLE, array, documented, fields
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
 from pools.models import Pool
 from pools.permissions import visible_root
-from pools.selectors import as_slice, subpool_body, tree_body
+from pools.selectors.pool_balance import as_slice, subpool_body, tree_body
 from pools.services.dry_run import effect_on_tree
 from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool, update_quota
 

@@ -7,16 +7,16 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import DRY_RUN, NULL, TEXT, TIME, Query, array, documented, fields, nullable
 from pools.api.http import body_object, boolean, only
 from pools.api.rendering import naive
+from pools.api.schema import DRY_RUN, NULL, TEXT, TIME, Query, array, documented, fields, nullable
 from pools.api.times import moment
 from pools.api.users import ROLE_GIVEN, roles_given
 from pools.api.views import View
 from pools.models import AccessToken, User
+from pools.security.tokens import new_secret, secret_from
 from pools.services.dry_run import effect_of
 from pools.services.tokens import create_token, delete_token, token_of, tokens_of
-from pools.tokens import new_secret, secret_from
 
 TOKEN = fields(
     {

@@ -9,9 +9,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import DRY_RUN, NULL, TEXT, TIME, WHOLE, Query, array, documented, fields, nullable
 from pools.api.http import MOST_ROWS, all_at_once, body_object, boolean, only, whole
 from pools.api.rendering import naive
+from pools.api.schema import DRY_RUN, NULL, TEXT, TIME, WHOLE, Query, array, documented, fields, nullable
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.domain.roles import Action

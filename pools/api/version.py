@@ -7,9 +7,9 @@ from django.views.decorators.http import require_safe
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import TEXT, documented, fields
-from pools.api.notices import CONTRACT
+from pools.api.schema import TEXT, documented, fields
 from pools.api.views import View
+from pools.api.warnings_header import CONTRACT
 
 VERSION = fields({"major": TEXT, "minor": TEXT, "revision": TEXT, "hash": TEXT})
 

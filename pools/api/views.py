@@ -12,8 +12,8 @@ from rest_framework.views import APIView
 
 from pools.api.authentication import actor_of
 from pools.api.http import storable
-from pools.api.notices import HEADER, with_warnings
 from pools.api.rendering import OneRenderer
+from pools.api.warnings_header import HEADER, with_warnings
 from pools.domain.errors import BadInput, Unsupported, Violation
 from pools.domain.roles import Actor
 from pools.services.idempotency import once

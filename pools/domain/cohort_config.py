@@ -1,5 +1,5 @@
 """A cohort's configuration: the JSON of a PUT on one side, what the ledger keeps on the other (api.md, "Quota tree and
-cohorts"; what may be written is judged in :mod:`pools.domain.quota_rules`).
+cohorts"; what may be written is judged in :mod:`pools.domain.quota.rules`).
 
 Amounts are whole numbers, of whatever unit the resource is counted in; null is no limit.
 """
@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 from pools.domain.amounts import DEFAULT_FLAVOR, UNLIMITED, Number, as_json, whole_if_whole
 from pools.domain.errors import Violation
 from pools.domain.fields import Fields, short
-from pools.domain.quota import Quota
-from pools.domain.quota_rules import QuotaRow, check_rows, check_weight
+from pools.domain.quota.rules import QuotaRow, check_rows, check_weight
+from pools.domain.quota.tree import Quota
 
 LARGEST_AMOUNT: Final = 2**53 - 1
 """As far as every JSON reader counts exactly; eight petabytes, in bytes."""

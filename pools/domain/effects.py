@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quotas import UNLIMITED
+from pools.domain.quota.pool_balance import UNLIMITED
 
 Picture = Mapping[str, Any]
 NOTHING: Picture = {}

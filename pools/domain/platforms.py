@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pools.domain.fields import Fields, short
-from pools.domain.gpu_config import GPU_TFLOPS, GPU_VRAM, parse_gpu_worth
+from pools.domain.gpu_quota.pool_settings import GPU_TFLOPS, GPU_VRAM, parse_gpu_worth
 
 DEFAULT_PLATFORM = "default"
 PLATFORM_RULE = "letters, digits, '-', '_' and '.', at most 63, a letter or digit at both ends"

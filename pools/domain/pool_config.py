@@ -16,7 +16,7 @@ from pools.domain.durations import duration
 from pools.domain.errors import Violation
 from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, parse_codes
 from pools.domain.fields import Fields, short
-from pools.domain.gpu_config import GPU_NAMESPACE, parse_gpu_namespace
+from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
 from pools.domain.platforms import (
     DEFAULT_PLATFORM,
     PARSED,
@@ -26,8 +26,8 @@ from pools.domain.platforms import (
     platform_body,
     platforms_of,
 )
-from pools.domain.quota_rules import QuotaRow, check_rows
-from pools.domain.quotas import LARGEST, UNLIMITED
+from pools.domain.quota.pool_balance import LARGEST, UNLIMITED
+from pools.domain.quota.rules import QuotaRow, check_rows
 
 DEFAULT_WEIGHT = 1
 DOWNLOAD_TYPES = ("download",)

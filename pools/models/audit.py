@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from pools.domain.roles import Action, Actor
 from pools.models.pool import Pool
-from pools.triggers import AppendOnly, NoTruncate
+from pools.models.triggers import AppendOnly, NoTruncate
 
 
 class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.core.validators import RegexValidator
 from django.db import models
 
-from pools.triggers import Audited, NoTruncate, created_updated_deleted
+from pools.models.triggers import Audited, NoTruncate, created_updated_deleted
 
 NAMESPACE = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower-case letters, digits and hyphens.")
 

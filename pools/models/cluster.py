@@ -7,7 +7,7 @@ from django.db import models
 
 from pools.domain import cluster_config
 from pools.models.backend import Backend
-from pools.triggers import Audited, NoTruncate, raise_sentence
+from pools.models.triggers import Audited, NoTruncate, raise_sentence
 
 ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
     name="one_backend_per_namespace",
@@ -47,7 +47,7 @@ MOVES_GENERATION = pgtrigger.Trigger(
 
 
 class KubernetesSettings(models.Model):
-    """The Kubernetes side of a backend. Its credential is a kubeconfig kept sealed (:mod:`pools.sealing`), a file that
+    """The Kubernetes side of a backend. Its credential is a kubeconfig kept sealed (:mod:`pools.security.sealing`), a file that
     the operator keeps beside the house, or the service account of our own pod.
 
     `credential_mark` tells one kubeconfig from another in the audit trail, where the content never appears. `server` is

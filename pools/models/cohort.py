@@ -13,8 +13,8 @@ from django.db.models.functions import Now
 from pools.domain import names
 from pools.domain.amounts import whole_if_whole
 from pools.domain.cohort_config import LARGEST_WEIGHT, WEIGHT_DECIMALS, CohortSettings, from_stored
-from pools.domain.quota_rules import MOST_RESOURCES
-from pools.triggers import CONFIGURATION_LOCK, Audited, NoTruncate, raise_sentence
+from pools.domain.quota.rules import MOST_RESOURCES
+from pools.models.triggers import CONFIGURATION_LOCK, Audited, NoTruncate, raise_sentence
 
 _NAME = rf"^[a-z]([a-z0-9-]{{0,{names.LABEL_LIMIT - 2}}}[a-z0-9])?$"
 

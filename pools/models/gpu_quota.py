@@ -12,9 +12,9 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from pools.domain.gpu_quota_spec import NAMESPACE_PATTERN
+from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
 from pools.models.backend import Backend
-from pools.triggers import Audited, NoTruncate, created_updated_deleted, raise_sentence
+from pools.models.triggers import Audited, NoTruncate, created_updated_deleted, raise_sentence
 
 AMOUNTS = ("request_tflops", "request_vram", "limit_tflops", "limit_vram")
 """The columns of one worker, in the order of the checks; `families` and `written` follow it."""

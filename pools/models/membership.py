@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from pools.domain.roles import Actor
-from pools.triggers import Audited, NoTruncate, created_updated_deleted
+from pools.models.triggers import Audited, NoTruncate, created_updated_deleted
 
 
 class User(AbstractUser):

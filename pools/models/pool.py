@@ -9,12 +9,13 @@ from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Now
 
-from pools.domain import names, quotas
+from pools.domain import names
 from pools.domain.lifecycle import TRANSITIONS, SubpoolState
+from pools.domain.quota import pool_balance
 from pools.domain.roles import Action, Actor
 from pools.models.backend import Backend
 from pools.models.cohort import RESTAMP, Cohort
-from pools.triggers import Audited, NoTruncate, raise_sentence
+from pools.models.triggers import Audited, NoTruncate, raise_sentence
 
 _STEPS = ", ".join(f"'{step.source}>{step.target}'" for step in TRANSITIONS)
 
@@ -337,7 +338,7 @@ class Pool(models.Model):
             models.CheckConstraint(
                 condition=Q(lending_limit__isnull=True)
                 | Q(guarantee__isnull=True)
-                | Q(guarantee=quotas.UNLIMITED)
+                | Q(guarantee=pool_balance.UNLIMITED)
                 | Q(lending_limit__lte=F("guarantee")),
                 name="pool_lends_what_it_has",
                 violation_error_message="A pool cannot lend more than its guarantee.",
@@ -394,12 +395,12 @@ class Pool(models.Model):
     @property
     def guaranteed(self) -> int:
         """The guarantee with "nothing configured" spelled as -1."""
-        return quotas.UNLIMITED if self.guarantee is None else self.guarantee
+        return pool_balance.UNLIMITED if self.guarantee is None else self.guarantee
 
     @property
     def limit(self) -> int:
         """The maximum with "nothing configured" spelled as -1."""
-        return quotas.UNLIMITED if self.maximum is None else self.maximum
+        return pool_balance.UNLIMITED if self.maximum is None else self.maximum
 
     @property
     def platforms(self) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from pools.domain.quotas import Usage
+from pools.domain.quota.pool_balance import Usage
 from pools.models.pool import Pool
-from pools.triggers import NoTruncate, raise_sentence
+from pools.models.triggers import NoTruncate, raise_sentence
 
 PREEMPTIBLE = "LOW"
 

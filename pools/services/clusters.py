@@ -13,7 +13,7 @@ from pools.domain.cluster_config import FILE, IN_CLUSTER, KUBECONFIG, NODE_POOL_
 from pools.domain.errors import Conflict, Violation
 from pools.domain.kubeconfig import LONGEST, KubeconfigFacts, read_kubeconfig
 from pools.models import Backend, KubernetesSettings
-from pools.sealing import Unreadable, mark, seal, unseal
+from pools.security.sealing import Unreadable, mark, seal, unseal
 
 OWN_CLUSTER = "in-cluster"
 _DEFAULTS = {"scheduler_name": SCHEDULER, "node_pool_key": NODE_POOL_KEY}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from pools.domain.quota import QuotaNode, QuotaTree
+from pools.domain.quota.tree import QuotaNode, QuotaTree
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_configuration
 from pools.models import Cohort

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from pools.cohort_bodies import cohort_body
 from pools.domain import names
 from pools.domain.amounts import as_json
-from pools.domain.quota import QuotaTree
-from pools.domain.quota_borrowers import newly_exposed
-from pools.domain.quota_debts import Debt, changed_debts
-from pools.domain.quota_forest import COHORT, shown
-from pools.domain.quotas import UNLIMITED
+from pools.domain.quota.borrowers import newly_exposed
+from pools.domain.quota.debts import Debt, changed_debts
+from pools.domain.quota.forest import COHORT, shown
+from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.quota.tree import QuotaTree
 from pools.domain.roles import Actor
 from pools.locking import cohort_tops
 from pools.models import Cohort, Pool, Reservation
 from pools.models.usage import PREEMPTIBLE
-from pools.quota_bodies import tree_nodes
-from pools.quota_trees import verdict_tree
-from pools.quota_view import quota_view
-from pools.selectors import balances
+from pools.representations.cohort import cohort_body
+from pools.representations.quota_tree import tree_nodes
+from pools.selectors.pool_balance import balances
+from pools.selectors.quota_facts import verdict_tree
+from pools.selectors.quota_tree import quota_view
 from pools.services.dry_run import effect_of
 
 

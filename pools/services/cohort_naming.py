@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from pools.locking import cohort_tops
 from pools.models import Cohort, Pool
-from pools.quota_trees import pools_below
+from pools.selectors.quota_facts import pools_below
 from pools.signals import hint
 
 

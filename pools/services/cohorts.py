@@ -23,14 +23,14 @@ from pools.domain.cohort_config import (
     without_limits,
 )
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.quota_debts import debt_sentence, new_debts
-from pools.domain.quota_rules import cycle_closed_by
+from pools.domain.quota.debts import debt_sentence, new_debts
+from pools.domain.quota.rules import cycle_closed_by
 from pools.domain.roles import Action, Actor
 from pools.domain.versions import check_version
 from pools.locking import lock_cohort_trees, lock_configuration, lock_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_house
-from pools.quota_trees import verdict_tree
+from pools.selectors.quota_facts import verdict_tree
 from pools.services.cohort_circles import mark_circles
 from pools.services.cohort_naming import forget_unnamed, hint_cohorts, named_cohorts
 from pools.services.config_history import record

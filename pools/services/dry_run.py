@@ -11,7 +11,7 @@ from pools.domain.errors import BadInput, Conflict, DomainError
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
 from pools.models import Pool, Reservation
-from pools.selectors import tree_body
+from pools.selectors.pool_balance import tree_body
 from pools.signals import AtStake, Concerned, Stakes, hints_noted, work_at_stake
 
 

@@ -15,16 +15,16 @@ from uuid import UUID
 from django.utils import timezone
 
 from pools.domain.errors import BadInput, Conflict, DomainError, ErrorCode, NotFound, Violation
-from pools.domain.gpu_quota import Broken, broken_by, broken_by_change, gang_broken
-from pools.domain.gpu_quota_spec import namespace_violations
-from pools.domain.gpu_workers import EMPTY, Asked, Held, Worker, held_by, held_together, parse_adjustment
+from pools.domain.gpu_quota.checks import Broken, broken_by, broken_by_change, gang_broken
+from pools.domain.gpu_quota.spec import namespace_violations
+from pools.domain.gpu_quota.workers import EMPTY, Asked, Held, Worker, held_by, held_together, parse_adjustment
 from pools.domain.roles import SYSTEM, Action, Actor
-from pools.gpu_hints import hint_room
-from pools.gpu_ledger import Namespace, columns_of, lock_namespace, lock_namespaces, worker_of
-from pools.gpu_policy import require_namespace
+from pools.locking import lock_namespace, lock_namespaces
 from pools.models import GpuAllocation
-from pools.permissions import require_house
+from pools.permissions import require_house, require_namespace
+from pools.selectors.gpu_namespace import Namespace, columns_of, worker_of
 from pools.services.gpu_status import restate
+from pools.signals import hint_room
 from pools.transactions import change
 
 ASSUMED_FOR = timedelta(minutes=30)

@@ -12,14 +12,15 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.gpu_quota_spec import namespace_violations, parse_spec, spec_body
+from pools.domain.gpu_quota.spec import namespace_violations, parse_spec, spec_body
 from pools.domain.roles import Actor
 from pools.domain.versions import check_version
-from pools.gpu_hints import hint_room
-from pools.gpu_ledger import Namespace, lock_namespace, look_at, spec_of
+from pools.locking import lock_namespace
 from pools.models import GpuQuota, GpuUsageSample
 from pools.permissions import require_house
+from pools.selectors.gpu_namespace import Namespace, look_at, spec_of
 from pools.services.gpu_status import restate
+from pools.signals import hint_room
 from pools.transactions import change
 
 KEPT = timedelta(days=30)

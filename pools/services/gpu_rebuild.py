@@ -16,12 +16,13 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
-from pools.domain.gpu_workers import Worker
+from pools.domain.gpu_quota.workers import Worker
 from pools.domain.roles import SYSTEM
-from pools.gpu_hints import hint_room
-from pools.gpu_ledger import Namespace, columns_of, lock_namespace, look_at, worker_of
+from pools.locking import lock_namespace
 from pools.models import GpuAllocation
+from pools.selectors.gpu_namespace import Namespace, columns_of, look_at, worker_of
 from pools.services.gpu_status import restate
+from pools.signals import hint_room
 from pools.transactions import change
 
 State, Source = GpuAllocation.State, GpuAllocation.Source

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pools.domain.gpu_quota import GpuQuotaSpec
-from pools.domain.gpu_quota_status import alerts_after, conditions
-from pools.domain.gpu_workers import Held
-from pools.gpu_ledger import kept_conditions, stored_conditions
+from pools.domain.gpu_quota.checks import GpuQuotaSpec
+from pools.domain.gpu_quota.status import alerts_after, conditions
+from pools.domain.gpu_quota.workers import Held
 from pools.models import GpuQuota
+from pools.selectors.gpu_namespace import kept_conditions, stored_conditions
 
 
 def restate(quota: GpuQuota | None, spec: GpuQuotaSpec, used: Held, now: datetime) -> None:

@@ -14,15 +14,15 @@ from typing import Any
 from pools.domain import names
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, parse_pool
-from pools.domain.quota_debts import debt_sentence, new_debts
-from pools.domain.quotas import UNLIMITED, PoolBalance, guarantee_violation
+from pools.domain.quota.debts import debt_sentence, new_debts
+from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, guarantee_violation
 from pools.domain.roles import Actor
 from pools.domain.versions import check_version
 from pools.locking import cohort_tops, lock_configuration, lock_trees
 from pools.models import Backend, Cohort, Pool
 from pools.permissions import unknown_pool
-from pools.quota_trees import verdict_tree
-from pools.selectors import balances
+from pools.selectors.pool_balance import balances
+from pools.selectors.quota_facts import verdict_tree
 from pools.services.cohort_naming import forget_unnamed, hint_cohorts, named_cohorts
 from pools.services.config_history import record
 from pools.services.members import make_pool_roles

@@ -20,8 +20,8 @@ from pools.domain.pool_config import editable
 from pools.domain.roles import Action, Actor
 from pools.models import Pool
 from pools.permissions import require, require_house
-from pools.pool_bodies import settings_of
-from pools.selectors import balance
+from pools.representations.pool import settings_of
+from pools.selectors.pool_balance import balance
 from pools.services.cohort_naming import forget_unnamed, hint_cohorts
 from pools.services.members import drop_pool_roles, rename_default_pool, rename_pool_roles
 from pools.services.pool_writing import (

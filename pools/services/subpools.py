@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pools.domain import lifecycle, names
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quotas import ParsedQuota, PoolBalance, Slice, parse_quota, slice_quota_violation
+from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, Slice, parse_quota, slice_quota_violation
 from pools.domain.roles import SYSTEM, Action, Actor
 from pools.domain.versions import check_version
 from pools.locking import lock_tree, lock_trees
 from pools.models import Pool, Reservation
 from pools.permissions import require, unknown_pool, visible_root
-from pools.selectors import as_slice, balance
+from pools.selectors.pool_balance import as_slice, balance
 from pools.signals import cancel_pending_work, hint
 from pools.transactions import change
 

@@ -12,7 +12,7 @@ from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.roles import Action, Actor
 from pools.models import AccessToken, User
 from pools.permissions import require_house
-from pools.tokens import digest, new_secret
+from pools.security.tokens import digest, new_secret
 from pools.transactions import change
 
 DEFAULT_LIFETIME = timedelta(days=31)

@@ -7,10 +7,11 @@ each difference and a sentence that the row fills.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from django.db import connection, transaction
+from django.db import connection
+
+from pools.transactions import one_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +162,3 @@ def run(checks: Sequence[Check]) -> Iterator[Difference]:
             cursor.execute(check.sql)
             for row in cursor.fetchall():
                 yield Difference(check.code, check.sentence.format(*row))
-
-
-@contextmanager
-def one_snapshot() -> Iterator[None]:
-    """All queries inside see one moment, so that a house at work shows no difference that is only a change between two
-    looks. Inside an outer transaction the caller's own snapshot serves."""
-    outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        if outermost:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        yield

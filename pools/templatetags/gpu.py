@@ -6,10 +6,10 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.domain.gpu_workers import Amounts
-from pools.gpu_ledger import worker_of
-from pools.gpu_pages import Line, Meter
+from pools.domain.gpu_quota.workers import Amounts
 from pools.models import GpuAllocation
+from pools.selectors.gpu_namespace import worker_of
+from pools.selectors.gpu_usage import Line, Meter
 
 register = template.Library()
 

@@ -13,14 +13,15 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.domain import audit_sentences, quota_forest
+from pools.domain import audit_sentences
 from pools.domain.amounts import UNLIMITED as WITHOUT_END
 from pools.domain.amounts import Amount, text_of
-from pools.domain.quotas import UNLIMITED
-from pools.domain.usage_bar import Parts
+from pools.domain.quota import forest
+from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.quota.usage_bar import Parts
 from pools.models import AuditEntry
-from pools.pages import Row
-from pools.quota_pages import TITLES, TreeRow, sort_of
+from pools.selectors.pool_tree import Row
+from pools.selectors.quota_pages import TITLES, TreeRow, sort_of
 
 register = template.Library()
 
@@ -82,13 +83,13 @@ def size(value: Amount) -> str:
 @register.filter
 def node_address(key: str) -> str:
     """The page of a node of the tree of quotas, by what the tree calls it."""
-    return reverse("admin:pools_quota_node", args=[sort_of(key), quota_forest.shown(key)])
+    return reverse("admin:pools_quota_node", args=[sort_of(key), forest.shown(key)])
 
 
 @register.filter
 def node_name(key: str) -> str:
     """What people call a node of the tree of quotas."""
-    return quota_forest.shown(key)
+    return forest.shown(key)
 
 
 @register.filter

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pools.admin import forms
-from pools.admin.listing import ROWS_ON_A_PAGE, Window, page_number
+from pools.admin.paging import ROWS_ON_A_PAGE, Window, page_number
 from pools.admin.policy import PolicyAdmin, actor_of
 from scheduling import pages
 from scheduling.models import Decision

@@ -16,7 +16,7 @@ from pools.domain.roles import Action, Actor, allows
 from pools.models import Backend
 from pools.permissions import require_house
 from scheduling.models import QueueGuard
-from scheduling.services.guard import bypasses, guard_of, put_guard, read_guard
+from scheduling.services.webhooks.queue_guard import bypasses, guard_of, put_guard, read_guard
 
 MOST_SHOWN = 200
 

@@ -6,11 +6,11 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin import forms
-from pools.admin.listing import ROWS_ON_A_PAGE, Window, page_number
+from pools.admin.paging import ROWS_ON_A_PAGE, Window, page_number
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.names import SEPARATOR, SHARED
 from pools.permissions import visible_root
-from pools.quota_pages import tree_page
+from pools.selectors.quota_pages import tree_page
 from scheduling import pages
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Workflow

@@ -14,8 +14,8 @@ from pools.permissions import require_house
 from pools.services.backends import read_backend
 from scheduling.models import QueueSync
 from scheduling.selectors.sync_state import drift_of, sync_body
-from scheduling.services.connection_test import ask_for_test, cluster_row
-from scheduling.services.queue_sync import ask_for_sync
+from scheduling.services.kubernetes.connection_test import ask_for_test, cluster_row
+from scheduling.services.kubernetes.queue_sync import ask_for_sync
 
 
 @admin.register(QueueSync)

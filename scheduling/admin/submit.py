@@ -19,7 +19,7 @@ from pools.domain.roles import Action, Actor
 from pools.models import Pool
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.workflows import visible_workflow
-from scheduling.services.submission import Submission, check, submit
+from scheduling.services.workflows.submission import Submission, check, submit
 
 LARGEST_FILE = 1024 * 1024
 LONGEST_LIST = 300  # more pools than that are typed, not chosen

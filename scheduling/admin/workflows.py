@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
-from pools.admin.listing import ROWS_ON_A_PAGE, Window, page_number
+from pools.admin.paging import ROWS_ON_A_PAGE, Window, page_number
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError
 from pools.domain.roles import Action, Actor, allows
@@ -24,7 +24,7 @@ from scheduling.models import Workflow
 from scheduling.selectors.gangs import rows_of
 from scheduling.selectors.queue import waiting_of
 from scheduling.selectors.workflows import WorkflowFilter, listed_workflows, queues_of, visible_workflow, whole_workflow
-from scheduling.services.lifecycle import cancel_workflow, end_workflow, may_cancel
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow, may_cancel
 
 MOST_AT_ONCE = 200
 ENTRIES_SHOWN = 30

@@ -6,15 +6,15 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import ANYTHING, documented, fields
 from pools.api.http import body_object, only
+from pools.api.schema import ANYTHING, documented, fields
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.services.backends import read_backend
 from scheduling.api.shapes import NOTES
 from scheduling.selectors.sync_state import sync_body
-from scheduling.services.connection_test import ask_for_test, cluster_row
-from scheduling.services.queue_sync import ask_for_sync
+from scheduling.services.kubernetes.connection_test import ask_for_test, cluster_row
+from scheduling.services.kubernetes.queue_sync import ask_for_sync
 
 STATE = fields(dict.fromkeys(("backend", "generation_wanted", "generation_applied", "condition", "drift"), ANYTHING))
 

@@ -7,13 +7,13 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import OBJECT, TEXT, array, documented, fields
 from pools.api.http import body_object, only
+from pools.api.schema import OBJECT, TEXT, array, documented, fields
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.permissions import require_house
-from scheduling.services.gpu_reviews import review_gpu
-from scheduling.services.rebuilding import rebuild_now
+from scheduling.services.gpu_quota.admission import review_gpu
+from scheduling.services.gpu_quota.rebuild import rebuild_now
 
 REVIEW = fields({"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], more=True)
 ANSWER = fields({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import BOOLEAN, TEXT, WHOLE, array, documented, fields, nullable
+from pools.api.schema import BOOLEAN, TEXT, WHOLE, array, documented, fields, nullable
 from pools.api.views import View
 from scheduling.api.yaml_bodies import YAMLParser
 from scheduling.domain.podgroup_plan import STATES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from pools.api.documented import OBJECT, array, documented, fields
 from pools.api.http import boolean
 from pools.api.pool_lists import FILTERS, named_pools
+from pools.api.schema import OBJECT, array, documented, fields
 from pools.api.views import View
 from scheduling.selectors.pool_quota import pool_quota
 

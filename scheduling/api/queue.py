@@ -8,9 +8,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import BOOLEAN, LIMIT, OFFSET, TEXT, TIME, WHOLE, Query, array, documented, fields
 from pools.api.http import page
 from pools.api.rendering import naive
+from pools.api.schema import BOOLEAN, LIMIT, OFFSET, TEXT, TIME, WHOLE, Query, array, documented, fields
 from pools.api.views import View
 from scheduling.api.queries import many
 from scheduling.api.shapes import PRIORITY, STANDING

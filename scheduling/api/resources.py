@@ -5,8 +5,8 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import OBJECT, TEXT, Query, array, documented, fields
 from pools.api.pool_lists import FILTERS, named_pools
+from pools.api.schema import OBJECT, TEXT, Query, array, documented, fields
 from pools.api.views import View
 from pools.domain.errors import NotFound
 from scheduling.selectors.resources import resources

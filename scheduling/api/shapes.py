@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from pools.api.documented import (
-    ANYTHING,
-    BOOLEAN,
-    LIMIT,
-    OBJECT,
-    OFFSET,
-    TEXT,
-    TIME,
-    WHOLE,
-    Query,
-    array,
-    fields,
-    nullable,
-)
+from pools.api.schema import ANYTHING, BOOLEAN, LIMIT, OBJECT, OFFSET, TEXT, TIME, WHOLE, Query, array, fields, nullable
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 

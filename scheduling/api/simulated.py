@@ -5,11 +5,11 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import documented
 from pools.api.http import body_object, only
+from pools.api.schema import documented
 from pools.api.views import View
 from scheduling.api.shapes import NOTES, SETTLED
-from scheduling.services.settle import settle_now
+from scheduling.services.simulated.reconcile import settle_now
 
 
 class Settle(View):

@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import BOOLEAN, OBJECT, TEXT, array, documented, fields, nullable
+from pools.api.schema import BOOLEAN, OBJECT, TEXT, array, documented, fields, nullable
 from pools.api.views import View, raw_body
 from pools.domain.errors import BadInput
 from pools.domain.roles import Actor

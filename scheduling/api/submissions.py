@@ -8,8 +8,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import array, documented, fields
 from pools.api.http import body_object, boolean, unknown_key
+from pools.api.schema import array, documented, fields
 from pools.api.views import View
 from pools.domain.errors import BadInput, ErrorCode, Violation
 from scheduling.api.bodies import Links
@@ -18,7 +18,7 @@ from scheduling.api.shapes import FILE, MANY_FILES, NOTES, SUBMIT, SUBMIT_DRY_RU
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.selectors.workflows import queues_of, visible_workflow
-from scheduling.services.submission import Receipt, Submission, again, check, check_many, submit, submit_many
+from scheduling.services.workflows.submission import Receipt, Submission, again, check, check_many, submit, submit_many
 
 MOST_AT_ONCE = 500
 _VALID = "The workflow file is valid and pool {pool} would take it."

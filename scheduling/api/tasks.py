@@ -5,8 +5,8 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import documented
 from pools.api.http import boolean, page
+from pools.api.schema import documented
 from pools.api.times import moment
 from pools.api.views import View
 from scheduling.api.bodies import Links, summary_entry, task_entry

@@ -5,14 +5,14 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import DRY_RUN, OBJECT, TEXT, TIME, WHOLE, array, documented, fields
 from pools.api.http import body_object, boolean, etag, expected_version, only, unwrapped
+from pools.api.schema import DRY_RUN, OBJECT, TEXT, TIME, WHOLE, array, documented, fields
 from pools.api.views import View
 from pools.permissions import require_house
 from pools.services.dry_run import effect_of
 from scheduling.domain.cluster.membership import Kind
-from scheduling.services.guard import MODES, SHOWN_KEYS, bypasses, guard_body, put_guard, read_guard
-from scheduling.services.reviews import review
+from scheduling.services.webhooks.queue_guard import MODES, SHOWN_KEYS, bypasses, guard_body, put_guard, read_guard
+from scheduling.services.webhooks.reviews import review
 
 REVIEW = fields({"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], more=True)
 ANSWER = fields({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})

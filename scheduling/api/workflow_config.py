@@ -7,8 +7,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import DRY_RUN, WHOLE, documented, fields
 from pools.api.http import boolean, etag, expected_version, unknown_keys, unwrapped
+from pools.api.schema import DRY_RUN, WHOLE, documented, fields
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.permissions import require_house

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from pools.api.documented import BOOLEAN, TEXT, Query, documented
 from pools.api.http import all_at_once, boolean, whole
+from pools.api.schema import BOOLEAN, TEXT, Query, documented
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.models import Backend

@@ -8,8 +8,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.documented import BOOLEAN, DRY_RUN, NULL, TEXT, Query, array, documented, fields
 from pools.api.http import body_object, boolean, only, page, unknown_keys
+from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, Query, array, documented, fields
 from pools.api.times import moment
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
@@ -26,7 +26,7 @@ from scheduling.selectors.workflows import (
     visible_workflow,
     whole_workflow,
 )
-from scheduling.services.lifecycle import cancel_workflow, end_workflow, tag_workflow
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow, tag_workflow
 
 REPORTED = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 

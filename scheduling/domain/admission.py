@@ -12,7 +12,7 @@ from enum import StrEnum
 from pools.domain.amounts import Amount, as_json, text_of
 from pools.domain.errors import Violation
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quotas import UNLIMITED
+from pools.domain.quota.pool_balance import UNLIMITED
 from scheduling.domain.priorities import Priority
 
 

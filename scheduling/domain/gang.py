@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from pools.domain.quota import order_of
+from pools.domain.quota.tree import order_of
 
 ROOT = 0
 DEFAULT_GROUP = "default"

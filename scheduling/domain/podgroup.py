@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.errors import Violation
-from pools.domain.quota import cycles_of, order_of
-
+from pools.domain.quota.tree import cycles_of, order_of
 from scheduling.domain.gang import GangTree, Group
 
 MOST_PODS = 2**31 - 1

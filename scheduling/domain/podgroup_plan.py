@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pools.domain.errors import BadInput, Violation
-
 from scheduling.domain.gang import DEFAULT_GROUP, ROOT, GangTree, Growth
 from scheduling.domain.podgroup import is_structural, read
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pools.domain.amounts import GPU, Amount
-from pools.domain.quota import QuotaTree, Shortfall
+from pools.domain.quota.tree import QuotaTree, Shortfall
 
 
 class TreeGates:
-    """Asked and moved like :class:`scheduling.domain.deeds.Gates`: by the id of a leaf, in GPUs. A leaf without a
+    """Asked and moved like :class:`scheduling.domain.plan_units.Gates`: by the id of a leaf, in GPUs. A leaf without a
     cohort above it is bound by nothing here."""
 
     def __init__(self, tree: QuotaTree | None = None, nodes: Mapping[int, str] | None = None) -> None:

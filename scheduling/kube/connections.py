@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 
 from pools.models import Backend, KubernetesSettings
-from pools.sealing import Unreadable
+from pools.security.sealing import Unreadable
 from pools.services.clusters import kubeconfig_of
 from scheduling.kube.access import Access, InCluster, Kubeconfig
 from scheduling.kube.errors import BadCredentials

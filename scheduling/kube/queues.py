@@ -11,8 +11,8 @@ from scheduling.domain.cluster.naming import HOUSE, OWNER
 from scheduling.domain.priorities import Priority
 from scheduling.domain.queues import upgrade
 from scheduling.domain.queues.desired import NAMESPACE, Place, Queue, Topology, queue_body, topology_body
+from scheduling.domain.queues.observed import Difference, Seen, Standing, look
 from scheduling.domain.queues.plan import Deed, Step, Untouched, plan
-from scheduling.domain.queues.seen import Difference, Seen, Standing, look
 from scheduling.domain.queues.topologies import (
     SeenTopology,
     TopologyDeed,

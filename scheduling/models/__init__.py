@@ -3,10 +3,10 @@
 from scheduling.models.cluster import ClusterState, MachineState
 from scheduling.models.config import WorkflowConfig
 from scheduling.models.decision import Decision
-from scheduling.models.gpu_keeping import GpuKeeping
+from scheduling.models.dirty import BackendMove, BackendRest
+from scheduling.models.gpu_controller import GpuKeeping
 from scheduling.models.guard import Bypass, QueueGuard
 from scheduling.models.queue_sync import QueueDrift, QueueSync
-from scheduling.models.rest import BackendMove, BackendRest
 from scheduling.models.workflow import Group, Task, Workflow, WorkflowName
 
 __all__ = [

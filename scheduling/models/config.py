@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from pools.triggers import Audited, created_updated_deleted
+from pools.models.triggers import Audited, created_updated_deleted
 
 
 class WorkflowConfig(models.Model):

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from pools.domain.roles import Action, Actor
 from pools.models import Backend, Pool
-from pools.triggers import NoTruncate, raise_sentence
+from pools.models.triggers import NoTruncate, raise_sentence
 from scheduling.models.workflow import Group, Workflow
 
 LEAST_DAYS = 1

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from pools.models import Backend
-from pools.triggers import Audited, NoTruncate
+from pools.models.triggers import Audited, NoTruncate
 
 
 class QueueGuard(models.Model):

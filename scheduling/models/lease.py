@@ -8,7 +8,7 @@ from django.db.models import Q
 
 class Leased(models.Model):
     """`holder` and `held_until` are the lease of the one worker that is at it: a row claimed for a while, not a lock
-    held while speaking to a cluster (:mod:`scheduling.services.leases`)."""
+    held while speaking to a cluster (:mod:`scheduling.services.kubernetes.leases`)."""
 
     holder = models.UUIDField(null=True)
     held_until = models.DateTimeField(null=True)

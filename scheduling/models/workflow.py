@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from pools.domain.roles import Action, Actor
 from pools.models import Pool
-from pools.triggers import Audited, NoTruncate
+from pools.models.triggers import Audited, NoTruncate
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus, WorkflowStatus
 

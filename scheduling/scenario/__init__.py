@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from pools.domain.errors import Violation
-
 from scheduling.scenario.answer import answer_to, render
 from scheduling.scenario.batch import Batch, run, with_lines
 from scheduling.scenario.parse import Scenario, ScenarioError, parse

@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pools.domain.amounts import Amount, as_json
-from pools.domain.quota import QuotaTree
-from pools.domain.quota_numbers import NodeNumbers, numbers, share
+from pools.domain.quota.node_numbers import NodeNumbers, numbers, share
+from pools.domain.quota.tree import QuotaTree
 from scheduling.domain.engine.collector import collector_paused
+from scheduling.domain.engine.cycle import Settled, settle
 from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.outcome import GangResult, Place, places, reasons, result_of, task_of
-from scheduling.domain.engine.settle import Settled, settle
 from scheduling.domain.engine.state import GangState
 from scheduling.domain.engine.steps import Step
 from scheduling.domain.engine.world import World
-
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.rules import broken
 

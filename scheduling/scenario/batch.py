@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pools.domain.errors import BadInput, DomainError, Violation
-
 from scheduling.scenario.reader import Document, documents
 
 SUFFIXES = (".yaml", ".yml", ".json")

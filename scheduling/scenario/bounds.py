@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pools.domain.errors import Violation
-from pools.domain.quota import order_of
+from pools.domain.quota.tree import order_of
 from scheduling.domain.engine.build import keys_of
 from scheduling.domain.engine.facts import Cohort, Facts, Queue
-
 from scheduling.scenario.fields import Fault
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Violation
-from pools.domain.quota import cycles_of
+from pools.domain.quota.tree import cycles_of
 from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, TaskState, Unit
-
 from scheduling.scenario.bounds import FILE, Bounds, too_large
 from scheduling.scenario.fields import Fault, Faults
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from pools.domain.amounts import GPU, MAX_DIGITS, UNLIMITED, Amount, Number, resource_key, whole_if_whole
 from pools.domain.errors import Violation
-
 from scheduling.scenario.reader import Map, Unreadable
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduling.domain.engine.facts import Facts
-
 from scheduling.scenario.bounds import too_large
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import Draft

@@ -8,7 +8,6 @@ from typing import Any
 from pools.domain.amounts import Number
 from pools.domain.errors import DomainError, ErrorCode, Violation
 from scheduling.domain.engine.facts import Cohort, Facts, Node, Queue
-
 from scheduling.scenario.bounds import FILE, Bounds
 from scheduling.scenario.changes import apply_changes
 from scheduling.scenario.draft import Draft

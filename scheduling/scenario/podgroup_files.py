@@ -8,7 +8,6 @@ from typing import Any
 from pools.domain.errors import BadInput, Violation
 from scheduling.domain.podgroup import is_valid, validate
 from scheduling.domain.podgroup_plan import plan
-
 from scheduling.scenario.batch import Batch, run
 from scheduling.scenario.bounds import FILE, WEB, Bounds
 from scheduling.scenario.reader import Map

@@ -9,7 +9,6 @@ from pools.domain.errors import Violation
 from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.facts import Cohort, Queue
 from scheduling.domain.engine.world import World
-
 from scheduling.scenario.parse import Scenario
 
 

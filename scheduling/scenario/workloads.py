@@ -5,7 +5,6 @@ from __future__ import annotations
 from scheduling.domain.engine.facts import HIGH, LOW, NON_PREEMPTIBLE_FROM, NORMAL, Gang, Task, TaskState
 from scheduling.domain.gang import DEFAULT_GROUP, GangTree, Group
 from scheduling.domain.podgroup import MOST_PODS, Names, PodGroup, check, is_structural
-
 from scheduling.scenario.draft import Draft
 from scheduling.scenario.fields import Fault, Record, read_resources
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pools.domain import amounts
 from pools.domain.names import SHARED
-from scheduling.domain.clearance import HOUSE, NOT_LENT
+from scheduling.domain.dispatch_admission import HOUSE, NOT_LENT
 from scheduling.domain.engine.explain import Code, Reason
 from scheduling.domain.engine.remedies import Remedy
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.cohort_config import quotas_of
-from pools.domain.quota_forest import CohortFact, PoolFact, borrowing_limit, lending_limit
-from pools.domain.quotas import PoolBalance
+from pools.domain.quota.forest import CohortFact, PoolFact, borrowing_limit, lending_limit
+from pools.domain.quota.pool_balance import PoolBalance
 from pools.locking import cohort_tops
 from pools.models import Backend, Cohort, Pool
-from pools.quota_trees import cohort_facts, cohorts_below
+from pools.selectors.quota_facts import cohort_facts, cohorts_below
 from scheduling.domain.engine import facts as engine
 
 

@@ -23,26 +23,27 @@ from uuid import UUID
 
 from django.db import connection
 
-from pools.domain import amounts, names, quotas
+from pools.domain import amounts, names
 from pools.domain.amounts import Amount
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quotas import PoolBalance
+from pools.domain.quota import pool_balance
+from pools.domain.quota.pool_balance import PoolBalance
 from pools.models import Backend, Node, Pool
-from pools.selectors import balances
-from pools.services.verify import one_snapshot
+from pools.selectors.pool_balance import balances
+from pools.transactions import one_snapshot
 from scheduling.domain.admission import WaitCode
-from scheduling.domain.deeds import Path
 from scheduling.domain.engine import facts as engine
 from scheduling.domain.engine.collector import collector_paused
 from scheduling.domain.engine.facts import Facts, Gang, Hold, Queue, TaskState, Unit
 from scheduling.domain.gang import DEFAULT_GROUP, GangTree, tree_of
+from scheduling.domain.plan_units import Path
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
 from scheduling.domain.tree_gates import TreeGates
 from scheduling.selectors.cohorts_above import cohorts_above, limits
-from scheduling.selectors.gates import leaf_paths, tree_gates
-from scheduling.selectors.gpu_room import gpu_holds
-from scheduling.selectors.promised import promised
+from scheduling.selectors.dispatched_usage import promised
+from scheduling.selectors.gpu_headroom import gpu_holds
+from scheduling.selectors.start_gates import leaf_paths, tree_gates
 
 CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
 MILLICORES = 1000
@@ -226,11 +227,11 @@ def _quota(gpus: int) -> dict[str, Amount]:
 
 
 def _limit(gpus: int) -> dict[str, Amount]:
-    return {} if gpus == quotas.UNLIMITED else {amounts.GPU: gpus}
+    return {} if gpus == pool_balance.UNLIMITED else {amounts.GPU: gpus}
 
 
 def _amount(gpus: int) -> Amount:
-    return amounts.UNLIMITED if gpus == quotas.UNLIMITED else gpus
+    return amounts.UNLIMITED if gpus == pool_balance.UNLIMITED else gpus
 
 
 def _moment(at: datetime) -> int:

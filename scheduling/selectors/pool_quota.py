@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.quotas import UNLIMITED
+from pools.domain.quota.pool_balance import UNLIMITED
 from pools.domain.roles import Actor
-from pools.pool_lists import Tree, gpu_shares, inherited, listed_trees, own_body, sets_of
-from scheduling.selectors.machines import gpus_by_place
+from pools.selectors.pool_lists import Tree, gpu_shares, inherited, listed_trees, own_body, sets_of
+from scheduling.selectors.nodes import gpus_by_place
 
 
 @dataclass(slots=True)

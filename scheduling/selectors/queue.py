@@ -18,8 +18,8 @@ from pools.domain.roles import Action, Actor
 from pools.models import Backend
 from scheduling.domain.engine.explain import Reason
 from scheduling.models import Workflow
-from scheduling.selectors.kept_lines import is_large, line_at_hand, line_now
-from scheduling.selectors.line import WAITING, InLine, Line, Owned, latecomers
+from scheduling.selectors.pending_queue import WAITING, InLine, Line, Owned, latecomers
+from scheduling.selectors.pending_queue_cache import is_large, line_at_hand, line_now
 
 
 @dataclass(frozen=True, slots=True)

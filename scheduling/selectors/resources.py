@@ -11,8 +11,8 @@ from pools.domain.platforms import platforms_of
 from pools.domain.roles import Actor
 from pools.domain.sizes import size_text
 from pools.models import Backend
-from pools.pool_lists import Tree, listed_trees
-from scheduling.selectors.machines import NodeUse, node_uses
+from pools.selectors.pool_lists import Tree, listed_trees
+from scheduling.selectors.nodes import NodeUse, node_uses
 
 RESERVED, SHARED, UNUSED = "RESERVED", "SHARED", "UNUSED"
 Entry = dict[str, Any]

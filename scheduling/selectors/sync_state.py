@@ -9,7 +9,7 @@ from django.db.models.functions import Coalesce
 
 from pools.models import Backend, KubernetesSettings
 from scheduling.models import QueueDrift, QueueSync
-from scheduling.selectors.wanted_queues import generation_of
+from scheduling.selectors.desired_queues import generation_of
 
 MOST_DRIFT = 200
 

@@ -15,13 +15,13 @@ from pools.domain.names import SHARED, canonical, queue_name
 from pools.domain.platforms import default_platform, platforms_of
 from pools.domain.roles import Action, Actor
 from pools.models import Backend, Node, Pool
-from pools.services.verify import one_snapshot
+from pools.transactions import one_snapshot
 from scheduling.domain.engine.facts import Facts
 from scheduling.models import Workflow
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_to
 from scheduling.scenario.live import Manners, live_scenario
-from scheduling.scenario.veil import veiled
+from scheduling.scenario.redact import veiled
 from scheduling.selectors.live_facts import LiveFacts, live_facts
 
 

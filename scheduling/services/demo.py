@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 import pgtrigger
 from django.utils import timezone
 
-from pools.domain.gpu_workers import parse_allocation
+from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM, Actor
 from pools.locking import lock_tree
 from pools.models import Pool, Reservation
@@ -31,9 +31,9 @@ from pools.transactions import change
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.progress import WorkInHand
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit_many
+from scheduling.services.simulated.reconcile import settle
+from scheduling.services.workflows.submission import Submission, submit_many
+from scheduling.services.workflows.transitions import WorkInHand
 
 DAYS = 30
 WORKFLOWS = 300

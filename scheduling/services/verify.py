@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pools.models import Backend
-from pools.services.verify import LEDGER_CHECKS, Check, Difference, one_snapshot, run
+from pools.services.verify import LEDGER_CHECKS, Check, Difference, run
+from pools.transactions import one_snapshot
 from scheduling.domain.gang import tree_of
 from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK, TaskStatus
 from scheduling.models import Group

@@ -10,7 +10,7 @@ from pools.domain.versions import check_version
 from pools.permissions import require_house
 from pools.transactions import change
 from scheduling.models import WorkflowConfig
-from scheduling.services import schedule
+from scheduling.services import periodic_tasks
 
 DRAIN_INTERVAL = "subpool_drain_interval_minutes"
 MAX_RETRY = "max_retry_per_task"
@@ -54,7 +54,7 @@ def update_workflow_config(
             row.version += 1
             row.save(update_fields=[*different, "version"])
         if DRAIN_INTERVAL in different:
-            schedule.set_drain_interval(row.subpool_drain_interval_minutes)
+            periodic_tasks.set_drain_interval(row.subpool_drain_interval_minutes)
         return row
 
 

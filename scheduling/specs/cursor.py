@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.sizes import MOST_BYTES, MOST_UNITS, UNITS, size_in_bytes
-
 from scheduling.specs.faults import Faults, listed, quoted
 from scheduling.specs.nodes import Map, Node, Scalar, Sequence, plain
 from scheduling.specs.units import whole_number

@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 from pools.domain.durations import duration
-
 from scheduling.specs.cursor import Place, each
 from scheduling.specs.faults import quoted, shorten
 from scheduling.specs.names import is_name

@@ -8,7 +8,6 @@ from functools import reduce
 from operator import or_
 
 from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, ExitCodes, parse_codes
-
 from scheduling.specs.cursor import Place
 from scheduling.specs.faults import Faults, quoted
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pools.domain.durations import LONGEST_DURATION, duration
 from pools.domain.errors import Violation
 from scheduling.domain.workflow_spec import SIMULATED_RUNTIME_LABEL
-
 from scheduling.specs.faults import quoted
 
 MOST_LABELS = 16

@@ -14,7 +14,6 @@ from scheduling.domain.podgroup import WARNING, PodGroup, is_structural
 from scheduling.domain.podgroup import read as read_podgroup
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
-
 from scheduling.specs import yaml_source
 from scheduling.specs.annotations import Pods, read_pods
 from scheduling.specs.cursor import Place

@@ -8,7 +8,6 @@ from typing import Any
 
 from pools.domain.errors import Violation
 from scheduling.domain.workflow_spec import WorkflowSpec
-
 from scheduling.specs import manifest, nodes, sections, template, variables, yaml_source
 from scheduling.specs.faults import Faults
 from scheduling.specs.rules import SpecRules

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduling.domain.workflow_spec import Topology
-
 from scheduling.specs.cursor import Place, each
 from scheduling.specs.faults import listed, quoted
 from scheduling.specs.rules import PlatformRules, SpecRules

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 from pools.domain.durations import LONGEST_DURATION, duration
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
-
 from scheduling.specs.cursor import Place, each
 from scheduling.specs.faults import Faults, listed, quoted, shorten
 from scheduling.specs.graph import find_cycle

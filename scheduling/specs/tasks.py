@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduling.domain.workflow_spec import TaskSpec
-
 from scheduling.specs import data_fields as data
 from scheduling.specs.cursor import Place
 from scheduling.specs.exit_actions import read_exit_actions

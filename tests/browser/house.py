@@ -67,7 +67,7 @@ class House:
         names = [self.submit(leaf, gpus=gpus, priority=priority) for _ in range(count)]
         with self.stack.orm():
             from pools.models import Backend
-            from scheduling.services.settle import settle
+            from scheduling.services.simulated.reconcile import settle
 
             settle(Backend.objects.get(name=self.pool).pk, patience=10)
         self.stack.until(lambda: self._running(names), what=f"{names} run")
@@ -78,7 +78,7 @@ class House:
         with self.stack.orm():
             from pools.models import User
             from scheduling.domain.priorities import Priority
-            from scheduling.services.submission import Submission, submit
+            from scheduling.services.workflows.submission import Submission, submit
 
             actor = User.objects.get(username=self.researcher).as_actor()
             text = WORKFLOW.format(name=self.stack.name("work"), gpus=gpus)

@@ -23,7 +23,7 @@ def namespace(house: House) -> str:
 
         from django.utils import timezone
 
-        from pools.domain.gpu_workers import Asked
+        from pools.domain.gpu_quota.workers import Asked
         from pools.domain.roles import SYSTEM
         from pools.models import GpuUsageSample
         from pools.services.gpu_allocations import allocate, release

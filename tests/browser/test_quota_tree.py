@@ -52,7 +52,7 @@ class Tree:
         with self.house.stack.orm():
             from pools.models import Backend, User
             from scheduling.domain.priorities import Priority
-            from scheduling.services.settle import settle
+            from scheduling.services.simulated.reconcile import settle
 
             admin = User.objects.get(username="admin").as_actor()
             for gpus in [7] * 4:

@@ -18,10 +18,10 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
     from django.db import connection
 
     from pools.domain.errors import DomainError
-    from pools.domain.gpu_workers import Amounts, Asked, Worker
+    from pools.domain.gpu_quota.workers import Amounts, Asked, Worker
     from pools.domain.quantities import parse_quantity
     from pools.domain.roles import SYSTEM
-    from pools.gpu_ledger import Namespace, look_at
+    from pools.selectors.gpu_namespace import Namespace, look_at
     from pools.services import gpu_allocations
 
     def pass_gate(number: int) -> None:

@@ -10,15 +10,16 @@ from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
 from pools.locking import cohort_tops
 from pools.models import Cohort, LeafUsage, Pool
-from pools.quota_trees import verdict_tree
+from pools.selectors.quota_facts import verdict_tree
 from pools.services import cohorts
 from pools.services.cohorts import move_cohort, put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
-from scheduling.kube.twin import Twin
+from scheduling.kube.fake import Twin
 from scheduling.models import Group, Workflow
-from scheduling.services import clearing, deeds
-from scheduling.services.settle import settle
+from scheduling.services.kubernetes import dispatch_admission
+from scheduling.services.simulated import apply_plan
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
 from tests.support import houses
 from tests.support.clusters import Room
@@ -45,7 +46,7 @@ class TestTheLastBorrowableGpu:
             houses.submitted(houses.admin(), name, gpus, priority=Priority.LOW)
             assert pool.backend_id is not None
             backends.append(pool.backend_id)
-        Meeting(2, patience).at(monkeypatch, deeds, "tree_gates")
+        Meeting(2, patience).at(monkeypatch, apply_plan, "tree_gates")
         calls = [lambda pk=pk: settle(pk) for pk in backends]
         results = together(calls)
         assert not [result for result in results if isinstance(result, Exception)], results
@@ -63,7 +64,7 @@ class TestTheLastBorrowableGpu:
         def unlocked(ids: set[int]) -> list[int]:
             return sorted(set(cohort_tops(ids).values()))
 
-        monkeypatch.setattr(deeds, "lock_cohort_trees", unlocked)
+        monkeypatch.setattr(apply_plan, "lock_cohort_trees", unlocked)
         self._race(monkeypatch, SURELY)
         assert (self._held(), self._debt()) == ([2, 2], 1)
 
@@ -91,7 +92,7 @@ class TestTheLastGpuLentOfTwoClusters:
             )
             room.submit(gpus=2, priority=Priority.LOW)
             rooms.append(room)
-        Meeting(2, patience).at(monkeypatch, clearing, "tree_with")
+        Meeting(2, patience).at(monkeypatch, dispatch_admission, "tree_with")
         results = together([room.look for room in rooms])
         assert not [result for result in results if isinstance(result, Exception)], results
         return sorted(len(room.pods()) for room in rooms)
@@ -100,7 +101,7 @@ class TestTheLastGpuLentOfTwoClusters:
         def unlocked(ids: set[int]) -> list[int]:
             return sorted(set(cohort_tops(ids).values()))
 
-        monkeypatch.setattr(clearing, "lock_cohort_trees", unlocked)
+        monkeypatch.setattr(dispatch_admission, "lock_cohort_trees", unlocked)
         assert self._race(monkeypatch, SURELY) == [1, 1]
 
     def test_with_it_exactly_one_is(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,10 @@ import pytest
 from django.db import connection
 
 from pools.domain.errors import Busy, Conflict
-from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.gpu_quota.workers import Asked, Worker
 from pools.domain.roles import SYSTEM
-from pools.gpu_ledger import Namespace, look_at
 from pools.models import GpuAllocation, GpuUsage
+from pools.selectors.gpu_namespace import Namespace, look_at
 from pools.services import gpu_allocations
 from pools.services.gpu_allocations import adjust, allocate, commit, release
 from pools.services.gpu_quotas import put_quota

@@ -10,7 +10,7 @@ import pytest
 from pools.domain.errors import BadInput, Busy, Conflict, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Pool
-from pools.selectors import balance
+from pools.selectors.pool_balance import balance
 from pools.services import pool_writing, subpools
 from pools.services.pools import patch_pool
 from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool

@@ -14,11 +14,11 @@ from pools.services import subpools
 from pools.services.subpools import SubpoolResult, archive_drained, delete_subpool
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
-from scheduling.services import recording, submission
-from scheduling.services.lifecycle import cancel_workflow, end_workflow
-from scheduling.services.settle import settle
-from scheduling.services.submission import Receipt, Submission, submit
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
+from scheduling.services.workflows import insert_rows, submission
+from scheduling.services.workflows.submission import Receipt, Submission, submit
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.support import houses
 from tests.support.races import Meeting, unlocked, without_floor
 from tests.support.threads import together
@@ -122,9 +122,9 @@ class TestEightClientsWithOneWorkflowName:
             SELECT spec_name, many + (SELECT count(*) FROM scheduling_workflow WHERE spec_name = wanted.spec_name)
                 AS last_number FROM wanted, pg_sleep(0.5)
         """
-        statement, replaced = counting.subn(highest_plus_one, recording._statement())
+        statement, replaced = counting.subn(highest_plus_one, insert_rows._statement())
         assert replaced == 1
-        monkeypatch.setattr(recording, "_statement", lambda: statement)
+        monkeypatch.setattr(insert_rows, "_statement", lambda: statement)
         results = together([lambda n=n: _submit_one("same", f"team{n}") for n in range(8)])  # type: ignore[misc]
         assert any(isinstance(result, Exception) for result in results)
 

@@ -13,7 +13,7 @@ from pools.locking import lock_tree, lock_trees
 from pools.models import Pool
 from pools.transactions import change
 from scheduling.models import Workflow
-from scheduling.services import deeds, settle
+from scheduling.services.simulated import apply_plan, reconcile
 from scheduling.services.verify import verify
 from tests.support import houses
 
@@ -66,13 +66,13 @@ def test_a_settling_that_has_lost_its_lock_moves_nothing_more(monkeypatch: pytes
         locked.append(root_ids)
         return lock_trees(root_ids)
 
-    monkeypatch.setattr(deeds, "MOST_TREES", 1)
-    monkeypatch.setattr(deeds, "lock_trees", lock_and_lose)
+    monkeypatch.setattr(apply_plan, "MOST_TREES", 1)
+    monkeypatch.setattr(apply_plan, "lock_trees", lock_and_lose)
     with pytest.raises(Busy):
-        settle.settle(backend.pk)
+        reconcile.settle(backend.pk)
     assert len(locked) == 1
     assert set(Workflow.objects.values_list("status", flat=True)) == {"PENDING"}
-    assert settle.settle(backend.pk)["settled"]
+    assert reconcile.settle(backend.pk)["settled"]
     assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
     assert verify() == []
 
@@ -90,7 +90,7 @@ def test_a_tree_that_is_only_busy_does_not_keep_the_others_waiting(monkeypatch: 
             raise Busy("held")
         return lock_trees(root_ids)
 
-    monkeypatch.setattr(deeds, "lock_trees", lock_unless_busy)
+    monkeypatch.setattr(apply_plan, "lock_trees", lock_unless_busy)
     with pytest.raises(Busy, match="held"):
-        settle.settle(backend.pk)
+        reconcile.settle(backend.pk)
     assert dict(Workflow.objects.values_list("spec_name", "status")) == {"first": "PENDING", "second": "RUNNING"}

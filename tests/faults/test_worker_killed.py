@@ -8,7 +8,7 @@ import time
 import pytest
 
 from osmo_admin.ops import commands
-from scheduling.services.deeds import MOST_TREES
+from scheduling.services.simulated.apply_plan import MOST_TREES
 from tests.faults.house import FaultyHouse
 
 pytestmark = pytest.mark.fault

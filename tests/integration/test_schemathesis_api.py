@@ -22,11 +22,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from pools import tokens
 from pools.api import events
-from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.gpu_quota.workers import Asked, Worker
 from pools.domain.roles import SYSTEM
 from pools.models import User
+from pools.security import tokens
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_quota
 from pools.services.members import create_user

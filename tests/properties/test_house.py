@@ -19,10 +19,10 @@ from pools.services.subpools import archive_drained, create_subpool, delete_subp
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Workflow
-from scheduling.services.lifecycle import cancel_workflow, end_workflow
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
+from scheduling.services.workflows.submission import Submission, submit
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.support import houses
 
 PEOPLE = ("chief", "team-admin", "team-user", "team2-admin", "viewer", "stranger")

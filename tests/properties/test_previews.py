@@ -20,10 +20,10 @@ from pools.services.cohorts import put_cohort
 from pools.services.dry_run import WORK, effect_of
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, update_quota
+from scheduling.domain.engine.cycle import settle as settle_facts
 from scheduling.domain.engine.explain import Explainer
 from scheduling.domain.engine.facts import Facts
 from scheduling.domain.engine.outcome import reasons
-from scheduling.domain.engine.settle import settle as settle_facts
 from scheduling.domain.engine.starting import attempt
 from scheduling.domain.engine.steps import Action
 from scheduling.domain.engine.world import World
@@ -31,8 +31,8 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Decision, Workflow
 from scheduling.selectors.live_facts import live_facts
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit
+from scheduling.services.simulated.reconcile import settle
+from scheduling.services.workflows.submission import Submission, submit
 from tests.support import houses
 
 SLICES = (("team", "a"), ("team", "b"), ("other", "x"))

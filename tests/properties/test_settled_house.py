@@ -19,12 +19,12 @@ from scheduling.domain.gang import tree_of
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Decision, Group, Task, Workflow
-from scheduling.selectors.gates import paths_of
-from scheduling.services.lifecycle import cancel_workflow, end_workflow
-from scheduling.services.rest import Look
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit
+from scheduling.selectors.start_gates import paths_of
+from scheduling.services.simulated.dirty import Look
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
+from scheduling.services.workflows.submission import Submission, submit
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.support import houses
 
 SLICES = ("one--a", "one--b", "two--c")

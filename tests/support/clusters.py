@@ -15,8 +15,8 @@ from scheduling.domain.priorities import Priority
 from scheduling.kube import errors, kinds
 from scheduling.kube.port import Cluster, Object
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.agent import Agent, Rhythm
-from scheduling.services.submission import Submission, submit
+from scheduling.services.kubernetes.agent import Agent, Rhythm
+from scheduling.services.workflows.submission import Submission, submit
 from tests.support import houses
 from tests.support.bystanders import BESIDE
 

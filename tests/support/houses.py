@@ -14,7 +14,7 @@ from pools.services.members import create_user, make_pool_roles
 from pools.services.subpools import create_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.submission import Submission, submit
+from scheduling.services.workflows.submission import Submission, submit
 
 
 def backend(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from pools import hot_reads
 from pools.models import Pool
+from pools.selectors import submission_path
 
 
 class Meeting:
@@ -53,7 +53,7 @@ def unlocked(patch: pytest.MonkeyPatch, *modules: Any) -> None:
     for module in modules:
         patch.setattr(module, "lock_tree", plain_read)
     patch.setattr(Meeting, "patience", 30.0)
-    patch.setattr(hot_reads, "_LOCK_SQL", hot_reads._LOCK_SQL.replace("FOR NO KEY UPDATE", ""))
+    patch.setattr(submission_path, "_LOCK_SQL", submission_path._LOCK_SQL.replace("FOR NO KEY UPDATE", ""))
 
 
 @contextmanager

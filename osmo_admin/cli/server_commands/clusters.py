@@ -10,7 +10,7 @@ from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 
 if TYPE_CHECKING:
     from pools.models import Backend
-    from scheduling.services.queue_sync import Outcome
+    from scheduling.services.kubernetes.queue_sync import Outcome
 
 
 def sync(
@@ -47,8 +47,8 @@ def _one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
     """Sync one, say what was done; whether it is well."""
     from scheduling.kube.errors import ClusterError
     from scheduling.kube.words import sentence_of
-    from scheduling.services.leases import AlreadyClaimed
-    from scheduling.services.queue_sync import preview, sync_backend
+    from scheduling.services.kubernetes.leases import AlreadyClaimed
+    from scheduling.services.kubernetes.queue_sync import preview, sync_backend
 
     try:
         outcome = (

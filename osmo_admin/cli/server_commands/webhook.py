@@ -58,7 +58,7 @@ def install(
     """Make or renew the certificate, and put the webhook configuration into the cluster. Safe to repeat."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
-    from scheduling.services.webhooks import install_webhook
+    from scheduling.services.webhooks.installation import install_webhook
 
     before = _certificate(data_dir)
     certificate, address = _address(data_dir, url, service, service_port)
@@ -82,7 +82,7 @@ def remove(backend: Backend, data_dir: DataDirOption = None) -> None:
     """Take the webhook configuration out of the cluster. Settings and certificates stay."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
-    from scheduling.services.webhooks import remove_webhook
+    from scheduling.services.webhooks.installation import remove_webhook
 
     was_there = remove_webhook(actor=SYSTEM, backend=backend)
     print(f"Backend {backend} asks this house no more." if was_there else f"Backend {backend} did not ask this house.")
@@ -107,7 +107,7 @@ def manifest(
     from scheduling.kube.rbac import manifests
     from scheduling.kube.webhook import Wish, configuration
     from scheduling.models import QueueGuard
-    from scheduling.services.guard import guard_of
+    from scheduling.services.webhooks.queue_guard import guard_of
 
     row = get_backend(backend)
     _, address = _address(data_dir, url, service, service_port)
@@ -127,7 +127,7 @@ def status(
     """Tell how a backend is guarded and what is wrong with it. Exit code 1 if anything is."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
-    from scheduling.services.webhooks import webhook_standing
+    from scheduling.services.webhooks.installation import webhook_standing
 
     certificate = _certificate(data_dir)
     standing = webhook_standing(SYSTEM, backend, authority=certificate.authority if certificate else "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pools.domain.gpu_workers import MOST_GPUS, NOTHING, Amounts, Worker
+from pools.domain.gpu_quota.workers import MOST_GPUS, NOTHING, Amounts, Worker
 from pools.domain.quantities import ZERO, BadQuantity, Quantity, parse_quantity
 from scheduling.domain.cluster.naming import TASK_UUID, uuid_in
 

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from scheduling.domain.cluster import naming
-from scheduling.domain.cluster.marks import INPUT, OUTPUT, Marks, names_a_host
 from scheduling.domain.cluster.naming import Origin, Site, gang_labels
+from scheduling.domain.cluster.tokens import INPUT, OUTPUT, Marks, names_a_host
 from scheduling.domain.workflow_spec import TaskSpec
 
 Object = dict[str, Any]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
-
 from scheduling.domain.engine.shortage import NodeShortage
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu, total
-from pools.domain.quota import Quota, QuotaNode, QuotaTree, cycles_of, order_of
-from scheduling.domain.gang import GangTree
-
+from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree, cycles_of, order_of
 from scheduling.domain.engine.facts import Facts, Queue, Task, TaskState
 from scheduling.domain.engine.fair_share import Claim, divide
+from scheduling.domain.engine.feasibility import Reach
 from scheduling.domain.engine.nodes import NodeIndex, Request
-from scheduling.domain.engine.reach import Reach
 from scheduling.domain.engine.state import FINISHED, RELEASING, RUNNING, GangState, QueueState
+from scheduling.domain.gang import GangTree
 
 
 class Built:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import Amount, Number, text_of
-
 from scheduling.domain.engine.blockers import Blocker, called
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.remedies import Remedies, Remedy

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from scheduling.domain.engine.collector import collector_paused
+from scheduling.domain.engine.cycle import Settled
 from scheduling.domain.engine.explain import Explainer, Reason
 from scheduling.domain.engine.facts import Facts, Gang, TaskState
 from scheduling.domain.engine.nodes import NOWHERE
-from scheduling.domain.engine.order import Tournament
-from scheduling.domain.engine.settle import Settled
+from scheduling.domain.engine.queue_order import Tournament
 from scheduling.domain.engine.starting import waiting_lines
 from scheduling.domain.engine.state import RELEASING, GangState
 from scheduling.domain.engine.world import World

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from pools.domain.amounts import Number
-
+from scheduling.domain.engine.consolidation import Movable, rearrange
+from scheduling.domain.engine.eviction import Taken, Taking
 from scheduling.domain.engine.gates import limits_allow, passes, quota_allows
-from scheduling.domain.engine.moving import Movable, rearrange
 from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.order import Tournament
+from scheduling.domain.engine.queue_order import Tournament
 from scheduling.domain.engine.starting import waiting_lines
 from scheduling.domain.engine.state import FINISHED, RUNNING, GangState, QueueState
 from scheduling.domain.engine.steps import Action, Diary
-from scheduling.domain.engine.taking import Taken, Taking
 from scheduling.domain.engine.victims import OtherLeaves, OwnLeaf, stays_fair
 from scheduling.domain.engine.world import World
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import Number
-
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import place
 from scheduling.domain.engine.state import GangState, total_of

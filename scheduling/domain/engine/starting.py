@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scheduling.domain.gang import ROOT, Growth
-
 from scheduling.domain.engine.gates import passes
-from scheduling.domain.engine.lines import Line
 from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.order import Tournament
+from scheduling.domain.engine.queue_order import Tournament
+from scheduling.domain.engine.sorted_gangs import Line
 from scheduling.domain.engine.state import GangState, QueueState, choices, one_by_one, total_of
 from scheduling.domain.engine.steps import Action, Diary
 from scheduling.domain.engine.world import World
+from scheduling.domain.gang import ROOT, Growth
 
 
 def attempt(world: World, gang: GangState) -> list[int]:

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pools.domain.amounts import Amount, Number
-from scheduling.domain.gang import ROOT, GangTree, Growth
-
 from scheduling.domain.engine.facts import Gang, Queue, TaskState
 from scheduling.domain.engine.nodes import NOWHERE, Request
-from scheduling.domain.engine.task_lines import TaskLines
+from scheduling.domain.engine.task_index import TaskLines
+from scheduling.domain.gang import ROOT, GangTree, Growth
 
 if TYPE_CHECKING:
-    from scheduling.domain.engine.lines import SortedGangs
-    from scheduling.domain.engine.reach import Reach
+    from scheduling.domain.engine.feasibility import Reach
+    from scheduling.domain.engine.sorted_gangs import SortedGangs
 
 WAITING, RUNNING, RELEASING, FINISHED = range(4)
 _CODES = {

@@ -20,9 +20,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 
 from pools.domain.amounts import UNLIMITED, Amount
-
 from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.order import victim_rank
+from scheduling.domain.engine.queue_order import victim_rank
 from scheduling.domain.engine.state import GangState, QueueState, Rank, total_of
 from scheduling.domain.engine.world import World
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pools.domain.amounts import Amount, Number
-
+from scheduling.domain.engine.amount_text import said
 from scheduling.domain.engine.build import Built
 from scheduling.domain.engine.collector import collector_paused
 from scheduling.domain.engine.facts import Facts
-from scheduling.domain.engine.lines import SortedGangs
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import place
+from scheduling.domain.engine.sorted_gangs import SortedGangs
 from scheduling.domain.engine.state import RUNNING, GangState, QueueState
-from scheduling.domain.engine.words import said
 
 
 class World:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
-from pools.domain.quota import NOTHING, QuotaTree
-from pools.domain.quota_forest import COHORT, pool_key, shown
-from pools.domain.quotas import UNLIMITED as NO_NUMBER
+from pools.domain.quota.forest import COHORT, pool_key, shown
+from pools.domain.quota.pool_balance import UNLIMITED as NO_NUMBER
+from pools.domain.quota.tree import NOTHING, QuotaTree
 from scheduling.domain.queues.desired import CohortLevel
 
 

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain import names, quotas
+from pools.domain import names
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quotas import UNLIMITED, PoolBalance
+from pools.domain.quota import pool_balance
+from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance
 from scheduling.domain.cluster.naming import HOUSE
 
 Object = dict[str, Any]
@@ -197,4 +198,4 @@ def _from_the_top(cohorts: Iterable[CohortLevel]) -> list[CohortLevel]:
 
 def is_unlimited(number: float) -> bool:
     """-1 is the spelling of "no number", to KAI as to us."""
-    return number == quotas.UNLIMITED
+    return number == pool_balance.UNLIMITED

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from scheduling.domain.queues.desired import Queue, is_unlimited
-from scheduling.domain.queues.seen import Difference, Seen, Standing
+from scheduling.domain.queues.observed import Difference, Seen, Standing
 
 AnyPlaced = TypeVar("AnyPlaced", bound="Placed")
 

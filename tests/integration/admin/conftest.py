@@ -16,8 +16,8 @@ from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit
+from scheduling.services.simulated.reconcile import settle
+from scheduling.services.workflows.submission import Submission, submit
 
 PEOPLE = {
     "root": ("osmo-admin",),

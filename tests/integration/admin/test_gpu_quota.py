@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.gpu_quota.workers import Asked, Worker
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
 from pools.services.gpu_allocations import allocate

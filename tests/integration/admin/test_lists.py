@@ -9,10 +9,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from pools import pages
+from pools.domain.quota.usage_bar import added
 from pools.domain.roles import SYSTEM
-from pools.domain.usage_bar import added
 from pools.models import Pool
+from pools.selectors import pool_tree
 from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool, delete_subpool, update_quota
 from tests.integration.admin.conftest import actor, run, work
@@ -71,8 +71,8 @@ def test_the_sums_are_those_of_the_bars(as_person: Callable[[str], Client]) -> N
     work("free", gpus=3, by="root", name="unbound")
     run()
 
-    sums = pages.house_sums(actor("root"))
-    trees = pages.pool_trees(actor("root")).trees
+    sums = pool_tree.house_sums(actor("root"))
+    trees = pool_tree.pool_trees(actor("root")).trees
     assert sums.parts == added(tree.head.parts for tree in trees)
     assert sums.used == sum(tree.head.total_usage for tree in trees) == 51
     assert (sums.promised, sums.unlimited, sums.slices) == (160, 1, 3)
@@ -112,11 +112,11 @@ def test_what_the_tree_can_be_filtered_by(as_person: Callable[[str], Client]) ->
 
 
 def test_more_pools_than_a_page(as_person: Callable[[str], Client]) -> None:
-    for number in range(pages.POOLS_ON_A_PAGE):
+    for number in range(pool_tree.POOLS_ON_A_PAGE):
         put_pool(actor=SYSTEM, name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}})
     root = as_person("root")
     first, last = root.get("/"), root.get("/?page=2&show=")
-    assert len(first.context["found"].trees) == pages.POOLS_ON_A_PAGE
+    assert len(first.context["found"].trees) == pool_tree.POOLS_ON_A_PAGE
     assert len(last.context["found"].trees) == 3
     assert "?page=2" in first.content.decode()
     assert root.get("/?page=nonsense").status_code == 200

@@ -23,7 +23,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
 from scheduling.selectors.live_facts import live_facts
 from scheduling.selectors.queue import waiting
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
 from scheduling.tasks import watch_cohort_circles
 from tests.integration.cohorts.conftest import draw, gpu, join
@@ -202,9 +202,9 @@ def test_engine_queues_and_commands_end(circle: None, capsys: pytest.CaptureFixt
 
 def test_the_queues_of_a_cluster_are_wanted_all_the_same(circle: None, monkeypatch: Any) -> None:
     """Cohorts on a circle are no levels; the pools below them keep their queues."""
-    from scheduling.selectors import wanted_queues
+    from scheduling.selectors import desired_queues
 
-    facts, found = wanted_queues._pools(Backend.objects.get(name="sim"))
+    facts, found = desired_queues._pools(Backend.objects.get(name="sim"))
     assert {fact.balance.name for fact in facts} == {"p", "q", "free"}
     assert set(found.pools) == {"free"}
     assert [level.name for level in found.cohorts] == ["elsewhere"]

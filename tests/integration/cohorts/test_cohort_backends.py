@@ -11,7 +11,7 @@ from scheduling.domain.priorities import Priority
 from scheduling.models import Decision, Workflow
 from scheduling.selectors.live_facts import live_facts
 from scheduling.selectors.queue import waiting
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
 from tests.integration.cohorts.conftest import draw
 from tests.support import houses

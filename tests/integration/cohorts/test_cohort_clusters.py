@@ -12,14 +12,14 @@ from pools.services.gpu_quotas import put_quota
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool
 from scheduling.domain.priorities import Priority
+from scheduling.kube.fake import Twin
 from scheduling.kube.port import Cluster
-from scheduling.kube.twin import Twin
 from scheduling.models import Task, Workflow
 from scheduling.selectors.queue import waiting
-from scheduling.services.agent import Agent, Rhythm
-from scheduling.services.lifecycle import cancel_workflow
-from scheduling.services.settle import settle
+from scheduling.services.kubernetes.agent import Agent, Rhythm
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.cohorts.conftest import bend, draw
 from tests.support import houses
 from tests.support.clusters import Room, file_of, group_of, kubernetes_backend

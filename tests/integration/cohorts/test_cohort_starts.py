@@ -9,15 +9,15 @@ import pytest
 from pools.domain.amounts import GPU
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, LeafUsage
-from pools.quota_trees import verdict_tree
+from pools.selectors.quota_facts import verdict_tree
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
 from scheduling.selectors.queue import Told, waiting
-from scheduling.services.lifecycle import cancel_workflow
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.cohorts.conftest import bend, draw, gpu, join
 from tests.support import houses
 

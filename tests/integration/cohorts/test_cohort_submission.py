@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from pools.domain.errors import BadInput, ErrorCode
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
-from pools.quota_ceilings import ceiling
+from pools.selectors.quota_potential import ceiling
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
-from scheduling.services.submission import Submission, check
+from scheduling.services.workflows.submission import Submission, check
 from tests.integration.cohorts.conftest import bend, draw, gpu, join
 from tests.support import houses
 

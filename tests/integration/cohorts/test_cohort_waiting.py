@@ -14,7 +14,7 @@ from pools.services.cohorts import put_cohort
 from pools.services.dry_run import effect_of
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from tests.integration.cohorts.conftest import draw, gpu, join
 from tests.integration.pools.conftest import Caller
 from tests.support import houses

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduling.kube.twin import Twin
+from scheduling.kube.fake import Twin
 from tests.support.clusters import Room
 
 

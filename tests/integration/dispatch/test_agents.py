@@ -12,12 +12,12 @@ from django.db import connection, connections
 
 from pools.models import Backend
 from scheduling.kube import errors
-from scheduling.kube.mirror import Pace
-from scheduling.kube.twin import Twin
+from scheduling.kube.fake import Twin
+from scheduling.kube.informer import Pace
 from scheduling.models import ClusterState, Workflow
-from scheduling.services import agent as agents_module
-from scheduling.services.agent import Agent, Rhythm
-from scheduling.services.agents import Agents
+from scheduling.services.kubernetes import agent as agents_module
+from scheduling.services.kubernetes.agent import Agent, Rhythm
+from scheduling.services.kubernetes.agents import Agents
 from scheduling.services.verify import verify
 from tests.support.clusters import Room, file_of, kubernetes_backend
 from tests.support.kube import eventually

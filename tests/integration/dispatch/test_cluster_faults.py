@@ -15,10 +15,10 @@ from pools.services.backends import put_backend
 from scheduling.kube import connections as kube_connections
 from scheduling.kube import errors
 from scheduling.kube.client import Limits
+from scheduling.kube.informer import Pace
 from scheduling.kube.kinds import POD_GROUP
-from scheduling.kube.mirror import Pace
 from scheduling.models import ClusterState, Workflow
-from scheduling.services.agent import Agent, Rhythm
+from scheduling.services.kubernetes.agent import Agent, Rhythm
 from scheduling.services.verify import verify
 from tests.integration.dispatch.test_agents import becomes, empty, living, to_the_end
 from tests.support import houses

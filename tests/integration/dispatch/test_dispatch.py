@@ -100,7 +100,7 @@ def test_a_slice_has_its_own_queue(twin: Room) -> None:
 
 
 def test_a_cancelled_workflow_is_taken_away(room: Room) -> None:
-    from scheduling.services.lifecycle import cancel_workflow
+    from scheduling.services.workflows.user_actions import cancel_workflow
     from tests.support import houses
 
     workflow = room.submit(file_of("lead", "other"))

@@ -9,10 +9,10 @@ import pytest
 
 from pools.models import Reservation
 from scheduling.kube import errors, kinds
-from scheduling.kube.twin import Twin
+from scheduling.kube.fake import Twin
 from scheduling.models import Task, Workflow
-from scheduling.services import observing
-from scheduling.services.agent import Agent, Rhythm
+from scheduling.services.kubernetes import observation
+from scheduling.services.kubernetes.agent import Agent, Rhythm
 from scheduling.services.verify import verify
 from tests.support.bystanders import Bystanders
 from tests.support.clusters import Room, file_of, group_of, statuses
@@ -116,7 +116,7 @@ def test_a_worker_is_killed_before_it_writes_down_what_it_did(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(observing, function, die)
+        patch.setattr(observation, function, die)
         assert look_and_die(first)
     through(twin, shaky)
     nothing_twice(twin, shaky)

@@ -13,11 +13,11 @@ from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend
 from pools.services.backends import put_backend
 from scheduling.kube import errors, kinds
-from scheduling.kube.twin import Twin
+from scheduling.kube.fake import Twin
 from scheduling.models import ClusterState, Workflow
 from scheduling.selectors.queue import waiting
-from scheduling.services.agent import Agent, Retired, Rhythm
-from scheduling.services.heartbeats import LIFETIME, find_silent
+from scheduling.services.kubernetes.agent import Agent, Retired, Rhythm
+from scheduling.services.kubernetes.heartbeats import LIFETIME, find_silent
 from tests.support.clusters import Room, kubernetes_backend
 from tests.support.shaky import Shaky
 

@@ -105,7 +105,7 @@ def test_a_node_that_takes_nothing_new_has_nothing_free(twin: Room) -> None:
 def test_without_the_right_to_see_others_the_rest_is_known(twin: Room) -> None:
     """A namespace's own rights let us list pods there and nodes, and nothing of others."""
     from scheduling.kube import errors
-    from scheduling.services.agent import Agent, Rhythm
+    from scheduling.services.kubernetes.agent import Agent, Rhythm
 
     add_node(twin, "n1")
     others_pod(twin, "unseen", "n1", 3)

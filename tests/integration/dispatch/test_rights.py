@@ -7,10 +7,10 @@ import pytest
 from pools.models import KubernetesSettings
 from scheduling.kube import connections, errors, kinds, rbac
 from scheduling.models import Workflow
-from scheduling.services.agent import Agent, Rhythm
-from scheduling.services.connection_test import run_test
-from scheduling.services.lifecycle import cancel_workflow
-from scheduling.services.queue_sync import sync_backend
+from scheduling.services.kubernetes.agent import Agent, Rhythm
+from scheduling.services.kubernetes.connection_test import run_test
+from scheduling.services.kubernetes.queue_sync import sync_backend
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import houses
 from tests.support.clusters import Room, file_of, statuses
 from tests.support.granted import Granted

@@ -11,7 +11,7 @@ from django.test import Client
 
 from pools.models import Backend, Node, User
 from scheduling.models import Task, Workflow
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
 from tests.support import houses
 

@@ -11,9 +11,9 @@ from pools.domain.roles import SYSTEM
 from pools.models import Pool, Reservation
 from pools.services.subpools import update_quota
 from scheduling.models import Decision, Task, Workflow
-from scheduling.services import deeds, settle
-from scheduling.services.lifecycle import cancel_workflow
+from scheduling.services.simulated import apply_plan, reconcile
 from scheduling.services.verify import verify
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import houses
 
 Make = Callable[..., Any]
@@ -26,7 +26,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     """`meanwhile(deed)`: somebody does that right after the next plan was made."""
 
     def arrange(deed: Callable[[], object]) -> None:
-        waiting, real = [deed], settle.plan
+        waiting, real = [deed], reconcile.plan
 
         def plan_then(facts: Any) -> Any:
             planned = real(facts)
@@ -34,7 +34,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
                 waiting.pop()()
             return planned
 
-        monkeypatch.setattr(settle, "plan", plan_then)
+        monkeypatch.setattr(reconcile, "plan", plan_then)
 
     return arrange
 
@@ -128,7 +128,7 @@ class TestCrash:
         """The process dies after the victim's tree was written and before the other one is."""
         sim = borrowed(cluster)
         decisions = Decision.objects.count()
-        real, written = deeds.WorkInHand.save, []
+        real, written = apply_plan.WorkInHand.save, []
 
         def save_one_and_die(work: Any) -> None:
             if written:
@@ -137,7 +137,7 @@ class TestCrash:
             real(work)
 
         with monkeypatch.context() as patch:
-            patch.setattr(deeds.WorkInHand, "save", save_one_and_die)
+            patch.setattr(apply_plan.WorkInHand, "save", save_one_and_die)
             with pytest.raises(KeyboardInterrupt):
                 sim.settle()
         assert len(written) == 1
@@ -149,7 +149,7 @@ class TestCrash:
         assert sim.settle() == [("reclaim", "wf3"), ("start", "wf5")]
 
     def test_many_starts_are_written_in_portions(self, cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(deeds, "MOST_TOGETHER", 2)
+        monkeypatch.setattr(apply_plan, "MOST_TOGETHER", 2)
         sim = cluster({"n": 8}, pool=8)
         for number in range(5):
             sim.submit(f"wf{number}", "pool")

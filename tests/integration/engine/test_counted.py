@@ -9,12 +9,12 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.pools import patch_pool
-from scheduling.domain.engine.settle import settle as plan
+from scheduling.domain.engine.cycle import settle as plan
 from scheduling.domain.engine.steps import Action
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task
 from scheduling.selectors.live_facts import live_facts
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from tests.integration.cohorts.conftest import draw
 from tests.support import houses
 

@@ -12,13 +12,13 @@ from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.subpools import delete_subpool
+from scheduling.domain.engine.cycle import settle as plan
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, TaskState
-from scheduling.domain.engine.settle import settle as plan
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task
 from scheduling.selectors.live_facts import CPU, MEMORY, LiveFacts, live_facts
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit
+from scheduling.services.simulated.reconcile import settle
+from scheduling.services.workflows.submission import Submission, submit
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db

@@ -16,16 +16,16 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuUsage, Node, Pool
 from pools.services.gpu_quotas import put_quota
 from pools.services.pools import patch_pool
-from scheduling.domain.deeds import Deed
+from scheduling.domain.plan_units import Deed
 from scheduling.domain.priorities import Priority
 from scheduling.models import BackendMove, BackendRest, Group, Workflow
 from scheduling.selectors.live_facts import LiveFacts, live_facts
-from scheduling.services import settle as settling
-from scheduling.services.deeds import Doing
-from scheduling.services.lifecycle import cancel_workflow, end_workflow
-from scheduling.services.rest import LONGEST, PACE, Look, moved
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit
+from scheduling.services.simulated import reconcile as settling
+from scheduling.services.simulated.apply_plan import Doing
+from scheduling.services.simulated.dirty import LONGEST, PACE, Look, moved
+from scheduling.services.simulated.reconcile import settle
+from scheduling.services.workflows.submission import Submission, submit
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db(transaction=True)

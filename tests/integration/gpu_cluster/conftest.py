@@ -10,9 +10,9 @@ import pytest
 
 from pools.models import Backend, GpuUsage
 from scheduling.kube import kinds
+from scheduling.kube.fake import Twin
 from scheduling.kube.port import Cluster, Object
-from scheduling.kube.twin import Twin
-from scheduling.services.gpu_keeper import GpuKeeper
+from scheduling.services.gpu_quota.controller import GpuKeeper
 from tests.support.clusters import kubernetes_backend
 from tests.support.kube import TENSOR_FUSION, KubeServer
 

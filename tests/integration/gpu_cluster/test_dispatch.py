@@ -10,12 +10,12 @@ from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
 from pools.services.gpu_quotas import put_quota
 from scheduling.domain.priorities import Priority
-from scheduling.kube.twin import Twin
+from scheduling.kube.fake import Twin
 from scheduling.models import Workflow
 from scheduling.selectors.queue import waiting
-from scheduling.services.gpu_keeper import rebuild_from
-from scheduling.services.lifecycle import cancel_workflow
+from scheduling.services.gpu_quota.controller import rebuild_from
 from scheduling.services.verify import verify
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import houses
 from tests.support.clusters import Room
 

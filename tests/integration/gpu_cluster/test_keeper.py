@@ -15,17 +15,17 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.domain.errors import Conflict, Forbidden
-from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.gpu_quota.workers import Asked, Worker
 from pools.domain.roles import SYSTEM, Actor
-from pools.gpu_bodies import shown
 from pools.models import GpuAllocation, GpuQuota, Pool, User
+from pools.representations.gpu_quota import shown
 from pools.services.gpu_allocations import adjust, allocate, expire_assumed, release
 from pools.services.gpu_quotas import put_quota
 from scheduling.kube import connections, kinds
-from scheduling.kube.twin import Twin
+from scheduling.kube.fake import Twin
 from scheduling.models import GpuKeeping
-from scheduling.services import gpu_keeper
-from scheduling.services.gpu_keeper import GpuKeeper, Rhythm, rebuild_from
+from scheduling.services.gpu_quota import controller
+from scheduling.services.gpu_quota.controller import GpuKeeper, Rhythm, rebuild_from
 from scheduling.services.verify import verify
 from tests.integration.gpu_cluster.conftest import PREFIX, SOMEBODY, Fleet
 from tests.support import houses
@@ -276,7 +276,7 @@ class TestOnTheTwin:
     def test_what_is_in_line_is_not_locked(self, twin: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
         twin.quota(**CAPS)
         twin.keeper.look_now()
-        monkeypatch.setattr(gpu_keeper, "take_from_cluster", lambda **_: pytest.fail("there was nothing to take"))
+        monkeypatch.setattr(controller, "take_from_cluster", lambda **_: pytest.fail("there was nothing to take"))
         twin.keeper.look_now()
 
     def test_a_worker_of_a_pod_is_given_back_by_its_cluster_or_the_house(self, twin: Fleet) -> None:
@@ -304,11 +304,11 @@ class TestOnTheTwin:
 
     def test_a_write_that_fails_is_made_later(self, twin: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
         twin.quota(**CAPS)
-        real = gpu_keeper._write
-        monkeypatch.setattr(gpu_keeper, "_write", lambda *_: gpu_keeper.errors.ServerFault("not now"))
+        real = controller._write
+        monkeypatch.setattr(controller, "_write", lambda *_: controller.errors.ServerFault("not now"))
         twin.keeper.look_now()
         assert twin.status() == {}
-        monkeypatch.setattr(gpu_keeper, "_write", real)
+        monkeypatch.setattr(controller, "_write", real)
         twin.keeper.look_now()
         assert twin.ready() == ("True", "QuotaReady")
 
@@ -399,7 +399,7 @@ def test_a_status_does_not_wait_for_a_long_rebuild(fleet: Fleet, monkeypatch: py
         assert on.wait(120)
         return []
 
-    monkeypatch.setattr(gpu_keeper, "rebuild_from", slowly)
+    monkeypatch.setattr(controller, "rebuild_from", slowly)
     keeper = GpuKeeper(fleet.backend.pk, connect=lambda _: fleet.cluster, rhythm=Rhythm(look=0.1, standby=0.1))
     stop = threading.Event()
     thread = threading.Thread(target=keeper.run, args=[stop])
@@ -436,7 +436,7 @@ def test_rebuilding_over_http(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> 
     assert Client().post("/api/gpu_quota/rebuild").status_code == 401
 
     def silent(_: Any) -> Any:
-        raise gpu_keeper.errors.Unreachable("no answer")
+        raise controller.errors.Unreachable("no answer")
 
     monkeypatch.setattr(connections, "connect", silent)
     status, body = post({})
@@ -444,7 +444,7 @@ def test_rebuilding_over_http(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> 
     assert fleet.used() == (20, 1)
 
 
-def _catch_up(keeper: gpu_keeper.GpuKeeper) -> None:
+def _catch_up(keeper: controller.GpuKeeper) -> None:
     """What the watch would have told, without its thread; no rebuild is due."""
     keeper._pods.refresh()
     assert keeper.turn() == []

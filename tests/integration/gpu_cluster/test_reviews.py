@@ -13,8 +13,8 @@ from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import expire_assumed
 from pools.services.gpu_quotas import put_quota
-from scheduling.services.gpu_reviews import mark_of
-from scheduling.services.guard import put_guard
+from scheduling.services.gpu_quota.admission import mark_of
+from scheduling.services.webhooks.queue_guard import put_guard
 from tests.support.clusters import kubernetes_backend
 
 pytestmark = pytest.mark.django_db

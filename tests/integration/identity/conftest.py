@@ -12,9 +12,9 @@ from django.test import Client
 
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, User
+from pools.security.tokens import issue_jwt
 from pools.services.members import create_user
 from pools.services.tokens import create_token
-from pools.tokens import issue_jwt
 
 
 @dataclass

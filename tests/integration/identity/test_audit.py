@@ -11,9 +11,8 @@ from django.db import connection
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, User
 from pools.services.subpools import delete_subpool, update_quota
-from tests.support import houses
-
 from tests.integration.identity.conftest import Caller
+from tests.support import houses
 
 AUDIT = "/api/audit"
 Callers = Callable[..., Caller]

@@ -13,12 +13,12 @@ from django.db import connection, connections, transaction
 from django.test import Client
 
 from pools.api import events
-from pools.audit_trail import Position, position_of
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
+from pools.security.tokens import issue_jwt
+from pools.selectors.audit_trail import Position, position_of
 from pools.services.members import create_user, delete_user, grant_role
 from pools.services.tokens import create_token
-from pools.tokens import issue_jwt
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db(transaction=True)

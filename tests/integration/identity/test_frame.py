@@ -16,7 +16,6 @@ from osmo_admin.client_address import client_address
 from osmo_admin.logs import formatter
 from pools.api import audit
 from pools.models import IdempotencyRecord
-
 from tests.integration.identity.conftest import Caller
 
 Callers = Callable[..., Caller]
@@ -277,7 +276,7 @@ class TestClientAddress:
 
 
 def _bearer(who: Caller) -> str:
-    from pools.tokens import issue_jwt
+    from pools.security.tokens import issue_jwt
 
     assert who.token is not None
     return f"Bearer {issue_jwt(who.token)[0]}"

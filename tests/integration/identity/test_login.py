@@ -14,10 +14,9 @@ from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, User
+from pools.security.tokens import issue_jwt
 from pools.services.members import create_user, delete_user
 from pools.services.tokens import create_token, delete_token
-from pools.tokens import issue_jwt
-
 from tests.integration.identity.conftest import Answer, Caller
 
 EXCHANGE = "/api/auth/jwt/access_token"

@@ -10,21 +10,20 @@ from django.conf import settings
 from django.test import Client
 
 from osmo_admin import metrics
-from pools.domain.gpu_workers import Amounts, Asked, Worker
+from pools.domain.gpu_quota.workers import Amounts, Asked, Worker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, Pool
+from pools.security.tokens import issue_jwt
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_quota
 from pools.services.members import create_user
 from pools.services.subpools import delete_subpool
 from pools.services.tokens import create_token
-from pools.tokens import issue_jwt
 from scheduling.domain.priorities import Priority
-from scheduling.services.settle import settle
-from tests.support import houses
-
+from scheduling.services.simulated.reconcile import settle
 from tests.integration.identity.conftest import Caller
+from tests.support import houses
 
 Callers = Callable[..., Caller]
 

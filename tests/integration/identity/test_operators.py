@@ -11,13 +11,12 @@ from django.test import Client
 from typer.testing import CliRunner, Result
 
 from osmo_admin.cli.server import app
-from osmo_admin.cli.server_commands import people
+from osmo_admin.cli.server_commands import users as people
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.services.members import create_user
-from tests.support import houses
-
 from tests.integration.identity.conftest import Caller
+from tests.support import houses
 
 EXCHANGE = "/api/auth/jwt/access_token"
 WHO = "/api/profile/settings"

@@ -8,9 +8,8 @@ import pytest
 
 from pools.domain.roles import SYSTEM
 from pools.services.subpools import delete_subpool
-from tests.support import houses
-
 from tests.integration.identity.conftest import Caller
+from tests.support import houses
 
 ADDRESS = "/api/profile/settings"
 Callers = Callable[..., Caller]

@@ -11,9 +11,8 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, IdempotencyRecord
 from pools.services.members import revoke_role
-from tests.support import houses
-
 from tests.integration.identity.conftest import Caller
+from tests.support import houses
 
 MINE = "/api/auth/access_token"
 BOBS = "/api/auth/user/bob/access_token"

@@ -9,9 +9,8 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, User
 from pools.services.members import create_user
-from tests.support import houses
-
 from tests.integration.identity.conftest import Caller
+from tests.support import houses
 
 USERS = "/api/auth/user"
 Callers = Callable[..., Caller]

@@ -13,9 +13,8 @@ from django_celery_beat.models import PeriodicTask, PeriodicTasks
 from osmo_admin.celery import app
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
-from scheduling.services import schedule
+from scheduling.services import periodic_tasks
 from scheduling.services.workflow_config import update_workflow_config
-
 from tests.integration.identity.conftest import Caller
 
 ADDRESS = "/api/configs/workflow"
@@ -23,7 +22,7 @@ FIELD, RETRIES = "subpool_drain_interval_minutes", "max_retry_per_task"
 Callers = Callable[..., Caller]
 
 
-def _interval(name: str = schedule.DRAIN_MONITOR) -> timedelta:
+def _interval(name: str = periodic_tasks.DRAIN_MONITOR) -> timedelta:
     row = PeriodicTask.objects.select_related("interval").get(name=name)
     return timedelta(**{row.interval.period: row.interval.every})
 
@@ -126,8 +125,8 @@ class TestSchedule:
             "scheduling.forget_idempotency_keys",
         }
         assert _interval() == timedelta(minutes=15)
-        assert _interval(schedule.SETTLE) == timedelta(seconds=settings.OSMO.settle_interval)
-        assert _interval(schedule.FORGET_KEYS) == timedelta(days=1)
+        assert _interval(periodic_tasks.SETTLE) == timedelta(seconds=settings.OSMO.settle_interval)
+        assert _interval(periodic_tasks.FORGET_KEYS) == timedelta(days=1)
 
     def test_every_row_names_a_task_that_exists(self) -> None:
         import scheduling.tasks  # noqa: F401  (registers them)
@@ -136,20 +135,20 @@ class TestSchedule:
 
     @pytest.mark.parametrize("seconds", [0.1, 0.75, 1.0, 5.0, 90.0, 120.0])
     def test_any_settle_interval(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        schedule._ensure(schedule.SETTLE, "scheduling.settle_all", timedelta(seconds=seconds))
-        assert _interval(schedule.SETTLE) == timedelta(seconds=seconds)
+        periodic_tasks._ensure(periodic_tasks.SETTLE, "scheduling.settle_all", timedelta(seconds=seconds))
+        assert _interval(periodic_tasks.SETTLE) == timedelta(seconds=seconds)
 
     def test_ensuring_twice_changes_nothing_and_wakes_nobody(self) -> None:
-        schedule.ensure_schedule()
+        periodic_tasks.ensure_schedule()
         rows, woken = PeriodicTask.objects.count(), PeriodicTasks.last_change()
-        schedule.ensure_schedule()
+        periodic_tasks.ensure_schedule()
         assert (PeriodicTask.objects.count(), PeriodicTasks.last_change()) == (rows, woken)
 
     def test_a_row_that_was_bent_by_hand_is_put_right_and_stays_switched_off(self) -> None:
-        row = PeriodicTask.objects.get(name=schedule.DRAIN_MONITOR)
+        row = PeriodicTask.objects.get(name=periodic_tasks.DRAIN_MONITOR)
         row.task, row.enabled = "something.else", False
         row.save()
-        schedule.ensure_schedule()
+        periodic_tasks.ensure_schedule()
         row.refresh_from_db()
         assert (row.task, row.enabled) == ("scheduling.archive_drained", False)
 
@@ -173,9 +172,9 @@ class TestRunningBeat:
     def test_a_change_is_followed_without_a_restart(self, ledger: None) -> None:
         beat = _beat()
         beat.setup_schedule()
-        assert beat.schedule[schedule.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=15)
+        assert beat.schedule[periodic_tasks.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=15)
         update_workflow_config(actor=SYSTEM, drain_interval_minutes=3)
-        assert beat.schedule[schedule.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=3)
+        assert beat.schedule[periodic_tasks.DRAIN_MONITOR].schedule.run_every == timedelta(minutes=3)
 
     def test_its_first_tick_takes_the_intervals_of_its_environment(
         self, ledger: None, monkeypatch: pytest.MonkeyPatch
@@ -188,4 +187,4 @@ class TestRunningBeat:
         beat = _beat()
         monkeypatch.setattr(beat, "apply_entry", lambda *_, **__: None)
         beat.tick()
-        assert _interval(schedule.SETTLE) == timedelta(seconds=0.5)
+        assert _interval(periodic_tasks.SETTLE) == timedelta(seconds=0.5)

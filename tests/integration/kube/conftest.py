@@ -13,11 +13,11 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import put_backend
 from scheduling.kube import connections
+from scheduling.kube.fake import Twin
 from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import Object
-from scheduling.kube.twin import Twin
 from scheduling.models import QueueSync
-from scheduling.services.queue_sync import Outcome, sync_backend
+from scheduling.services.kubernetes.queue_sync import Outcome, sync_backend
 from tests.support.kube import CONFIG_MAP, Listened, Place
 
 KUBECONFIG = {

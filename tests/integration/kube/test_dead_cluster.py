@@ -14,8 +14,8 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, User
 from pools.services.backends import put_backend
 from scheduling.kube import connections
-from scheduling.services import hints
-from scheduling.services.heartbeats import find_silent
+from scheduling.services import notifications
+from scheduling.services.kubernetes.heartbeats import find_silent
 from tests.integration.kube.conftest import KUBECONFIG
 from tests.support import houses
 
@@ -40,8 +40,8 @@ def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unanswering]
     is not there."""
     cluster = Unanswering()
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
-    monkeypatch.setattr(hints, "_send", lambda *_, **__: None)
-    monkeypatch.setattr(hints, "_ask", lambda *_, **__: None)
+    monkeypatch.setattr(notifications, "_send", lambda *_, **__: None)
+    monkeypatch.setattr(notifications, "_ask", lambda *_, **__: None)
     content = yaml.safe_dump(KUBECONFIG)
     put_backend(actor=SYSTEM, name="dead", body={"type": "kubernetes", "namespace": "t1", "kubeconfig": content})
     houses.pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)

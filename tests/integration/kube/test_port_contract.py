@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from scheduling.kube import errors, kinds
+from scheduling.kube.fake import Twin
 from scheduling.kube.kinds import POD_GROUP, QUEUE
 from scheduling.kube.ownership import managers_of
 from scheduling.kube.port import Event, EventType, Kind
-from scheduling.kube.twin import Twin
 from tests.support.kube import CONFIG_MAP, Place
 
 US, THEM = "osmo-admin", "somebody"

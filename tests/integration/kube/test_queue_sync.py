@@ -16,8 +16,8 @@ from pools.services.pools import delete_pool, put_pool, rename_pool
 from pools.services.subpools import create_subpool, delete_subpool, update_quota
 from scheduling.kube.kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
 from scheduling.models import QueueDrift
-from scheduling.services.lifecycle import cancel_workflow
-from scheduling.services.queue_sync import due_backends, follows_the_ledger, is_behind, preview, sync_backend
+from scheduling.services.kubernetes.queue_sync import due_backends, follows_the_ledger, is_behind, preview, sync_backend
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.kube.conftest import Lab
 from tests.support import houses
 

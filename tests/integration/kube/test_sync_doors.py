@@ -20,11 +20,12 @@ from pools.services.subpools import create_subpool
 from pools.services.tokens import create_token
 from scheduling import tasks
 from scheduling.kube import connections, errors
+from scheduling.kube.fake import Twin
 from scheduling.kube.kinds import POD_GROUP, QUEUE, TOPOLOGY
-from scheduling.kube.twin import Twin
 from scheduling.models import QueueSync
-from scheduling.services import connection_test, hints
-from scheduling.services.connection_test import run_test
+from scheduling.services import notifications
+from scheduling.services.kubernetes import connection_test
+from scheduling.services.kubernetes.connection_test import run_test
 from tests.integration.kube.conftest import KUBECONFIG, Lab
 from tests.integration.pools.conftest import Caller
 
@@ -42,15 +43,15 @@ def at_once(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def send(task: str, arguments: list[Any], **_: Any) -> None:
         tasks.__dict__[NAMES[task]](*arguments)
 
-    monkeypatch.setattr(hints, "_send", send)
-    monkeypatch.setattr(hints, "_ask", lambda task, backend_id: send(task, [backend_id]))
+    monkeypatch.setattr(notifications, "_send", send)
+    monkeypatch.setattr(notifications, "_ask", lambda task, backend_id: send(task, [backend_id]))
 
 
 NAMES = {
-    hints.SETTLE_ONE: "settle_backend",
-    hints.SYNC_ONE: "sync_queues",
-    hints.SYNC_BY_HAND: "sync_queues_by_hand",
-    hints.TEST_ONE: "test_connection",
+    notifications.SETTLE_ONE: "settle_backend",
+    notifications.SYNC_ONE: "sync_queues",
+    notifications.SYNC_BY_HAND: "sync_queues_by_hand",
+    notifications.TEST_ONE: "test_connection",
 }
 
 
@@ -97,7 +98,7 @@ def test_a_hint_that_changes_no_queue_asks_the_cluster_nothing(twin_lab: Lab, at
 
 def test_the_tick_finds_what_a_lost_hint_left(twin_lab: Lab, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(hints, "_ask", lambda *_: None)
+        patch.setattr(notifications, "_ask", lambda *_: None)
         pool()
     assert twin_lab.queues() == {}
     tasks.sync_all_queues()
@@ -326,7 +327,7 @@ def test_the_page_of_a_clusters_queues(browser: Client, twin_lab: Lab) -> None:
 def test_a_test_that_was_asked_for_and_not_made_yet(
     browser: Client, twin_lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "_ask", lambda *_: None)
+    monkeypatch.setattr(notifications, "_ask", lambda *_: None)
     browser.post("/scheduling/queuesync/lab/change/", {"do": "test"})
     assert "A worker is trying the cluster out" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
     assert QueueSync.objects.get(backend=twin_lab.backend).connection is None

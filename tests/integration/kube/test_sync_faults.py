@@ -23,9 +23,9 @@ from scheduling.kube.client import Limits
 from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import Kind
 from scheduling.models import QueueSync
-from scheduling.services import leases, queue_sync
-from scheduling.services.leases import AlreadyClaimed, LeaseLost, lease
-from scheduling.services.queue_sync import due_backends, sync_backend, sync_while_asked
+from scheduling.services.kubernetes import leases, queue_sync
+from scheduling.services.kubernetes.leases import AlreadyClaimed, LeaseLost, lease
+from scheduling.services.kubernetes.queue_sync import due_backends, sync_backend, sync_while_asked
 from tests.integration.kube.conftest import Lab
 from tests.support.bystanders import Bystanders
 from tests.support.kube import PINNED, WRITES, KubeServer, Listened, eventually, fresh_namespace

@@ -10,10 +10,10 @@ from django.db import DatabaseError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pools.domain.gpu_workers import Asked, Held, Worker, held_by
+from pools.domain.gpu_quota.workers import Asked, Held, Worker, held_by
 from pools.domain.roles import SYSTEM
-from pools.gpu_ledger import look_at
 from pools.models import GpuAllocation, GpuUsage
+from pools.selectors.gpu_namespace import look_at
 from pools.services.gpu_allocations import adjust, allocate, commit, release
 from tests.support import houses
 from tests.unit.gpu_quota.rows import amounts

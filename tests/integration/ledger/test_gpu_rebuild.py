@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.gpu_quota.workers import Asked, Worker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import allocate, release
@@ -67,7 +67,7 @@ def test_over_quota_is_kept_as_it_is(cluster: int) -> None:
     put_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 1}})
     run(cluster, pod(cluster, "a"), pod(cluster, "b"))
     assert GpuUsage.objects.get(pk="ns").workers == 2
-    from pools.gpu_bodies import shown
+    from pools.representations.gpu_quota import shown
 
     body = shown("ns")
     assert body is not None

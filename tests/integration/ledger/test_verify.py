@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.gpu_quota.workers import Asked, Worker
 from pools.domain.lifecycle import SubpoolState
 from pools.models import Pool
 from pools.services.gpu_allocations import allocate
 from pools.services.verify import LEDGER_CHECKS
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import WORK_CHECKS, verify
 from tests.support import houses
 

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.api.yaml_bodies import MOST_SPELLED, MOST_VALUES
-
 from tests.integration.podgroups.conftest import Post
 
 BOTH = ("validate", "plan")

@@ -8,7 +8,7 @@ import pytest
 
 from pools.models import AuditEntry, Backend, Node, Pool
 from scheduling.services.seed import seed_defaults
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from tests.integration.pools.conftest import Caller, gpu
 from tests.support import houses
 

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.test import override_settings
 
 from pools.models import AuditEntry, Backend, KubernetesSettings
-from pools.sealing import Unreadable
+from pools.security.sealing import Unreadable
 from pools.services.clusters import kubeconfig_of
 from tests.integration.pools.conftest import Caller
 

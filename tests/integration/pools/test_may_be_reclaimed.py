@@ -13,7 +13,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, User
 from pools.services.subpools import update_quota
 from scheduling.domain.priorities import Priority
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from tests.integration.pools.conftest import Caller
 from tests.support import houses
 

@@ -13,7 +13,7 @@ from pools.models import Pool
 from pools.services.backends import put_backend
 from pools.services.subpools import create_subpool, delete_subpool
 from scheduling.domain.priorities import Priority
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from tests.integration.pools.conftest import Caller, gpu
 from tests.support import houses
 

@@ -11,7 +11,7 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Pool, User
 from pools.services.backends import put_backend
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from tests.integration.pools.conftest import Caller, gpu
 from tests.support import houses
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.backends import put_backend
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit
+from scheduling.services.simulated.reconcile import settle
+from scheduling.services.workflows.submission import Submission, submit
 from tests.integration.pools.conftest import Caller, gpu
 
 SPEC = """

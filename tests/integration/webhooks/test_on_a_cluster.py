@@ -26,8 +26,8 @@ from pools.services.gpu_quotas import put_quota
 from scheduling.kube import errors, kinds, webhook
 from scheduling.kube.webhook import Address
 from scheduling.models import Bypass
-from scheduling.services.guard import put_guard
-from scheduling.services.webhooks import install_webhook, remove_webhook, webhook_standing
+from scheduling.services.webhooks.installation import install_webhook, remove_webhook, webhook_standing
+from scheduling.services.webhooks.queue_guard import put_guard
 from tests.support.kube import KubeServer, Place, eventually
 from tests.support.stack import ROOT, Stack, free_port
 

@@ -6,9 +6,8 @@ from django.test import Client
 
 from pools.models import Backend, User
 from scheduling.models import QueueGuard
-from tests.support import houses
-
 from tests.integration.webhooks.conftest import Ask, pod
+from tests.support import houses
 
 LIST = "/scheduling/queueguard/"
 PAGE = "/scheduling/queueguard/prod/change/"

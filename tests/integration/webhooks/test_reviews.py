@@ -9,16 +9,15 @@ from django.test import Client
 
 from pools.models import AuditEntry, Backend, User
 from scheduling.models import Bypass, Group, QueueGuard
-from scheduling.services import guard
-from tests.support import houses
-
+from scheduling.services.webhooks import queue_guard
 from tests.integration.webhooks.conftest import QUEUE, Ask, pod, pod_group, post, question
+from tests.support import houses
 
 GUARD = "/api/configs/backend/prod/webhook"
 
 
 def guarded(backend: Backend, mode: str, **more: Any) -> QueueGuard:
-    return guard.put_guard(actor=houses.admin(), backend=backend.name, body={"mode": mode, **more})
+    return queue_guard.put_guard(actor=houses.admin(), backend=backend.name, body={"mode": mode, **more})
 
 
 def test_a_pod_around_the_house_is_refused_with_the_way_to_submit(cluster: Backend, ask: Ask) -> None:
@@ -115,7 +114,7 @@ def test_a_caller_is_counted_once_and_the_list_is_bounded(
     cluster: Backend, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guarded(cluster, "enforce")
-    monkeypatch.setattr(guard, "MOST_BYPASSES", 2)
+    monkeypatch.setattr(queue_guard, "MOST_BYPASSES", 2)
     for who in ("a", "b", "c", "d", "a"):
         ask(pod(), who=who)
     assert {row.username: row.tries for row in Bypass.objects.all()} == {"a": 2, "b": 1, "": 2}

@@ -11,7 +11,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from pools.models import User
-from scheduling.services.settle import settle
+from scheduling.services.simulated.reconcile import settle
 from tests.support import houses
 
 Json = Any

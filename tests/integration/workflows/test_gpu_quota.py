@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pools.domain.errors import BadInput, Conflict
-from pools.domain.gpu_workers import Asked, Worker
+from pools.domain.gpu_quota.workers import Asked, Worker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
 from pools.services.gpu_allocations import adjust, allocate, release
@@ -19,11 +19,11 @@ from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Task as TaskRow
 from scheduling.models import Workflow
 from scheduling.selectors.queue import Told, waiting
-from scheduling.services import settle as settling
-from scheduling.services.lifecycle import cancel_workflow, end_workflow
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, check, submit, submit_many
+from scheduling.services.simulated import reconcile as settling
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
+from scheduling.services.workflows.submission import Submission, check, submit, submit_many
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.support import houses
 from tests.unit.gpu_quota.rows import amounts
 

@@ -15,10 +15,10 @@ from pools.models import Backend, LeafUsage, Node, Pool, Reservation
 from pools.services.subpools import create_subpool, delete_subpool, update_quota
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.services import settle as settling
-from scheduling.services.lifecycle import end_workflow
-from scheduling.services.settle import settle
+from scheduling.services.simulated import reconcile as settling
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
+from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import houses
 from tests.support.houses import spec
 

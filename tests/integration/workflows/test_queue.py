@@ -15,11 +15,11 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.subpools import delete_subpool, update_quota
 from scheduling.domain.priorities import Priority
-from scheduling.selectors import kept_lines
-from scheduling.selectors.line import Line, make_line
+from scheduling.selectors import pending_queue_cache
+from scheduling.selectors.pending_queue import Line, make_line
 from scheduling.selectors.queue import waiting, waiting_of
 from scheduling.selectors.workflows import whole_workflow
-from scheduling.services.lifecycle import cancel_workflow
+from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import houses
 from tests.support.houses import spec
 
@@ -231,8 +231,8 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> N
 
 def test_an_unchanged_line_is_not_made_again(alice: Any, settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Backend] = []
-    make = kept_lines.make_line
-    monkeypatch.setattr(kept_lines, "make_line", lambda backend: (made.append(backend), make(backend))[1])
+    make = pending_queue_cache.make_line
+    monkeypatch.setattr(pending_queue_cache, "make_line", lambda backend: (made.append(backend), make(backend))[1])
     alice.submit("team--a", spec("w", 20))
     before = alice.get("/api/queue")
     assert len(made) == 1
@@ -255,16 +255,16 @@ def test_what_a_dry_run_saw_is_forgotten(alice: Any, admin: Any, settled: Any) -
 @pytest.fixture
 def large(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     """A backend of its own on which two gangs wait, which is many here; what is known of it is never renewed."""
-    monkeypatch.setattr(kept_lines, "_KEPT", {})  # ids of backends begin anew in these tests
-    monkeypatch.setattr(kept_lines, "LARGE", 2)
-    monkeypatch.setattr(kept_lines, "MAY_BE_OLD", 3600.0)
+    monkeypatch.setattr(pending_queue_cache, "_KEPT", {})  # ids of backends begin anew in these tests
+    monkeypatch.setattr(pending_queue_cache, "LARGE", 2)
+    monkeypatch.setattr(pending_queue_cache, "MAY_BE_OLD", 3600.0)
     backend = houses.backend(nodes=1, gpus=1)
     houses.pool("team", 100, on=backend)
     for _ in range(2):
         houses.submitted(houses.admin(), "team", 1)
-    assert len(kept_lines.line_of(backend).entries) == 2
+    assert len(pending_queue_cache.line_of(backend).entries) == 2
     yield backend
-    if (renewing := kept_lines._KEPT[backend.pk].renewing) is not None:
+    if (renewing := pending_queue_cache._KEPT[backend.pk].renewing) is not None:
         renewing.join(60)
 
 
@@ -286,18 +286,18 @@ def test_where_many_wait_those_who_wait_are_right_and_their_reasons_some_seconds
 
 @pytest.mark.django_db(transaction=True)
 def test_a_large_line_is_renewed_behind_the_back_of_its_readers(large: Backend) -> None:
-    kept = kept_lines._KEPT[large.pk]
+    kept = pending_queue_cache._KEPT[large.pk]
     with transaction.atomic():
         houses.submitted(houses.admin(), "team", 1, priority=Priority.HIGH)
-        assert len(kept_lines.line_of(large).entries) == 3, "a trial sees what it did"
+        assert len(pending_queue_cache.line_of(large).entries) == 3, "a trial sees what it did"
         transaction.set_rollback(True)
-    assert len(kept_lines.line_of(large).entries) == 2
+    assert len(pending_queue_cache.line_of(large).entries) == 2
     houses.submitted(houses.admin(), "team", 1, priority=Priority.HIGH)
     kept._last = replace(kept._last, good_until=0.0)
-    assert len(kept_lines.line_of(large).entries) == 2
+    assert len(pending_queue_cache.line_of(large).entries) == 2
     assert kept.renewing is not None
     kept.renewing.join(60)
-    renewed = kept_lines.line_of(large)
+    renewed = pending_queue_cache.line_of(large)
     assert [entry.priority for entry in renewed.entries] == ["HIGH", "NORMAL", "NORMAL"]
 
 
@@ -311,15 +311,15 @@ def test_who_asks_after_one_workflow_does_not_wait_for_the_first_large_line(
         assert go_on.wait(60)
         return make_line(backend)
 
-    monkeypatch.setattr(kept_lines, "_KEPT", {})
-    monkeypatch.setattr(kept_lines, "LARGE", 1)
-    monkeypatch.setattr(kept_lines, "make_line", slowly)
+    monkeypatch.setattr(pending_queue_cache, "_KEPT", {})
+    monkeypatch.setattr(pending_queue_cache, "LARGE", 1)
+    monkeypatch.setattr(pending_queue_cache, "make_line", slowly)
     workflow = whole_workflow(SYSTEM, "job-1")
 
     for _ in range(2):
         (told,) = waiting_of(SYSTEM, workflow).values()
         assert (told.position, told.position_in_queue, told.reason.code) == (2, 2, "not_placed_yet")
-    renewing = kept_lines._KEPT[large.pk].renewing
+    renewing = pending_queue_cache._KEPT[large.pk].renewing
     go_on.set()
     assert renewing is not None
     renewing.join(60)
@@ -334,10 +334,10 @@ def test_a_line_that_cannot_be_made_leaves_the_old_one(large: Backend, monkeypat
         raise RuntimeError(backend.name)
 
     houses.submitted(houses.admin(), "team", 1)
-    kept = kept_lines._KEPT[large.pk]
+    kept = pending_queue_cache._KEPT[large.pk]
     kept._last = replace(kept._last, good_until=0.0)
-    monkeypatch.setattr(kept_lines, "make_line", broken)
-    before = kept_lines.line_of(large)
+    monkeypatch.setattr(pending_queue_cache, "make_line", broken)
+    before = pending_queue_cache.line_of(large)
     assert kept.renewing is not None
     kept.renewing.join(60)
     assert kept._last is not None

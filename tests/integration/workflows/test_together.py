@@ -11,8 +11,9 @@ from django.test import Client
 
 from pools.models import Backend, LeafUsage, Node, Pool, User
 from scheduling.models import Workflow
-from scheduling.services import hints, settle
-from scheduling.services.rest import Look
+from scheduling.services import notifications
+from scheduling.services.simulated import reconcile
+from scheduling.services.simulated.dirty import Look
 from scheduling.services.verify import verify
 from tests.support import houses
 from tests.support.houses import spec
@@ -57,7 +58,7 @@ def test_settlings_side_by_side_start_everything_once(team: Pool) -> None:
     Node.objects.update(gpus=10)
     for _ in range(30):
         houses.submitted(alice, "team", 1)
-    answers = together([lambda: settle.settle(team.backend_id, patience=20)] * 4)
+    answers = together([lambda: reconcile.settle(team.backend_id, patience=20)] * 4)
 
     started = [step["workflow"] for answer in answers for step in answer["steps"]]  # type: ignore[index]
     assert sorted(started) == sorted(set(started))
@@ -79,22 +80,22 @@ def test_a_busy_tree_does_not_hold_up_the_others(team: Pool) -> None:
     with other.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [team.pk])
-        with pytest.raises(settle.Busy):
-            settle.settle(team.backend_id)
+        with pytest.raises(reconcile.Busy):
+            reconcile.settle(team.backend_id)
         cursor.execute("ROLLBACK")
     other.close()
     assert dict(Workflow.objects.values_list("name", "status")) == {"held-1": "PENDING", "free-1": "RUNNING"}
 
-    settle.settle(team.backend_id)
+    reconcile.settle(team.backend_id)
     assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
 
 
 def test_a_hint_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = iter([True, True, False])
     rounds: list[tuple[int | None, Look]] = []
-    monkeypatch.setattr(hints, "is_asked", lambda _: next(asked))
-    monkeypatch.setattr(settle, "settle", lambda backend_id, look: rounds.append((backend_id, look)))
-    settle.settle_while_asked(team.backend_id, Look.TICK)
+    monkeypatch.setattr(notifications, "is_asked", lambda _: next(asked))
+    monkeypatch.setattr(reconcile, "settle", lambda backend_id, look: rounds.append((backend_id, look)))
+    reconcile.settle_while_asked(team.backend_id, Look.TICK)
 
     assert rounds == [(team.backend_id, look) for look in (Look.TICK, Look.HINT, Look.HINT)]
 
@@ -103,16 +104,16 @@ def test_beside_a_settling_under_way_nothing_is_done_and_the_hint_stays(
     team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
-    monkeypatch.setattr(hints, "taken", taken.append)
+    monkeypatch.setattr(notifications, "taken", taken.append)
     other = connections.create_connection("default")
     with other.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [settle._LOCK_SPACE, team.backend_id])
-        settle.settle_while_asked(team.backend_id)
-        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [settle._LOCK_SPACE, team.backend_id])
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [reconcile._LOCK_SPACE, team.backend_id])
+        reconcile.settle_while_asked(team.backend_id)
+        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [reconcile._LOCK_SPACE, team.backend_id])
     other.close()
     assert taken == []
 
-    settle.settle_while_asked(team.backend_id)
+    reconcile.settle_while_asked(team.backend_id)
     assert taken == [team.backend_id]
 
 
@@ -120,7 +121,7 @@ def test_a_settling_inside_a_transaction_that_fails_leaves_nothing(team: Pool) -
     alice = houses.person("alice", "osmo-team-user")
     houses.submitted(alice, "team", 1)
     with transaction.atomic():
-        assert settle.settle(team.backend_id)["steps"]
+        assert reconcile.settle(team.backend_id)["steps"]
         transaction.set_rollback(True)
     assert set(Workflow.objects.values_list("status", flat=True)) == {"PENDING"}
-    assert settle.settle(team.backend_id)["steps"]
+    assert reconcile.settle(team.backend_id)["steps"]

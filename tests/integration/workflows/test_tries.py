@@ -17,11 +17,11 @@ from pools.transactions import change
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
-from scheduling.services.lifecycle import end_workflow
-from scheduling.services.progress import NOT_NEEDED, WorkInHand
-from scheduling.services.settle import settle
-from scheduling.services.submission import Submission, submit
+from scheduling.services.simulated.reconcile import settle
 from scheduling.services.verify import verify
+from scheduling.services.workflows.submission import Submission, submit
+from scheduling.services.workflows.transitions import NOT_NEEDED, WorkInHand
+from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db

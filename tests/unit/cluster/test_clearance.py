@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
-from pools.domain.quota import Quota, QuotaNode, QuotaTree, Shortfall
+from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree, Shortfall
 from scheduling.domain.admission import Gate, Wait, WaitCode
-from scheduling.domain.clearance import kept_back, must_keep, not_lent, told
-from scheduling.domain.deeds import Gates
+from scheduling.domain.dispatch_admission import kept_back, must_keep, not_lent, told
+from scheduling.domain.plan_units import Gates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.tree_gates import TreeGates
 

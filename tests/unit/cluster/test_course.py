@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.course import Course, Member, course, gang_status
+from scheduling.domain.cluster.gang_outcome import Course, Member, course, gang_status
 from scheduling.domain.statuses import TaskStatus as S
 
 TREE = {

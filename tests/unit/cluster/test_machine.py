@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.machine import Amounts, read_node, slim_pod, used_by_others
+from scheduling.domain.cluster.node import Amounts, read_node, slim_pod, used_by_others
 from scheduling.domain.cluster.quantities import number
 
 READY = {"type": "Ready", "status": "True"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.refusal import read_refusal
+from scheduling.domain.cluster.unschedulable import read_refusal
 
 OVER_QUOTA = {
     "reason": "NonPreemptibleOverQuota",

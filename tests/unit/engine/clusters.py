@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from pools.domain.amounts import UNLIMITED
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, Task, TaskState
 from scheduling.domain.engine.outcome import facts_after
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.engine.state import RELEASING, RUNNING
 from scheduling.domain.gang import GangTree, Group
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from pools.domain.amounts import UNLIMITED
-from pools.domain.quota import Quota, QuotaNode, QuotaTree
+from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree
 from scheduling.domain.engine.fair_share import Claim, divide
 from tests.unit.engine.clusters import KEYS
 

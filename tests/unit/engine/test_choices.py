@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import LOW, NORMAL, Facts, Gang, Node, Queue, Task, TaskState
 from scheduling.domain.engine.outcome import reasons
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree, Group
 from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue
 

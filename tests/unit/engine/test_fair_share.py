@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pools.domain.amounts import UNLIMITED
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import Gang, Task
 from scheduling.domain.engine.fair_share import Claim, divide
-from scheduling.domain.engine.settle import settle
 from tests.unit.engine.clusters import GPU, facts, gang, queue, settled
 
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Hold, Node, Queue, Task, TaskState
 from scheduling.domain.engine.outcome import reasons
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree
 from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue, running, settled
 

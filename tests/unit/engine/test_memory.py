@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import LOW, NORMAL
 from scheduling.domain.engine.outcome import places, reasons
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.engine.state import GangState, QueueState
 from tests.unit.engine.clusters import cohort, facts, gang, queue
 

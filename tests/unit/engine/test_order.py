@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import Facts, Gang, Node, Queue, Task
 from scheduling.domain.engine.outcome import places
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree, Group
 from tests.unit.engine.clusters import CPU, GPU, facts, gang, queue
 

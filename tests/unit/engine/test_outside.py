@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import NORMAL
 from scheduling.domain.engine.outcome import reasons
-from scheduling.domain.engine.settle import settle
 from tests.unit.engine.clusters import GPU, cohort, deeds, facts, gang, queue, running
 
 

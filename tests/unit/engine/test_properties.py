@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.explain import Code, Explainer
 from scheduling.domain.engine.facts import Facts, TaskState
 from scheduling.domain.engine.gates import passes
 from scheduling.domain.engine.outcome import facts_after, places, reasons, result_of
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.engine.starting import attempt
 from scheduling.domain.engine.world import World
 from tests.unit.engine.clusters import broken, clusters, half_run

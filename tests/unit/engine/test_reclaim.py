@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import LOW, NORMAL, Facts, Gang, Node, Queue, Task
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree
 from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue, running, settled
 

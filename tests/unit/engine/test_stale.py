@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import LOW, Gang, Task
 from scheduling.domain.engine.outcome import facts_after
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree, Group
 from tests.unit.engine.clusters import GPU, deeds, facts, gang, queue, running, settled
 

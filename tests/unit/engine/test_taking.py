@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Gang, Task
 from scheduling.domain.engine.outcome import reasons
-from scheduling.domain.engine.settle import settle
 from scheduling.domain.gang import GangTree, Group
 from tests.unit.engine.clusters import GPU, cohort, deeds, facts, gang, queue, running, settled
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scheduling.domain.engine.amount_text import said
 from scheduling.domain.engine.explain import Explainer
 from scheduling.domain.engine.facts import Facts, Gang, Node, Queue, Task, Unit
-from scheduling.domain.engine.words import said
 from scheduling.domain.engine.world import World
 from tests.unit.engine.clusters import CPU, GPU
 

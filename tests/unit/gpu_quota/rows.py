@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pools.domain.gpu_quota import GpuQuotaSpec
-from pools.domain.gpu_quota_spec import parse_spec
-from pools.domain.gpu_workers import Amounts, Held, Worker
+from pools.domain.gpu_quota.checks import GpuQuotaSpec
+from pools.domain.gpu_quota.spec import parse_spec
+from pools.domain.gpu_quota.workers import Amounts, Held, Worker
 from pools.domain.quantities import parse_quantity
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.gpu_quota import GpuQuotaSpec, broken_by, broken_by_change, room_for
-from pools.domain.gpu_quota_spec import parse_spec
-from pools.domain.gpu_workers import Amounts, Held, Worker, held_by
+from pools.domain.gpu_quota.checks import GpuQuotaSpec, broken_by, broken_by_change, room_for
+from pools.domain.gpu_quota.spec import parse_spec
+from pools.domain.gpu_quota.workers import Amounts, Held, Worker, held_by
 from tests.unit.gpu_quota.rows import amounts, held, spec, worker
 
 SINGLE = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pools.domain.gpu_quota_spec import namespace_violations, parse_spec, spec_body
-from pools.domain.gpu_workers import Worker, parse_adjustment, parse_allocation
+from pools.domain.gpu_quota.spec import namespace_violations, parse_spec, spec_body
+from pools.domain.gpu_quota.workers import Worker, parse_adjustment, parse_allocation
 from tests.unit.gpu_quota.rows import amounts
 
 SEED = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.gpu_quota_status import alerts_after, conditions, gauges, percent_text
+from pools.domain.gpu_quota.status import alerts_after, conditions, gauges, percent_text
 from tests.unit.gpu_quota.rows import amounts, held, spec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

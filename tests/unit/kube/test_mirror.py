@@ -11,10 +11,10 @@ import pytest
 
 from scheduling.kube import errors
 from scheduling.kube.backoff import Backoff
+from scheduling.kube.fake import Twin
+from scheduling.kube.informer import Mirror, Pace
 from scheduling.kube.kinds import POD
-from scheduling.kube.mirror import Mirror, Pace
 from scheduling.kube.port import Event, EventType
-from scheduling.kube.twin import Twin
 from tests.support.kube import eventually
 
 QUICK = Pace(window=0.2, relist=600, first_pause=0.01, longest_pause=0.05)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pools.domain.errors import Violation
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quotas import (
+from pools.domain.quota.pool_balance import (
     UNLIMITED,
     ParsedQuota,
     PoolBalance,

@@ -122,7 +122,7 @@ def test_neither_django_nor_the_network_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     loaded = set(done.stderr.split())
-    assert "scheduling.domain.engine.settle" in loaded
+    assert "scheduling.domain.engine.cycle" in loaded
     assert not {name for name in loaded if name.split(".")[0] in {"django", "celery", "httpx", "psycopg"}}
 
 

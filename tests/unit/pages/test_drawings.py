@@ -7,7 +7,7 @@ import re
 import pytest
 from django.template.loader import render_to_string
 
-from pools.domain.quota_why import Term
+from pools.domain.quota.explanations import Term
 from scheduling.domain.gang_rows import GangRow
 from scheduling.templatetags.gangs import gang_bar
 

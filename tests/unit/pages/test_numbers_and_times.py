@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from pools.domain.usage_bar import Parts
+from pools.domain.quota.usage_bar import Parts
 from pools.templatetags.osmo import ago, exact, gpus, signed, span, tone, usage_bar
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)

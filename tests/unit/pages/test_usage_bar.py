@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quotas import UNLIMITED, PoolBalance, Slice, Usage
-from pools.domain.usage_bar import Parts, added, leaf_parts, pool_parts, slice_parts
+from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, Slice, Usage
+from pools.domain.quota.usage_bar import Parts, added, leaf_parts, pool_parts, slice_parts
 
 AMOUNT = st.integers(0, 10_000)
 

@@ -8,7 +8,6 @@ import pytest
 
 from scheduling.domain.gang import ROOT, Group, plain_of, tree_of
 from scheduling.domain.podgroup import read
-
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, manifest
 
 TREES = {

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pools.domain.errors import BadInput
 from scheduling.domain.gang import GangTree, Group, Growth
 from scheduling.domain.podgroup_plan import plan
-
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 INFERENCE = manifest(*REPLICAS, minSubGroup=3)

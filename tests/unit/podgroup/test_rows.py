@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from scheduling.domain.gang_rows import gang_rows
 from scheduling.domain.podgroup import read
-
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pools.domain.amounts import GPU
-from pools.domain.quota_forest import CohortFact, PoolFact, forest
+from pools.domain.quota.forest import CohortFact, PoolFact, forest
 from scheduling.domain.queues.cohorts import Levels, Standing, levels
 from scheduling.domain.queues.desired import CohortLevel
 

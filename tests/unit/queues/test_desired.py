@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quotas import UNLIMITED, PoolBalance, Slice, Usage
+from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, Slice, Usage
 from scheduling.domain.queues.desired import (
     CohortLevel,
     Place,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling.domain.queues.desired import Queue
+from scheduling.domain.queues.observed import Difference, Seen, Standing
 from scheduling.domain.queues.plan import Deed, Step, chains, plan
-from scheduling.domain.queues.seen import Difference, Seen, Standing
 
 CHANGE = (Difference("spec.x", 1, 2),)
 

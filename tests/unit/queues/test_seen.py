@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pools.domain.quotas import UNLIMITED, PoolBalance
+from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance
 from scheduling.domain.queues.desired import Place, PoolFacts, Queue, desired_queues, queue_body
-from scheduling.domain.queues.seen import SOMEBODY, Difference, Standing, look
+from scheduling.domain.queues.observed import SOMEBODY, Difference, Standing, look
+from scheduling.kube.fake import Twin
 from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import Object
-from scheduling.kube.twin import Twin
 
 PLACE = Place("ns", "h1", "kai.scheduler/node-pool")
 WANTED: Mapping[str, Queue] = desired_queues(PLACE, [PoolFacts(PoolBalance("team", 100, UNLIMITED, ()))])

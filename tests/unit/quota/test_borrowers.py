@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.amounts import GPU
-from pools.domain.quota import Quota, QuotaNode, QuotaTree
-from pools.domain.quota_borrowers import borrowing_levels, newly_exposed
+from pools.domain.quota.borrowers import borrowing_levels, newly_exposed
+from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree
 
 HELD = {"leaf": {GPU: 7}, "calm": {GPU: 1}}
 

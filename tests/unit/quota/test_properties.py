@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pools.domain.amounts import GPU, UNLIMITED
-from pools.domain.quota import Quota, QuotaNode, QuotaTree, order_of
+from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree, order_of
 
 USAGE = st.integers(0, 10)
 LIMIT = st.one_of(st.just(UNLIMITED), st.integers(0, 12))

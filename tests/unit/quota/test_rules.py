@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.quota_rules import MOST_RESOURCES, QuotaRow, check_rows, check_weight, cycle_closed_by
+from pools.domain.quota.rules import MOST_RESOURCES, QuotaRow, check_rows, check_weight, cycle_closed_by
 
 
 def row(nominal=4, borrow=None, lend=None, resource="gpu", at=0):

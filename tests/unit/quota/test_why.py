@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 
 from pools.domain.amounts import GPU
-from pools.domain.quota import QuotaTree
-from pools.domain.quota_numbers import numbers
-from pools.domain.quota_why import share_why, why
+from pools.domain.quota.explanations import share_why, why
+from pools.domain.quota.node_numbers import numbers
+from pools.domain.quota.tree import QuotaTree
 from tests.unit.quota.test_properties import trees
 from tests.unit.quota.test_worked_examples import EXAMPLE_A, gpus, node
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from pools.domain.amounts import GPU, UNLIMITED
-from pools.domain.quota import Quota, QuotaNode, QuotaTree
-from pools.domain.quota_numbers import numbers, share
+from pools.domain.quota.node_numbers import numbers, share
+from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree
 
 OPEN = UNLIMITED
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduling.domain.engine.settle import settle
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.world import World
 from scheduling.scenario import answer, to_scenario
 

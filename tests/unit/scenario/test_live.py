@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.facts import Facts, Gang, Node, Queue, Task
-from scheduling.domain.engine.settle import settle
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_to
 from scheduling.scenario.live import Manners, live_scenario
-from scheduling.scenario.veil import veiled
+from scheduling.scenario.redact import veiled
 from tests.unit.engine.clusters import GPU, clusters, facts, gang, half_run, queue
 
 MANNERS = Manners(queues={"team": "q-team", "team--a": "q-a"}, submits_to={"team": "q-shared", "team--a": "q-a"})

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 
 from scheduling.domain.admission import Gate
-from scheduling.domain.deeds import Deed, Gates, Room, deeds
-from scheduling.domain.engine.settle import settle
+from scheduling.domain.engine.cycle import settle
 from scheduling.domain.engine.steps import Action, Step
+from scheduling.domain.plan_units import Deed, Gates, Room, deeds
 from scheduling.domain.priorities import Priority
 from tests.unit.engine import clusters
 from tests.unit.engine.clusters import facts, gang, queue

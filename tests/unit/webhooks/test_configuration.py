@@ -7,8 +7,8 @@ import base64
 import pytest
 
 from scheduling.kube import kinds, rbac, webhook
+from scheduling.kube.fake import Twin
 from scheduling.kube.port import Kind
-from scheduling.kube.twin import Twin
 from scheduling.kube.webhook import Address, Wish
 
 PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"

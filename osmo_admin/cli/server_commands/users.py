@@ -1,0 +1,223 @@
+"""`user` and `token`: people and their keys, beside a running house."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from osmo_admin.cli.output import dump, write
+from osmo_admin.cli.server_commands.options import DataDirOption, use_django
+from osmo_admin.cli.session import Output
+from osmo_admin.cli.tables import table
+from osmo_admin.cli.times import shown
+from osmo_admin.ops.errors import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pools.models import User
+
+STANDARD_INPUT = Path("-")
+
+users = typer.Typer(help="People.", no_args_is_help=True, rich_markup_mode=None)
+tokens = typer.Typer(help="Access tokens.", no_args_is_help=True, rich_markup_mode=None)
+
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
+PasswordFileOption = Annotated[
+    Path | None,
+    typer.Option(help="File whose first line is the password, - for standard input."),
+]
+DescriptionOption = Annotated[
+    str, typer.Option("--description", "-d", help="Why; it is kept in the audit trail.", show_default=False)
+]
+
+
+@users.command("create")
+def create_user(
+    name: Annotated[str, typer.Argument(help="The user's name.")],
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="osmo-admin, osmo-viewer, osmo-POOL-admin or osmo-POOL-user; may be repeated."),
+    ] = None,
+    password_file: PasswordFileOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make a user with roles. Without a password file the user signs in by token."""
+    use_django(data_dir)
+    from pools.domain.roles import SYSTEM
+    from pools.services import members
+
+    password = None if password_file is None else _first_line(password_file)
+    user = members.create_user(actor=SYSTEM, username=name, password=password, roles=tuple(role or ()))
+    print(f"Made user {user.username}{' with ' + ', '.join(role) if role else ', who has no role yet'}.")
+
+
+@users.command("list")
+def list_users(
+    output: Annotated[
+        Output,
+        typer.Option("--output", "-o", case_sensitive=False, help="table for people, json or yaml for programs."),
+    ] = Output.TABLE,
+    data_dir: DataDirOption = None,
+) -> None:
+    """List all accounts, closed ones too."""
+    use_django(data_dir)
+    from pools.selectors.pool_balance import accounts
+
+    entries = [_entry(user) for user in accounts()]
+    if output in (Output.JSON, Output.YAML):
+        print(dump({"users": entries}, output))
+    elif entries:
+        write(_table(entries))
+    else:
+        print("There is no user yet. Make one: osmo-admin user create NAME --role osmo-admin --password-file FILE")
+
+
+@users.command("set-password")
+def set_password(
+    user: UserArgument,
+    password_file: PasswordFileOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Give a user another password.
+
+    It is asked for at the terminal, or is the first line of a file or of standard input. The user's open sessions in
+    browsers end; access tokens go on.
+    """
+    use_django(data_dir)
+    from pools.domain.roles import SYSTEM
+    from pools.services import members
+
+    members.set_password(actor=SYSTEM, username=user, password=_new_password(user, password_file))
+    print(f"User {user} has another password; open sessions were ended.")
+
+
+@users.command("roles")
+def roles_of_user(
+    user: UserArgument,
+    roles: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ROLE]...", help="All the roles that the user shall have. Without any they are shown."),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Take every role back.")] = False,
+    description: DescriptionOption = "",
+    data_dir: DataDirOption = None,
+) -> None:
+    """Set or show a user's roles.
+
+    The user has exactly the named ones then, from the next request on; without any they are only shown.
+    """
+    if roles and none:
+        raise OperationError("Name roles or say --none, not both.")
+    use_django(data_dir)
+    from pools.domain.roles import SYSTEM
+    from pools.services.accounts import set_roles
+    from pools.services.members import roles_held
+
+    if roles or none:
+        set_roles(actor=SYSTEM, username=user, roles=roles or (), description=description)
+    print(f"{user}: {', '.join(roles_held(user)) or 'no roles'}")
+
+
+@users.command("disable")
+def disable_user(user: UserArgument, description: DescriptionOption = "", data_dir: DataDirOption = None) -> None:
+    """Close an account at once.
+
+    Roles, tokens and history stay, running work goes on.
+    """
+    _set_active(user, False, description, data_dir)
+    print(f"The account of {user} is closed: its password, sessions and tokens work no more.")
+
+
+@users.command("enable")
+def enable_user(user: UserArgument, description: DescriptionOption = "", data_dir: DataDirOption = None) -> None:
+    """Open a closed account again.
+
+    It has the password, roles and tokens of before.
+    """
+    _set_active(user, True, description, data_dir)
+    print(f"The account of {user} is open.")
+
+
+def _set_active(user: str, active: bool, description: str, data_dir: Path | None) -> None:
+    use_django(data_dir)
+    from pools.domain.roles import SYSTEM
+    from pools.services.accounts import set_active
+
+    set_active(actor=SYSTEM, username=user, active=active, description=description)
+
+
+def _entry(user: User) -> dict[str, Any]:
+    """One account for programs; `password`: whether it has one, beside tokens."""
+    from pools.api.rendering import naive
+
+    return {
+        "id": user.username,
+        "active": user.is_active,
+        "password": user.has_usable_password(),
+        "roles": sorted(group.name for group in user.groups.all()),
+        "tokens": user.token_count,  # type: ignore[attr-defined]  # counted by the selector
+        "last_login": naive(user.last_login),
+        "created_at": naive(user.date_joined),
+        "created_by": user.created_by or None,
+    }
+
+
+def _table(entries: Iterable[dict[str, Any]]) -> str:
+    header = ("User", "Account", "Signs In By", "Tokens", "Roles", "Last Login", "Created At", "Created By")
+    rows = (
+        (
+            entry["id"],
+            "ACTIVE" if entry["active"] else "CLOSED",
+            "password" if entry["password"] else "token",
+            entry["tokens"],
+            entry["roles"],
+            shown(entry["last_login"]),
+            shown(entry["created_at"]),
+            entry["created_by"],
+        )
+        for entry in entries
+    )
+    return table(header, rows)
+
+
+def _new_password(user: str, file: Path | None) -> str:
+    """The password from where the operator keeps it: never from the command line, which others can read."""
+    if file is None and _somebody_types():
+        asked = typer.prompt(f"New password of {user}", hide_input=True, confirmation_prompt=True, err=True)
+        return str(asked)
+    return _first_line(file or STANDARD_INPUT)
+
+
+def _somebody_types() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _first_line(file: Path) -> str:
+    """The first line of a file or of standard input. Raises OperationError if there is none."""
+    try:
+        text = sys.stdin.readline() if file == STANDARD_INPUT else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperationError(f"The password file {file} cannot be read: {error}.") from None
+    line = (text.splitlines() or [""])[0]
+    if not line:
+        where = "standard input" if file == STANDARD_INPUT else str(file)
+        raise OperationError(f"There is no password in {where}: its first line is empty.")
+    return line
+
+
+@tokens.command("create")
+def create_token(
+    user: Annotated[str, typer.Argument(help="Whose token.")],
+    name: Annotated[str, typer.Argument(help="A name to know it by.")],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make a token and print it, alone, this once. It carries its owner's roles as they are when it is used."""
+    use_django(data_dir)
+    from pools.domain.roles import SYSTEM
+    from pools.services import tokens as service
+
+    print(service.create_token(actor=SYSTEM, owner=user, name=name)[1])

@@ -1,0 +1,1 @@
+"""GPU quota of a namespace: the spec, its checks, workers and status. Pure."""

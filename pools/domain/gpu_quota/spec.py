@@ -1,0 +1,125 @@
+"""A namespace's quota as JSON, in the camelCase of the GPUResourceQuota object: read with all faults at once, and
+written back with every quantity as it was typed.
+
+Source: tensorfusion-quota.md, sections 1 and 9; decision D14 (unknown keys such as `compute` are refused).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pools.domain.errors import Violation
+from pools.domain.fields import Fields, short
+from pools.domain.gpu_quota.checks import DEFAULT_THRESHOLD, Caps, GpuQuotaSpec
+from pools.domain.gpu_quota.workers import RESOURCES, Amounts, amounts_in, quantity_in
+
+MOST = 2**31 - 1
+NAMESPACE_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_NAMESPACE = re.compile(NAMESPACE_PATTERN)
+_TOTAL = ("requests", "limits", "maxWorkers", "alertThresholdPercent")
+_SINGLE = ("maxRequests", "maxLimits", "maxGPUCount", "defaultRequests", "defaultLimits")
+
+
+def namespace_violations(namespace: str) -> list[Violation]:
+    """What is wrong with a namespace's name."""
+    if _NAMESPACE.fullmatch(namespace):
+        return []
+    rule = "1 to 63 lower-case letters, digits and hyphens, no hyphen at an end"
+    return [Violation("namespace", "bad_name", f"{short(namespace)!r} is no namespace: {rule}.")]
+
+
+def parse_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Violation]]:
+    """A quota's `spec`, and everything that is wrong with it. An absent cap is not checked."""
+    faults: list[Violation] = []
+    if not isinstance(body, Mapping):
+        return GpuQuotaSpec(), [Violation(path, "bad_value", f"{path} must be an object with total and single.")]
+    spec = Fields(body, path, faults)
+    spec.only(("total", "single"))
+    total = spec.table("total") or Fields({}, spec.at("total"), faults)
+    single = spec.table("single") or Fields({}, spec.at("single"), faults)
+    total.only(_TOTAL)
+    single.only(_SINGLE)
+    requests, limits = _caps(total, "requests"), _caps(total, "limits")
+    _limits_hold_requests(total, requests, limits)
+    found = GpuQuotaSpec(
+        requests=requests,
+        limits=limits,
+        max_workers=_count(total, "maxWorkers"),
+        threshold=_threshold(total),
+        max_requests=_caps(single, "maxRequests"),
+        max_limits=_caps(single, "maxLimits"),
+        max_gpu_count=_count(single, "maxGPUCount"),
+        default_requests=amounts_in(single, "defaultRequests"),
+        default_limits=amounts_in(single, "defaultLimits"),
+    )
+    return found, faults
+
+
+def spec_body(spec: GpuQuotaSpec) -> dict[str, Any]:
+    """The spec as JSON, without what says nothing; the threshold is always there."""
+    total = {
+        "requests": _caps_body(spec.requests),
+        "limits": _caps_body(spec.limits),
+        "maxWorkers": spec.max_workers,
+        "alertThresholdPercent": spec.threshold,
+    }
+    single = {
+        "maxRequests": _caps_body(spec.max_requests),
+        "maxLimits": _caps_body(spec.max_limits),
+        "maxGPUCount": spec.max_gpu_count,
+        "defaultRequests": _amounts_body(spec.default_requests),
+        "defaultLimits": _amounts_body(spec.default_limits),
+    }
+    parts = {name: _said(part) for name, part in (("total", total), ("single", single))}
+    return _said(parts)
+
+
+def _said(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if value is not None and value != {}}
+
+
+def _caps_body(caps: Caps) -> dict[str, str]:
+    return {resource: str(cap) for resource in RESOURCES if (cap := caps.of(resource)) is not None}
+
+
+def _amounts_body(amounts: Amounts) -> dict[str, str]:
+    return {resource: str(amounts.of(resource)) for resource in RESOURCES if amounts.of(resource).milli}
+
+
+def _caps(place: Fields, key: str) -> Caps:
+    table = place.table(key)
+    if table is None:
+        return Caps()
+    table.only(RESOURCES)
+    return Caps(tflops=quantity_in(table, "tflops"), vram=quantity_in(table, "vram"))
+
+
+def _count(place: Fields, key: str) -> int | None:
+    if not place.has(key):
+        return None
+    return place.whole(key, 0, least=0, most=MOST, low_code="negative")
+
+
+def _threshold(place: Fields) -> int:
+    value = place.body.get("alertThresholdPercent")
+    if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= 100:
+        said = f"must be between 0 and 100, got {short(str(value))}."
+        place.fault("alertThresholdPercent", "bad_value", said)
+        return DEFAULT_THRESHOLD
+    return place.whole("alertThresholdPercent", DEFAULT_THRESHOLD, least=0, most=100)
+
+
+def _limits_hold_requests(total: Fields, requests: Caps, limits: Caps) -> None:
+    """A limit below its request could never be used up to the request; zero on either side says something else."""
+    for resource in RESOURCES:
+        request, limit = requests.of(resource), limits.of(resource)
+        if request is None or limit is None or not request.milli or not limit.milli:
+            continue
+        if limit.milli < request.milli:
+            total.fault(
+                f"limits.{resource}",
+                "limit_below_request",
+                f"cannot be less than requests.{resource}: {limit} is below {request}.",
+            )

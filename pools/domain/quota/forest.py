@@ -1,0 +1,124 @@
+"""Cohorts, pools and leaves as one tree for the arithmetic (design section 3).
+
+A cohort's quota is its own, on top of its children's; a pool's contains its leaves, so its own nominal is 0; a leaf's
+is its quota as the scheduler is told it (D4). A pool's `maximum` bounds what it borrows: maximum − guarantee.
+
+Cohorts and pools may share a name, so a node is called `cohort/org` or `pool/team--a` here, as in the audit trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pools.domain.amounts import GPU, UNLIMITED, Amount, Number
+from pools.domain.cohort_config import Stored, quotas_of
+from pools.domain.quota.pool_balance import UNLIMITED as NO_NUMBER
+from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree
+
+COHORT: Final = "cohort/"
+POOL: Final = "pool/"
+
+
+@dataclass(frozen=True, slots=True)
+class CohortFact:
+    """A cohort; `parent` is a cohort's name."""
+
+    name: str
+    parent: str | None = None
+    quotas: Stored | None = None
+    weight: Number = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeafFact:
+    """A shared leaf or a slice by its canonical name (`team--_shared`, `team--a`): quota and use in GPUs, -1 unlimited;
+    `pending` is what waits there."""
+
+    name: str
+    quota: int
+    usage: int = 0
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFact:
+    """A pool and its leaves; GPUs, -1 is unlimited, of the two limits None is.
+
+    Leaves have no limits of their own, so for a verdict they need not be told one by one: without `leaves` the pool
+    itself has their `quota` and `usage` together, and every number above it is the same.
+    """
+
+    name: str
+    cohort: str | None
+    guarantee: int
+    maximum: int = NO_NUMBER
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+    weight: Number = 1
+    leaves: Sequence[LeafFact] = ()
+    quota: int = 0
+    usage: int = 0
+
+
+def cohort_key(name: str) -> str:
+    """What a cohort is called in the tree."""
+    return COHORT + name
+
+
+def pool_key(name: str) -> str:
+    """What a pool, or a leaf by its canonical name, is called in the tree."""
+    return POOL + name
+
+
+def shown(key: str) -> str:
+    """The name that people know of a node of the tree."""
+    return key.partition("/")[2]
+
+
+def forest(cohorts: Iterable[CohortFact], pools: Iterable[PoolFact]) -> QuotaTree:
+    """The tree with what every leaf holds. GPUs are always counted."""
+    nodes = [
+        QuotaNode(
+            cohort_key(cohort.name),
+            None if cohort.parent is None else cohort_key(cohort.parent),
+            quotas_of(cohort.quotas or {}),
+            cohort.weight,
+        )
+        for cohort in cohorts
+    ]
+    usage: dict[str, dict[str, Number]] = {node.name: {GPU: 0} for node in nodes}
+    for pool in pools:
+        nodes.append(_pool(pool))
+        if not pool.leaves:
+            usage[pool_key(pool.name)] = {GPU: pool.usage}
+        for leaf in pool.leaves:
+            nodes.append(QuotaNode(pool_key(leaf.name), pool_key(pool.name), {GPU: Quota(amount(leaf.quota))}))
+            usage[pool_key(leaf.name)] = {GPU: leaf.usage}
+    return QuotaTree(nodes, usage)
+
+
+def _pool(pool: PoolFact) -> QuotaNode:
+    parent = None if pool.cohort is None else cohort_key(pool.cohort)
+    nominal = 0 if pool.leaves else amount(pool.quota)
+    quota = Quota(nominal, borrowing_limit(pool), lending_limit(pool))
+    return QuotaNode(pool_key(pool.name), parent, {GPU: quota}, pool.weight)
+
+
+def borrowing_limit(pool: PoolFact) -> Amount:
+    """The tighter of what it was told to borrow at most and what its maximum leaves above its guarantee."""
+    told = UNLIMITED if pool.borrowing_limit is None else pool.borrowing_limit
+    if NO_NUMBER in {pool.maximum, pool.guarantee}:
+        return told
+    return min(told, max(0, pool.maximum - pool.guarantee))
+
+
+def lending_limit(pool: PoolFact) -> Amount:
+    """What others may have of it."""
+    return UNLIMITED if pool.lending_limit is None else pool.lending_limit
+
+
+def amount(gpus: int) -> Amount:
+    """GPUs of the ledger, where -1 is unlimited, as the arithmetic writes them."""
+    return UNLIMITED if gpus == NO_NUMBER else gpus

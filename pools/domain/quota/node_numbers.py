@@ -1,0 +1,120 @@
+"""The numbers a person sees beside each node of the tree: borrowed, lent out, still lendable, debt, weighted share.
+
+Who borrows from whom is not tracked, only balances are (kueue.md 1.4). *Lent out* is therefore a reading of the
+balances, the same for the same numbers: what the children of a node borrow is covered first by the node's own nominal
+quota (it belongs to them all), then by the unused visible part of its other children in the order they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from pools.domain.amounts import UNLIMITED, Amount, Number, resource_of
+from pools.domain.quota.tree import QuotaTree
+
+INFINITE: Literal["infinite"] = "infinite"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNumbers:
+    """One (flavor, resource) of one node. `available` is never below 0; `t` may be."""
+
+    subtree_quota: Amount
+    usage: Number
+    t: Amount
+    available: Amount
+    potential_available: Amount
+    borrowed: Amount
+    lent: Amount
+    lendable: Amount
+    debt: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Dominant resource share: `exact` is borrowed·1000 / lendable / weight; `UNLIMITED` if it borrows at weight 0."""
+
+    exact: Amount
+    dominant_resource: str | None
+    borrowing: bool
+
+    @property
+    def reported(self) -> int | Literal["infinite"]:
+        """Rounded up, as Kueue reports it."""
+        return INFINITE if self.exact == UNLIMITED else math.ceil(self.exact)
+
+
+def numbers(tree: QuotaTree, key: str) -> dict[str, NodeNumbers]:
+    """Every node of the tree for one (flavor, resource), by name."""
+    column, lent = tree.columns[key], _lent(tree, key)
+    available = column.available_everywhere()
+    result = {}
+    for x, name in enumerate(tree.names):
+        unused = max(0, column.visible[x] - max(0, column.usage[x] - column.local[x]))
+        result[name] = NodeNumbers(
+            subtree_quota=column.subtree[x],
+            usage=column.usage[x],
+            t=column.t(x),
+            available=max(0, available[x]) if tree.active(name) else 0,
+            potential_available=column.potential(x),
+            borrowed=max(0, column.usage[x] - column.subtree[x]),
+            lent=lent[x],
+            lendable=UNLIMITED if unused == UNLIMITED else unused - lent[x] if tree.parents[x] >= 0 else 0,
+            debt=column.debt(x),
+        )
+    return result
+
+
+def _lent(tree: QuotaTree, key: str) -> list[Amount]:
+    column, parents = tree.columns[key], tree.parents
+    children: list[list[int]] = [[] for _ in parents]
+    queue = []
+    for x, parent in enumerate(parents):
+        if parent < 0:
+            queue.append(x)
+        else:
+            children[parent].append(x)
+    lent: list[Amount] = [0] * len(parents)
+    for x in queue:
+        below = children[x]
+        queue.extend(below)
+        drawn = sum((max(0, column.usage[c] - column.subtree[c]) for c in below), start=lent[x])
+        drawn -= max(0, column.usage[x] - column.subtree[x])
+        wanted = max(0, drawn - column.nominal[x])
+        for c in below:
+            unused = max(0, column.visible[c] - max(0, column.usage[c] - column.local[c]))
+            lent[c] = min(unused, wanted)
+            wanted -= lent[c]
+    return lent
+
+
+def share(tree: QuotaTree, name: str) -> Share:
+    """The weighted dominant resource share of a node (kueue.md section 6). A root has share 0."""
+    x = tree.index[name]
+    parent = tree.parents[x]
+    if parent < 0:
+        return Share(0, None, borrowing=False)
+    borrowed: dict[str, Amount] = {}
+    lendable: dict[str, Amount] = {}
+    for key, column in tree.columns.items():
+        resource = resource_of(key)
+        over = max(0, column.usage[x] - column.subtree[x])
+        borrowed[resource] = borrowed.get(resource, 0) + over
+        lendable[resource] = lendable.get(resource, 0) + column.potential(parent)
+    ratio, dominant = Fraction(0), None
+    for resource in sorted(borrowed):
+        if borrowed[resource] <= 0 or lendable[resource] <= 0:
+            continue
+        # What can lend without limit makes every debt to it vanish.
+        pool = lendable[resource]
+        found = Fraction(0) if pool == UNLIMITED else Fraction(borrowed[resource]) * 1000 / Fraction(pool)
+        if dominant is None or found > ratio:
+            ratio, dominant = found, resource
+    borrowing = any(amount > 0 for amount in borrowed.values())
+    weight = tree.nodes[name].weight
+    if weight == 0:
+        return Share(UNLIMITED if borrowing else 0, dominant, borrowing)
+    return Share(ratio / Fraction(weight), dominant, borrowing)

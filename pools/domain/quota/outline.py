@@ -1,0 +1,94 @@
+"""The tree of quotas as an outline: every node once, parents before what is below them, and parts of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pools.domain import names
+from pools.domain.quota.forest import CohortFact, PoolFact, cohort_key, pool_key, shown
+from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.quota.tree import QuotaTree
+
+
+class NodeKind(StrEnum):
+    """What a node of the tree is."""
+
+    COHORT = "cohort"
+    POOL = "pool"
+    SHARED = "shared"
+    SUBPOOL = "subpool"
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineNode:
+    """One line. `key` and `parent` as the tree calls them, `name` as people do; `maximum` is a pool's, in GPUs.
+
+    `governed`: it is a cohort or stands below one, so that the tree binds it. `explicit` is False for a cohort that is
+    only named.
+    """
+
+    key: str
+    name: str
+    kind: NodeKind
+    parent: str | None
+    depth: int
+    governed: bool
+    explicit: bool = True
+    maximum: int = UNLIMITED
+
+
+Outline = Sequence[OutlineNode]
+
+
+def outline(
+    tree: QuotaTree, cohorts: Sequence[CohortFact], pools: Sequence[PoolFact], *, only_named: Collection[str] = ()
+) -> Outline:
+    """Everything, in the order of the facts: a cohort, its cohorts, its pools, their leaves. What stands on a circle,
+    or below one, stands at the top. `only_named` are names of cohorts."""
+    kinds = {cohort_key(cohort.name): NodeKind.COHORT for cohort in cohorts}
+    bare = {cohort_key(name) for name in only_named}
+    maxima = {}
+    for pool in pools:
+        kinds[pool_key(pool.name)], maxima[pool_key(pool.name)] = NodeKind.POOL, pool.maximum
+        for leaf in pool.leaves:
+            is_shared = leaf.name.endswith(names.SEPARATOR + names.SHARED)
+            kinds[pool_key(leaf.name)] = NodeKind.SHARED if is_shared else NodeKind.SUBPOOL
+    below: dict[int, list[str]] = defaultdict(list)
+    for key in kinds:
+        below[tree.parents[tree.index[key]]].append(key)
+    nodes: list[OutlineNode] = []
+    stack = [(key, 0, False) for key in reversed(below[-1])]
+    while stack:
+        key, depth, governed = stack.pop()
+        parent = tree.nodes[key].parent
+        governed = governed or NodeKind.COHORT in {kinds[key], kinds.get(parent or "")}
+        nodes.append(
+            OutlineNode(
+                key, shown(key), kinds[key], parent, depth, governed, key not in bare, maxima.get(key, UNLIMITED)
+            )
+        )
+        stack += [(child, depth + 1, governed) for child in reversed(below[tree.index[key]])]
+    return nodes
+
+
+def with_ancestors(tree: QuotaTree, nodes: Outline, pools: Collection[str]) -> Outline:
+    """Only these pools with their leaves, and everything above them; `pools` as the tree calls them."""
+    kept = {node.key for node in nodes if node.key in pools or node.parent in pools}
+    for key in pools:
+        x = tree.index.get(key, -1)
+        while x >= 0:
+            kept.add(tree.names[x])
+            x = tree.parents[x]
+    return [node for node in nodes if node.key in kept]
+
+
+def from_root(nodes: Outline, root: str) -> Outline:
+    """Only this node and what is below it; nothing if it is not among them."""
+    kept: set[str] = set()
+    for node in nodes:  # parents stand before their children
+        if node.key == root or node.parent in kept:
+            kept.add(node.key)
+    return [node for node in nodes if node.key in kept]

@@ -1,0 +1,1 @@
+"""Rows of the ledger as the JSON bodies that the API shows."""

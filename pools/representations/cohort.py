@@ -1,0 +1,48 @@
+"""Cohorts as the configuration API shows them (api.md, "Quota tree and cohorts")."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import QuerySet
+
+from pools.domain.cohort_config import editable
+from pools.domain.quota.tree import QuotaNode, QuotaTree
+from pools.models import Cohort, Pool
+from pools.selectors.quota_tree import cycle_condition
+
+Body = dict[str, Any]
+
+
+def cohort_body(row: Cohort, *, warnings: Iterable[str] = ()) -> Body:
+    """One cohort: what a PUT takes, and what the ledger adds."""
+    return cohort_bodies(Cohort.objects.filter(pk=row.pk))[0] | {"warnings": list(warnings)}
+
+
+def cohort_bodies(rows: QuerySet[Cohort]) -> list[Body]:
+    """Cohorts in the order of the query; four queries however many there are."""
+    found = list(rows.select_related("parent"))
+    ids = [row.pk for row in found]
+    below, pools = defaultdict(list), defaultdict(list)
+    for parent, name in Cohort.objects.filter(parent__in=ids).order_by("name").values_list("parent", "name"):
+        below[parent].append(name)
+    for cohort, name in Pool.objects.filter(cohort__in=ids).order_by("name").values_list("cohort", "name"):
+        pools[cohort].append(name)
+    shape = QuotaTree(QuotaNode(name, parent) for name, parent in Cohort.objects.values_list("name", "parent__name"))
+    return [
+        {
+            "name": row.name,
+            **editable(row.settings),
+            "explicit": row.explicit,
+            "active": not (circle := shape.circle(row.name)),
+            "condition": cycle_condition(circle),
+            "inactive_since": row.inactive_since,
+            "cohorts": below[row.pk],
+            "pools": pools[row.pk],
+            "version": row.version,
+            "warnings": [],
+        }
+        for row in found
+    ]

@@ -1,0 +1,102 @@
+"""GPU quota as its doors show it (api.md, "GPU quota by namespace")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from pools.domain.gpu_quota.checks import room_for
+from pools.domain.gpu_quota.spec import spec_body
+from pools.domain.gpu_quota.status import gauges
+from pools.domain.gpu_quota.workers import Worker
+from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
+from pools.selectors.gpu_namespace import Namespace, held_in, look_at, worker_of
+
+
+def quota_body(facts: Namespace) -> dict[str, Any]:
+    """One quota with its status. `assumed` is what is reserved beside what is used."""
+    assert facts.quota is not None
+    return {
+        "namespace": facts.name,
+        "spec": spec_body(facts.spec),
+        "status": status_body(facts),
+        "assumed": facts.assumed.as_dict(),
+        "source": facts.quota.source,
+        "alerting": facts.quota.alerting,
+        "alert_since": facts.quota.alert_since,
+        "alerts": facts.quota.alerts,
+        "version": facts.quota.version,
+    }
+
+
+def status_body(facts: Namespace) -> dict[str, Any]:
+    """The status in the camelCase of the GPUResourceQuota object."""
+    now = timezone.now()
+    return {
+        "used": facts.committed.as_dict(),
+        "availablePercent": {gauge.key: gauge.printed for gauge in gauges(facts.spec, facts.committed)},
+        "conditions": [condition.as_dict() for condition in facts.conditions(now)],
+        "lastUpdateTime": last_update(facts),
+    }
+
+
+def last_update(facts: Namespace) -> datetime | None:
+    """When use or caps moved last."""
+    moments = [facts.changed_at, facts.quota.updated_at if facts.quota else None]
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+def shown(namespace: str) -> dict[str, Any] | None:
+    """One quota as it is now, None where there is none."""
+    facts = look_at([namespace])[namespace]
+    return None if facts.quota is None else quota_body(facts)
+
+
+def quota_bodies(namespaces: Iterable[str] | None) -> list[dict[str, Any]]:
+    """The quotas of these namespaces (None: of all), by name; two queries however many there are."""
+    rows = GpuQuota.objects.order_by("namespace")
+    if namespaces is not None:
+        rows = rows.filter(namespace__in=namespaces)
+    found = look_at(rows.values_list("namespace", flat=True))
+    return [quota_body(facts) for facts in found.values() if facts.quota is not None]
+
+
+def allocation_body(row: GpuAllocation) -> dict[str, Any]:
+    """One allocation."""
+    worker = worker_of(row)
+    return {
+        "id": row.name,
+        "namespace": row.namespace,
+        "workload": row.workload,
+        "request": worker.request.as_dict(),
+        "limit": worker.limit.as_dict(),
+        "count": worker.count,
+        "state": row.state,
+        "source": row.source,
+        "created": row.created_at,
+        "expires": row.expires_at,
+        "released": row.released_at,
+    }
+
+
+def room_body(facts: Namespace, worker: Worker) -> dict[str, Any]:
+    """How many more workers of this size fit beside what is used and reserved (null: no cap counts them), and what
+    stops the next one."""
+    fits, stopped_by = room_for(facts.spec, facts.reserved, facts.spec.filled(worker))
+    return {
+        "namespace": facts.name,
+        "fits": fits,
+        "stopped_by": [broken.violation(facts.name).as_dict() for broken in stopped_by],
+    }
+
+
+def history_body(namespace: str, samples: Sequence[GpuUsageSample], usage: GpuUsage | None) -> dict[str, Any]:
+    """What a namespace used over time, oldest first, with what it uses now at the end."""
+    families = usage.families if usage else "DDDD"
+    points = [{"time": sample.at, **held_in(sample, families=families).as_dict()} for sample in samples]
+    if usage is not None:
+        points.append({"time": timezone.now(), **held_in(usage).as_dict()})
+    return {"namespace": namespace, "samples": points}

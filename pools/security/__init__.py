@@ -1,0 +1,1 @@
+"""Access tokens, JWTs and the encryption of stored secrets."""

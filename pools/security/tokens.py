@@ -1,0 +1,88 @@
+"""Access tokens and the short-lived JWTs they are exchanged for: how a request proves whose it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import jwt
+from django.conf import settings
+from django.utils import timezone
+
+from pools.models import AccessToken
+from pools.selectors.submission_path import valid_token
+
+ISSUER = "osmo-admin"
+LIFETIME = timedelta(minutes=5)
+SECRET_BYTES = 32  # 43 url-safe characters, the length that OSMO's own tokens have
+
+
+def new_secret() -> str:
+    """A token's secret, shown once."""
+    return secrets.token_urlsafe(SECRET_BYTES)
+
+
+def secret_from(seed: str) -> str:
+    """The secret that belongs to a random seed in this house, and only in this house.
+
+    A request that may be repeated must be answered with the same secret, and no secret may be written down: so the seed
+    is, from which nobody makes the secret without the house's own key.
+    """
+    key = hashlib.sha256(b"osmo access token:" + settings.SECRET_KEY.encode()).digest()
+    return base64.urlsafe_b64encode(hmac.digest(key, seed.encode(), "sha256")).rstrip(b"=").decode()
+
+
+def digest(secret: str) -> str:
+    """What is kept of a secret. It has 256 random bits, so a plain hash cannot be guessed backwards."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def find(secret: str) -> AccessToken | None:
+    """The valid token of this secret, with its owner."""
+    return (
+        AccessToken.objects.select_related("owner")
+        .filter(digest=digest(secret), expires_at__gt=timezone.now(), owner__is_active=True)
+        .first()
+    )
+
+
+def issue_jwt(token: AccessToken) -> tuple[str, int]:
+    """(JWT, expiry in seconds of the epoch) for a token. Roles in it are for reading only: what counts is looked up
+    with each request, so that a revoked role or token is gone at once."""
+    now = datetime.now(UTC)
+    expires = min(now + LIFETIME, token.expires_at)
+    claims: dict[str, Any] = {
+        "iss": ISSUER,
+        "aud": ISSUER,
+        "iat": now,
+        "nbf": now - timedelta(seconds=5),
+        "exp": expires,
+        "unique_name": token.owner.username,
+        "name": token.owner.username,
+        "roles": sorted(token.owner.as_actor(token=token).roles),
+        "osmo_token_name": token.name,
+        "osmo_token_id": token.pk,
+    }
+    return jwt.encode(claims, settings.SECRET_KEY, algorithm="HS256"), int(expires.timestamp())
+
+
+def verify_jwt(encoded: str) -> AccessToken | None:
+    """The token a JWT was issued for, if both are still valid."""
+    try:
+        claims = jwt.decode(
+            encoded,
+            settings.SECRET_KEY,
+            algorithms=["HS256"],
+            audience=ISSUER,
+            issuer=ISSUER,
+            leeway=5,
+            options={"require": ["exp", "iat", "osmo_token_id"]},
+        )
+    except jwt.InvalidTokenError:
+        return None
+    token_id = claims["osmo_token_id"]
+    return valid_token(token_id) if isinstance(token_id, int) else None

@@ -1,0 +1,149 @@
+"""Namespaces of GPU quota as facts: locked for a change, or just looked at.
+
+The lock is the usage row of the namespace, taken late, once, and (for several) in the order of names; whoever also
+holds a pool's tree has taken that one first. One round trip, for it stands before every allocation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+
+from pools.domain.gpu_quota.checks import GpuQuotaSpec
+from pools.domain.gpu_quota.spec import parse_spec
+from pools.domain.gpu_quota.status import Condition, conditions
+from pools.domain.gpu_quota.workers import Amounts, Held, Worker
+from pools.domain.quantities import Family, Quantity
+from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
+from pools.models.gpu_quota import AMOUNTS, COUNTERS
+
+USAGE_COLUMNS = [field.attname for field in GpuUsage._meta.concrete_fields]
+_QUOTA = [field.attname for field in GpuQuota._meta.concrete_fields]
+QUOTAS_SQL = f"SELECT {', '.join(_QUOTA)} FROM pools_gpuquota WHERE namespace = ANY(%s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """One namespace: its quota's row if it has one, and what its workers hold, committed and assumed."""
+
+    name: str
+    quota: GpuQuota | None
+    committed: Held
+    assumed: Held
+    changed_at: datetime | None = None
+    revision: int = 0
+
+    @property
+    def spec(self) -> GpuQuotaSpec:
+        """The caps; none where there is no quota."""
+        return GpuQuotaSpec() if self.quota is None else spec_of(self.quota)
+
+    @property
+    def reserved(self) -> Held:
+        """What a new worker has to fit beside: committed and assumed together."""
+        return self.committed + self.assumed
+
+    def conditions(self, now: datetime) -> list[Condition]:
+        """The conditions as they are now, with the times that were kept; none without a quota."""
+        if self.quota is None:
+            return []
+        return conditions(self.spec, self.committed, kept_conditions(self.quota), now, faults=self.quota.faults)
+
+
+def spec_of(quota: GpuQuota) -> GpuQuotaSpec:
+    """The caps of a row; they were checked when it was written."""
+    return parse_spec(quota.spec)[0]
+
+
+def kept_conditions(quota: GpuQuota) -> list[Condition]:
+    """What is kept of the conditions: status and time of each."""
+    return [
+        Condition(kept["type"], kept["status"], "", "", datetime.fromisoformat(kept["since"]))
+        for kept in quota.conditions
+    ]
+
+
+def quota_row(row: Sequence[Any]) -> GpuQuota:
+    """A row as a model; JSON comes as text from a plain cursor."""
+    values = dict(zip(_QUOTA, row, strict=True))
+    for name in ("spec", "faults", "conditions", "alerting"):
+        values[name] = json.loads(values[name]) if isinstance(values[name], str) else values[name]
+    return GpuQuota.from_db(connection.alias, _QUOTA, list(values.values()))
+
+
+def look_at(names: Iterable[str]) -> dict[str, Namespace]:
+    """The same without a lock: true when it was read."""
+    wanted = sorted(set(names))
+    quotas = GpuQuota.objects.filter(namespace__in=wanted)
+    return namespace_facts(wanted, GpuUsage.objects.filter(namespace__in=wanted), quotas)
+
+
+def namespace_facts(
+    names: Sequence[str], usage: Iterable[GpuUsage], limits: Iterable[GpuQuota]
+) -> dict[str, Namespace]:
+    quotas = {row.namespace: row for row in limits}
+    found = {name: Namespace(name, quotas.get(name), Held(), Held()) for name in names}
+    for row in usage:
+        found[row.namespace] = Namespace(
+            row.namespace,
+            quotas.get(row.namespace),
+            held_in(row),
+            held_in(row, "assumed_"),
+            row.changed_at,
+            row.revision,
+        )
+    return found
+
+
+def held_in(row: GpuUsage | GpuUsageSample, prefix: str = "", families: str | None = None) -> Held:
+    """The counters of a row: what is committed, or with `assumed_` what is only reserved. A sample knows no
+    `families` of its own."""
+    printed = families if families is not None else row.families if isinstance(row, GpuUsage) else "DDDD"
+    sums = [quantity_of(getattr(row, f"{prefix}{name}"), printed[place]) for place, name in enumerate(COUNTERS[:4])]
+    return Held(Amounts(sums[0], sums[1]), Amounts(sums[2], sums[3]), getattr(row, f"{prefix}workers"))
+
+
+def worker_of(row: GpuAllocation) -> Worker:
+    """What an allocation holds, as it was typed."""
+    found = [
+        quantity_of(amount, family, written)
+        for amount, family, written in zip(
+            (getattr(row, name) for name in AMOUNTS),
+            row.families,
+            row.written or ("",) * 4,
+            strict=True,
+        )
+    ]
+    return Worker(Amounts(found[0], found[1]), Amounts(found[2], found[3]), row.count)
+
+
+def columns_of(worker: Worker) -> dict[str, Any]:
+    """A worker as the columns of an allocation."""
+    amounts = (worker.request.tflops, worker.request.vram, worker.limit.tflops, worker.limit.vram)
+    return {
+        **dict(zip(AMOUNTS, map(_decimal, amounts), strict=True)),
+        "count": worker.count,
+        "families": "".join(amount.family for amount in amounts),
+        "written": [amount.written for amount in amounts],
+    }
+
+
+def quantity_of(amount: Decimal, family: str, written: str = "") -> Quantity:
+    """A stored amount as a quantity. Exact at any length, where Decimal's own arithmetic would round."""
+    numerator, denominator = amount.as_integer_ratio()
+    return Quantity(numerator * 1000 // denominator, Family(family), written)
+
+
+def _decimal(amount: Quantity) -> Decimal:
+    return Decimal(amount.milli).scaleb(-3)
+
+
+def stored_conditions(found: Iterable[Condition]) -> list[Mapping[str, Any]]:
+    """Conditions as the row keeps them."""
+    return [{"type": each.type, "status": each.status, "since": each.since.isoformat()} for each in found]

@@ -1,0 +1,263 @@
+"""What the browser's pages on GPU quota show: gauges of each namespace, its workers, its use over time.
+
+Reads only, of the namespaces that the reader may see; a handful of queries whatever there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from pools.domain.gpu_quota.checks import Caps, GpuQuotaSpec
+from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
+from pools.domain.gpu_quota.status import KEYS, WORKERS, Condition, gauges
+from pools.domain.gpu_quota.workers import Amounts, Held
+from pools.domain.quantities import Family, Quantity
+from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
+from pools.selectors.gpu_namespace import Namespace, held_in, look_at
+
+LABELS = {
+    "requests.tflops": "TFLOPS requested",
+    "requests.vram": "Memory requested",
+    "limits.tflops": "TFLOPS limit",
+    "limits.vram": "Memory limit",
+    WORKERS: "Workers",
+}
+HISTORY = timedelta(days=7)
+SHORTEST = timedelta(hours=1)
+"""What a chart shows at least; a young namespace would else be a speck at the end of an empty week."""
+
+MOST_POINTS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """One amount against its cap, as it is drawn. Texts are as people write them, empty for none; `committed`,
+    `assumed` and `left` are parts of the bar, the longest of which is 1000. `alert`: less is left than the threshold
+    asks for; `over`: more is used than the cap."""
+
+    key: str
+    label: str
+    used: str
+    reserved: str
+    cap: str
+    available: str
+    per_gpu: str
+    default: str
+    committed: int
+    assumed: int
+    left: int
+    alert: bool
+    over: bool
+
+    @property
+    def has_cap(self) -> bool:
+        """Whether there is a bar to draw."""
+        return bool(self.cap)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRow:
+    """A namespace in the list or on its page. `standing` is one word; a namespace without a quota has UNLIMITED."""
+
+    name: str
+    standing: str
+    meters: tuple[Meter, ...]
+    workers: int
+    source: str
+    alert_since: datetime | None
+    version: int | None
+
+    @property
+    def tightest(self) -> Meter | None:
+        """The amount of which the least is left."""
+        capped = [meter for meter in self.meters if meter.has_cap]
+        return min(capped, key=lambda meter: (not meter.over, meter.left)) if capped else None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Use of one amount over time: `points` of an SVG polyline in a box of 600 × 80, `most` at its top."""
+
+    label: str
+    points: str
+    most: str
+    now: str
+
+
+def namespace_rows(names: set[str] | None) -> list[NamespaceRow]:
+    """Namespaces with a quota or with workers, by name; None is all there are."""
+    quotas, usage = GpuQuota.objects.all(), GpuUsage.objects.filter(workers__gt=0)
+    if names is not None:
+        quotas, usage = quotas.filter(namespace__in=names), usage.filter(namespace__in=names)
+    known = {*quotas.values_list("namespace", flat=True), *usage.values_list("namespace", flat=True)}
+    return [namespace_row(facts) for _, facts in sorted(look_at(known).items())]
+
+
+def namespace_row(facts: Namespace) -> NamespaceRow:
+    """One namespace as it is drawn."""
+    return NamespaceRow(
+        facts.name,
+        standing(facts),
+        tuple(_meters(facts)),
+        facts.committed.workers,
+        "" if facts.quota is None else facts.quota.source,
+        facts.quota.alert_since if facts.quota else None,
+        facts.quota.version if facts.quota else None,
+    )
+
+
+def standing(facts: Namespace) -> str:
+    """How a namespace stands, in one word: the worst that its conditions say."""
+    if facts.quota is None:
+        return "UNLIMITED"
+    true = {condition.type for condition in facts.conditions(timezone.now()) if condition.status}
+    if "Ready" not in true:
+        return "INVALID"
+    return "EXCEEDED" if "Exceeded" in true else "ALERT" if "AlertThresholdReached" in true else "OK"
+
+
+def _meters(facts: Namespace) -> Iterator[Meter]:
+    spec = facts.spec
+    reserved = {gauge.key: gauge.used for gauge in gauges(spec, facts.assumed)}
+    for gauge in gauges(spec, facts.committed):
+        side, _, resource = gauge.key.partition(".")
+        cap = gauge.total
+        whole = max(cap or 0, gauge.used + reserved[gauge.key], 1)
+        committed = min(1000, gauge.used * 1000 // whole)
+        assumed = min(1000 - committed, reserved[gauge.key] * 1000 // whole)
+        yield Meter(
+            key=gauge.key,
+            label=LABELS[gauge.key],
+            used=_text(facts.committed, gauge.key),
+            reserved=_text(facts.assumed, gauge.key) if reserved[gauge.key] else "",
+            cap="" if cap is None else _cap_text(spec, gauge.key),
+            available="" if cap is None else gauge.printed,
+            per_gpu="" if not resource else _per_gpu(spec, side, resource),
+            default="" if not resource else _default(spec, side, resource),
+            committed=committed,
+            assumed=assumed,
+            left=0 if cap is None else max(0, 1000 - committed - assumed),
+            alert=gauge.available < 100 - spec.threshold,
+            over=gauge.is_exceeded,
+        )
+
+
+def _text(held: Held, key: str) -> str:
+    side, _, resource = key.partition(".")
+    return str(held.side(side).of(resource)) if resource else str(held.workers)
+
+
+def _cap_text(spec: GpuQuotaSpec, key: str) -> str:
+    side, _, resource = key.partition(".")
+    return str(spec.total(side).of(resource)) if resource else str(spec.max_workers)
+
+
+def _per_gpu(spec: GpuQuotaSpec, side: str, resource: str) -> str:
+    cap = (spec.max_requests if side == "requests" else spec.max_limits).of(resource)
+    return "" if cap is None or not cap.milli else str(cap)
+
+
+def _default(spec: GpuQuotaSpec, side: str, resource: str) -> str:
+    amounts: Amounts = spec.default_requests if side == "requests" else spec.default_limits
+    return str(amounts.of(resource)) if amounts.of(resource).milli else ""
+
+
+def conditions_of(facts: Namespace) -> list[Condition]:
+    """The three conditions of a namespace with a quota."""
+    return facts.conditions(timezone.now())
+
+
+def workers_in(namespace: str, *, released: bool) -> QuerySet[GpuAllocation]:
+    """The workers of a namespace, the newest first."""
+    rows = GpuAllocation.objects.filter(namespace=namespace).select_related("backend").order_by("-id")
+    return rows if released else rows.exclude(state=GpuAllocation.State.RELEASED)
+
+
+def pools_of(namespace: str, visible: QuerySet[Pool]) -> list[str]:
+    """Names of those of these pools whose work counts in the namespace."""
+    rows = visible.filter(parent=None, archived=False, **{f"config__{GPU_NAMESPACE}": namespace})
+    return list(rows.order_by("name").values_list("name", flat=True))
+
+
+def history(facts: Namespace) -> list[Line]:
+    """Use of each amount over the last week, or since its first sample; nothing where there are no samples of it."""
+    now = timezone.now()
+    recent = GpuUsageSample.objects.filter(namespace=facts.name, at__gte=now - HISTORY)
+    samples = list(recent.order_by("-at")[:MOST_POINTS])[::-1]
+    if not samples:
+        return []
+    begin = min(samples[0].at, now - SHORTEST)
+    held = [(sample.at, held_in(sample)) for sample in samples] + [(now, facts.committed)]
+    lines = []
+    for key in KEYS:
+        values = [(at, _number(each, key)) for at, each in held]
+        most = max(value for _, value in values)
+        if most:
+            family = _family(facts.committed, key)
+            lines.append(
+                Line(
+                    LABELS[key],
+                    _steps(values, begin, now, most),
+                    _number_text(most, key, family),
+                    _text(facts.committed, key),
+                )
+            )
+    return lines
+
+
+def _number(held: Held, key: str) -> int:
+    side, _, resource = key.partition(".")
+    return held.side(side).of(resource).milli if resource else held.workers
+
+
+def _family(held: Held, key: str) -> Family:
+    side, _, resource = key.partition(".")
+    return held.side(side).of(resource).family if resource else Family.DECIMAL
+
+
+def _number_text(value: int, key: str, family: Family) -> str:
+    if key == WORKERS:
+        return str(value)
+    return str(Quantity(value, Family.BINARY if key.endswith("vram") and family is Family.DECIMAL else family))
+
+
+def _steps(values: Sequence[tuple[datetime, int]], begin: datetime, end: datetime, most: int) -> str:
+    """Steps, for use stays what it was until it moves."""
+    points, before = [], None
+    for at, value in values:
+        x = round(600 * ((at - begin) / (end - begin)), 1)
+        y = round(78 - 76 * value / most, 1)
+        if before is not None:
+            points.append(f"{x},{before}")
+        points.append(f"{x},{y}")
+        before = y
+    return " ".join(points)
+
+
+def form_values(spec: GpuQuotaSpec) -> dict[str, Any]:
+    """A spec as the texts of a form, by field."""
+    found: dict[str, Any] = {
+        "max_workers": spec.max_workers,
+        "alert_threshold": spec.threshold,
+        "max_gpu_count": spec.max_gpu_count,
+    }
+    groups: dict[str, Caps | Amounts] = {
+        "requests": spec.requests,
+        "limits": spec.limits,
+        "max_requests": spec.max_requests,
+        "max_limits": spec.max_limits,
+        "default_requests": spec.default_requests,
+        "default_limits": spec.default_limits,
+    }
+    for name, group in groups.items():
+        for resource in ("tflops", "vram"):
+            value = group.of(resource)
+            is_said = value is not None and (value.milli or not name.startswith("default"))
+            found[f"{name}_{resource}"] = str(value) if is_said else ""
+    return found

@@ -1,0 +1,328 @@
+"""What the browser's pages on pools show: the tree with its bars, the sums of the house, who holds a slice.
+
+Reads only, always through `visible_to`; the number of queries does not depend on the number of pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import BigIntegerField, Count, F, OuterRef, Q, Subquery, Sum, Value, Window
+from django.db.models.functions import Cast, Coalesce, Greatest, RowNumber
+
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, Slice, Usage
+from pools.domain.quota.usage_bar import Parts, added, leaf_parts, pool_parts, slice_parts
+from pools.domain.roles import Actor
+from pools.models import Pool, Reservation
+from pools.models.pool import PoolQuerySet
+from pools.models.usage import PREEMPTIBLE
+from pools.representations.pool import status
+from pools.selectors.pool_balance import balances
+
+POOLS_ON_A_PAGE = 20
+HOLDERS_SHOWN = 20
+
+
+class Show(StrEnum):
+    """Which pools a tree is made of."""
+
+    ALL = ""
+    DRAINING = "draining"
+    OVER = "over"
+    MAINTENANCE = "maintenance"
+    OFFLINE = "offline"
+    ARCHIVED = "archived"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the tree. GPUs, but `live`; `available` may be negative; -1 in `quota` is unlimited."""
+
+    name: str
+    label: str
+    kind: str
+    state: str
+    quota: int
+    used: int
+    available: int
+    total_usage: int
+    live: int
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A pool with its unallocated part and its slices, ready to be drawn."""
+
+    pool: Pool
+    status: str
+    balance: PoolBalance
+    head: Row
+    leaves: tuple[Row, ...]
+
+    @property
+    def draining(self) -> tuple[Row, ...]:
+        """Slices on their way out."""
+        return tuple(row for row in self.leaves if row.state == SubpoolState.DELETING)
+
+
+@dataclass(frozen=True, slots=True)
+class TreePage:
+    """One page of trees; `page` counts."""
+
+    page: Page[Pool]
+    trees: list[Tree]
+
+
+@dataclass(frozen=True, slots=True)
+class HouseSums:
+    """Everything that the reader may see, added up. GPUs, but `pools`, `slices` and `unlimited`, the number of pools
+    without a finite guarantee, which `promised` does not count."""
+
+    pools: int
+    slices: int
+    unlimited: int
+    promised: int
+    used: int
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A live workflow on a leaf: what it holds now, what it still needs at once."""
+
+    workflow: str
+    owner: str
+    priority: str
+    held: int
+    needed: int
+    since: object
+    submitted: object
+
+
+def status_of(root: Pool) -> str:
+    """What a top-level pool is called in a list; its backend is loaded."""
+    if root.archived:
+        return str(SubpoolState.ARCHIVED)
+    return status(maintenance=root.enable_maintenance, offline=root.backend is None or root.backend.offline)
+
+
+def pool_trees(actor: Actor, *, search: str = "", show: Show = Show.ALL, page: str = "1") -> TreePage:
+    """One page of the pools that `actor` sees, by name; five queries however many there are."""
+    rows = _matching(Pool.objects.visible_to(actor).roots(), search.strip().lower(), show)
+    found = Paginator(rows.select_related("backend").order_by("name"), POOLS_ON_A_PAGE).get_page(page)
+    return TreePage(found, trees(list(found.object_list)))
+
+
+def trees(roots: Sequence[Pool]) -> list[Tree]:
+    """These pools as trees, in this order."""
+    facts = balances(roots)
+    return [tree(root, facts[root.pk]) for root in roots]
+
+
+def tree(root: Pool, facts: PoolBalance) -> Tree:
+    """One pool as a tree: itself, what no slice owns, its slices by name. ARCHIVED slices are not in it."""
+    shared = facts.shared_usage
+    head = Row(
+        name=root.name,
+        label=root.name,
+        kind="pool",
+        state="",
+        quota=facts.guarantee,
+        used=facts.used,
+        available=UNLIMITED if facts.is_unlimited else facts.guarantee - facts.used,
+        total_usage=facts.total_usage,
+        live=shared.live_workflows + sum(part.usage.live_workflows for part in facts.slices),
+        parts=pool_parts(facts),
+    )
+    unallocated = Row(
+        name=root.name,
+        label="unallocated",
+        kind="shared",
+        state="",
+        quota=facts.unallocated,
+        used=shared.used,
+        available=facts.shared_available,
+        total_usage=shared.total_usage,
+        live=shared.live_workflows,
+        parts=leaf_parts(facts.unallocated, shared),
+    )
+    standing = [part for part in facts.slices if part.state is not SubpoolState.ARCHIVED]
+    leaves = (unallocated, *(_slice_row(root, part) for part in standing))
+    return Tree(root, status_of(root), facts, head, leaves)
+
+
+def _slice_row(root: Pool, part: Slice) -> Row:
+    return Row(
+        name=f"{root.name}--{part.name}",
+        label=part.name,
+        kind="slice",
+        state=str(part.state),
+        quota=part.quota,
+        used=part.usage.used,
+        available=part.available,
+        total_usage=part.usage.total_usage,
+        live=part.usage.live_workflows,
+        parts=slice_parts(part),
+    )
+
+
+def _matching(roots: PoolQuerySet, search: str, show: Show) -> PoolQuerySet:
+    roots = roots.filter(archived=show is Show.ARCHIVED)
+    if search:
+        roots = roots.filter(
+            Q(name__contains=search) | Q(pk__in=Pool.objects.filter(name__contains=search).values("parent"))
+        )
+    if show is Show.MAINTENANCE:
+        return roots.filter(enable_maintenance=True)
+    if show is Show.OFFLINE:
+        return roots.filter(backend__offline=True)
+    if show is Show.DRAINING:
+        draining = Pool.objects.filter(subpool_state=SubpoolState.DELETING)
+        cut = _active_slices().filter(usage__used__gt=F("last_quota"))
+        return _with_quota(roots).filter(
+            Q(pk__in=draining.values("parent"))
+            | Q(pk__in=cut.values("parent"))
+            | Q(usage__used__gt=F("shared_quota"), guarantee__gte=0)
+        )
+    if show is Show.OVER:
+        over = _active_slices().filter(usage__total_usage__gt=_most(_big("last_quota"), F("usage__used")))
+        return _with_quota(roots).filter(
+            Q(pk__in=over.values("parent"))
+            | Q(guarantee__gte=0, usage__total_usage__gt=_most(F("shared_quota"), F("usage__used")))
+        )
+    return roots
+
+
+def _active_slices() -> PoolQuerySet:
+    return Pool.objects.filter(subpool_state=SubpoolState.ACTIVE)
+
+
+def _with_quota(roots: PoolQuerySet) -> PoolQuerySet:
+    """Each root with `shared_quota`, what of its guarantee no slice owns."""
+    return roots.annotate(shared_quota=_big("guarantee") - _below(_active_slices(), "last_quota"))
+
+
+def _big(column: str) -> Cast:
+    """A column of GPUs wide enough for sums."""
+    return Cast(F(column), BigIntegerField())
+
+
+def _most(*amounts: Any) -> Greatest:
+    """The largest of several amounts."""
+    return Greatest(*amounts, output_field=BigIntegerField())
+
+
+def _zero() -> Value:
+    return Value(0, output_field=BigIntegerField())
+
+
+def _below(slices: PoolQuerySet, column: str) -> Coalesce:
+    """The sum of a column over the slices of each root."""
+    sums = slices.filter(parent=OuterRef("pk")).order_by().values("parent").annotate(total=Sum(column)).values("total")
+    return Coalesce(Subquery(sums, output_field=BigIntegerField()), _zero())
+
+
+def house_sums(actor: Actor) -> HouseSums:
+    """The sums over all that `actor` sees: two queries, the slices added up by pool in the database."""
+    roots = Pool.objects.visible_to(actor).roots().filter(archived=False)
+    slices = _slice_sums(roots)
+    parts: list[Parts] = []
+    promised = used = unlimited = count = 0
+    for pk, guarantee, own_used, own_total in roots.values_list("pk", "guarantee", "usage__used", "usage__total_usage"):
+        below = slices.get(pk, SliceSums())
+        total = own_total + below.total
+        used += total
+        count += below.count
+        if guarantee is None or guarantee == UNLIMITED:
+            unlimited += 1
+            shared, free = leaf_parts(UNLIMITED, Usage(own_used, own_total)), 0
+        else:
+            promised += guarantee
+            shared, free = leaf_parts(guarantee - below.promised, Usage(own_used, own_total)), max(0, guarantee - total)
+        parts.append(replace(added([shared, below.parts]), free=free))
+    return HouseSums(len(parts), count, unlimited, promised, used, added(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSums:
+    """The slices of one pool, added up; `parts` without what is free, which only the whole pool knows."""
+
+    count: int = 0
+    promised: int = 0
+    total: int = 0
+    parts: Parts = Parts()  # noqa: RUF009  # frozen
+
+
+def _slice_sums(roots: PoolQuerySet) -> dict[int, SliceSums]:
+    """By pool, its standing slices; the arithmetic is that of :func:`pools.domain.quota.usage_bar.slice_parts`."""
+    active, deleting = Q(subpool_state=SubpoolState.ACTIVE), Q(subpool_state=SubpoolState.DELETING)
+    used, total, quota = F("usage__used"), F("usage__total_usage"), _big("last_quota")
+    rows = (
+        Pool.objects.filter(parent__in=roots)
+        .exclude(subpool_state=SubpoolState.ARCHIVED)
+        .order_by()
+        .values("parent")
+        .annotate(
+            count=Count("pk"),
+            promised=Sum("last_quota", filter=active),
+            held=Sum(total),
+            over=Sum(_most(_zero(), total - _most(quota, used)), filter=active),
+            cut=Sum(_most(_zero(), used - quota), filter=active),
+            leaving=Sum(total, filter=deleting),
+        )
+    )
+    return {parent: _as_sums(row) for row in rows if (parent := row["parent"]) is not None}
+
+
+def _as_sums(amounts: Mapping[str, Any]) -> SliceSums:
+    row = {key: int(value or 0) for key, value in amounts.items()}
+    draining = row["cut"] + row["leaving"]
+    parts = Parts(inside=row["held"] - row["over"] - draining, over=row["over"], draining=draining)
+    return SliceSums(row["count"], row["promised"], row["held"], parts)
+
+
+def holders(leaves: Sequence[str]) -> dict[str, list[Holder]]:
+    """By leaf, the live workflows that it drains of, those that hold longest first; at most `HOLDERS_SHOWN` each, one
+    query: all of a slice that is deleted, elsewhere what LOW work cannot be blamed for.
+    The caller has made sure that the leaves may be seen."""
+    drains = Q(pool__subpool_state=SubpoolState.DELETING) | (Q(held_gpus__gt=0) & ~Q(priority=PREEMPTIBLE))
+    ranked = (
+        Reservation.objects.filter(drains, pool__name__in=leaves)
+        .annotate(
+            rank=Window(
+                RowNumber(),
+                partition_by=F("pool"),
+                order_by=[F("held_since").asc(nulls_last=True), F("created_at").asc(), F("workflow_name").asc()],
+            )
+        )
+        .filter(rank__lte=HOLDERS_SHOWN)
+        .select_related("pool")
+        .order_by("rank")
+    )
+    found: dict[str, list[Holder]] = {name: [] for name in leaves}
+    for row in ranked:
+        found[row.pool.name].append(
+            Holder(
+                workflow=row.workflow_name,
+                owner=row.owner,
+                priority=row.priority,
+                held=row.held_gpus,
+                needed=row.needed_gpus,
+                since=row.held_since,
+                submitted=row.created_at,
+            )
+        )
+    return found
+
+
+def archived_slices(root: Pool) -> list[Pool]:
+    """The ARCHIVED slices of a pool, newest first."""
+    return list(
+        Pool.objects.filter(parent=root, subpool_state=SubpoolState.ARCHIVED).order_by("-updated_at", "subpool_name")
+    )

@@ -1,0 +1,179 @@
+"""The tree of quotas as people look at it: every node with its numbers (api.md, `/api/quota_tree`).
+
+People see the pools on which they have a role, and the cohorts above them; who reads the house sees all (D10).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import BigIntegerField, F, Q, QuerySet, Sum, Value
+from django.db.models.functions import Greatest
+
+from pools.domain import names
+from pools.domain.amounts import GPU, Amount
+from pools.domain.errors import NotFound
+from pools.domain.lifecycle import SubpoolState
+from pools.domain.quota import pool_balance
+from pools.domain.quota.forest import LeafFact, PoolFact, cohort_key, forest, pool_key, shown
+from pools.domain.quota.node_numbers import NodeNumbers, Share, numbers, share
+from pools.domain.quota.outline import Outline, OutlineNode, from_root, outline, with_ancestors
+from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.quota.tree import QuotaTree
+from pools.domain.roles import Actor
+from pools.locking import cohort_tops
+from pools.models import Cohort, Pool, Reservation
+from pools.models.pool import PoolQuerySet
+from pools.selectors.pool_balance import balances
+from pools.selectors.quota_facts import cohort_facts, cohorts_below
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaView:
+    """Nodes in the order in which they are read, parents before their children, with what is known of each.
+
+    `numbers` are by (flavor, resource) and node, `pending` are the GPUs that wait below a node.
+    """
+
+    tree: QuotaTree
+    nodes: Outline
+    numbers: Mapping[str, Mapping[str, NodeNumbers]]
+    pending: Mapping[str, int]
+
+    def keys_of(self, node: OutlineNode) -> list[str]:
+        """The (flavor, resource) pairs that say something about a node; its GPUs always do."""
+        x, own = self.tree.index[node.key], self.tree.nodes[node.key].quotas
+        columns = self.tree.columns
+        return [key for key in columns if key == GPU or key in own or columns[key].subtree[x] or columns[key].usage[x]]
+
+    def debt(self, node: OutlineNode, key: str) -> Amount:
+        """How far a node is beyond what its limits allow; without a cohort above only a pool's maximum is one."""
+        held = self.numbers[key][node.key]
+        if node.governed:
+            return held.debt
+        return 0 if node.maximum == pool_balance.UNLIMITED or key != GPU else max(0, held.usage - node.maximum)
+
+    def share(self, node: OutlineNode) -> Share:
+        """Its weighted share of what it could borrow."""
+        return share(self.tree, node.key)
+
+    def condition(self, node: OutlineNode) -> Body | None:
+        """What is wrong with the shape of the tree there; None for nothing."""
+        return cycle_condition([shown(key) for key in self.tree.circle(node.key)])
+
+
+def cycle_condition(circle: Sequence[str]) -> Body | None:
+    """The condition of what stands on this circle of parents, or below it; None for no circle."""
+    if not circle:
+        return None
+    way = " → ".join([*circle, circle[0]])
+    message = f"The parents run in a circle, {way}. Nothing new starts below it; what runs goes on."
+    return {"type": "Active", "status": "False", "reason": "Cycle", "message": message, "cycle": list(circle)}
+
+
+def quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
+    """Everything that `actor` may see, or of it what stands at and below the cohort or pool `root`.
+
+    The numbers of a node depend on its whole tree, so that is read whatever is shown; a handful of queries, however
+    many nodes. Raises NotFound for a root that is not there or not to be seen.
+    """
+    seen = Pool.objects.visible_to(actor).roots().filter(archived=False)
+    place = _place(root, seen) if root is not None else None
+    cohorts, rows = _needed(actor, seen, place)
+    facts, pools = cohort_facts(cohorts), _pool_facts(rows)
+    tree = forest(facts, pools)
+    only_named = set(cohorts.filter(explicit=False).values_list("name", flat=True))
+    nodes = outline(tree, facts, pools, only_named=only_named)
+    if not actor.reads_all:
+        nodes = with_ancestors(tree, nodes, {pool_key(name) for name in seen.values_list("name", flat=True)})
+    if place is not None:
+        nodes = from_root(nodes, place.key)
+    if place is not None and not nodes:
+        raise _no_such_root(place.name)
+    return QuotaView(tree, nodes, {key: numbers(tree, key) for key in tree.keys}, _pending(tree, pools))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where somebody wants to begin: at a cohort, or at a pool."""
+
+    name: str
+    key: str
+    cohort_id: int | None
+    pool_id: int | None
+
+
+def _place(name: str, seen: PoolQuerySet) -> _Place:
+    if (cohort := Cohort.objects.filter(name=name).first()) is not None:
+        return _Place(name, cohort_key(name), cohort.pk, None)
+    if (pool := seen.filter(name=name).first()) is not None:
+        return _Place(name, pool_key(name), pool.cohort_id, pool.pk)
+    raise _no_such_root(name)
+
+
+def _no_such_root(name: str) -> NotFound:
+    return NotFound(f"There is no cohort or pool {name[:80]}, or you have no role on anything in it.")
+
+
+def _needed(actor: Actor, seen: PoolQuerySet, place: _Place | None) -> tuple[QuerySet[Cohort], list[Pool]]:
+    """The cohorts and pools on which the numbers of what is shown depend."""
+    rows = Pool.objects.roots().filter(archived=False).select_related("cohort").order_by("name")
+    if place is None and actor.reads_all:
+        return Cohort.objects.all(), list(rows)
+    if place is None:
+        members = set(seen.exclude(cohort=None).values_list("cohort_id", flat=True))
+        wanted = Q(pk__in=seen)
+    else:
+        members = {place.cohort_id} if place.cohort_id else set()
+        wanted = Q(pk=place.pool_id)
+    cohorts = Cohort.objects.filter(pk__in=cohorts_below(set(cohort_tops(members).values())))
+    return cohorts, list(rows.filter(wanted | Q(cohort__in=cohorts)))
+
+
+def _pool_facts(rows: Sequence[Pool]) -> list[PoolFact]:
+    facts, waiting = balances(rows), _waiting(rows)
+    return [_pool_fact(row, facts[row.pk], waiting) for row in rows]
+
+
+def _pool_fact(row: Pool, balance: PoolBalance, waiting: Mapping[str, int]) -> PoolFact:
+    shared, use = names.canonical(row.name, names.SHARED), balance.shared_usage.total_usage
+    leaves = [LeafFact(shared, balance.shared_scheduling_quota, use, waiting.get(row.name, 0))]
+    for part in balance.slices:
+        if part.state is not SubpoolState.ARCHIVED:
+            name = names.canonical(row.name, part.name)
+            leaves.append(LeafFact(name, part.scheduling_quota, part.usage.total_usage, waiting.get(name, 0)))
+    return PoolFact(
+        name=row.name,
+        cohort=row.cohort.name if row.cohort else None,
+        guarantee=balance.guarantee,
+        maximum=balance.maximum,
+        borrowing_limit=row.borrowing_limit,
+        lending_limit=row.lending_limit,
+        weight=1 if row.weight is None else row.weight,
+        leaves=leaves,
+    )
+
+
+def _waiting(rows: Sequence[Pool]) -> dict[str, int]:
+    """GPUs that live work still wants at once, by the name of its leaf's row."""
+    more = Greatest(F("needed_gpus") - F("held_gpus"), Value(0), output_field=BigIntegerField())
+    ids = [row.pk for row in rows]
+    found = Reservation.objects.filter(Q(pool__in=ids) | Q(pool__parent__in=ids), needed_gpus__gt=F("held_gpus"))
+    return dict(found.order_by().values_list("pool__name").annotate(total=Sum(more)))
+
+
+def _pending(tree: QuotaTree, pools: Sequence[PoolFact]) -> dict[str, int]:
+    """What waits at and below every node where something does."""
+    sums: dict[str, int] = defaultdict(int)
+    for pool in pools:
+        for leaf in pool.leaves:
+            x = tree.index[pool_key(leaf.name)] if leaf.pending else -1
+            while x >= 0:
+                sums[tree.names[x]] += leaf.pending
+                x = tree.parents[x]
+    return sums

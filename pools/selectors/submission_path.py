@@ -1,0 +1,87 @@
+"""The few reads that stand before every submission, as statements written by hand.
+
+A submission is a handful of statements; building each of these four from querysets costs more processor time than
+PostgreSQL needs for all of them. The rows come back as ordinary models that know the columns read here and load any
+other when it is asked for. Everything else reads through querysets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from django.db import connection, models
+
+from pools.models import AccessToken, Backend, Pool, User
+
+_LEAF = ("id", "name", "parent_id", "subpool_name", "subpool_state", "last_quota", "archived")
+ROOT_COLUMNS = (*_LEAF, "backend_id", "cohort_id", "config", "enable_maintenance", "guarantee", "maximum")
+_BACKEND = ("id", "name", "namespace", "kind", "offline")
+_TOKEN = ("id", "name", "roles", "expires_at", "owner_id")
+_USER = ("id", "username", "is_active")
+
+
+Row = TypeVar("Row", bound=models.Model)
+
+
+def columns_sql(table: str, names: Sequence[str]) -> str:
+    return ", ".join(f"{table}.{name}" for name in names)
+
+
+_PLAIN = models.Value(None)  # what a JSON field is told when a whole document was read
+_LEAF_SQL = f"""
+    SELECT {columns_sql("leaf", _LEAF)}, {columns_sql("root", ROOT_COLUMNS)}, {columns_sql("backend", _BACKEND)}
+    FROM pools_pool leaf
+    JOIN pools_pool root ON root.id = COALESCE(leaf.parent_id, leaf.id)
+    JOIN pools_backend backend ON backend.id = root.backend_id
+    WHERE leaf.name = %s
+"""
+
+_TOKEN_SQL = f"""
+    SELECT {columns_sql("token", _TOKEN)}, {columns_sql("owner", _USER)}, ARRAY(
+        SELECT role.name FROM pools_roleassignment held JOIN auth_group role ON role.id = held.group_id
+        WHERE held.user_id = owner.id
+    )
+    FROM pools_accesstoken token JOIN pools_user owner ON owner.id = token.owner_id
+    WHERE token.id = %s AND token.expires_at > now() AND owner.is_active
+"""
+
+
+def leaf_with_root(name: str) -> Pool | None:
+    """The pool or slice of this canonical name with its parent and backend, or None."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LEAF_SQL, [name])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    mine, rest = row[: len(_LEAF)], row[len(_LEAF) :]
+    root = known_row(Pool, ROOT_COLUMNS, rest[: len(ROOT_COLUMNS)])
+    root.backend = known_row(Backend, _BACKEND, rest[len(ROOT_COLUMNS) :])
+    if root.pk == mine[0]:
+        return root
+    leaf = known_row(Pool, _LEAF, mine)
+    leaf.parent = root
+    return leaf
+
+
+def valid_token(pk: int) -> AccessToken | None:
+    """A token that has not expired, of an active owner, who comes with the roles held right now."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TOKEN_SQL, [pk])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    token = known_row(AccessToken, _TOKEN, row[: len(_TOKEN)])
+    token.owner = known_row(User, _USER, row[len(_TOKEN) : -1])
+    token.owner_roles = frozenset(row[-1])
+    return token
+
+
+def known_row(model: type[Row], names: Sequence[str], values: Sequence[Any]) -> Row:
+    """A model that knows these columns; `from_db` wants them in the order of the model's fields."""
+    read = dict(zip(names, values, strict=True))
+    known = {field.attname: read[field.attname] for field in model._meta.concrete_fields if field.attname in read}
+    for field in model._meta.concrete_fields:
+        if isinstance(field, models.JSONField) and field.attname in known:
+            known[field.attname] = field.from_db_value(known[field.attname], _PLAIN, connection)
+    return model.from_db(connection.alias, list(known), list(known.values()))

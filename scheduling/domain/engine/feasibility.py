@@ -1,0 +1,104 @@
+"""What a gang could ever start with: of the ways its next attempt can take, the first that limits, quotas and the nodes
+do not rule out for good, however much other work ends.
+
+A gang whose minimum can be met in more than one way (optional replicas, tasks of unlike size) asks for that way. Else
+one replica that is too large for any node would speak for the others, which do fit.
+"""
+
+from __future__ import annotations
+
+from pools.domain.amounts import Amount, Number
+from pools.domain.quota.tree import QuotaTree
+from scheduling.domain.engine.nodes import NOWHERE, NodeIndex
+from scheduling.domain.engine.placement import place
+from scheduling.domain.engine.state import RUNNING, GangState, QueueState, choices, one_by_one, total_of
+from scheduling.domain.gang import Growth
+
+
+class Reach:
+    """The bounds of every queue, and the nodes were they empty."""
+
+    def __init__(self, keys: list[str], tree: QuotaTree, empty: NodeIndex | None) -> None:
+        self._keys, self._tree, self.empty = keys, tree, empty
+        self._most: dict[tuple[int, bool], list[Amount]] = {}
+
+    def tasks(self, gang: GangState) -> list[int] | None:
+        """The tasks of the next attempt, or None where every way is ruled out."""
+        trial = _Trial(self, gang)
+        growth = Growth(
+            gang.tree, gang.active, gang.waiting, trial.place, mark=trial.mark, undo=trial.undo, cost=gang.cost
+        )
+        found = growth.attempt() or (gang.complete and not gang.satisfied and trial.at_once())
+        chosen = trial.chosen.copy()
+        trial.undo(0)
+        return chosen if found else None
+
+    def most(self, queue: QueueState, *, preemptible: bool) -> list[Amount]:
+        """How much of each resource a gang of the queue could hold were everybody else gone."""
+        known = self._most.get((queue.index, preemptible))
+        if known is None:
+            known = [min(above.limit[r] for above in queue.path) for r in range(len(self._keys))]
+            for r, key in enumerate(self._keys):
+                if not preemptible:
+                    known[r] = min(known[r], *(above.quota[r] for above in queue.path))
+                if queue.governed and not queue.cyclic:
+                    known[r] = min(known[r], self._tree.columns[key].potential(queue.column))
+            self._most[queue.index, preemptible] = known
+        return known
+
+
+class _Trial:
+    """One gang on empty nodes, with nobody beside it."""
+
+    def __init__(self, reach: Reach, gang: GangState) -> None:
+        self._empty, self._gang = reach.empty, gang
+        queue = gang.queue
+        self._most = None if queue is None else reach.most(queue, preemptible=gang.preemptible)
+        self._held = dict(total_of([gang.requests[i] for i, status in enumerate(gang.status) if status == RUNNING]))
+        self._nodes: list[int] = []
+        self.chosen: list[int] = []
+
+    def mark(self) -> int:
+        """Give it to `undo`."""
+        return len(self.chosen)
+
+    def undo(self, mark: int) -> None:
+        """Take back everything since the mark."""
+        while len(self.chosen) > mark:
+            i, node = self.chosen.pop(), self._nodes.pop()
+            self._hold(i, -1)
+            if self._empty is not None:
+                self._empty.give(node, self._gang.needs[i])
+
+    def place(self, leaf: int, count: int) -> bool:
+        """Choose so many waiting tasks of the leaf, if all bounds together leave room for them."""
+        if any(self._choose(tasks) for tasks in choices(self._gang, leaf, count)):
+            return True
+        return one_by_one(self._gang, leaf, count, lambda i: self._choose([i]), self.mark, self.undo)
+
+    def at_once(self) -> bool:
+        """Choose the first tasks together, or the cheapest ones: one by one they may stand in each other's way."""
+        ways = (self._gang.first_tasks(), self._gang.cheapest_tasks())
+        return any(self._choose(tasks) for tasks in ways if tasks is not None)
+
+    def _choose(self, tasks: list[int]) -> bool:
+        gang = self._gang
+        nodes: list[int] | None = [NOWHERE] * len(tasks)
+        if self._empty is not None:
+            nodes = place(self._empty, [gang.needs[i] for i in tasks])
+        if nodes is None:
+            return False
+        before = self.mark()
+        for i, node in zip(tasks, nodes, strict=True):
+            self._hold(i, 1)
+            self.chosen.append(i)
+            self._nodes.append(node)
+        if self._most is not None and any(held > self._most[r] for r, held in self._held.items()):
+            self.undo(before)
+            return False
+        return True
+
+    def _hold(self, i: int, sign: int) -> None:
+        for r, amount in self._gang.requests[i]:
+            held: Number = self._held.get(r, 0)
+            self._held[r] = held + sign * amount

@@ -1,0 +1,124 @@
+"""Which queue is next (kai.md 6.3): a tournament on each level, children compared by the best gang beneath each.
+
+Every criterion is one part of a key, so that a level is a heap. A change in a leaf changes the keys on its path only;
+old entries stay in the heap and are recognised by their stamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from heapq import heappop, heappush
+from typing import Any
+
+from pools.domain.amounts import UNLIMITED, Amount, Number
+from scheduling.domain.engine.nodes import Request
+from scheduling.domain.engine.sorted_gangs import Line
+from scheduling.domain.engine.state import GangState, QueueState, Rank
+
+_TOP = -1
+
+
+Share = tuple[float, Number, tuple[float, Number]]
+"""A ratio that compares fast and exactly: division is monotone, so floats decide wherever they differ. At the end the
+same with its sign turned, for orders that begin with the greatest."""
+
+_NONE: Share = (0.0, 0, (0.0, 0))
+
+
+@lru_cache(maxsize=2**16)
+def _ratio(have: Number, most: Amount) -> Share:
+    # The same numbers give the same object, and tuples compare what is identical without looking inside.
+    exact = Fraction(have) * 1000 if most == 0 else Fraction(have) / Fraction(most)
+    return float(exact), exact, (-float(exact), -exact)
+
+
+def share(alloc: Sequence[Number], allocatable: Sequence[Amount]) -> Share:
+    """Dominant share: the largest allocated / allocatable; nothing allocatable counts a thousandfold."""
+    largest = _NONE
+    for have, most in zip(alloc, allocatable, strict=True):
+        if have > 0 and most != UNLIMITED:
+            largest = max(largest, _ratio(have, most))
+    return largest
+
+
+def service_key(queue: QueueState, ask: Request) -> Rank:
+    """The place of a queue among its siblings when `ask` is the request of the best gang beneath it; small is first."""
+    after = list(queue.alloc)
+    for r, amount in ask:
+        after[r] += amount
+    allocatable = queue.allocatable
+    return (
+        _over_fair_share(queue),
+        any(have > quota for have, quota in zip(after, queue.quota, strict=True)),
+        -queue.fact.priority,
+        any(allocatable[r] == 0 for r, _amount in ask),
+        share(after, allocatable),
+        share(queue.alloc, allocatable),
+        tuple(allocatable),
+        queue.fact.created,
+        queue.fact.name,
+    )
+
+
+def victim_rank(queue: QueueState) -> Rank:
+    """The reverse of it, without a gang, for choosing victims: small is first. Kept until `alloc` changes."""
+    if queue.rank is None:
+        queue.rank = (
+            not _over_fair_share(queue),
+            all(have <= quota for have, quota in zip(queue.alloc, queue.quota, strict=True)),
+            queue.fact.priority,
+            share(queue.alloc, queue.allocatable)[2],
+            tuple([-most for most in queue.allocatable]),
+            -queue.fact.created,
+            -queue.index,
+        )
+    return queue.rank
+
+
+def _over_fair_share(queue: QueueState) -> bool:
+    return all(have > fair for have, fair in zip(queue.alloc, queue.fair, strict=True))
+
+
+class Tournament:
+    """The leaves with waiting gangs, always the one to be served next first."""
+
+    def __init__(self, lines: Mapping[int, Line]) -> None:
+        self._lines = lines
+        self._heaps: dict[int, list[tuple[Any, int, int, QueueState]]] = {_TOP: []}
+        self._stamps: dict[int, int] = {}
+        self._heads: dict[int, GangState | None] = {}
+        for line in lines.values():
+            self.refresh(line.leaf)
+
+    def next(self) -> QueueState | None:
+        """The leaf whose head is to be tried next."""
+        queue = self._best(_TOP)
+        while queue is not None and queue.children:
+            queue = self._best(queue.index)
+        return queue
+
+    def refresh(self, leaf: QueueState) -> None:
+        """Something changed in this leaf: its head, or what it holds."""
+        for queue in leaf.path:
+            stamp = self._stamps[queue.index] = self._stamps.get(queue.index, 0) + 1
+            if queue.children:
+                best = self._best(queue.index)
+                head = None if best is None else self._heads[best.index]
+            else:
+                line = self._lines.get(queue.index)
+                head = None if line is None else line.head()
+            self._heads[queue.index] = head
+            if head is not None:
+                level = _TOP if queue.parent is None else queue.parent.index
+                heappush(self._heaps.setdefault(level, []), (service_key(queue, head.ask), queue.index, stamp, queue))
+
+    def _best(self, level: int) -> QueueState | None:
+        heap = self._heaps.get(level)
+        while heap:
+            _key, index, stamp, queue = heap[0]
+            if self._stamps[index] == stamp:
+                return queue
+            heappop(heap)
+        return None

@@ -1,0 +1,187 @@
+"""Which waiting gangs the GPU quota of their pool's namespace holds back now, and why.
+
+A look without locks: what is found here keeps a gang out of the plan, what starts is judged again under the locks
+(:mod:`scheduling.services.gpu_quota.workloads`). A gang whose tasks start together needs room for all of them, an elastic one for
+the least it starts with, and one that runs already for one more task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from pools.domain.gpu_quota.checks import Broken, GpuQuotaSpec, single_broken, total_broken
+from pools.domain.gpu_quota.pool_settings import namespace_in, worker_on
+from pools.domain.gpu_quota.workers import Amounts, Held, Worker, held_by, held_together
+from pools.domain.quantities import Quantity
+from pools.models import Pool
+from pools.selectors.gpu_namespace import Namespace, look_at
+from scheduling.domain.engine.facts import Hold
+from scheduling.domain.gang import DEFAULT_GROUP, GangTree, tree_of
+from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
+
+GPU_QUOTA = "gpu_quota"
+"""The code of the reason."""
+
+_WAITING = (TaskStatus.SUBMITTING, TaskStatus.PROCESSING, TaskStatus.SCHEDULING)
+_PLACED = (TaskStatus.INITIALIZING, TaskStatus.RUNNING)
+_SHAPES = """
+    SELECT gang.uuid, work.root_pool_id, gang.gang, bool_or(task.status = ANY(%(placed)s)),
+        jsonb_agg(jsonb_build_array(task.sub_group, task.platform, task.gpu_count) ORDER BY task.position)
+            FILTER (WHERE task.status = ANY(%(waiting)s))
+    FROM scheduling_workflow work
+    JOIN scheduling_group gang ON gang.workflow_id = work.uuid
+    JOIN scheduling_task task ON task.group_id = gang.uuid AND task.dispatched_at IS NULL
+    WHERE work.root_pool_id = ANY(%(roots)s) AND work.status = ANY(%(live)s)
+        AND task.status = ANY(%(open)s) AND gang.status = ANY(%(open)s)
+    GROUP BY gang.uuid, work.root_pool_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A pool whose work a namespace's quota binds."""
+
+    root: Pool
+    namespace: Namespace
+    spec: GpuQuotaSpec
+
+    def worker(self, platform: str, gpus: int) -> Worker:
+        """A task of that size, with the namespace's defaults."""
+        return self.spec.filled(worker_on(self.root.platforms.get(platform) or {}, gpus))
+
+
+def gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, Hold]:
+    """By the id of the gang: why its namespace does not let it start now. Three queries, none where no pool of these
+    names a namespace with a quota. `whole`: a cluster is given all tasks of a gang at once, elastic or not."""
+    named = {root.pk: (root, namespace_in(root.config)) for root in roots if namespace_in(root.config)}
+    facts = look_at(name for _, name in named.values()) if named else {}
+    bound = {
+        pk: _Bound(root, facts[name], facts[name].spec)
+        for pk, (root, name) in named.items()
+        if facts[name].quota is not None
+    }
+    if not bound:
+        return {}
+    with connection.cursor() as cursor:
+        parameters: dict[str, list[Any]] = {
+            "placed": list(_PLACED),
+            "waiting": list(_WAITING),
+            "open": [*_WAITING, *_PLACED],
+            "roots": list(bound),
+            "live": sorted(LIVE_WORKFLOW),
+        }
+        cursor.execute(_SHAPES, parameters)
+        rows = cursor.fetchall()
+    known: dict[tuple[Any, ...], Hold | None] = {}  # what is alike is judged once
+    found = {}
+    for group, root_id, tree, runs, shapes in rows:
+        if shapes is None:
+            continue
+        mark = (root_id, tree, runs, shapes)
+        if mark not in known:
+            known[mark] = _hold(bound[root_id], None if whole else tree, json.loads(shapes), runs=runs and not whole)
+        if (hold := known[mark]) is not None:
+            found[group] = hold
+    return found
+
+
+def _hold(bound: _Bound, tree: str | None, shapes: Sequence[tuple[str, str, int]], *, runs: bool) -> Hold | None:
+    waiting = _Waiting(bound, shapes)
+    if not waiting.workers:
+        return None
+    plain = json.loads(tree) if tree else None
+    if plain is None and not runs:
+        broken = waiting.broken_by_all()
+    elif runs:
+        broken = waiting.broken_by_one()
+    else:
+        broken = waiting.broken_by_least(tree_of(plain, len(shapes)))
+    return _told(bound.namespace.name, broken[0]) if broken else None
+
+
+class _Waiting:
+    """The tasks of one gang that wait."""
+
+    def __init__(self, bound: _Bound, shapes: Sequence[tuple[str, str, int]]) -> None:
+        self._spec, self._used = bound.spec, bound.namespace.reserved
+        self._groups = [group or DEFAULT_GROUP for group, _, _ in shapes]
+        self._all = [bound.worker(platform, gpus) if gpus else None for _, platform, gpus in shapes]
+
+    @cached_property
+    def workers(self) -> list[Worker]:
+        """Those with GPUs; others are no workers."""
+        return [worker for worker in self._all if worker is not None]
+
+    def broken_by_all(self) -> list[Broken]:
+        """What keeps all of them from starting together."""
+        single = [broken for worker in self.workers for broken in single_broken(self._spec, worker)]
+        return [*single, *total_broken(self._spec, self._used, held_together(self.workers))]
+
+    def broken_by_one(self) -> list[Broken]:
+        """What keeps even the smallest of them from starting."""
+        found = [
+            [*single_broken(self._spec, each), *total_broken(self._spec, self._used, held_by(each))]
+            for each in self.workers
+        ]
+        return min(found, key=len)
+
+    def broken_by_least(self, tree: GangTree) -> list[Broken]:
+        """What keeps the least that the tree asks for from starting: pods that are too large in every choice, or of
+        each amount what no choice undercuts."""
+        if large := self._too_large_in(tree):
+            return large
+        least: dict[int, list[int]] = {}
+        for group, worker in zip(self._groups, self._all, strict=True):
+            leaf = tree.index.get(group)
+            if leaf is None:
+                continue
+            amounts = _millis(worker)
+            kept = least.setdefault(leaf, amounts)
+            least[leaf] = [min(pair) for pair in zip(kept, amounts, strict=True)]
+        needs = [tree.least({leaf: amounts[place] for leaf, amounts in least.items()}) for place in range(5)]
+        more = Held(
+            Amounts(Quantity(needs[0]), Quantity(needs[1])), Amounts(Quantity(needs[2]), Quantity(needs[3])), needs[4]
+        )
+        return total_broken(self._spec, self._used, more)
+
+    def _too_large_in(self, tree: GangTree) -> list[Broken]:
+        """The caps on one worker which some pod breaks whatever the tree begins with."""
+        broken: dict[int, list[list[Broken]]] = {}
+        for group, worker in zip(self._groups, self._all, strict=True):
+            leaf = tree.index.get(group)
+            if leaf is not None:
+                broken.setdefault(leaf, []).append([] if worker is None else single_broken(self._spec, worker))
+        large = {leaf: found for leaf, found in broken.items() if all(found)}
+        if not tree.least(dict.fromkeys(large, 1)):
+            return []
+        return next(iter(large.values()))[0]
+
+
+def _millis(worker: Worker | None) -> list[int]:
+    if worker is None:
+        return [0] * 5
+    held = held_by(worker)
+    return [*held.requests.millis, *held.limits.millis, 1]
+
+
+def _told(namespace: str, broken: Broken) -> Hold:
+    message = f"{_capital(broken.explained(namespace))}."
+    if not broken.resolvable:
+        unblock = f"{broken.resource} of namespace {namespace} is raised to {broken.requested} or more"
+        return Hold(GPU_QUOTA, message, unblock, namespace, broken.resource)
+    unblock = (
+        f"Workers of namespace {namespace} end until {broken.requested} fit under {broken.limit}, "
+        f"or {broken.resource} is raised"
+    )
+    return Hold(GPU_QUOTA, message, unblock, namespace, broken.resource)
+
+
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]

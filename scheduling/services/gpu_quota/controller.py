@@ -1,0 +1,372 @@
+"""The keeper of one cluster's GPU quotas: reads the quota objects, follows the worker pods, writes the status.
+
+One keeper works on a backend at a time: a lease, which ends by itself when its process dies. Should two work all the
+same, they say the same. It is level-triggered: what the ledger should say follows from what the cluster shows, and what
+the cluster should show from what the ledger says; the status is written where the two differ, so no change can be lost.
+Statuses have a thread of their own, so that a long rebuild keeps none of them waiting. It speaks to its cluster only
+outside of transactions.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, connection
+from django.utils import timezone
+
+from pools.domain.errors import Busy, Conflict
+from pools.domain.gpu_quota.spec import parse_spec
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, GpuQuota
+from pools.representations.gpu_quota import status_body
+from pools.selectors.gpu_namespace import Namespace, look_at
+from pools.services.gpu_quotas import drop_from_cluster, is_taken, take_from_cluster
+from pools.services.gpu_rebuild import PodWorker, Repair, database_time, follow_pods, rebuild
+from scheduling.domain.cluster.gpu_pod import (
+    WORKER_LABELS,
+    as_object_status,
+    kept_pod,
+    moment_text,
+    read_pod,
+    refused_status,
+)
+from scheduling.domain.cluster.naming import OWNER
+from scheduling.kube import connections, errors, kinds
+from scheduling.kube.backoff import Backoff
+from scheduling.kube.errors import ClusterError
+from scheduling.kube.informer import Mirror, Pace
+from scheduling.kube.parallel import each
+from scheduling.kube.port import Cluster, Object
+from scheduling.models import GpuKeeping
+from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Seconds between looks (a status is at most so late), rebuilds from all pods, and looks at somebody else's
+    lease; and how long to let changes gather."""
+
+    look: float = 5.0
+    gather: float = 0.2
+    rebuild: float = 300.0
+    standby: float = 2.0
+    pace: Pace = field(default_factory=Pace)
+
+
+def source_of(backend: Backend, name: str) -> str:
+    """How a quota's row calls the object that keeps it."""
+    return f"kubernetes:{backend.name}/{name}"
+
+
+class GpuKeeper:
+    """The keeper of a backend. :meth:`run` works until told to stop; :meth:`look_now` is one whole look."""
+
+    def __init__(
+        self,
+        backend_id: int,
+        *,
+        connect: Callable[[Backend], Cluster] = connections.connect,
+        rhythm: Rhythm = Rhythm(),
+    ) -> None:
+        self.backend_id = backend_id
+        self.alive_at = time.monotonic()
+        self._wake, self._moved_on = threading.Event(), threading.Event()
+        self._open, self._rhythm = connect, rhythm
+        self._cluster: Cluster | None = None
+        self._lock, self._moved = threading.Lock(), set[str]()
+        self._rebuilt_at: float | None = None
+        self._lease = Lease(backend_id, GpuKeeping)
+        common: dict[str, Any] = {"connect": lambda: self._cluster, "pace": rhythm.pace}
+        self._quotas: Mirror[str] = Mirror(
+            kinds.GPU_RESOURCE_QUOTA, key=_namespace, changed=lambda _: None, named=_full_name, **common
+        )
+        self._pods: Mirror[str] = Mirror(
+            kinds.POD, key=_uid, changed=self._pod_moved, named=_uid, keep=kept_pod, labels=WORKER_LABELS, **common
+        )
+
+    def wake(self) -> None:
+        """Something moved in the ledger: look soon."""
+        self._wake.set()
+        self._moved_on.set()
+
+    # --- living -----------------------------------------------------------------------------------------------------
+    def run(self, stop: threading.Event) -> None:
+        """Work until told to stop or until the backend is gone. Whatever goes wrong, it goes on after a while."""
+        backoff = Backoff(0.5, 30)
+        while not stop.is_set():
+            pause = self._rhythm.standby
+            try:
+                if self._backend() is None:
+                    break
+                GpuKeeping.objects.get_or_create(backend_id=self.backend_id)
+                self._lease.claim()
+                try:
+                    self._work(stop, backoff)
+                finally:
+                    with suppress(DatabaseError, InterfaceError):
+                        self._lease.let_go()
+            except (AlreadyClaimed, LeaseLost):
+                pass  # somebody else keeps them
+            except (DatabaseError, InterfaceError, Busy) as problem:
+                logger.warning("the GPU quota keeper of backend %s waits: %s", self.backend_id, problem)
+                pause = backoff.pause()
+            except Exception:
+                logger.exception("the GPU quota keeper of backend %s stumbled", self.backend_id)
+                pause = backoff.pause()
+            with suppress(DatabaseError, InterfaceError):
+                connection.close()
+            self.alive_at = time.monotonic()
+            stop.wait(pause)
+        connection.close()
+
+    def _work(self, stop: threading.Event, backoff: Backoff) -> None:
+        """Follow and look until told to stop or until the backend is gone. Raises LeaseLost."""
+        over = threading.Event()
+        self._rebuilt_at = None
+        for mirror in (self._quotas, self._pods):
+            threading.Thread(target=mirror.follow, args=[over], daemon=True).start()
+        writer = threading.Thread(target=self._keep_statuses, args=[over], daemon=True)
+        writer.start()
+        try:
+            while not stop.is_set() and self._backend() is not None:
+                self._lease.hold()
+                self.alive_at = time.monotonic()
+                self._wake.clear()
+                self.follow()
+                self._moved_on.set()
+                backoff.reset()
+                self._wake.wait(self._rhythm.look)
+                stop.wait(self._rhythm.gather)
+        finally:
+            over.set()
+            self._moved_on.set()
+            writer.join()
+
+    def _keep_statuses(self, over: threading.Event) -> None:
+        """Write what statuses should say, again and again, until told that it is over; with a connection of its own.
+        It holds the lease too, while the other thread is long at a rebuild."""
+        while not over.is_set():
+            self._moved_on.clear()
+            try:
+                self._lease.hold()
+                self.write_statuses()
+            except LeaseLost:
+                break
+            except Exception:
+                logger.exception("the statuses of backend %s wait", self.backend_id)
+                with suppress(DatabaseError, InterfaceError):
+                    connection.close()
+            self._moved_on.wait(self._rhythm.look)
+            over.wait(self._rhythm.gather)
+        connection.close()
+
+    # --- single steps -----------------------------------------------------------------------------------------------
+    def look_now(self) -> list[Repair]:
+        """List everything instead of following it, rebuild, and write every status. Raises ClusterError."""
+        if self._backend() is None:
+            return []
+        if self._cluster is None:
+            raise errors.Unreachable("There is no connection.")
+        with suppress(errors.KindMissing):
+            self._quotas.refresh()
+        self._pods.refresh()
+        self._rebuilt_at = None
+        return self.turn()
+
+    def turn(self) -> list[Repair]:
+        """One look at what is known now, and every status; what a rebuild repaired, if one was due."""
+        repairs = self.follow()
+        self.write_statuses()
+        return repairs
+
+    def follow(self) -> list[Repair]:
+        """Bring the ledger in line with what is known of the cluster now; what a rebuild repaired, if one was due."""
+        backend, repairs = self._backend(), list[Repair]()
+        if backend is None or self._cluster is None:
+            return repairs
+        if self._quotas.is_ready:
+            self._take_quotas(backend)
+        if self._is_rebuild_due():
+            with suppress(ClusterError):
+                repairs = self._rebuild(self._cluster)
+        elif self._pods.is_ready:
+            self._follow(backend)
+        return repairs
+
+    def write_statuses(self) -> None:
+        """Write the status of every object whose status is another one."""
+        backend, cluster = Backend.objects.filter(pk=self.backend_id).first(), self._cluster
+        if backend is not None and cluster is not None and self._quotas.is_ready:
+            self._write_statuses(backend, cluster)
+
+    def _backend(self) -> Backend | None:
+        backend = Backend.objects.filter(pk=self.backend_id, kind=Backend.Kind.KUBERNETES).first()
+        if backend is not None:
+            try:
+                self._cluster = self._open(backend)
+            except ClusterError as error:
+                self._cluster = None
+                logger.info("backend %s cannot be reached: %s", backend.name, error)
+        return backend
+
+    # --- pods -------------------------------------------------------------------------------------------------------
+    def _pod_moved(self, uid: str) -> None:
+        with self._lock:
+            self._moved.add(uid)
+
+    def _is_rebuild_due(self) -> bool:
+        return self._rebuilt_at is None or time.monotonic() - self._rebuilt_at > self._rhythm.rebuild
+
+    def _rebuild(self, cluster: Cluster) -> list[Repair]:
+        with self._lock:
+            self._moved.clear()
+        repairs = rebuild_from({self.backend_id: cluster})
+        self._rebuilt_at = time.monotonic()
+        return repairs
+
+    def _follow(self, backend: Backend) -> None:
+        with self._lock:
+            moved, self._moved = self._moved, set()
+        if not moved:
+            return
+        try:
+            there = {uid: self._pods.get(uid) for uid in moved}
+            count = {uid: found for uid, pod in there.items() if (found := _worker(pod, backend.pk)) is not None}
+            idle = [uid for uid, pod in there.items() if pod is not None and uid not in count]
+            follow_pods(backend.pk, list(count.values()), idle, [uid for uid, pod in there.items() if pod is None])
+        except BaseException:
+            with self._lock:
+                self._moved |= moved
+            raise
+
+    # --- quotas -----------------------------------------------------------------------------------------------------
+    def _take_quotas(self, backend: Backend) -> None:
+        """Bring the ledger's quotas in line with the objects: of each namespace the oldest one is in force. What is in
+        line already is not locked, for allocations stand at that lock."""
+        first = {namespace: objects[0] for namespace, objects in self._by_namespace().items()}
+        ours = GpuQuota.objects.filter(source__startswith=source_of(backend, ""))
+        for namespace, source in ours.values_list("namespace", "source"):
+            if namespace not in first or source_of(backend, _name(first[namespace])) != source:
+                drop_from_cluster(actor=SYSTEM, namespace=namespace, source=source)
+        there = {row.namespace: row for row in GpuQuota.objects.filter(namespace__in=first)}
+        for namespace, item in sorted(first.items()):
+            if is_taken(there.get(namespace), source_of(backend, _name(item)), item.get("spec") or {}):
+                continue
+            with suppress(Conflict):  # kept by somebody else; the object's status says so
+                take_from_cluster(
+                    actor=SYSTEM,
+                    namespace=namespace,
+                    source=source_of(backend, _name(item)),
+                    spec=item.get("spec") or {},
+                )
+
+    def _by_namespace(self) -> dict[str, list[Object]]:
+        found: dict[str, list[Object]] = {}
+        for item in self._quotas.objects().values():
+            found.setdefault(_namespace(item), []).append(item)
+        for items in found.values():
+            items.sort(key=lambda item: (item["metadata"].get("creationTimestamp") or "", _uid(item)))
+        return found
+
+    # --- status -----------------------------------------------------------------------------------------------------
+    def _write_statuses(self, backend: Backend, cluster: Cluster) -> None:
+        by_namespace = self._by_namespace()
+        facts = look_at(by_namespace)
+        wanted = [
+            (item, status)
+            for namespace, items in by_namespace.items()
+            for item, status in zip(items, _statuses(backend, items, facts[namespace]), strict=True)
+            if status is not None and (item.get("status") or {}) != status
+        ]
+        for error in each(wanted, lambda due: _write(cluster, *due), lambda fault: fault):
+            if error is not None and not isinstance(error, errors.NotFound):
+                logger.warning("backend %s: a GPU quota's status is not written yet: %s", backend.name, error)
+
+
+def rebuild_from(clusters: Mapping[int, Cluster], only: str | None = None) -> list[Repair]:
+    """Replace what was recorded of pods by what these clusters (by the id of their backend) say now, and recount.
+
+    Raises ClusterError before anything is changed."""
+    workers: list[PodWorker] = []
+    listed = {}
+    for backend_id, cluster in clusters.items():
+        listed[backend_id] = database_time()
+        found = cluster.list(kinds.POD, namespace=only, labels=WORKER_LABELS, keep=kept_pod).items
+        workers += [worker for pod in found if (worker := _worker(pod, backend_id)) is not None]
+    return rebuild(workers, listed, only)
+
+
+def _worker(pod: Object | None, backend_id: int) -> PodWorker | None:
+    found = None if pod is None else read_pod(pod)
+    if found is None or not found.counts:
+        return None
+    return PodWorker(found.namespace, found.uid, found.workload, found.worker, backend_id)
+
+
+def _statuses(backend: Backend, items: Sequence[Object], facts: Namespace) -> Iterable[dict[str, Any] | None]:
+    """What the objects of one namespace should say; the first is the one that may be in force. None: it is not taken
+    into the ledger yet, so nothing is to be said."""
+    first, ours = _name(items[0]), source_of(backend, "")
+    for place, item in enumerate(items):
+        if place:
+            yield _refused(item, "Duplicate", f"{first} is older and in force; a namespace has one quota.")
+        elif facts.quota is None:
+            faults = " ".join(fault.message for fault in parse_spec(item.get("spec") or {})[1])
+            said = f"The spec is not valid, so nothing limits this namespace: {faults}"
+            yield _refused(item, "InvalidSpec", said) if faults else None
+        elif facts.quota.source != f"{ours}{first}":
+            if facts.quota.source.startswith(ours):
+                yield None
+                continue
+            keeper = facts.quota.source.partition(":")[2] or "the API of OSMO Admin"
+            yield _refused(item, "NotInForce", f"The quota of this namespace is kept by {keeper}.")
+        else:
+            yield as_object_status(status_body(facts))
+
+
+def _refused(item: Object, reason: str, message: str) -> dict[str, Any]:
+    kept = ((item.get("status") or {}).get("conditions") or [{}])[0]
+    same = (kept.get("type"), kept.get("status")) == ("Ready", "False")
+    since = kept.get("lastTransitionTime") if same else None
+    return refused_status(reason, message, since or moment_text(timezone.now()))
+
+
+def _write(cluster: Cluster, item: Object, status: Mapping[str, Any]) -> ClusterError | None:
+    metadata, there = item["metadata"], item.get("status") or {}
+    gone = {key: None for key in there if key not in status}
+    try:
+        cluster.merge(
+            kinds.GPU_RESOURCE_QUOTA,
+            metadata["name"],
+            {"status": {**gone, **status}},
+            owner=OWNER,
+            namespace=metadata["namespace"],
+            status=True,
+        )
+    except ClusterError as error:
+        return error
+    return None
+
+
+def _name(item: Object) -> str:
+    return str(item["metadata"]["name"])
+
+
+def _namespace(item: Object) -> str:
+    return str(item["metadata"]["namespace"])
+
+
+def _full_name(item: Object) -> str:
+    return f"{_namespace(item)}/{_name(item)}"
+
+
+def _uid(item: Object) -> str:
+    return str(item["metadata"].get("uid") or "")

@@ -1,0 +1,1 @@
+"""The Kubernetes backend: agents, dispatch, observation, nodes and queue sync."""

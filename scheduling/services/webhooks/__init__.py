@@ -1,0 +1,1 @@
+"""Admission webhooks of a cluster: their installation, their reviews, and the policy of the queues."""

@@ -1,0 +1,129 @@
+"""What people do to work after admission: cancel it, report its end, tag it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from django.utils import timezone
+
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.roles import Action, Actor, allows
+from pools.locking import lock_tree
+from pools.models import Backend, Pool
+from pools.permissions import require
+from pools.signals import hint
+from pools.transactions import change
+from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.models import Workflow
+from scheduling.selectors.workflows import visible_workflow
+from scheduling.services.workflows.transitions import WorkInHand
+
+MOST_TAGS = 64
+_TAG = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:/-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
+
+
+def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool = False) -> Workflow:
+    """End a live workflow as FAILED_CANCELED; what it held is free at once. The owner or an admin of the pool.
+
+    A finished one is a BadInput unless `force`, which then changes nothing.
+    """
+    seen = visible_workflow(actor, name)
+    _require_own_or_manage(actor, seen)
+    with change(actor=actor, description=message):
+        root = _lock(seen)
+        work = WorkInHand(root, [seen.pk], now=timezone.now())
+        workflow = work.workflows[seen.pk]
+        if WorkflowStatus(workflow.status).is_live:
+            _cancel(work, actor, message)
+            hint(root.backend_id)
+        elif not force:
+            sentence = f"Workflow {workflow.name} has ended already ({workflow.status}); there is nothing to cancel."
+            raise BadInput(sentence, [Violation("status", "ended", sentence)], workflow_id=workflow.name)
+    return workflow
+
+
+def cancel_pending(*, actor: Actor, leaf: Pool) -> None:
+    """Cancel every PENDING workflow of a leaf (D3). The caller holds the tree's lock."""
+    pending = Workflow.objects.filter(pool=leaf, status=WorkflowStatus.PENDING).values_list("pk", flat=True)
+    work = WorkInHand(leaf.root, list(pending), now=timezone.now())
+    _cancel(work, actor, f"{leaf.name} was deleted")
+
+
+def end_workflow(
+    *, actor: Actor, name: str, status: TaskStatus, group: str | None = None, description: str = ""
+) -> Workflow:
+    """Report the end of the running gangs (or of one) of a workflow on a simulated backend. An admin of the pool. What
+    then becomes of them, their exit actions say too.
+
+    Raises Conflict for a gang that is not running and for a backend that knows itself what ended, NotFound for an
+    unknown group.
+    """
+    seen = visible_workflow(actor, name)
+    require(actor, Action.POOL_MANAGE_WORK, seen.root_pool.name)
+    with change(actor=actor, description=description):
+        root = _lock(seen)
+        assert root.backend is not None
+        if root.backend.kind != Backend.Kind.SIMULATED:
+            raise Conflict(f"Backend {root.backend.name} is a Kubernetes cluster; the end of work is observed there.")
+        work = WorkInHand(root, [seen.pk], now=timezone.now())
+        groups = work.groups[seen.pk]
+        if group is not None and group not in groups:
+            raise NotFound(f"Workflow {seen.name} has no group {group[:100]}. It has {', '.join(groups)}.")
+        asked = list(groups.values()) if group is None else [groups[group]]
+        running = [each for each in asked if each.status == TaskStatus.RUNNING]
+        if not running:
+            what = f"Group {group} of workflow {seen.name}" if group else f"Workflow {seen.name}"
+            stand = ", ".join(f"{each.name} {each.status}" for each in asked)
+            sentence = f"{what} is not running ({stand}); only what runs can end."
+            raise Conflict(sentence, [Violation("group", "not_running", sentence)], workflow_id=seen.name)
+        for each in running:
+            work.report(each, status, description if status is not TaskStatus.COMPLETED else "")
+        work.save()
+        hint(root.backend_id)
+    return work.workflows[seen.pk]
+
+
+def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Workflow:
+    """Take tags off, then put tags on. The owner or an admin of the pool; again is no error."""
+    seen = visible_workflow(actor, name)
+    _require_own_or_manage(actor, seen)
+    rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"
+    found = [Violation("add", "bad_tag", f"{tag[:60]!r} is no tag: {rule}.") for tag in add if not _TAG.match(tag)]
+    if found:
+        raise BadInput.of(found)
+    with change(actor=actor):
+        workflow = Workflow.objects.select_for_update(of=("self",), no_key=True).get(pk=seen.pk)
+        tags = dict.fromkeys([tag for tag in workflow.tags if tag not in remove] + list(add))
+        if len(tags) > MOST_TAGS:
+            sentence = f"{workflow.name} would have {len(tags)} tags; at most {MOST_TAGS} are allowed. Remove some."
+            raise BadInput.of([Violation("add", "too_many", sentence)])
+        workflow.tags = list(tags)
+        workflow.save(update_fields=["tags"])
+    return workflow
+
+
+def may_cancel(actor: Actor, workflow: Workflow) -> bool:
+    """Whether :func:`cancel_workflow` would let this actor."""
+    own = actor.user_id is not None and workflow.submitted_by_id == actor.user_id
+    return own or allows(actor, Action.POOL_MANAGE_WORK, workflow.root_pool.name)
+
+
+def _require_own_or_manage(actor: Actor, workflow: Workflow) -> None:
+    if not may_cancel(actor, workflow):
+        require(actor, Action.POOL_MANAGE_WORK, workflow.root_pool.name)
+
+
+def _lock(workflow: Workflow) -> Pool:
+    root = lock_tree(workflow.root_pool_id)
+    root.backend = workflow.root_pool.backend
+    return root
+
+
+def _cancel(work: WorkInHand, actor: Actor, message: str) -> None:
+    for workflow in work.workflows.values():
+        reason = message or f"cancelled by {actor.username}"
+        work.end_open(workflow, TaskStatus.FAILED_CANCELED, reason, waiting_too=True)
+        workflow.cancelled_by = actor.username
+        workflow.failure_message = message
+    work.save()
