@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bench import fill, limit, load
-from bench.house import House
+from bench.house import Installation
 
 CLIENTS = (1, 8, 16)
 POOLS = 1000
@@ -14,24 +14,24 @@ BULK = 50
 LIVE = (0, 100_000)
 
 
-def run(house: House, *, seconds: int) -> dict[str, Any]:
+def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     """Every combination of clients, pools and live workflows."""
     from pools.models import Pool
 
-    fill.spread_ids()
-    names = fill.pools(POOLS, prefix="p")
+    fill.offset_pool_ids()
+    names = fill.insert_pools(POOLS, prefix="p")
     first, last = (Pool.objects.get(name=name).pk for name in (names[0], names[-1]))
-    statements = limit.submission_sql(names[0])
+    statements = limit.capture_submission(names[0])
     report: dict[str, Any] = {"statements_per_admission": len(statements)}
     for live in LIVE:
         if live:
-            fill.live_workflows(names[0], live)
+            fill.insert_live_workflows(names[0], live)
         for label, count in (("one_hot_pool", 1), (f"{POOLS}_pools", POOLS)):
             chosen = names[:count]
-            text = limit.script(statements, pool_id=first, last_pool_id=first if count == 1 else last)
+            text = limit.pgbench_script(statements, pool_id=first, last_pool_id=first if count == 1 else last)
             rows = {}
             for clients in CLIENTS:
-                beside = limit.measure(text, clients=clients, seconds=seconds)
+                beside = limit.run_pgbench(text, clients=clients, seconds=seconds)
                 single = _single(house, chosen, clients, seconds)
                 rows[str(clients)] = {
                     "pgbench": beside,
@@ -51,21 +51,25 @@ def _name(client: int, pool: int, names: list[str]) -> str:
     return f"load{client if len(names) == 1 else pool}"
 
 
-def _single(house: House, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
-    def request(client: int, number: int) -> load.Request:
+def _single(house: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
+    def request(client: int, number: int) -> load.LoadRequest:
         pool = (client * 7919 + number) % len(names)
-        body = json.dumps({"file": limit.spec(_name(client, pool, names))}).encode()
-        return load.Request("POST", f"/api/pool/{names[pool]}/workflow", body)
+        body = json.dumps({"file": limit.workflow_file(_name(client, pool, names))}).encode()
+        return load.LoadRequest("POST", f"/api/pool/{names[pool]}/workflow", body)
 
-    return load.run(house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request).summary()
+    return load.run_load(
+        house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request
+    ).summary()
 
 
-def _bulk(house: House, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
-    def request(client: int, number: int) -> load.Request:
+def _bulk(house: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
+    def request(client: int, number: int) -> load.LoadRequest:
         pool = (client * 7919 + number) % len(names)
-        file = limit.spec(_name(client, pool, names))
+        file = limit.workflow_file(_name(client, pool, names))
         body = json.dumps({"workflows": [{"file": file}] * BULK}).encode()
-        return load.Request("POST", f"/api/pool/{names[pool]}/workflows", body)
+        return load.LoadRequest("POST", f"/api/pool/{names[pool]}/workflows", body)
 
-    summary = load.run(house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request).summary()
+    summary = load.run_load(
+        house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request
+    ).summary()
     return {**summary, "workflows_per_request": BULK, "workflows_per_second": round(summary["per_second"] * BULK, 1)}

@@ -14,14 +14,14 @@ import time
 from statistics import median
 from typing import Any
 
-from bench.house import House
+from bench.house import Installation
 
 STARTS = 15
 COMMANDS = (("--help",), ("pool", "list"), ("workflow", "list", "-o", "json"))
 CLIENT = (sys.executable, "-c", "from osmo_admin.cli.client import main; main()")
 
 
-def run(house: House, *, seconds: int) -> dict[str, Any]:
+def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of each command: `{"pool list": {"first_seconds", "again_seconds", "cpu_seconds"}}`."""
     with tempfile.TemporaryDirectory() as home:
         login = {"OSMO_URL": house.base_url, "OSMO_TOKEN": house.secret, "OSMO_CONFIG_FILE_DIR": home}

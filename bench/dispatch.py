@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from bench.house import House
-from bench.kube import on_api_server
+from bench.house import Installation
+from bench.kube import measure_on_api_server
 
 WORKFLOWS, TASKS, SAMPLES, PATIENCE = 500, 2, 60, 600.0
 POOL, BACKEND, NAMESPACE, LIMIT = "bench-dispatch", "bench-cluster", "bench", "bench-limit"
@@ -27,12 +27,12 @@ FILE = """workflow:
 """
 
 
-def run(home: House, *, seconds: int) -> dict[str, Any]:
+def run(home: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of each part for all workflows, the rate beside a bare client's, and the latency of single events."""
-    return on_api_server(lambda server: _measure(home, server))
+    return measure_on_api_server(lambda server: _measure(home, server))
 
 
-def _measure(home: House, server: Any) -> dict[str, Any]:
+def _measure(home: Installation, server: Any) -> dict[str, Any]:
     from scheduling.kube import kinds
     from scheduling.models import Workflow
 
@@ -83,7 +83,7 @@ def _measure(home: House, server: Any) -> dict[str, Any]:
 def _bare_client(cluster: Any) -> float:
     """Objects a second that the same client makes with as many calls at a time, and nothing else to do."""
     from scheduling.kube import kinds
-    from scheduling.kube.parallel import HANDS
+    from scheduling.kube.parallel import MAX_PARALLEL_CALLS
 
     def make(number: int) -> None:
         spec = {"containers": [{"name": "c", "image": "ubuntu"}]}
@@ -91,12 +91,12 @@ def _bare_client(cluster: Any) -> float:
         cluster.create(kinds.POD, body, owner="bench")
 
     begin = time.perf_counter()
-    with ThreadPoolExecutor(HANDS) as hands:
+    with ThreadPoolExecutor(MAX_PARALLEL_CALLS) as hands:
         list(hands.map(make, range(WORKFLOWS)))
     return WORKFLOWS / (time.perf_counter() - begin)
 
 
-def _latency(home: House, cluster: Any) -> dict[str, float]:
+def _latency(home: Installation, cluster: Any) -> dict[str, float]:
     """From the answer to a pod's new status to the moment the ledger shows it, one pod at a time."""
     from scheduling.models import Workflow
 
@@ -131,7 +131,7 @@ def _say(cluster: Any, pods: list[Any], **status: str) -> None:
 
     def tell(pod: Any) -> None:
         name = pod["metadata"]["name"]
-        with suppress(errors.NotFound):  # its gang ended with its lead, and is taken away already
+        with suppress(errors.ObjectNotFound):  # its gang ended with its lead, and is taken away already
             cluster.merge(kinds.POD, name, {"status": status}, owner="kubelet", namespace=NAMESPACE, status=True)
 
     with ThreadPoolExecutor(4) as hands:
@@ -147,7 +147,7 @@ def _until(look: Callable[[], Any], *, pause: float = 0.02) -> Any:
     return found
 
 
-def _ask(home: House, method: str, path: str, body: dict[str, Any]) -> Any:
+def _ask(home: Installation, method: str, path: str, body: dict[str, Any]) -> Any:
     request = urllib.request.Request(
         f"{home.base_url}{path}",
         data=json.dumps(body).encode(),

@@ -9,17 +9,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from bench import fill
-from bench.house import House
+from bench.house import Installation
 
 SLICES = 10_000
 
 
-def run(house: House, *, seconds: int) -> dict[str, Any]:
+def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of the pass and queries of each batch."""
     from pools.models import Pool
     from pools.services.subpools import DRAIN_BATCH, archive_drained
 
-    fill.draining_slices(SLICES)
+    fill.insert_draining_subpools(SLICES)
     with CaptureQueriesContext(connection) as captured:
         begin = time.perf_counter()
         caught = archive_drained()

@@ -20,9 +20,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Node, Queue, Task, TaskState
-from scheduling.domain.engine.outcome import facts_after, places, reasons
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import (
+    HIGH,
+    LOW,
+    NORMAL,
+    ClusterFacts,
+    GangFacts,
+    NodeFacts,
+    QueueFacts,
+    TaskFacts,
+    TaskState,
+)
+from scheduling.domain.engine.outcome import facts_after, queue_positions, waiting_reasons
 
 GPU = "default/gpu"
 GANGS, NODES, QUEUES = 10_000, 1_000, 500
@@ -34,28 +44,28 @@ def clock() -> float:
     return time.process_time()
 
 
-def cluster(scale: int, seed: int = 7) -> Facts:
+def cluster(scale: int, seed: int = 7) -> ClusterFacts:
     """A cluster that is nine tenths full, every second queue with LOW work above its quota, and everybody waiting."""
     pick = random.Random(seed)
-    nodes = tuple(Node(f"n{i:05}", {GPU: 8}) for i in range(NODES * scale))
+    nodes = tuple(NodeFacts(f"n{i:05}", {GPU: 8}) for i in range(NODES * scale))
     pools = QUEUES * scale // 10
     quota = 8 * len(nodes) // (pools * 9)
-    queues = [Queue(f"pool{p}", created=p) for p in range(pools)]
-    queues += [Queue(f"pool{p}-{c}", f"pool{p}", {GPU: quota}, created=c) for p in range(pools) for c in range(9)]
+    queues = [QueueFacts(f"pool{p}", created=p) for p in range(pools)]
+    queues += [QueueFacts(f"pool{p}-{c}", f"pool{p}", {GPU: quota}, created=c) for p in range(pools) for c in range(9)]
     leaves = [queue.name for queue in queues if queue.parent]
-    gangs: list[Gang] = []
+    gangs: list[GangFacts] = []
     free = [8] * len(nodes)
     held: dict[str, int] = {}
 
-    def gang(name: str, queue: str, count: int, gpus: int, priority: int, placed: list[int] | None = None) -> Gang:
+    def gang(name: str, queue: str, count: int, gpus: int, priority: int, placed: list[int] | None = None) -> GangFacts:
         request = {GPU: gpus}
         tasks = tuple(
-            Task(f"{name}-{i}", request)
+            TaskFacts(f"{name}-{i}", request)
             if placed is None
-            else Task(f"{name}-{i}", request, state=TaskState.RUNNING, node=nodes[placed[i]].name)
+            else TaskFacts(f"{name}-{i}", request, state=TaskState.RUNNING, node=nodes[placed[i]].name)
             for i in range(count)
         )
-        return Gang(name, queue, tasks, priority, priority < 100, len(gangs))
+        return GangFacts(name, queue, tasks, priority, priority < 100, len(gangs))
 
     for node in range(len(nodes) * 9 // 10):
         while free[node] > 1:
@@ -71,27 +81,27 @@ def cluster(scale: int, seed: int = 7) -> Facts:
     for i in range(GANGS * scale):
         count, gpus = pick.choice([(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 2), (4, 8), (8, 1), (16, 1)])
         gangs.append(gang(f"w{i:06}", pick.choice(leaves), count, gpus, pick.choice([LOW, LOW, NORMAL, NORMAL, HIGH])))
-    return Facts(tuple(queues), gangs=tuple(gangs), nodes=nodes)
+    return ClusterFacts(tuple(queues), gangs=tuple(gangs), nodes=nodes)
 
 
 def measure(scale: int) -> dict[str, object]:
     """One size, cold: settle, then one submission, then a what-if, then every reason and position."""
     facts = cluster(scale)
     began = clock()
-    first = settle(facts)
+    first = run_cycle(facts)
     settled = clock() - began
     after = facts_after(first)
     running = next(gang for gang in after.gangs if gang.tasks[0].state is TaskState.RUNNING)
     began = clock()
-    submitted = Gang("new", running.queue, (Task("new-0", {GPU: 1}),), LOW, True, -1)
-    second = settle(replace(after, gangs=(*after.gangs, submitted)))
+    submitted = GangFacts("new", running.queue, (TaskFacts("new-0", {GPU: 1}),), LOW, True, -1)
+    second = run_cycle(replace(after, gangs=(*after.gangs, submitted)))
     submission = clock() - began
     began = clock()
     halved = tuple(replace(q, quota={GPU: 0}) if q.name == running.queue else q for q in after.queues)
-    third = settle(replace(after, queues=halved))
+    third = run_cycle(replace(after, queues=halved))
     what_if = clock() - began
     began = clock()
-    why, where = reasons(first.world), places(first.world)
+    why, where = waiting_reasons(first.world), queue_positions(first.world)
     explained = clock() - began
     actions: dict[str, int] = {}
     for step in first.steps:
@@ -105,7 +115,7 @@ def measure(scale: int) -> dict[str, object]:
         "positions": len(where),
         "steps": actions,
         "passes": max((step.pass_number for step in first.steps), default=0),
-        "settled": [first.settled, second.settled, third.settled],
+        "settled": [first.has_converged, second.has_converged, third.has_converged],
         "settle_s": round(settled, 3),
         "submission_s": round(submission, 3),
         "what_if_s": round(what_if, 3),

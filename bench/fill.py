@@ -10,7 +10,7 @@ from django.db import connection
 from bench.house import BACKEND
 
 
-def backend() -> int:
+def ensure_backend() -> int:
     """An offline backend, so that nothing starts while admission is measured; its id."""
     from pools.models import Backend
 
@@ -18,17 +18,19 @@ def backend() -> int:
     return row.pk
 
 
-def spread_ids() -> None:
+def offset_pool_ids() -> None:
     """Let pool ids begin where no other number is, so that a captured statement's pool can be told from its other
     numbers."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT setval(pg_get_serial_sequence('pools_pool', 'id'), 7000000)")
 
 
-def pools(count: int, *, prefix: str, slices: int = 0, guarantee: int = 1000, on: int | None = None) -> list[str]:
+def insert_pools(
+    count: int, *, prefix: str, slices: int = 0, guarantee: int = 1000, on: int | None = None
+) -> list[str]:
     """Make `count` pools, each with `slices` ACTIVE slices, on the backend of this id (or the bench's); their names."""
     names = [f"{prefix}{number}" for number in range(count)]
-    home = backend() if on is None else on
+    home = ensure_backend() if on is None else on
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -52,7 +54,7 @@ def pools(count: int, *, prefix: str, slices: int = 0, guarantee: int = 1000, on
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PendingWorkload:
     """A workflow of one gang that waits: so many tasks of so many GPUs each on a pool or a slice."""
 
     pool: str
@@ -61,12 +63,12 @@ class Work:
     priority: str = "NORMAL"
 
 
-def live_workflows(pool: str, count: int) -> None:
+def insert_live_workflows(pool: str, count: int) -> None:
     """Put `count` PENDING workflows of one GPU on a pool's shared leaf."""
-    waiting([Work(pool)] * count)
+    insert_pending([PendingWorkload(pool)] * count)
 
 
-def waiting(work: Sequence[Work]) -> None:
+def insert_pending(work: Sequence[PendingWorkload]) -> None:
     """Put these on their pools, submitted a second apart up to now.
 
     The first is submitted, the others are copies of its rows, so that nobody here has to know their columns.
@@ -132,11 +134,11 @@ _FILE = """workflow:
 """
 
 
-def draining_slices(count: int) -> None:
+def insert_draining_subpools(count: int) -> None:
     """Slices that are DELETING with nothing live: what the monitor has to catch."""
     with connection.cursor() as cursor:
         for start in range(0, count, 100):
-            names = pools(1, prefix=f"drain{start}x", slices=min(100, count - start), guarantee=10_000)
+            names = insert_pools(1, prefix=f"drain{start}x", slices=min(100, count - start), guarantee=10_000)
             cursor.execute(
                 "UPDATE pools_pool SET subpool_state = 'DELETING' WHERE subpool_name IS NOT NULL AND name LIKE %s",
                 [f"{names[0]}--%"],

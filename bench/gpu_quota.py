@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench import limit, load
-from bench.house import House
+from bench.house import Installation
 
 NAMESPACES = 1000
 PODS = 50_000
@@ -29,19 +29,19 @@ SPEC = {"total": {"requests": {"tflops": "1E", "vram": "1E"}, "maxWorkers": 2**3
 BODY = {"request": {"tflops": "10", "vram": "1Gi"}, "limit": {"tflops": "20", "vram": "2Gi"}, "count": 2}
 
 
-def run(house: House, *, seconds: int) -> dict[str, Any]:
+def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     """One hot namespace and a thousand, each beside its limit; then the rebuild."""
     from pools.domain.roles import SYSTEM
-    from pools.services.gpu_quotas import put_quota
+    from pools.services.gpu_quotas import put_gpu_quota
 
     for number in range(NAMESPACES):
-        put_quota(actor=SYSTEM, namespace=f"ns{number}", spec=SPEC)
+        put_gpu_quota(actor=SYSTEM, namespace=f"ns{number}", spec=SPEC)
     statements = _captured()
     report: dict[str, Any] = {"statements_per_pair": len(statements)}
     for label, namespaces in (("one_hot_namespace", 1), (f"{NAMESPACES}_namespaces", NAMESPACES)):
         rows: dict[str, Any] = {}
         for clients in CLIENTS:
-            beside = limit.measure(_script(statements, namespaces), clients=clients, seconds=seconds)
+            beside = limit.run_pgbench(_script(statements, namespaces), clients=clients, seconds=seconds)
             service = _service(namespaces, clients, seconds)
             http = _http(house, namespaces, clients, seconds)
             rows[str(clients)] = {
@@ -73,7 +73,7 @@ def _captured() -> list[str]:
     with connection.cursor() as cursor:  # a number that stands nowhere else in the statements
         cursor.execute("SELECT setval(pg_get_serial_sequence('pools_gpuallocation', 'id'), 917364528)")
     with CaptureQueriesContext(connection) as captured:
-        row = allocate(actor=SYSTEM, namespace="ns0", asked=_worker())
+        row = allocate(actor=SYSTEM, namespace="ns0", request=_worker())
         release(actor=SYSTEM, namespace="ns0", name=MARK)
     said = [query["sql"] for query in captured.captured_queries]
     return [re.sub(rf"\b{row.pk}\b", ":id", re.sub(r"\s+", " ", sql).strip()) for sql in said]
@@ -122,18 +122,20 @@ def _service(namespaces: int, processes: int, seconds: int) -> float:
     return round(sum(each["pairs"] / each["seconds"] for each in done), 1)
 
 
-def _http(house: House, namespaces: int, clients: int, seconds: int) -> dict[str, Any]:
+def _http(house: Installation, namespaces: int, clients: int, seconds: int) -> dict[str, Any]:
     """Requests go by turns: allocate, then release the same."""
 
-    def request(client: int, number: int) -> load.Request:
+    def request(client: int, number: int) -> load.LoadRequest:
         pair, is_release = divmod(number, 2)
         name, namespace = f"h{client}-{pair}", f"ns{(client * 7919 + pair) % namespaces}"
         path = f"/api/gpu_quota/{namespace}/allocation"
         if is_release:
-            return load.Request("DELETE", f"{path}/{name}")
-        return load.Request("POST", path, json.dumps({"id": name, "workload": "bench", **BODY}).encode())
+            return load.LoadRequest("DELETE", f"{path}/{name}")
+        return load.LoadRequest("POST", path, json.dumps({"id": name, "workload": "bench", **BODY}).encode())
 
-    result = load.run(house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request).summary()
+    result = load.run_load(
+        house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request
+    ).summary()
     return {**result, "pairs_per_second": round(result["per_second"] / 2, 1)}
 
 
@@ -142,19 +144,19 @@ def _rebuild() -> dict[str, Any]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from pools.domain.gpu_quota.workers import Amounts, Worker
+    from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker
     from pools.domain.quantities import parse_quantity
     from pools.models import Backend
-    from pools.services.gpu_rebuild import PodWorker, database_time, rebuild
+    from pools.services.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
 
     backend = Backend.objects.create(name="cluster", namespace="cluster", kind=Backend.Kind.KUBERNETES)
-    worker = Worker(Amounts(parse_quantity("10"), parse_quantity("1Gi")), count=2)
+    worker = GpuWorker(GpuAmounts(parse_quantity("10"), parse_quantity("1Gi")), count=2)
     pods = [PodWorker(f"ns{number % NAMESPACES}", f"pod-{number}", "w", worker, backend.pk) for number in range(PODS)]
     report: dict[str, Any] = {"pods": PODS, "namespaces": NAMESPACES}
     for name in ("first", "again"):
         with CaptureQueriesContext(connection) as captured:
             begun = time.perf_counter()
-            repairs = rebuild(pods, {backend.pk: database_time()})
+            repairs = rebuild_gpu_usage(pods, {backend.pk: database_time()})
             taken = time.perf_counter() - begun
         report[name] = {
             "seconds": round(taken, 2),
@@ -162,7 +164,7 @@ def _rebuild() -> dict[str, Any]:
             "repairs": len(repairs),
             "queries": len(captured.captured_queries),
         }
-    report["counters_right"] = rebuild([], {}) == []
+    report["counters_right"] = rebuild_gpu_usage([], {}) == []
     return report
 
 
@@ -179,14 +181,14 @@ def _process(namespaces: int, seconds: float, prefix: str) -> None:
 
     asked, pairs = _worker(), 0
     release_first = replace(asked, name=f"{prefix}-warm")
-    allocate(actor=SYSTEM, namespace="ns0", asked=release_first)
+    allocate(actor=SYSTEM, namespace="ns0", request=release_first)
     release(actor=SYSTEM, namespace="ns0", name=release_first.name)
     print("ready", flush=True)
     sys.stdin.readline()
     begun = time.perf_counter()
     while (taken := time.perf_counter() - begun) < seconds:
         name, namespace = f"{prefix}-{pairs}", f"ns{(hash(prefix) + pairs * 7919) % namespaces}"
-        allocate(actor=SYSTEM, namespace=namespace, asked=replace(asked, name=name))
+        allocate(actor=SYSTEM, namespace=namespace, request=replace(asked, name=name))
         release(actor=SYSTEM, namespace=namespace, name=name)
         pairs += 1
     print(json.dumps({"pairs": pairs, "seconds": taken}))

@@ -22,7 +22,7 @@ BACKEND = "bench"
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Installation:
     """Where it answers, where its data is, and a login for `admin`."""
 
     base_url: str
@@ -42,12 +42,12 @@ class House:
 
 
 @contextmanager
-def running() -> Iterator[House]:
+def run_installation() -> Iterator[Installation]:
     """Start a house, connect this process's Django to its database, and stop it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="osmo-bench-"))
     folder.chmod(0o755)
     data_dir, output = folder / "data", folder / "up.out"
-    port = free_port()
+    port = find_free_port()
     environment = {**os.environ, "OSMO_ADMIN_PASSWORD": "bench-password-4711"}
     log = output.open("wb")
     process = subprocess.Popen(
@@ -60,7 +60,7 @@ def running() -> Iterator[House]:
     try:
         _wait(process, base_url, output)
         _use(data_dir)
-        yield House(base_url, data_dir, _token(data_dir))
+        yield Installation(base_url, data_dir, _token(data_dir))
     finally:
         process.send_signal(signal.SIGINT)
         try:
@@ -76,7 +76,7 @@ def _command() -> str:
     return str(beside) if beside.exists() else "osmo-admin"
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

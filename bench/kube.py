@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-def on_api_server(measure: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+def measure_on_api_server(measure: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """What `measure` finds on a fresh server (tests.support.kube.KubeServer), or why it was not asked."""
     from tests.support.kube import ENVTEST, PINNED, KubeServer
 

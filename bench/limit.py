@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 MARK = "bench999983"  # a workflow name that stands nowhere else in the statements
 
 
-def spec(name: str) -> str:
+def workflow_file(name: str) -> str:
     """A workflow of one task on one GPU."""
     return f"""workflow:
   name: {name}
@@ -28,7 +28,7 @@ def spec(name: str) -> str:
 """
 
 
-def submission_sql(pool: str) -> list[str]:
+def capture_submission(pool: str) -> list[str]:
     """Every statement of one submission to `pool`, from lock to last insert, as the service sends it."""
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
@@ -37,9 +37,9 @@ def submission_sql(pool: str) -> list[str]:
     from scheduling.services.workflows.submission import Submission, submit
 
     actor = User.objects.get(username="admin").as_actor()
-    submit(actor=actor, pool=pool, submission=Submission(file=spec(MARK)))
+    submit(actor=actor, pool=pool, submission=Submission(file=workflow_file(MARK)))
     with CaptureQueriesContext(connection) as captured:
-        submit(actor=actor, pool=pool, submission=Submission(file=spec(MARK)))
+        submit(actor=actor, pool=pool, submission=Submission(file=workflow_file(MARK)))
     statements = [query["sql"] for query in captured.captured_queries]
     first = next(index for index, sql in enumerate(statements) if "osmo.actor" in sql)
     return [sql for sql in statements[first:] if not re.match(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE)", sql)]
@@ -49,7 +49,7 @@ _LITERAL = re.compile(r"(E?'(?:[^'\\]|\\.|'')*')")
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
-def script(statements: Sequence[str], *, pool_id: int, last_pool_id: int) -> str:
+def pgbench_script(statements: Sequence[str], *, pool_id: int, last_pool_id: int) -> str:
     """The statements as one pgbench transaction.
 
     Each has fresh ids, the name that the recording statement gives it, a pool between `pool_id` (the one they were
@@ -83,7 +83,7 @@ def script(statements: Sequence[str], *, pool_id: int, last_pool_id: int) -> str
     return "\n".join(lines) + "\n"
 
 
-def measure(text: str, *, clients: int, seconds: int) -> dict[str, float]:
+def run_pgbench(text: str, *, clients: int, seconds: int) -> dict[str, float]:
     """Transactions per second and mean latency of the script at `clients`."""
     parts = urlsplit(os.environ["DATABASE_URL"])
     host = parse_qs(parts.query).get("host", [parts.hostname or ""])[0]

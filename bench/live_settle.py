@@ -22,8 +22,8 @@ from typing import Any
 from django.db import connection
 
 from bench import fill
-from bench.house import House
-from bench.limit import spec
+from bench.house import Installation
+from bench.limit import workflow_file
 
 POOLS, SLICES, NODES, GANGS = 50, 9, 1_000, 12_200
 QUOTA = 14  # of each leaf; the pools' guarantees together are less than what the nodes have
@@ -33,17 +33,17 @@ TARGET_SECONDS = 1.0
 PAGE, PROBE_SECONDS = b"0" * 8192, 0.05
 
 
-def run(house: House, *, seconds: int) -> dict[str, Any]:
+def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of a full settling, of being seen, and of the disk."""
-    from scheduling.services.simulated.reconcile import settle
+    from scheduling.services.simulated.reconcile import reconcile_backend
 
     backend = _cluster()
     _work()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pools_backend SET offline = false WHERE id = %s", [backend])
-    cold = _timed(lambda: settle(backend, patience=600))
+    cold = _timed(lambda: reconcile_backend(backend, lock_timeout=600))
     os.sync()  # else the disk is still busy with what the filling wrote
-    again = _timed(lambda: settle(backend, patience=600))
+    again = _timed(lambda: reconcile_backend(backend, lock_timeout=600))
     parts, waiting, running = _parts(backend), _count("SCHEDULING"), _count("RUNNING")
     with _disk_watched(house.data_dir) as disk:
         seen = _submissions(house)
@@ -69,10 +69,10 @@ def _timed(deed: Any) -> tuple[float, Any]:
 
 def _parts(backend_id: int) -> dict[str, float]:
     from pools.models import Backend
-    from scheduling.domain.engine.cycle import settle as plan
-    from scheduling.selectors.live_facts import live_facts
+    from scheduling.domain.engine.cycle import run_cycle as plan
+    from scheduling.selectors.live_facts import read_live_facts
 
-    reading, live = _timed(lambda: live_facts(Backend.objects.get(pk=backend_id)))
+    reading, live = _timed(lambda: read_live_facts(Backend.objects.get(pk=backend_id)))
     planning, _ = _timed(lambda: plan(live.facts))
     return {"reading": reading, "planning": planning}
 
@@ -107,9 +107,9 @@ def _work() -> None:
     slices = ["", *(f"--s{number}" for number in range(1, SLICES + 1))]
     leaves = [f"big{pool}{short}" for pool in range(1, POOLS + 1) for short in slices]
     tasks, gpus = [1, 1, 1, 2, 4, 4, 8, 16], [1, 2, 4, 8, 8, 2, 1, 1, 4]
-    firm = [fill.Work(leaves[n % len(leaves)], tasks[n % 8], gpus[n % 9], "NORMAL") for n in range(GANGS)]
-    wide = [fill.Work(leaves[n % len(leaves)], MOST_NODES, 8, "LOW") for n in range(20)]
-    fill.waiting(firm + wide)
+    firm = [fill.PendingWorkload(leaves[n % len(leaves)], tasks[n % 8], gpus[n % 9], "NORMAL") for n in range(GANGS)]
+    wide = [fill.PendingWorkload(leaves[n % len(leaves)], MOST_NODES, 8, "LOW") for n in range(20)]
+    fill.insert_pending(firm + wide)
 
 
 def _count(status: str) -> int:
@@ -118,11 +118,11 @@ def _count(status: str) -> int:
     return Group.objects.filter(status=status).count()
 
 
-def _submissions(house: House) -> dict[str, Any]:
+def _submissions(house: Installation) -> dict[str, Any]:
     """One after another, each when the one before is seen."""
     found = []
     for number in range(SAMPLES):
-        name = _post(house, "pool/big1/workflow?priority=LOW", {"file": spec(f"new{number}")})["name"]
+        name = _post(house, "pool/big1/workflow?priority=LOW", {"file": workflow_file(f"new{number}")})["name"]
         begin = time.perf_counter()
         while _get(house, f"workflow/{name}?skip_groups=True")["status"] != "RUNNING":
             if time.perf_counter() - begin > 60:
@@ -166,15 +166,15 @@ def _disk_watched(folder: Path) -> Iterator[list[float]]:
             watching.join()
 
 
-def _post(house: House, path: str, body: dict[str, Any]) -> Any:
+def _post(house: Installation, path: str, body: dict[str, Any]) -> Any:
     return _ask(house, path, json.dumps(body).encode())
 
 
-def _get(house: House, path: str) -> Any:
+def _get(house: Installation, path: str) -> Any:
     return _ask(house, path, None)
 
 
-def _ask(house: House, path: str, body: bytes | None) -> Any:
+def _ask(house: Installation, path: str, body: bytes | None) -> Any:
     headers = {"Authorization": f"Bearer {house.login()}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{house.base_url}/api/{path}", data=body, headers=headers)
     with urllib.request.urlopen(request, timeout=60) as answer:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoadRequest:
     """One request of the load."""
 
     method: str
@@ -21,7 +21,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LoadResult:
     """What a load measured. Times in milliseconds; `statuses` counts the answers by HTTP code."""
 
     seconds: float
@@ -41,15 +41,15 @@ class Result:
         }
 
 
-def run(
+def run_load(
     base_url: str,
     jwt: str,
     *,
     clients: int,
     seconds: float,
-    next_request: Callable[[int, int], Request],
+    next_request: Callable[[int, int], LoadRequest],
     trust: ssl.SSLContext | None = None,
-) -> Result:
+) -> LoadResult:
     """Let `clients` send for `seconds`. `next_request(client, number)` makes each client's requests; with `trust` they
     speak TLS."""
     return asyncio.run(_run(base_url, jwt, clients, seconds, next_request, trust))
@@ -60,9 +60,9 @@ async def _run(
     jwt: str,
     clients: int,
     seconds: float,
-    next_request: Callable[[int, int], Request],
+    next_request: Callable[[int, int], LoadRequest],
     trust: ssl.SSLContext | None,
-) -> Result:
+) -> LoadResult:
     parts = urlsplit(base_url)
     latencies: list[float] = []
     statuses: dict[int, int] = {}
@@ -80,11 +80,11 @@ async def _run(
         writer.close()
 
     await asyncio.gather(*(client(index) for index in range(clients)))
-    return Result(time.perf_counter() - begin, tuple(latencies), statuses)
+    return LoadResult(time.perf_counter() - begin, tuple(latencies), statuses)
 
 
 async def _exchange(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: Request, host: str, jwt: str
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: LoadRequest, host: str, jwt: str
 ) -> int:
     head = (
         f"{request.method} {request.path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {jwt}\r\n"

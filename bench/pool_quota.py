@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection
 
 from bench import fill, load
-from bench.house import House
+from bench.house import Installation
 
 POOLS, SLICES = 1000, 20
 BARE_SQL = """
@@ -23,9 +23,9 @@ BARE_SQL = """
 """
 
 
-def run(house: House, *, seconds: int) -> dict[str, Any]:
+def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     """One client asking for all pools, and the bare statement fetched as often."""
-    fill.pools(POOLS, prefix="q", slices=SLICES)
+    fill.insert_pools(POOLS, prefix="q", slices=SLICES)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
         bare = []
@@ -34,12 +34,12 @@ def run(house: House, *, seconds: int) -> dict[str, Any]:
             cursor.execute(BARE_SQL)
             rows = len(cursor.fetchall())
             bare.append((time.perf_counter() - begin) * 1000)
-    answer = load.run(
+    answer = load.run_load(
         house.base_url,
         house.login(),
         clients=1,
         seconds=max(seconds, 5),
-        next_request=lambda _client, _number: load.Request("GET", "/api/pool_quota?all_pools=True"),
+        next_request=lambda _client, _number: load.LoadRequest("GET", "/api/pool_quota?all_pools=True"),
     ).summary()
     middle = sorted(bare)[len(bare) // 2]
     return {

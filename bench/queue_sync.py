@@ -12,39 +12,39 @@ from typing import Any
 import yaml
 
 from bench import fill
-from bench.house import House
-from bench.kube import on_api_server
+from bench.house import Installation
+from bench.kube import measure_on_api_server
 
 POOLS, SLICES = 1000, 20
 NAME = "bench-queues"
 
 
-def run(house: House, *, seconds: int) -> dict[str, Any]:
+def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds and calls of each run, beside a bare list of the same queues; the memory of a whole process that syncs.
 
     The house's own workers leave the cluster alone meanwhile (its sync is off; the runs are asked for by hand).
     """
-    from tests.support.kube import Listened
+    from tests.support.kube import RecordingCluster
 
-    return on_api_server(lambda server: _measured(house, Listened(server.cluster()), server.content()))
+    return measure_on_api_server(lambda server: _measured(house, RecordingCluster(server.cluster()), server.content()))
 
 
-def _measured(house: House, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:
+def _measured(house: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:
     from pools.domain.roles import SYSTEM
     from pools.models import Pool
     from pools.services.backends import put_backend
     from scheduling.kube import connections
     from scheduling.kube.kinds import QUEUE
-    from scheduling.services.kubernetes.queue_sync import sync_backend
+    from scheduling.services.kubernetes.queue_sync import sync_backend_queues
 
     body = {"type": "kubernetes", "namespace": "b", "sync_mode": "off", "kubeconfig": yaml.safe_dump(kubeconfig)}
     backend = put_backend(actor=SYSTEM, name=NAME, body=body).row
-    fill.pools(POOLS, prefix="k", slices=SLICES, on=backend.pk)
+    fill.insert_pools(POOLS, prefix="k", slices=SLICES, on=backend.pk)
     connections.connect = lambda _: cluster
 
     def once() -> dict[str, Any]:
         cluster.forget()
-        spent, outcome = _timed(lambda: sync_backend(backend.pk, by_hand=True))
+        spent, outcome = _timed(lambda: sync_backend_queues(backend.pk, manual=True))
         if outcome.synced != "True":
             raise SystemExit(f"not in step: {outcome.message}")
         return {"seconds": round(spent, 2), "calls": len(cluster.calls), "writes": len(cluster.writes)}
@@ -68,7 +68,7 @@ def _timed(deed: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - begin, result
 
 
-def _memory(house: House) -> float:
+def _memory(house: Installation) -> float:
     """The most that `osmo-admin sync` held at any time, in MiB."""
     main = "from osmo_admin.cli.server import main; main()"
     command = [sys.executable, "-c", main, "sync", "--backend", NAME, "--data-dir", str(house.data_dir)]

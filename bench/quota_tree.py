@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from statistics import median, quantiles
 from typing import Any
 
-from bench.house import House
+from bench.house import Installation
 from pools.domain.amounts import GPU, UNLIMITED, Amount
-from pools.domain.quota.forest import CohortFact, PoolFact, forest, pool_key
-from pools.domain.quota.node_numbers import numbers
+from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest, pool_key
+from pools.domain.quota.node_numbers import node_numbers
 from pools.domain.quota.tree import QuotaNode, QuotaTree
 
 NODES, DEPTH, LEAVES = 2_000, 12, 0.6
@@ -29,7 +29,7 @@ LIMIT_MS = 2.0
 OTHERS = ("default/cpu", "default/memory")
 
 
-def run(house: House, *, seconds: int) -> dict[str, Any]:
+def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     """Milliseconds, p50 and p99 and the worst; the house and the seconds are not needed."""
     return measure(NODES, DEPTH)
 
@@ -38,7 +38,7 @@ def measure(nodes: int, depth: int) -> dict[str, Any]:
     """The same for a tree of another size."""
     pick = random.Random(5)
     cohorts, pools = _facts(nodes, depth, pick)
-    tree = forest(cohorts, pools)
+    tree = build_forest(cohorts, pools)
     leaves = [pool_key(pool.name) for pool in pools]
     asked = [(pick.choice(leaves), {GPU: pick.randint(1, 16), OTHERS[0]: 4, OTHERS[1]: 64}) for _ in range(TIMES)]
     refused = sum(bool(tree.shortfalls(leaf, {GPU: request[GPU]})) for leaf, request in asked)
@@ -58,21 +58,21 @@ def measure(nodes: int, depth: int) -> dict[str, Any]:
         "start": _times(lambda each: start(*each), asked),
         "submission": _times(lambda each: column.potential(tree.index[each[0]]), asked),
         "naive": _times(lambda each: _naive(tree, *each), asked[:FEW]),
-        "read": _times(lambda _: forest(cohorts, pools), asked[:FEW]),
-        "numbers": _times(lambda _: numbers(tree, GPU), asked[:FEW]),
+        "read": _times(lambda _: build_forest(cohorts, pools), asked[:FEW]),
+        "numbers": _times(lambda _: node_numbers(tree, GPU), asked[:FEW]),
     }
     return found | {"limit_ms": LIMIT_MS, "within": found["verdict"]["p99_ms"] <= LIMIT_MS}
 
 
-def _facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[CohortFact], list[PoolFact]]:
+def _facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[CohortQuotaFacts], list[PoolQuotaFacts]]:
     """Cohorts in chains and bushes down to one above `depth`, and pools below them."""
     inner = round(nodes * (1 - LEAVES))
-    cohorts, deep = [CohortFact("c0", None, _quotas(pick, has_parent=False))], [1]
+    cohorts, deep = [CohortQuotaFacts("c0", None, _quotas(pick, has_parent=False))], [1]
     for i in range(1, inner):
         above = i - 1 if i < depth - 1 else pick.randrange(i)
         while deep[above] >= depth - 1:
             above = pick.randrange(i)
-        cohorts.append(CohortFact(f"c{i}", f"c{above}", _quotas(pick, has_parent=True)))
+        cohorts.append(CohortQuotaFacts(f"c{i}", f"c{above}", _quotas(pick, has_parent=True)))
         deep.append(deep[above] + 1)
     pools = []
     for i in range(nodes - inner):
@@ -80,7 +80,7 @@ def _facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[CohortFact
         quota = pick.randint(0, 8)
         limit = pick.choice([None, None, pick.randint(2, 12)])
         use = pick.randint(0, quota + 4)
-        pools.append(PoolFact(f"p{i}", f"c{cohort}", quota, borrowing_limit=limit, quota=quota, usage=use))
+        pools.append(PoolQuotaFacts(f"p{i}", f"c{cohort}", quota, borrowing_limit=limit, quota=quota, usage=use))
     return cohorts, pools
 
 

@@ -11,40 +11,40 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from bench.house import House, free_port
-from bench.load import Request
-from bench.load import run as load
+from bench.house import Installation, find_free_port
+from bench.load import LoadRequest
+from bench.load import run_load as load
 
 ALLOWED, REFUSED = "default-queue", "osmo-pool-bench-hooks-team--a"
 
 
-def run(home: House, *, seconds: int) -> dict[str, Any]:
+def run(home: Installation, *, seconds: int) -> dict[str, Any]:
     """Rate and percentiles for pods that pass and pods that are refused (and noted), one and eight at once."""
     from osmo_admin.ops import commands
-    from osmo_admin.ops.certificates import ensure
-    from osmo_admin.ops.processes import start, stop_all
+    from osmo_admin.ops.certificates import ensure_certificate
+    from osmo_admin.ops.processes import start_child, stop_children
     from pools.models import Backend
 
     Backend.objects.create(name="bench-hooks", kind=Backend.Kind.KUBERNETES, namespace="bench-hooks")
     folder = home.data_dir / "bench-webhook"
-    certificate = ensure(folder, ["127.0.0.1"])
-    port = free_port()
-    command = commands.webhook("127.0.0.1", port, certificate.certificate, certificate.key)
-    child = start(commands.WEBHOOK, command, log=folder / "log", env=dict(os.environ))
+    certificate = ensure_certificate(folder, ["127.0.0.1"])
+    port = find_free_port()
+    command = commands.webhook_command("127.0.0.1", port, certificate.certificate, certificate.key)
+    child = start_child(commands.WEBHOOK, command, log=folder / "log", env=dict(os.environ))
     url, trust = f"https://127.0.0.1:{port}", ssl.create_default_context(cadata=certificate.authority)
     try:
         _wait(url, trust, folder / "log")
         report: dict[str, Any] = {}
         for name, queue in (("allowed", ALLOWED), ("refused", REFUSED)):
             for clients in (1, 8):
-                request = Request("POST", "/webhooks/pod/bench-hooks", _question(queue))
+                request = LoadRequest("POST", "/webhooks/pod/bench-hooks", _question(queue))
                 result = load(
                     url, "", clients=clients, seconds=seconds, next_request=lambda *_, r=request: r, trust=trust
                 )
                 report[f"{name}_{clients}"] = result.summary()
         return report
     finally:
-        stop_all([child], grace=5)
+        stop_children([child], grace=5)
 
 
 def _question(queue: str) -> bytes:

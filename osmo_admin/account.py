@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from django.contrib.admin import AdminSite
 
 
-class OwnPasswordForm(forms.HouseForm):
+class OwnPasswordForm(forms.ServiceForm):
     """The old password, and a new one twice."""
 
-    paths = {"password": "new"}
-    old = forms.password("Your password now", current=True)
-    new = forms.password("New password", help_text="At least 8 characters; not a common one.")
-    again = forms.password("New password again")
+    field_by_path = {"password": "new"}
+    old = forms.password_field("Your password now", current=True)
+    new = forms.password_field("New password", help_text="At least 8 characters; not a common one.")
+    again = forms.password_field("New password again")
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -41,24 +41,26 @@ class OwnPasswordForm(forms.HouseForm):
         return given
 
 
-def urls(site: AdminSite) -> list[URLPattern]:
+def account_urls(site: AdminSite) -> list[URLPattern]:
     """Addresses that stand in place of Django's own."""
     return [
         path(
-            "password_change/", site.admin_view(lambda request: change_password(site, request)), name="password_change"
+            "password_change/",
+            site.admin_view(lambda request: change_own_password_page(site, request)),
+            name="password_change",
         )
     ]
 
 
-def change_password(site: AdminSite, request: HttpRequest) -> HttpResponse:
+def change_own_password_page(site: AdminSite, request: HttpRequest) -> HttpResponse:
     """Give oneself another password, through the service, so that the audit trail knows who did it."""
     user = cast("User", request.user)
-    form = OwnPasswordForm(forms.sent(request), user=user)
+    form = OwnPasswordForm(forms.submitted_data(request), user=user)
     if request.method == "POST" and form.is_valid():
         try:
             set_password(actor=actor_of(request), username=user.username, password=form.cleaned_data["new"])
         except DomainError as refusal:
-            form.blame(refusal)
+            form.add_errors(refusal)
         else:
             user.refresh_from_db()
             update_session_auth_hash(request, user)

@@ -14,41 +14,41 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from pools.domain.errors import BadInput, Busy, DomainError, Forbidden, Kind, NotFound, Throttled, Unauthenticated
-from pools.transactions import broken_rule
+from pools.domain.errors import BadInput, Busy, DomainError, ErrorKind, Forbidden, NotFound, Throttled, Unauthenticated
+from pools.transactions import conflict_from_integrity_error
 
 logger = logging.getLogger(__name__)
 
-STATUS = {
-    Kind.BAD_INPUT: 400,
-    Kind.UNAUTHENTICATED: 401,
-    Kind.FORBIDDEN: 403,
-    Kind.NOT_FOUND: 404,
-    Kind.CONFLICT: 409,
-    Kind.STALE: 412,
-    Kind.UNSUPPORTED: 415,
-    Kind.THROTTLED: 429,
-    Kind.BUSY: 503,
+STATUS_OF_KIND = {
+    ErrorKind.BAD_INPUT: 400,
+    ErrorKind.UNAUTHENTICATED: 401,
+    ErrorKind.FORBIDDEN: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.CONFLICT: 409,
+    ErrorKind.STALE: 412,
+    ErrorKind.UNSUPPORTED: 415,
+    ErrorKind.THROTTLED: 429,
+    ErrorKind.BUSY: 503,
 }
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """Every refusal as `{"message", "error_code", "workflow_id", "details"}` with the status of its kind."""
-    refusal = refusal_of(error)
+    refusal = to_domain_error(error)
     if refusal is None:
         return None
     set_rollback()
     if isinstance(error, exceptions.MethodNotAllowed):
         return Response(error_body(refusal), status=error.status_code)
-    headers = retry_after(refusal)
-    if refusal.kind is Kind.UNAUTHENTICATED:
+    headers = retry_after_header(refusal)
+    if refusal.kind is ErrorKind.UNAUTHENTICATED:
         headers["WWW-Authenticate"] = "Bearer"
-    if refusal.kind is Kind.UNSUPPORTED:
+    if refusal.kind is ErrorKind.UNSUPPORTED:
         headers["Accept-Encoding"] = "identity"
-    return Response(error_body(refusal), status=STATUS[refusal.kind], headers=headers)
+    return Response(error_body(refusal), status=STATUS_OF_KIND[refusal.kind], headers=headers)
 
 
-def retry_after(refusal: DomainError) -> dict[str, str]:
+def retry_after_header(refusal: DomainError) -> dict[str, str]:
     """The header that says when to ask again, if anybody knows."""
     return {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
 
@@ -63,12 +63,12 @@ def error_body(refusal: DomainError) -> dict[str, Any]:
     }
 
 
-def refusal_of(error: Exception) -> DomainError | None:
+def to_domain_error(error: Exception) -> DomainError | None:
     """The house's word for an error that is nobody's programming mistake; None for one that is."""
     if isinstance(error, DomainError):
         return error
     if isinstance(error, IntegrityError):
-        return broken_rule(error)
+        return conflict_from_integrity_error(error)
     if isinstance(error, OperationalError | InterfaceError):
         logger.warning("database unavailable: %s", error)
         return Busy("The database did not answer; try again.", retry_after=1)

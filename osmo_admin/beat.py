@@ -8,7 +8,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 from kombu.exceptions import OperationalError as BrokerError
 
 from osmo_admin import heartbeat
-from scheduling.services.periodic_tasks import ensure_schedule
+from scheduling.services.periodic_tasks import ensure_periodic_tasks
 
 RETRY_SECONDS = 2.0
 log = structlog.get_logger(__name__)
@@ -27,12 +27,12 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]
         """Send what is due. Returns the seconds until the next look."""
         try:
             if not self._ensured:
-                ensure_schedule()
+                ensure_periodic_tasks()
                 self._ensured = True
             delay: float = super().tick(*args, **kwargs)
         except (OperationalError, InterfaceError, ProgrammingError, BrokerError) as problem:
             log.warning("beat_waits", problem=str(problem))
             close_old_connections()
             return RETRY_SECONDS
-        heartbeat.renew(heartbeat.BEAT)
+        heartbeat.renew_heartbeat(heartbeat.BEAT)
         return min(delay, heartbeat.LIFETIME_SECONDS / 3)

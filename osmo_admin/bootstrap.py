@@ -11,18 +11,18 @@ import json
 import os
 import sys
 
-from osmo_admin.explain import explained
+from osmo_admin.explain import exit_with_message
 
-ADMIN = "admin"
+FIRST_ADMIN = "admin"
 
 
-def prepare(*, demo: bool, password: str | None) -> dict[str, bool]:
+def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
     """Only a house without any user gets one: an admin who was renamed or removed does not come back."""
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0, interactive=False)
 
-    from pools.domain.roles import HOUSE_ADMIN, SYSTEM
+    from pools.domain.roles import PLATFORM_ADMIN, SYSTEM
     from pools.models import User
     from pools.services.members import create_user
     from scheduling.services.seed import seed_defaults
@@ -30,7 +30,9 @@ def prepare(*, demo: bool, password: str | None) -> dict[str, bool]:
     seed_defaults()
     first = bool(password) and not User.objects.exists()
     if first:
-        create_user(actor=SYSTEM, username=ADMIN, password=password, roles=(HOUSE_ADMIN,), any_password=True)
+        create_user(
+            actor=SYSTEM, username=FIRST_ADMIN, password=password, roles=(PLATFORM_ADMIN,), skip_password_rules=True
+        )
     if first and demo:
         from scheduling.services.demo import seed_demo
 
@@ -43,12 +45,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m osmo_admin.bootstrap", description=__doc__)
     parser.add_argument("--demo", action="store_true", help="fill a house that has no user yet with a demo")
     arguments = parser.parse_args()
-    with explained():
+    with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
         import django
 
         django.setup()
-        print(json.dumps(prepare(demo=arguments.demo, password=os.environ.get("OSMO_ADMIN_PASSWORD"))))
+        print(json.dumps(prepare_database(demo=arguments.demo, password=os.environ.get("OSMO_ADMIN_PASSWORD"))))
     return 0
 
 

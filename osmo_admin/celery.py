@@ -19,5 +19,5 @@ app.steps["worker"].add(DjangoStructLogInitStep)  # request ids travel with the 
 
 
 @worker_process_init.connect
-def _keep_what_is_loaded(**_: Any) -> None:
+def _freeze_loaded_objects(**_: Any) -> None:
     gc.freeze()  # it stays, and the collector need not look through it in the middle of a task

@@ -1,6 +1,6 @@
 """What a wrong configuration says before it hurts: Django system checks with our own numbers.
 
-Errors that make serving unsafe also stop the web server (`refuse_unsafe`), because servers do not run checks.
+Errors that make serving unsafe also stop the web server (`refuse_unsafe_settings`), because servers do not run checks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from osmo_admin.env import RUNTIME_FILE, Env
 INSECURE_KEY_PREFIX = "insecure-"
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
 # A client's own patience ends about here; a longer wait for a lock would answer nobody.
-LONGEST_LOCK_WAIT_MS = 30_000
+MAX_LOCK_WAIT_MS = 30_000
 
 
 @register(Tags.security, deploy=True)
-def secret_key(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+def check_secret_key(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Sessions and tokens are signed with it."""
     if settings.SECRET_KEY.startswith(INSECURE_KEY_PREFIX):
         return [
@@ -39,7 +39,7 @@ def secret_key(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage
 
 
 @register(Tags.security)
-def dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+def check_dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Dev login believes whatever name a header says."""
     env: Env = settings.OSMO
     if not env.dev_login:
@@ -66,7 +66,7 @@ def dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]
 
 
 @register()
-def addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Addresses of a wrong kind fail late and far from their cause."""
     env: Env = settings.OSMO
     found: list[CheckMessage] = []
@@ -107,14 +107,14 @@ def addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]
 
 
 @register()
-def durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+def check_durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """Numbers that are allowed and make no sense."""
     env: Env = settings.OSMO
-    if env.lock_timeout_ms > LONGEST_LOCK_WAIT_MS:
+    if env.lock_timeout_ms > MAX_LOCK_WAIT_MS:
         return [
             Caution(
                 f"OSMO_LOCK_TIMEOUT_MS is {env.lock_timeout_ms}: callers give up before the lock does.",
-                hint=f"Stay at or below {LONGEST_LOCK_WAIT_MS}.",
+                hint=f"Stay at or below {MAX_LOCK_WAIT_MS}.",
                 id="osmo.W006",
             )
         ]
@@ -122,7 +122,7 @@ def durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]
 
 
 @register(Tags.security)
-def private_files(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
+def check_private_files(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """`runtime.json` holds the secret key."""
     env: Env = settings.OSMO
     path = env.data_dir / RUNTIME_FILE if env.data_dir else None
@@ -137,9 +137,9 @@ def private_files(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMess
     return []
 
 
-def refuse_unsafe() -> None:
+def refuse_unsafe_settings() -> None:
     """Called by the web server's entry. Raises ImproperlyConfigured with every error that makes serving unsafe."""
-    found = [*secret_key(None), *dev_login(None), *addresses(None), *private_files(None)]
+    found = [*check_secret_key(None), *check_dev_login(None), *check_addresses(None), *check_private_files(None)]
     errors = [message for message in found if message.is_serious()]
     if errors:
         raise ImproperlyConfigured(" ".join(f"{message.msg} {message.hint or ''}".strip() for message in errors))

@@ -26,9 +26,9 @@ def main() -> None:
     from django.db import DatabaseError, InterfaceError, connection
 
     from osmo_admin import heartbeat
-    from scheduling.services.gpu_quota.controller import GpuKeeper
-    from scheduling.services.kubernetes.agents import Agents
-    from scheduling.services.notifications import heard_moves
+    from scheduling.services.gpu_quota.controller import GpuQuotaController
+    from scheduling.services.kubernetes.agents import ClusterWorkers
+    from scheduling.services.notifications import listen_for_wakeups
 
     stop = threading.Event()
 
@@ -37,23 +37,23 @@ def main() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end)
-    everybody = (Agents(), Agents(GpuKeeper))
+    everybody = (ClusterWorkers(), ClusterWorkers(GpuQuotaController))
 
     def wake(backend_id: int) -> None:
         for agents in everybody:
             agents.wake(backend_id)
 
-    threading.Thread(target=heard_moves, args=[wake, stop], name="hints", daemon=True).start()
+    threading.Thread(target=listen_for_wakeups, args=[wake, stop], name="hints", daemon=True).start()
     while not stop.is_set():
         try:
             for agents in everybody:
-                agents.keep_up()
+                agents.start_missing()
         except (DatabaseError, InterfaceError) as problem:
             logger.warning("waits for the database: %s", problem)
         finally:
             connection.close()  # the main thread asks rarely; the agents keep their own
         if all(agents.are_alive for agents in everybody):
-            heartbeat.renew(heartbeat.CLUSTERS)
+            heartbeat.renew_heartbeat(heartbeat.CLUSTERS)
         stop.wait(POLL_SECONDS)
     for agents in everybody:
         agents.stop()

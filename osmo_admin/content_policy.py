@@ -6,7 +6,7 @@ from __future__ import annotations
 from csp.middleware import CSPMiddleware, PolicyParts
 from django.http import HttpRequest, HttpResponseBase
 
-_OWN_FILES = {
+_OWN_FILES_POLICY = {
     "default-src": ["'self'"],
     "script-src": ["'self'"],
     # Swagger and the theme set the styles of single elements; a style cannot run code.
@@ -19,14 +19,14 @@ _OWN_FILES = {
     "base-uri": ["'self'"],
     "form-action": ["'self'"],
 }
-DOCS = _OWN_FILES
+DOCS_POLICY = _OWN_FILES_POLICY
 # Alpine compiles the expressions of its attributes; without eval not even the login page can be clicked.
-DASHBOARD = {**_OWN_FILES, "script-src": ["'self'", "'unsafe-eval'"]}
-_MACHINES = ("/api/", "/client/", "/health", "/ready", "/metrics", "/webhooks/")
+DASHBOARD_POLICY = {**_OWN_FILES_POLICY, "script-src": ["'self'", "'unsafe-eval'"]}
+_API_PREFIXES = ("/api/", "/client/", "/health", "/ready", "/metrics", "/webhooks/")
 _DOCS_PAGE = "/api/docs"
 
 
-class PagePolicyMiddleware(CSPMiddleware):
+class ContentPolicyMiddleware(CSPMiddleware):
     """The policy by address; `CONTENT_SECURITY_POLICY` is the one that allows nothing."""
 
     def get_policy_parts(
@@ -36,7 +36,7 @@ class PagePolicyMiddleware(CSPMiddleware):
         if report_only:
             return parts
         if request.path_info == _DOCS_PAGE:
-            parts.config = dict(DOCS)
-        elif not request.path_info.startswith(_MACHINES):
-            parts.config = dict(DASHBOARD)
+            parts.config = dict(DOCS_POLICY)
+        elif not request.path_info.startswith(_API_PREFIXES):
+            parts.config = dict(DASHBOARD_POLICY)
         return parts

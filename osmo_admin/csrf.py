@@ -5,14 +5,16 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.template import loader
 
-from osmo_admin.resuming import typed_in
+from osmo_admin.resuming import read_input
 
 
-def failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+def csrf_failure_page(request: HttpRequest, reason: str = "") -> HttpResponse:
     """403. The text is shown and not sent on: nothing tells whether this person or another site had it sent."""
-    shown = [(name, value) for name, value in typed_in(request).fields if name not in _OURS and value.strip()]
+    shown = [
+        (name, value) for name, value in read_input(request).fields if name not in _HIDDEN_FIELDS and value.strip()
+    ]
     context = {"typed": shown, "address": request.get_full_path()}
     return HttpResponse(loader.render_to_string("403_csrf.html", context), status=403)
 
 
-_OURS = {"step", "seen", "version", "next"}  # what a page puts into its forms, and nobody types
+_HIDDEN_FIELDS = {"step", "seen", "version", "next"}  # what a page puts into its forms, and nobody types

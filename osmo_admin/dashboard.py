@@ -6,28 +6,28 @@ from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
-from pools.admin.forms import TreeFilter
+from pools.admin.forms import PoolTreeFilterForm
 from pools.admin.policy import actor_of
-from pools.domain.roles import Action, allows
+from pools.domain.roles import Permission, is_allowed
 from pools.selectors import pool_tree
 from scheduling.pages import live_counts
 
 
-def dashboard(site: AdminSite, request: HttpRequest) -> TemplateResponse:
+def dashboard_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     """Sums of the house and one page of its pools; the number of queries does not depend on how many there are."""
     actor = actor_of(request)
-    filters = TreeFilter(request.GET)
+    filters = PoolTreeFilterForm(request.GET)
     request.current_app = site.name
     context = {
         **site.each_context(request),
         "title": "Pools at a glance",
         "crumbs": (),
-        "sums": pool_tree.house_sums(actor),
+        "sums": pool_tree.platform_totals(actor),
         "work": live_counts(actor),
         "found": pool_tree.pool_trees(
             actor, search=filters.search, show=filters.chosen, page=request.GET.get("page", "1")
         ),
         "filters": filters,
-        "may_configure": allows(actor, Action.POOL_CONFIGURE),
+        "may_configure": is_allowed(actor, Permission.POOL_CONFIGURE),
     }
     return TemplateResponse(request, "osmo/dashboard.html", context)

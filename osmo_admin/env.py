@@ -17,7 +17,7 @@ from environs import EnvError, validate
 
 RUNTIME_FILE = "runtime.json"
 
-__all__ = ["RUNTIME_FILE", "Env", "EnvError", "load"]
+__all__ = ["RUNTIME_FILE", "Env", "EnvError", "load_environment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Env:
     db_pool_size: int
     lock_timeout_ms: int
     log_format: str
-    settle_interval: float
+    reconcile_interval: float
     simulated_runtime: float
     kubeconfig_dir: Path | None
     sync_interval: float
@@ -49,7 +49,7 @@ class Env:
     metrics_public: bool
 
 
-def _runtime_defaults(data_dir: Path | None) -> None:
+def _apply_runtime_defaults(data_dir: Path | None) -> None:
     """Take what `osmo-admin up` wrote beside its data as defaults; the real environment wins."""
     if data_dir is None or not (path := data_dir / RUNTIME_FILE).is_file():
         return
@@ -57,11 +57,11 @@ def _runtime_defaults(data_dir: Path | None) -> None:
         os.environ.setdefault(name, str(value))
 
 
-def load() -> Env:
+def load_environment() -> Env:
     """Read the environment. Raises :class:`EnvError` with the variable's name."""
     read = Reader()
     data_dir = read.path("OSMO_ADMIN_HOME", None)
-    _runtime_defaults(data_dir)
+    _apply_runtime_defaults(data_dir)
     at_least = validate.Range
     return Env(
         database_url=read.str("DATABASE_URL", ""),
@@ -79,7 +79,7 @@ def load() -> Env:
         db_pool_size=read.int("OSMO_DB_POOL_SIZE", 0, validate=at_least(min=0)),
         lock_timeout_ms=read.int("OSMO_LOCK_TIMEOUT_MS", 3000, validate=at_least(min=1)),
         log_format=read.str("OSMO_LOG_FORMAT", "console", validate=validate.OneOf(["console", "json"])),
-        settle_interval=read.float("OSMO_SETTLE_INTERVAL", 5.0, validate=at_least(min=0.1)),
+        reconcile_interval=read.float("OSMO_SETTLE_INTERVAL", 5.0, validate=at_least(min=0.1)),
         simulated_runtime=read.float("OSMO_SIMULATED_RUNTIME", 60.0, validate=at_least(min=0)),
         kubeconfig_dir=read.path("OSMO_KUBECONFIG_DIR", None),
         sync_interval=read.float("OSMO_SYNC_INTERVAL", 30.0, validate=at_least(min=0.1)),

@@ -11,26 +11,26 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import loader
 from django.views import defaults
 
-from osmo_admin.api import error_body, refusal_of, retry_after
+from osmo_admin.api import error_body, retry_after_header, to_domain_error
 from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
 from pools.transactions import request_id
 
 
-def unknown_address(request: HttpRequest, exception: Any = None) -> HttpResponse:
+def not_found_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
     """404."""
-    if _for_programs(request):
-        return _json(NotFound("There is nothing at this address."), 404)
+    if _is_api_request(request):
+        return _json_response(NotFound("There is nothing at this address."), 404)
     return defaults.page_not_found(request, exception)
 
 
-def bad_request(request: HttpRequest, exception: Any = None) -> HttpResponse:
+def bad_request_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
     """400: refused before any view was asked."""
-    if _for_programs(request):
-        return _json(_unreadable(exception), 400)
+    if _is_api_request(request):
+        return _json_response(_unreadable_request(exception), 400)
     return defaults.bad_request(request, exception)
 
 
-def _unreadable(exception: Any) -> BadInput:
+def _unreadable_request(exception: Any) -> BadInput:
     sentence, limit = "The request cannot be read.", settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
     if isinstance(exception, TooManyFieldsSent):
         sentence = f"The request has too many parameters; send at most {limit}."
@@ -38,32 +38,32 @@ def _unreadable(exception: Any) -> BadInput:
     return BadInput(sentence)
 
 
-def server_error(request: HttpRequest) -> HttpResponse:
+def server_error_view(request: HttpRequest) -> HttpResponse:
     """500: our fault, and the request id leads to the log; 503: a dependency is away, also where no view is ours."""
     error = sys.exc_info()[1]
-    refusal = refusal_of(error) if isinstance(error, Exception) else None
+    refusal = to_domain_error(error) if isinstance(error, Exception) else None
     if isinstance(refusal, Busy):
-        return _not_now(request, refusal)
-    if _for_programs(request):
+        return _busy_response(request, refusal)
+    if _is_api_request(request):
         mark = request_id.get() or "unknown"
         said = f"Something went wrong in the service; nothing of it is your fault. Request id: {mark}."
-        return _json(BadInput(said, [Violation("", "defect", said)], error_code=ErrorCode.SERVER), 500)
+        return _json_response(BadInput(said, [Violation("", "defect", said)], error_code=ErrorCode.SERVER), 500)
     return defaults.server_error(request)
 
 
-def _not_now(request: HttpRequest, refusal: Busy) -> HttpResponse:
-    if _for_programs(request):
-        response: HttpResponse = _json(refusal, 503)
+def _busy_response(request: HttpRequest, refusal: Busy) -> HttpResponse:
+    if _is_api_request(request):
+        response: HttpResponse = _json_response(refusal, 503)
     else:
         response = HttpResponse(loader.render_to_string("503.html", {"message": refusal.message}), status=503)
-    for name, value in retry_after(refusal).items():
+    for name, value in retry_after_header(refusal).items():
         response.headers[name] = value
     return response
 
 
-def _for_programs(request: HttpRequest) -> bool:
+def _is_api_request(request: HttpRequest) -> bool:
     return request.path_info.startswith(("/api/", "/webhooks/"))
 
 
-def _json(refusal: DomainError, status: int) -> JsonResponse:
+def _json_response(refusal: DomainError, status: int) -> JsonResponse:
     return JsonResponse(error_body(refusal), status=status)

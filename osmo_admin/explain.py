@@ -13,19 +13,19 @@ from pools.domain.errors import DomainError
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def exit_with_message() -> Iterator[None]:
     """Errors an operator can act on end the process with their sentence; a defect of ours keeps its trace."""
     try:
         yield
     except Exception as problem:
-        said = sentence(problem)
+        said = error_message(problem)
         if said is None:
             raise
         print(said, file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
 
-def sentence(problem: Exception) -> str | None:
+def error_message(problem: Exception) -> str | None:
     """The words for an expected error, None for an unexpected one."""
     if isinstance(problem, DomainError):
         details = [f"  {each.path}: {each.message}" for each in problem.details if each.message not in problem.message]
@@ -35,10 +35,10 @@ def sentence(problem: Exception) -> str | None:
     if isinstance(problem, PermissionError):
         what = f" ({problem.filename})" if problem.filename else ""
         return f"You are not permitted to do this{what}. Run it as the user whose house it is."
-    return _django_sentence(problem)
+    return _django_message(problem)
 
 
-def _django_sentence(problem: Exception) -> str | None:
+def _django_message(problem: Exception) -> str | None:
     """Asked only about an error that came out of Django, so nothing is loaded that was not there."""
     if not any(base.__module__.startswith("django.") for base in type(problem).__mro__):
         return None

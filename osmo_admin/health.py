@@ -23,7 +23,7 @@ from django.views.decorators.http import require_safe
 
 from osmo_admin import heartbeat
 
-NEEDED = ("database", "migrations", "redis", "worker")
+REQUIRED_CHECKS = ("database", "migrations", "redis", "worker")
 log = structlog.get_logger(__name__)
 
 
@@ -38,8 +38,8 @@ def health(request: HttpRequest) -> JsonResponse:
 @require_safe
 def ready(request: HttpRequest) -> JsonResponse:
     """Readiness: every dependency asked once."""
-    checks = {name: _answer(name, ask) for name, ask in _CHECKS.items()}
-    ok = all(checks[name]["ok"] for name in NEEDED)
+    checks = {name: _run_check(name, ask) for name, ask in _CHECK_FUNCTIONS.items()}
+    ok = all(checks[name]["ok"] for name in REQUIRED_CHECKS)
     return JsonResponse({"status": "OK" if ok else "UNAVAILABLE", "checks": checks}, status=200 if ok else 503)
 
 
@@ -47,7 +47,7 @@ class _NotReady(Exception):
     """A dependency answers, and its answer is no; the text may be shown to anybody."""
 
 
-def _answer(name: str, ask: Callable[[], str]) -> dict[str, object]:
+def _run_check(name: str, ask: Callable[[], str]) -> dict[str, object]:
     try:
         return {"ok": True, "message": ask()}
     except _NotReady as no:
@@ -57,35 +57,35 @@ def _answer(name: str, ask: Callable[[], str]) -> dict[str, object]:
         return {"ok": False, "message": "does not answer"}
 
 
-def _database() -> str:
+def _check_database() -> str:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     return "answers"
 
 
-def _migrations() -> str:
-    missing = _unapplied()
+def _check_migrations() -> str:
+    missing = _count_unapplied()
     if missing:
-        _unapplied.cache_clear()
+        _count_unapplied.cache_clear()
         raise _NotReady(f"{missing} not applied; run: osmo-admin manage migrate")
     return "all applied"
 
 
 @cache
-def _unapplied() -> int:
+def _count_unapplied() -> int:
     """How many migrations are missing. Kept once it is none: what is applied stays applied."""
     executor = MigrationExecutor(connection)
     return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
-def _redis() -> str:
-    heartbeat.ping()
+def _check_redis() -> str:
+    heartbeat.ping_redis()
     return "answers"
 
 
-def _alive(process: str) -> Callable[[], str]:
+def _heartbeat_check(process: str) -> Callable[[], str]:
     def ask() -> str:
-        seconds = heartbeat.age(process)
+        seconds = heartbeat.heartbeat_age(process)
         if seconds is None:
             raise _NotReady(f"no sign of life for {heartbeat.LIFETIME_SECONDS} s")
         return f"seen {seconds:.0f} s ago"
@@ -93,11 +93,11 @@ def _alive(process: str) -> Callable[[], str]:
     return ask
 
 
-_CHECKS: dict[str, Callable[[], str]] = {
-    "database": _database,
-    "migrations": _migrations,
-    "redis": _redis,
-    "worker": _alive(heartbeat.WORKER),
-    "beat": _alive(heartbeat.BEAT),
-    "clusters": _alive(heartbeat.CLUSTERS),
+_CHECK_FUNCTIONS: dict[str, Callable[[], str]] = {
+    "database": _check_database,
+    "migrations": _check_migrations,
+    "redis": _check_redis,
+    "worker": _heartbeat_check(heartbeat.WORKER),
+    "beat": _heartbeat_check(heartbeat.BEAT),
+    "clusters": _heartbeat_check(heartbeat.CLUSTERS),
 }

@@ -22,30 +22,30 @@ LIFETIME_SECONDS = 30
 
 
 @cache
-def _client() -> redis.Redis:
+def _redis_client() -> redis.Redis:
     return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
 
 
-def renew(process: str) -> None:
+def renew_heartbeat(process: str) -> None:
     """Say that this process is at work. A broker that is away is not this function's problem to report."""
     try:
-        _client().set(f"osmo:alive:{process}", repr(time.time()), ex=LIFETIME_SECONDS)
+        _redis_client().set(f"osmo:alive:{process}", repr(time.time()), ex=LIFETIME_SECONDS)
     except redis.RedisError:
         return
 
 
-def age(process: str) -> float | None:
+def heartbeat_age(process: str) -> float | None:
     """Seconds since the last sign of life, or None without one. Raises redis.RedisError."""
-    left = _client().get(f"osmo:alive:{process}")
+    left = _redis_client().get(f"osmo:alive:{process}")
     return None if left is None else max(0.0, time.time() - float(left))
 
 
-def ping() -> None:
+def ping_redis() -> None:
     """Raises redis.RedisError when the broker does not answer within a second."""
-    _client().ping()
+    _redis_client().ping()
 
 
 @heartbeat_sent.connect
-def _worker_heartbeat(**_: Any) -> None:
+def _renew_worker_heartbeat(**_: Any) -> None:
     """Celery's own heartbeat timer, which stops when the worker loses its broker connection."""
-    renew(WORKER)
+    renew_heartbeat(WORKER)

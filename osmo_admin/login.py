@@ -31,7 +31,9 @@ class LoginForm(AuthenticationForm):
             self.fields[name].widget.attrs["class"] = " ".join(BASE_INPUT_CLASSES)
 
 
-def locked_out(request: HttpRequest, original: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:
+def lockout_response(
+    request: HttpRequest, original: HttpResponse | None, credentials: dict[str, Any] | None
+) -> HttpResponse:
     """The answer after too many failed logins (django-axes): a page for people, the house's error for programs."""
     sentence = "Too many failed logins for this name from this address. Wait 15 minutes, then try again."
     if request.path.startswith("/api/"):

@@ -11,7 +11,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.http.multipartparser import MultiPartParserError
 from structlog.typing import EventDict, Processor
 
-_SHARED: list[Processor] = [
+_SHARED_PROCESSORS: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
@@ -20,7 +20,7 @@ _SHARED: list[Processor] = [
 ]
 
 
-def _without_trace(_logger: Any, _name: str, event: EventDict) -> EventDict:
+def _drop_client_error_trace(_logger: Any, _name: str, event: EventDict) -> EventDict:
     """What a client sent wrong is a line: a trace says that something of ours is broken, and nothing is."""
     known = event.get("exc_info")
     error = known[1] if isinstance(known, tuple) else known
@@ -35,7 +35,7 @@ def formatter(style: str) -> logging.Formatter:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *_SHARED,
+            *_SHARED_PROCESSORS,
             structlog.processors.StackInfoRenderer(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
@@ -48,8 +48,8 @@ def formatter(style: str) -> logging.Formatter:
         else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
     )
     return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[*_SHARED, structlog.stdlib.ExtraAdder()],
-        processors=[_without_trace, structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        foreign_pre_chain=[*_SHARED_PROCESSORS, structlog.stdlib.ExtraAdder()],
+        processors=[_drop_client_error_trace, structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
 
 

@@ -22,41 +22,41 @@ from prometheus_client.registry import Collector
 from rest_framework.request import Request
 
 from pools.api.authentication import AccessTokenAuthentication, SessionAuthentication
-from pools.api.schema import TEXT, documented
+from pools.api.schema import TEXT, describe_operation
 from pools.api.views import View
 from pools.domain import names
 from pools.domain.amounts import GPU
 from pools.domain.gpu_quota.status import WORKERS
-from pools.domain.gpu_quota.status import gauges as gauges_of
+from pools.domain.gpu_quota.status import usage_gauges as gauges_of
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.quantities import THOUSAND
 from pools.domain.quota.forest import cohort_key
-from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, Usage
-from pools.domain.roles import Action
-from pools.locking import cohort_tops
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, UsageCounts
+from pools.domain.roles import Permission
+from pools.locking import cohort_roots
 from pools.models import Cohort, GpuQuota, Pool
-from pools.permissions import require_house
-from pools.selectors.gpu_namespace import look_at
-from pools.selectors.pool_balance import balances
-from pools.selectors.quota_facts import verdict_tree
-from scheduling.selectors.sync_state import clusters_in_numbers
+from pools.permissions import require_platform
+from pools.selectors.gpu_namespace import read_namespaces
+from pools.selectors.pool_balance import read_balances
+from pools.selectors.quota_facts import read_admission_tree
+from scheduling.selectors.sync_state import read_sync_metrics
 
-MOST_POOLS = 1000  # a page that grows with the house without a limit would in the end take the scraper down
+MAX_POOLS = 1000  # a page that grows with the house without a limit would in the end take the scraper down
 
 
-class Metrics(View):
+class MetricsView(View):
     """Counters and gauges in Prometheus' text form."""
 
     authentication_classes = (AccessTokenAuthentication, SessionAuthentication)
 
-    @documented(
+    @describe_operation(
         "Prometheus metrics, with quota and use of each leaf and namespace. For osmo-admin, osmo-viewer, or everybody.",
         answer=TEXT,
-        media="text/plain",
+        media_type="text/plain",
     )
     def get(self, request: Request) -> HttpResponse:
         if not settings.OSMO.metrics_public:
-            require_house(self.actor, Action.HOUSE_READ)
+            require_platform(self.actor, Permission.PLATFORM_READ)
         ledger = CollectorRegistry()
         ledger.register(LedgerCollector())
         page = prometheus_client.generate_latest(_processes()) + prometheus_client.generate_latest(ledger)
@@ -85,13 +85,13 @@ class LedgerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         roots = Pool.objects.roots().filter(archived=False)
-        shown = list(roots.order_by("name")[:MOST_POOLS])
+        shown = list(roots.order_by("name")[:MAX_POOLS])
         left_out = GaugeMetricFamily("osmo_pools_left_out", "Pools that this page does not show.")
         left_out.add_metric([], roots.count() - len(shown))
         labels = ["pool", "leaf"]
         gauges = {name: GaugeMetricFamily(f"osmo_leaf_{name}", about, labels=labels) for name, about in _LEAF.items()}
         guarantee = GaugeMetricFamily("osmo_pool_guarantee_gpus", "GPUs a pool was promised.", labels=["pool"])
-        facts = balances(shown)
+        facts = read_balances(shown)
         for root in shown:
             balance = facts[root.pk]
             guarantee.add_metric([root.name], _gpus(balance.guarantee))
@@ -117,22 +117,22 @@ _LEAF = {
 
 
 def _leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:
-    yield names.SHARED, _values(balance.unallocated, balance.shared_usage, draining=False)
-    for part in balance.slices:
+    yield names.SHARED_QUEUE, _values(balance.unallocated, balance.shared_usage, draining=False)
+    for part in balance.subpools:
         if part.state is not SubpoolState.ARCHIVED:
             yield part.name, _values(part.quota, part.usage, draining=part.state is SubpoolState.DELETING)
 
 
 def _cohorts() -> Iterator[Metric]:
     """What the first thousand cohorts by name own and owe, and whether their parents are in order."""
-    cohorts = dict(Cohort.objects.order_by("name").values_list("name", "pk")[:MOST_POOLS])
+    cohorts = dict(Cohort.objects.order_by("name").values_list("name", "pk")[:MAX_POOLS])
     active = GaugeMetricFamily("osmo_cohort_active", _CIRCLE, labels=["cohort"])
     labels = ["cohort", "resource"]
     gauges = {name: GaugeMetricFamily(f"osmo_cohort_{name}", about, labels=labels) for name, about in _COHORT.items()}
-    tree = verdict_tree(set(cohort_tops(set(cohorts.values())).values()))
+    tree = read_admission_tree(set(cohort_roots(set(cohorts.values())).values()))
     for name in cohorts:
         node = cohort_key(name)
-        active.add_metric([name], tree.active(node))
+        active.add_metric([name], tree.is_active(node))
         for key in tree.keys:
             column, x = tree.columns[key], tree.index[node]
             if key == GPU or column.subtree[x] or column.usage[x]:
@@ -156,7 +156,7 @@ def _clusters() -> Iterator[Metric]:
     gauges = {
         name: GaugeMetricFamily(f"osmo_cluster_{name}", about, labels=["backend"]) for name, about in _CLUSTER.items()
     }
-    for backend, values in clusters_in_numbers().items():
+    for backend, values in read_sync_metrics().items():
         for name, value in values.items():
             gauges[name].add_metric([backend], value)
     yield from gauges.values()
@@ -178,7 +178,7 @@ def _namespaces() -> Iterator[Metric]:
     alert = GaugeMetricFamily("osmo_gpu_quota_alert", "1 while the alert stands.", labels=["namespace"])
     alerts = CounterMetricFamily("osmo_gpu_quota_alerts", "Times the threshold was passed.", labels=["namespace"])
     names = GpuQuota.objects.order_by("namespace").values_list("namespace", flat=True)
-    for facts in look_at(names[:MOST_POOLS]).values():
+    for facts in read_namespaces(names[:MAX_POOLS]).values():
         if facts.quota is None:
             continue
         for gauge in gauges_of(facts.spec, facts.committed):
@@ -190,7 +190,7 @@ def _namespaces() -> Iterator[Metric]:
     yield from (used, cap, alert, alerts)
 
 
-def _values(quota: int, usage: Usage, *, draining: bool) -> dict[str, float]:
+def _values(quota: int, usage: UsageCounts, *, draining: bool) -> dict[str, float]:
     return {
         "quota_gpus": _gpus(quota),
         "used_gpus": usage.used,
@@ -202,4 +202,4 @@ def _values(quota: int, usage: Usage, *, draining: bool) -> dict[str, float]:
 
 
 def _gpus(amount: int) -> float:
-    return math.inf if amount == UNLIMITED else amount
+    return math.inf if amount == UNLIMITED_GPUS else amount

@@ -8,13 +8,13 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from pools.admin.policy import actor_of
-from pools.domain.roles import Action, allows
+from pools.domain.roles import Permission, is_allowed
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     """Unfold's navigation for this request."""
     actor = actor_of(request)
-    reads_house = allows(actor, Action.HOUSE_READ)
+    reads_house = is_allowed(actor, Permission.PLATFORM_READ)
     groups = [
         (
             "Work",
@@ -45,13 +45,13 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
         ),
     ]
     return [
-        {"title": title, "items": [_item(*entry[:3], path=request.path) for entry in entries if entry[3]]}
+        {"title": title, "items": [_menu_item(*entry[:3], path=request.path) for entry in entries if entry[3]]}
         for title, entries in groups
         if any(entry[3] for entry in entries)
     ]
 
 
-def _item(title: str, icon: str, address: str, *, path: str) -> dict[str, Any]:
+def _menu_item(title: str, icon: str, address: str, *, path: str) -> dict[str, Any]:
     link = reverse(address)
     home = link == reverse("admin:index")
     here = path == link or path.startswith("/pools/pool/") if home else path.startswith(link)
@@ -61,4 +61,4 @@ def _item(title: str, icon: str, address: str, *, path: str) -> dict[str, Any]:
 
 
 def _may_submit(actor: Any) -> bool:
-    return actor.is_admin or bool(actor.pools_for(Action.POOL_SUBMIT))
+    return actor.is_admin or bool(actor.pools_for(Permission.POOL_SUBMIT))

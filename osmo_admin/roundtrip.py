@@ -17,17 +17,17 @@ from uuid import uuid4
 
 import httpx
 
-from osmo_admin.explain import explained
+from osmo_admin.explain import exit_with_message
 from osmo_admin.ops.errors import OperationError
 
-POOL = "osmo-check"
-PATIENCE_SECONDS = 60.0
-_POOL_CONFIG = {
+CHECK_POOL = "osmo-check"
+START_TIMEOUT_SECONDS = 60.0
+_CHECK_POOL_CONFIG = {
     "backend": "simulated",
     "description": "Used by osmo-admin up --check.",
     "resources": {"gpu": {"guarantee": 1, "maximum": 1, "weight": 1}},
 }
-_WORKFLOW = """workflow:
+_CHECK_WORKFLOW = """workflow:
   name: osmo-check
   labels: {osmo/simulated-runtime: "600"}
   resources: {default: {gpu: 1}}
@@ -37,23 +37,23 @@ _WORKFLOW = """workflow:
 
 
 @contextmanager
-def _token() -> Iterator[str]:
+def _temporary_token() -> Iterator[str]:
     """A token of some admin of the house, gone afterwards."""
     from django.utils import timezone
 
-    from pools.domain.roles import HOUSE_ADMIN, SYSTEM
+    from pools.domain.roles import PLATFORM_ADMIN, SYSTEM
     from pools.models import User
     from pools.services.tokens import create_token, delete_token
 
-    admins = (user for user in User.objects.filter(is_active=True) if HOUSE_ADMIN in user.as_actor().roles)
+    admins = (user for user in User.objects.filter(is_active=True) if PLATFORM_ADMIN in user.as_actor().roles)
     owner = next(admins, None)
     if owner is None:
         raise OperationError(
-            f"The check needs a user with the role {HOUSE_ADMIN} and there is none. "
-            f"Make one: osmo-admin user create NAME --role {HOUSE_ADMIN}"
+            f"The check needs a user with the role {PLATFORM_ADMIN} and there is none. "
+            f"Make one: osmo-admin user create NAME --role {PLATFORM_ADMIN}"
         )
     name = f"check-{uuid4().hex[:12]}"
-    soon = timezone.now() + timedelta(seconds=10 * PATIENCE_SECONDS)
+    soon = timezone.now() + timedelta(seconds=10 * START_TIMEOUT_SECONDS)
     secret = create_token(actor=SYSTEM, owner=owner.username, name=name, expires_at=soon)[1]
     try:
         yield secret
@@ -61,7 +61,7 @@ def _token() -> Iterator[str]:
         delete_token(actor=SYSTEM, owner=owner.username, name=name)
 
 
-def _call(client: httpx.Client, method: str, path: str, **more: Any) -> Any:
+def _call_api(client: httpx.Client, method: str, path: str, **more: Any) -> Any:
     """One API call. Raises OperationError with what the server said."""
     try:
         answer = client.request(method, path, **more)
@@ -72,48 +72,50 @@ def _call(client: httpx.Client, method: str, path: str, **more: Any) -> Any:
     return answer.json()
 
 
-def _runs(client: httpx.Client, workflow: str) -> float:
+def _wait_until_running(client: httpx.Client, workflow: str) -> float:
     """Seconds until the workflow was seen RUNNING."""
     began = time.monotonic()
-    while (waited := time.monotonic() - began) < PATIENCE_SECONDS:
-        found = _call(client, "GET", f"/api/workflow/{workflow}")
+    while (waited := time.monotonic() - began) < START_TIMEOUT_SECONDS:
+        found = _call_api(client, "GET", f"/api/workflow/{workflow}")
         if found["status"] == "RUNNING":
             return waited
         if found["status"] != "PENDING":
             raise OperationError(f"Check failed: {workflow} became {found['status']} instead of RUNNING.")
         time.sleep(0.1)
     raise OperationError(
-        f"Check failed: {workflow} was accepted but not started within {PATIENCE_SECONDS:.0f} s; see the worker's log."
+        f"Check failed: {workflow} was accepted but not started within {START_TIMEOUT_SECONDS:.0f} s; see the worker's log."
     )
 
 
-def round_trip(url: str) -> str:
+def run_round_trip(url: str) -> str:
     """Raises OperationError with the reason; returns the sentence of success."""
-    with _token() as secret, httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
-        login = _call(client, "POST", "/api/auth/jwt/access_token", json={"token": secret})
+    with _temporary_token() as secret, httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+        login = _call_api(client, "POST", "/api/auth/jwt/access_token", json={"token": secret})
         client.headers["Authorization"] = f"Bearer {login['token']}"
-        _call(client, "PUT", f"/api/configs/pool/{POOL}", json={"configs": _POOL_CONFIG})
+        _call_api(client, "PUT", f"/api/configs/pool/{CHECK_POOL}", json={"configs": _CHECK_POOL_CONFIG})
         workflow = ""
         try:
-            workflow = _call(client, "POST", f"/api/pool/{POOL}/workflow", json={"file": _WORKFLOW})["name"]
-            waited = _runs(client, workflow)
+            workflow = _call_api(client, "POST", f"/api/pool/{CHECK_POOL}/workflow", json={"file": _CHECK_WORKFLOW})[
+                "name"
+            ]
+            waited = _wait_until_running(client, workflow)
         finally:
             # Tidying up must not hide why the check failed.
             with suppress(OperationError):
                 if workflow:
-                    _call(client, "POST", f"/api/workflow/{workflow}/cancel", params={"force": "True"})
-                _call(client, "DELETE", f"/api/configs/pool/{POOL}", json={"description": "check done"})
+                    _call_api(client, "POST", f"/api/workflow/{workflow}/cancel", params={"force": "True"})
+                _call_api(client, "DELETE", f"/api/configs/pool/{CHECK_POOL}", json={"description": "check done"})
     return f"Check passed: {workflow} was accepted by the API and started by the worker after {waited:.1f} s."
 
 
 def main() -> int:
     """The command line."""
-    with explained():
+    with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
         import django
 
         django.setup()
-        print(round_trip(sys.argv[1]))
+        print(run_round_trip(sys.argv[1]))
     return 0
 
 

@@ -8,18 +8,27 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 
-from pools.api.schema import BOOLEAN, DRY_RUN, DRY_RUN_ANSWER, TEXT, Documentation, Query, array, fields
-from pools.api.version import VERSION
+from pools.api.schema import (
+    BOOLEAN,
+    DRY_RUN,
+    DRY_RUN_ANSWER,
+    TEXT,
+    OperationDescription,
+    QueryParameter,
+    array_of,
+    object_with,
+)
+from pools.api.version import VERSION_BODY
 
-ERROR = fields(
+ERROR = object_with(
     {
         "message": TEXT,
         "error_code": {"type": "string", "enum": ["USER", "USAGE", "RESOURCE", "NOTFOUND", "SERVER", "SCENARIO"]},
         "workflow_id": {"type": "string", "nullable": True},
-        "details": array(fields({"path": TEXT, "code": TEXT, "message": TEXT}, more=True)),
+        "details": array_of(object_with({"path": TEXT, "code": TEXT, "message": TEXT}, additional=True)),
     }
 )
-REFUSALS = {
+ERROR_DESCRIPTIONS = {
     400: "What was asked breaks a rule of form, name or quota; `details` has all of them.",
     401: "Nobody is logged in, or the login has ended.",
     403: "You may see it, but not do this to it.",
@@ -30,7 +39,7 @@ REFUSALS = {
     429: "Too many attempts; wait as long as `Retry-After` says.",
     503: "A lock or a dependency did not answer in time. Nothing was changed; try again after `Retry-After`.",
 }
-CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
+CHANGING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
 COMPONENTS = {
     "schemas": {"Error": ERROR, "DryRun": DRY_RUN_ANSWER},
     "responses": {
@@ -38,7 +47,7 @@ COMPONENTS = {
             "description": sentence,
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
-        for status, sentence in REFUSALS.items()
+        for status, sentence in ERROR_DESCRIPTIONS.items()
     },
     "securitySchemes": {
         "bearer": {
@@ -73,12 +82,12 @@ class AutoSchema(SpectacularSchema):
         if self.is_excluded():
             return None
         handler = getattr(self.view, method.lower())
-        said: Documentation = getattr(handler, "documentation", None) or _undocumented(handler)
+        said: OperationDescription = getattr(handler, "documentation", None) or _undocumented(handler)
         operation: dict[str, Any] = {
             "operationId": _operation_id(method, path),
             "summary": said.summary,
             "tags": [_tag(path)],
-            "security": [] if said.anonymous else [{"bearer": []}, {"session": []}],
+            "security": [] if said.is_anonymous else [{"bearer": []}, {"session": []}],
             "responses": _responses(said, method, path),
         }
         if parameters := _parameters(said, method, path, path_regex):
@@ -91,9 +100,9 @@ class AutoSchema(SpectacularSchema):
         return operation
 
 
-def _undocumented(handler: Any) -> Documentation:
+def _undocumented(handler: Any) -> OperationDescription:
     """A handler that says nothing takes and gives any JSON."""
-    return Documentation((handler.__doc__ or handler.__qualname__).strip().partition("\n")[0])
+    return OperationDescription((handler.__doc__ or handler.__qualname__).strip().partition("\n")[0])
 
 
 def _operation_id(method: str, path: str) -> str:
@@ -106,7 +115,7 @@ def _tag(path: str) -> str:
     return next((part for part in path.split("/") if part not in {"", "api", "configs"}), "house")
 
 
-def _parameters(said: Documentation, method: str, path: str, route: str) -> list[dict[str, Any]]:
+def _parameters(said: OperationDescription, method: str, path: str, route: str) -> list[dict[str, Any]]:
     numbers = set(re.findall(r"<int:(\w+)>", route))
     found: list[dict[str, Any]] = [
         {
@@ -117,8 +126,8 @@ def _parameters(said: Documentation, method: str, path: str, route: str) -> list
         }
         for name in re.findall(r"{(\w+)}", path)
     ]
-    found += [_query(query) for query in said.query]
-    if method == "POST" and not said.anonymous:
+    found += [_query(query) for query in said.query_parameters]
+    if method == "POST" and not said.is_anonymous:
         found.append(
             {
                 "name": "Idempotency-Key",
@@ -128,7 +137,7 @@ def _parameters(said: Documentation, method: str, path: str, route: str) -> list
                 "schema": {"type": "string", "minLength": 1, "maxLength": 255},
             }
         )
-    elif method in CHANGES and not said.anonymous:
+    elif method in CHANGING_METHODS and not said.is_anonymous:
         found.append(
             {
                 "name": "If-Match",
@@ -141,34 +150,36 @@ def _parameters(said: Documentation, method: str, path: str, route: str) -> list
     return found
 
 
-def _query(query: Query) -> dict[str, Any]:
+def _query(query: QueryParameter) -> dict[str, Any]:
     schema = dict(query.schema)
     if schema == BOOLEAN:
         schema = {"type": "string", "enum": ["True", "False", "true", "false"]}
     return {
         "name": query.name,
         "in": "query",
-        "required": query.required,
-        "description": query.about,
-        "schema": {"type": "array", "items": schema} if query.many else schema,
+        "required": query.is_required,
+        "description": query.description,
+        "schema": {"type": "array", "items": schema} if query.is_list else schema,
     }
 
 
-def _responses(said: Documentation, method: str, path: str) -> dict[str, Any]:
-    statuses = {400, 503, *said.more}
-    if not said.anonymous:
+def _responses(said: OperationDescription, method: str, path: str) -> dict[str, Any]:
+    statuses = {400, 503, *said.extra_statuses}
+    if not said.is_anonymous:
         statuses |= {401, 403}
     if "{" in path:
         statuses.add(404)
-    if method in CHANGES:
+    if method in CHANGING_METHODS:
         statuses.add(415)
-    if method in CHANGES and not said.anonymous:
+    if method in CHANGING_METHODS and not said.is_anonymous:
         statuses |= {404, 409} if method == "POST" else {404, 409, 412}
     answer: Any = dict(said.answer) if said.answer is not None else {}
-    if DRY_RUN in said.query:
+    if DRY_RUN in said.query_parameters:
         answer = {"anyOf": [answer, {"$ref": "#/components/schemas/DryRun"}]}
-    good = {"description": HTTPStatus.OK.phrase, "content": {said.media: {"schema": answer}}}
-    refusals = {str(status): {"$ref": f"#/components/responses/{status}"} for status in statuses - set(said.unlike)}
+    good = {"description": HTTPStatus.OK.phrase, "content": {said.media_type: {"schema": answer}}}
+    refusals = {
+        str(status): {"$ref": f"#/components/responses/{status}"} for status in statuses - set(said.excluded_statuses)
+    }
     return {"200": good, **dict(sorted(refusals.items()))}
 
 
@@ -177,12 +188,12 @@ def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     them without any ceremony."""
     result["info"]["description"] = DESCRIPTION
     result["components"] = COMPONENTS
-    check = fields({"ok": BOOLEAN, "message": TEXT})
-    ready = fields({"status": TEXT, "checks": {"type": "object", "additionalProperties": check}})
+    check = object_with({"ok": BOOLEAN, "message": TEXT})
+    ready = object_with({"status": TEXT, "checks": {"type": "object", "additionalProperties": check}})
     plain = {
-        "/health": ("health", "Is the process alive?", {"200": _json(fields({"status": TEXT}))}),
+        "/health": ("health", "Is the process alive?", {"200": _json(object_with({"status": TEXT}))}),
         "/ready": ("ready", "Can the house do its work?", {"200": _json(ready), "503": _json(ready)}),
-        "/client/version": ("client_version", "The client release to install.", {"200": _json(VERSION)}),
+        "/client/version": ("client_version", "The client release to install.", {"200": _json(VERSION_BODY)}),
     }
     for path, (name, summary, responses) in plain.items():
         operation = {"operationId": name, "summary": summary, "tags": ["operations"], "responses": responses}

@@ -15,15 +15,15 @@ _RENDERERS: dict[str, Any] = {"yaml": OpenApiYamlRenderer, "json": OpenApiJsonRe
 
 
 @require_safe
-def schema(request: HttpRequest) -> HttpResponse:
+def openapi_file(request: HttpRequest) -> HttpResponse:
     """The OpenAPI file; YAML, or JSON with `?format=json` or `Accept: application/json`."""
     wants_json = request.GET.get("format") == "json" or "application/json" in request.headers.get("Accept", "")
     kind = "json" if wants_json else "yaml"
-    return HttpResponse(rendered(kind), content_type=_RENDERERS[kind].media_type)
+    return HttpResponse(render_openapi(kind), content_type=_RENDERERS[kind].media_type)
 
 
 @cache
-def rendered(kind: str) -> bytes:
+def render_openapi(kind: str) -> bytes:
     """The file as `manage.py spectacular` writes it."""
     generator = SchemaGenerator()  # type: ignore[no-untyped-call]
     document = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
@@ -31,7 +31,7 @@ def rendered(kind: str) -> bytes:
     return content
 
 
-class Docs(SpectacularSwaggerSplitView):
+class OpenApiPage(SpectacularSwaggerSplitView):
     """The page that reads the file; its script comes by itself, so that no inline script needs to be allowed."""
 
     authentication_classes = ()

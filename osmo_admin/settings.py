@@ -11,11 +11,11 @@ from django.templatetags.static import static
 from osmo_admin import __version__
 from osmo_admin import env as environment
 
-ENV = environment.load()
+ENV = environment.load_environment()
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
-def database(url: str) -> dict[str, object]:
+def database_settings(url: str) -> dict[str, object]:
     """`postgresql://user:password@host:port/name?host=/socket/dir` as Django's dictionary."""
     parts = urlsplit(url)
     if parts.scheme not in {"postgres", "postgresql"}:
@@ -86,7 +86,7 @@ MIDDLEWARE = [
     "osmo_admin.middleware.OneSlashMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "osmo_admin.content_policy.PagePolicyMiddleware",
+    "osmo_admin.content_policy.ContentPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -121,7 +121,7 @@ TEMPLATES = [
 ]
 
 # --- data --------------------------------------------------------------------------------------------------------
-DATABASES = {"default": database(ENV.database_url or "postgresql:///osmo")}
+DATABASES = {"default": database_settings(ENV.database_url or "postgresql:///osmo")}
 REDIS_URL = ENV.redis_url or "redis://127.0.0.1:6379/0"
 CACHES = {
     "default": {
@@ -157,7 +157,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
-CSRF_FAILURE_VIEW = "osmo_admin.csrf.failure"
+CSRF_FAILURE_VIEW = "osmo_admin.csrf.csrf_failure_page"
 LOGIN_REDIRECT_URL = "admin:index"  # where no page was asked for, or one of another house
 DEV_LOGIN = ENV.dev_login  # the `x-osmo-user` header is believed only in this mode
 AXES_FAILURE_LIMIT = 10
@@ -165,7 +165,7 @@ AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_HTTP_RESPONSE_CODE = 429
-AXES_LOCKOUT_CALLABLE = "osmo_admin.login.locked_out"
+AXES_LOCKOUT_CALLABLE = "osmo_admin.login.lockout_response"
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # an old password in a script must not lock out for good
 AXES_CLIENT_IP_CALLABLE = "osmo_admin.client_address.client_address"
 AXES_VERBOSE = False

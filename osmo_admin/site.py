@@ -22,16 +22,16 @@ from django.views.decorators.cache import never_cache
 from unfold.sites import UnfoldAdminSite
 
 from osmo_admin import resuming
-from osmo_admin.api import STATUS, refusal_of, retry_after
+from osmo_admin.api import STATUS_OF_KIND, retry_after_header, to_domain_error
 from osmo_admin.login import LoginForm
-from pools.domain.errors import DomainError, Forbidden, Kind
+from pools.domain.errors import DomainError, ErrorKind, Forbidden
 
 View = Callable[..., HttpResponse]
 
-_TITLES = {
-    Kind.FORBIDDEN: "Not allowed",
-    Kind.NOT_FOUND: "Not found",
-    Kind.BUSY: "Busy, try again",
+_REFUSAL_TITLES = {
+    ErrorKind.FORBIDDEN: "Not allowed",
+    ErrorKind.NOT_FOUND: "Not found",
+    ErrorKind.BUSY: "Busy, try again",
 }
 
 
@@ -67,7 +67,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             try:
                 return view(request, *args, **kwargs)
             except Exception as error:
-                refusal = refusal_of(error)
+                refusal = to_domain_error(error)
                 if refusal is None:
                     raise
                 return self.refusal_page(request, refusal)
@@ -93,7 +93,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             "app_path": reverse("admin:login"),
             REDIRECT_FIELD_NAME: request.get_full_path(),
             "signed_out": True,
-            resuming.FIELD: resuming.typed_in(request).as_text(),
+            resuming.FIELD_NAME: resuming.read_input(request).serialize(),
         }
         return TemplateResponse(request, "admin/login.html", context, status=403)
 
@@ -105,9 +105,9 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             asked = request.GET.get(REDIRECT_FIELD_NAME, "")
             ours = url_has_allowed_host_and_scheme(asked, {request.get_host()}, require_https=request.is_secure())
             return HttpResponseRedirect(asked if ours else reverse("admin:index"))
-        text = request.POST.get(resuming.FIELD, "")
-        typed = resuming.carried(text) if text else None
-        kept = {resuming.FIELD: text, "signed_out": True} if typed else {}
+        text = request.POST.get(resuming.FIELD_NAME, "")
+        typed = resuming.parse_input(text) if text else None
+        kept = {resuming.FIELD_NAME: text, "signed_out": True} if typed else {}
         answer: HttpResponse = super().login(request, {**(extra_context or {}), **kept})
         if typed is None or not isinstance(answer, HttpResponseRedirect):
             return answer
@@ -116,16 +116,16 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
 
     def refusal_page(self, request: HttpRequest, refusal: DomainError) -> HttpResponse:
         """A refusal inside the frame of the site, as far as the frame can be drawn."""
-        context = {"title": _TITLES.get(refusal.kind, "Refused"), "sentence": refusal.message}
-        status = STATUS[refusal.kind]
-        if refusal.kind is Kind.BUSY:  # the frame asks the database, which may be what does not answer
+        context = {"title": _REFUSAL_TITLES.get(refusal.kind, "Refused"), "sentence": refusal.message}
+        status = STATUS_OF_KIND[refusal.kind]
+        if refusal.kind is ErrorKind.BUSY:  # the frame asks the database, which may be what does not answer
             answer = TemplateResponse(request, "osmo/plain.html", context, status=status)
-            for name, value in retry_after(refusal).items():
+            for name, value in retry_after_header(refusal).items():
                 answer.headers[name] = value
             return answer
         return TemplateResponse(request, "osmo/refusal.html", {**self.each_context(request), **context}, status=status)
 
-    def closed_page(self, request: HttpRequest) -> HttpResponse:
+    def role_required_page(self, request: HttpRequest) -> HttpResponse:
         """A page of the house that this person has no role for."""
         who = request.user.get_username()
         sentence = f"This page needs the role osmo-admin or osmo-viewer; {who} has neither. Ask an osmo-admin."
@@ -134,13 +134,13 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from osmo_admin import account  # noqa: PLC0415  # shows forms, which are loaded with the pages
 
-        return [*account.urls(self), *super().get_urls()]
+        return [*account.account_urls(self), *super().get_urls()]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The first page: the house at a glance."""
-        from osmo_admin.dashboard import dashboard  # noqa: PLC0415  # as above
+        from osmo_admin.dashboard import dashboard_page  # noqa: PLC0415  # as above
 
-        return dashboard(self, request)
+        return dashboard_page(self, request)
 
     def app_index(
         self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None

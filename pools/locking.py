@@ -18,10 +18,10 @@ from typing import Any
 from django.db import connection
 
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quota.pool_balance import slice_quota, unallocated
+from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.models import Cohort, GpuQuota, GpuUsage, Pool
 from pools.models.triggers import CONFIGURATION_LOCK
-from pools.selectors.gpu_namespace import QUOTAS_SQL, USAGE_COLUMNS, Namespace, namespace_facts, quota_row
+from pools.selectors.gpu_namespace import QUOTAS_SQL, USAGE_COLUMNS, GpuNamespace, namespace_facts, quota_row
 from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
 
 # The sum is a statement of its own: inside the first it would be read as of before the lock was had.
@@ -58,7 +58,7 @@ def lock_configuration() -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CONFIGURATION_LOCK])
 
 
-def lock_tree(root_id: int) -> Pool:
+def lock_pool_tree(root_id: int) -> Pool:
     """Lock the tree of a top-level pool until the transaction ends and return the row as it is now.
 
     Raises `Pool.DoesNotExist` when it went meanwhile.
@@ -67,7 +67,7 @@ def lock_tree(root_id: int) -> Pool:
     return Pool.objects.select_for_update(no_key=True).get(pk=root_id, parent__isnull=True)
 
 
-def lock_trees(root_ids: Collection[int]) -> list[Pool]:
+def lock_pool_trees(root_ids: Collection[int]) -> list[Pool]:
     """Lock several trees in the one order that everybody keeps."""
     assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
     return list(Pool.objects.select_for_update(no_key=True).filter(pk__in=root_ids, parent__isnull=True).order_by("pk"))
@@ -80,16 +80,16 @@ def lock_cohort_trees(cohort_ids: Collection[int]) -> list[int]:
     another one, and is looked for again then.
     """
     assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
-    tops = cohort_tops(cohort_ids)
+    tops = cohort_roots(cohort_ids)
     while True:
         wanted = set(tops.values())
         held = [pk for (pk,) in _locked_cohorts(wanted)]
-        tops = cohort_tops(cohort_ids)
+        tops = cohort_roots(cohort_ids)
         if set(tops.values()) == set(held) == wanted:
             return held
 
 
-def cohort_tops(cohort_ids: Collection[int]) -> dict[int, int]:
+def cohort_roots(cohort_ids: Collection[int]) -> dict[int, int]:
     """For each of these cohorts the top of its tree. Where parents run in a circle there is no top, so one of them
     stands for all: nothing starts there, and nothing waits for ever."""
     if not cohort_ids:
@@ -128,8 +128,8 @@ class LockedLeaf:
     def quota(self) -> int:
         """The leaf's accounting quota."""
         if self.state is None:
-            return unallocated(self.root.guaranteed, self.allocated)
-        return slice_quota(self.state, self.last_quota)
+            return unallocated_quota(self.root.effective_guarantee, self.allocated)
+        return accounting_quota(self.state, self.last_quota)
 
 
 def lock_leaf(leaf: Pool) -> LockedLeaf:
@@ -152,12 +152,12 @@ def lock_leaf(leaf: Pool) -> LockedLeaf:
     )
 
 
-def lock_namespace(name: str) -> Namespace:
+def lock_namespace(name: str) -> GpuNamespace:
     """Lock one namespace until the transaction ends, and say what is true of it."""
     return lock_namespaces([name])[name]
 
 
-def lock_namespaces(names: Iterable[str]) -> dict[str, Namespace]:
+def lock_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
     """Lock several in the one order that everybody keeps. A namespace that nobody knew gets its row."""
     assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
     wanted = sorted(set(names))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pools.domain.errors import Forbidden, NotFound
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
-from pools.domain.names import split
-from pools.domain.roles import Action, Actor, allows
+from pools.domain.names import split_name
+from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Pool
 
 _NEEDED = {
-    Action.POOL_SUBMIT: "osmo-{pool}-user or osmo-{pool}-admin",
-    Action.POOL_PARTITION: "osmo-{pool}-admin",
-    Action.POOL_MANAGE_WORK: "osmo-{pool}-admin",
-    Action.POOL_AUDIT: "osmo-{pool}-admin",
+    Permission.POOL_SUBMIT: "osmo-{pool}-user or osmo-{pool}-admin",
+    Permission.POOL_PARTITION: "osmo-{pool}-admin",
+    Permission.POOL_MANAGE_WORK: "osmo-{pool}-admin",
+    Permission.POOL_AUDIT: "osmo-{pool}-admin",
 }
 
 
@@ -21,14 +21,14 @@ def unknown_pool(name: str) -> NotFound:
     return NotFound(f"Pool {name} does not exist, or you have no role on it.")
 
 
-def require_house(actor: Actor, action: Action = Action.HOUSE_WRITE) -> None:
+def require_platform(actor: Actor, permission: Permission = Permission.PLATFORM_WRITE) -> None:
     """Refuse whoever has not the house-wide role. House objects are no secret, so the answer is 403, never 404."""
-    if not allows(actor, action):
-        needed = "osmo-admin" if action is not Action.HOUSE_READ else "osmo-admin or osmo-viewer"
+    if not is_allowed(actor, permission):
+        needed = "osmo-admin" if permission is not Permission.PLATFORM_READ else "osmo-admin or osmo-viewer"
         raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")
 
 
-def visible_pool(actor: Actor, name: str) -> Pool:
+def get_visible_pool(actor: Actor, name: str) -> Pool:
     """The pool or slice of this canonical name. Raises NotFound if it is not there or not visible to `actor`."""
     pool = (
         Pool.objects.visible_to(actor).select_related("parent__backend", "backend", "cohort").filter(name=name).first()
@@ -38,42 +38,42 @@ def visible_pool(actor: Actor, name: str) -> Pool:
     return pool
 
 
-def visible_root(actor: Actor, name: str) -> Pool:
+def get_visible_root(actor: Actor, name: str) -> Pool:
     """The top-level pool of this name, seen by `actor`."""
-    pool = visible_pool(actor, name)
+    pool = get_visible_pool(actor, name)
     if pool.parent_id is not None:
         raise unknown_pool(name)
     return pool
 
 
-def require(actor: Actor, action: Action, pool: str) -> None:
-    """Refuse unless `actor` may do `action` to the tree of `pool` (canonical name): NotFound if it may not even see it,
+def require_permission(actor: Actor, permission: Permission, pool: str) -> None:
+    """Refuse unless `actor` may do `permission` to the tree of `pool` (canonical name): NotFound if it may not even see it,
     else Forbidden with the role that is missing."""
-    root = split(pool).parent
-    if allows(actor, action, root):
+    root = split_name(pool).parent
+    if is_allowed(actor, permission, root):
         return
-    if not allows(actor, Action.POOL_READ, root):
+    if not is_allowed(actor, Permission.POOL_READ, root):
         raise unknown_pool(pool)
-    needed = _NEEDED.get(action, "osmo-admin").format(pool=root)
+    needed = _NEEDED.get(permission, "osmo-admin").format(pool=root)
     raise Forbidden(f"This needs the role {needed}; {actor.username} does not have it.")
 
 
-def namespaces_for(actor: Actor, action: Action = Action.POOL_READ) -> set[str] | None:
+def namespaces_for(actor: Actor, permission: Permission = Permission.POOL_READ) -> set[str] | None:
     """The namespaces of the pools on which `actor` may do this; None means all there are."""
-    if actor.is_admin or (actor.reads_all and action is Action.POOL_READ):
+    if actor.is_admin or (actor.can_read_all and permission is Permission.POOL_READ):
         return None
-    pools = Pool.objects.roots().filter(name__in=actor.pools_for(action), archived=False)
+    pools = Pool.objects.roots().filter(name__in=actor.pools_with(permission), archived=False)
     return {name for name in pools.values_list(f"config__{GPU_NAMESPACE}", flat=True) if name}
 
 
-def require_namespace(actor: Actor, namespace: str, action: Action = Action.POOL_READ) -> None:
+def require_namespace(actor: Actor, namespace: str, permission: Permission = Permission.POOL_READ) -> None:
     """Refuse unless `actor` may do this in the namespace: NotFound if it may not even be seen, else Forbidden."""
-    allowed = namespaces_for(actor, action)
+    allowed = namespaces_for(actor, permission)
     if allowed is None or namespace in allowed:
         return
     seen = namespaces_for(actor)
     if seen is not None and namespace not in seen:
-        raise unseen(namespace)
+        raise unknown_namespace(namespace)
     raise Forbidden(
         f"This needs the role osmo-admin, or osmo-POOL-admin of a pool whose namespace is {namespace}; "
         f"{actor.username} does not have it."
@@ -82,15 +82,15 @@ def require_namespace(actor: Actor, namespace: str, action: Action = Action.POOL
 
 def may_allocate(actor: Actor, namespace: str) -> bool:
     """Whether :func:`require_namespace` would let this actor allocate and release there."""
-    allowed = namespaces_for(actor, Action.POOL_MANAGE_WORK)
+    allowed = namespaces_for(actor, Permission.POOL_MANAGE_WORK)
     return allowed is None or namespace in allowed
 
 
-def may_write(actor: Actor) -> bool:
+def may_write_gpu_quota(actor: Actor) -> bool:
     """Whether this actor may write quotas."""
-    return allows(actor, Action.HOUSE_WRITE)
+    return is_allowed(actor, Permission.PLATFORM_WRITE)
 
 
-def unseen(namespace: str) -> NotFound:
+def unknown_namespace(namespace: str) -> NotFound:
     """The answer for a namespace that is not there or not to be seen; the same on purpose."""
     return NotFound(f"Namespace {namespace[:100]} has no GPU quota, or you have no role on a pool that uses it.")

@@ -15,7 +15,7 @@ from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 ledger_changed = Signal()
 """Sent after commit with `backend_ids`: promises or capacity moved there. A hint; nobody may depend on hearing it."""
 
-ledger_moves = Signal()
+backend_dirtied = Signal()
 """Sent inside the transaction of every change but a submission, with `backend_id`: what is written then stands and
 falls with the change."""
 
@@ -23,50 +23,50 @@ cancel_pending_work = Signal()
 """Sent inside a delete's transaction with `actor` and `pool`: end the pending workflows of that leaf now."""
 
 
-work_on_nodes = Signal()
+workflows_on_nodes_requested = Signal()
 """Asked inside a transaction with `backend` and `nodes` (names): receivers answer with the names of what runs there."""
 
-work_at_stake = Signal()
+impact_requested = Signal()
 """Asked inside a trial with `actor` and `backend_ids`, where the change is made and not yet taken back: receivers read
-what they need and answer with an `AtStake`, which is called after the locks are gone."""
+what they need and answer with an `ImpactReader`, which is called after the locks are gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Concerned:
+class AffectedWorkflows:
     """Workflows that a change would concern: the names that the asker may see, and how many others."""
 
     names: tuple[str, ...] = ()
-    others: int = 0
+    hidden_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Stakes:
+class Impact:
     """What the next scheduling would do after a change and not without it: LOW work that loses its place (`taken`),
     waiting work that starts (`starts`), and waiting work that no longer does, or no longer ever can (`stays`)."""
 
-    taken: Concerned = Concerned()
-    starts: Concerned = Concerned()
-    stays: Concerned = Concerned()
+    reclaimed: AffectedWorkflows = AffectedWorkflows()
+    starting: AffectedWorkflows = AffectedWorkflows()
+    blocked: AffectedWorkflows = AffectedWorkflows()
 
 
-AtStake = Callable[[], Stakes]
+ImpactReader = Callable[[], Impact]
 
 _hinted: ContextVar[set[int] | None] = ContextVar("osmo_hinted", default=None)
 
 
-def hint(backend_id: int | None, *, only_new_work: bool = False) -> None:
-    """Say on commit that something moved on a backend; `only_new_work`: that work was submitted, and nothing else."""
+def backend_changed(backend_id: int | None, *, only_new_work: bool = False) -> None:
+    """Say on commit that something moved on a backend; `start_new_work`: that work was submitted, and nothing else."""
     if backend_id is None:
         return
     if not only_new_work:
-        ledger_moves.send(sender=None, backend_id=backend_id)
+        backend_dirtied.send(sender=None, backend_id=backend_id)
     if (hinted := _hinted.get()) is not None:
         hinted.add(backend_id)
     transaction.on_commit(lambda: ledger_changed.send(sender=None, backend_ids=[backend_id]), robust=True)
 
 
 @contextmanager
-def hints_noted() -> Iterator[set[int]]:
+def collect_changed_backends() -> Iterator[set[int]]:
     """Fill a set with the backends that are hinted at inside: those that a trial would have moved something on."""
     noted: set[int] = set()
     token = _hinted.set(noted)
@@ -82,7 +82,7 @@ _BACKENDS = """
 """
 
 
-def hint_room(namespaces: Collection[str]) -> None:
+def notify_gpu_headroom(namespaces: Collection[str]) -> None:
     """On commit, hint to the backends whose pools use these namespaces."""
 
     def tell() -> None:

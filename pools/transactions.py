@@ -20,7 +20,7 @@ request_id: ContextVar[str] = ContextVar("osmo_request_id", default="")
 """The id of the request that is being served, for the audit trail."""
 
 
-class Lost(Busy):
+class DatabaseLost(Busy):
     """The database went away in the middle, with every lock that its connection held."""
 
 
@@ -55,7 +55,7 @@ def change(*, actor: Actor, description: str = "") -> Iterator[None]:
     except InterfaceError as error:
         raise _lost(is_committing) from error
     except IntegrityError as error:
-        raise broken_rule(error) from error
+        raise conflict_from_integrity_error(error) from error
 
 
 @contextmanager
@@ -70,18 +70,18 @@ def one_snapshot() -> Iterator[None]:
         yield
 
 
-def _lost(is_committing: bool) -> Lost:
+def _lost(is_committing: bool) -> DatabaseLost:
     """Whoever loses the answer to a commit cannot know what became of it."""
     if is_committing:
-        return Lost(
+        return DatabaseLost(
             "The database went away before it confirmed the change: it is not known whether it was made. Look before "
             "you try again; a request repeated with its Idempotency-Key is never done twice.",
             retry_after=RETRY_AFTER,
         )
-    return Lost("The database did not answer; nothing was changed, try again.", retry_after=RETRY_AFTER)
+    return DatabaseLost("The database did not answer; nothing was changed, try again.", retry_after=RETRY_AFTER)
 
 
-def broken_rule(error: IntegrityError) -> Conflict:
+def conflict_from_integrity_error(error: IntegrityError) -> Conflict:
     """A database rule's refusal as the house's own: the rule's name is the code, its sentence the message."""
     cause = error.__cause__
     rule, sentence = "database_rule", "The change breaks a rule of the ledger."

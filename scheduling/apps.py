@@ -9,4 +9,4 @@ class SchedulingConfig(AppConfig):
     def ready(self) -> None:
         from scheduling import receivers
 
-        post_migrate.connect(receivers.keep_schedule, sender=self)
+        post_migrate.connect(receivers.ensure_periodic_tasks_exist, sender=self)

@@ -6,74 +6,84 @@ from celery import shared_task
 
 from pools.domain.errors import Busy
 from pools.models import Backend
-from pools.services.cohort_circles import watch_circles
-from pools.services.gpu_allocations import expire_assumed, forget_released
+from pools.services.cohort_circles import mark_cycles_now
+from pools.services.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quotas import sample_usage
-from pools.services.idempotency import forget_old
+from pools.services.idempotency import purge_old_records
 from pools.services.subpools import archive_drained
 from scheduling.services import notifications
-from scheduling.services.decisions import forget_old_decisions
-from scheduling.services.kubernetes.connection_test import run_test
-from scheduling.services.kubernetes.heartbeats import find_silent
-from scheduling.services.kubernetes.queue_sync import due_backends, follows_the_ledger, sync_backend, sync_while_asked
-from scheduling.services.notifications import SETTLE_ONE, SYNC_BY_HAND, SYNC_ONE, TEST_ONE
-from scheduling.services.simulated.dirty import Look
-from scheduling.services.simulated.reconcile import settle_while_asked
+from scheduling.services.decisions import delete_old_decisions
+from scheduling.services.kubernetes.connection_test import run_connection_test
+from scheduling.services.kubernetes.heartbeats import set_silent_offline
+from scheduling.services.kubernetes.queue_sync import (
+    backends_due_for_sync,
+    needs_no_sync,
+    sync_backend_queues,
+    sync_while_requested,
+)
+from scheduling.services.notifications import (
+    CONNECTION_TEST_TASK,
+    MANUAL_QUEUE_SYNC_TASK,
+    QUEUE_SYNC_TASK,
+    RECONCILE_TASK,
+)
+from scheduling.services.simulated.dirty import Scope
+from scheduling.services.simulated.reconcile import reconcile_while_requested
 
-SETTLE_EVERYTHING = "scheduling.settle_all"
-SYNC_EVERYTHING = "scheduling.sync_all_queues"
+RECONCILE_ALL = "scheduling.settle_all"
+SYNC_ALL_QUEUES = "scheduling.sync_all_queues"
 DRAIN_MONITOR = "scheduling.archive_drained"
 FORGET_KEYS = "scheduling.forget_idempotency_keys"
 FORGET_DECISIONS = "scheduling.forget_old_decisions"
 EXPIRE_RESERVATIONS = "scheduling.expire_gpu_reservations"
 SAMPLE_GPU_USAGE = "scheduling.sample_gpu_usage"
 FIND_SILENT = "scheduling.find_silent_clusters"
-WATCH_CIRCLES = "scheduling.watch_circles"
+FIND_COHORT_CYCLES = "scheduling.watch_circles"
 
 
-@shared_task(name=SETTLE_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
-def settle_backend(backend_id: int, look: str = Look.HINT) -> None:
+@shared_task(name=RECONCILE_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
+def reconcile_simulated_backend(backend_id: int, scope: str = Scope.HINT) -> None:
     """Something moved on a backend: a simulated one is settled, a cluster's agent looks and its queues follow."""
-    settle_while_asked(backend_id, Look(look))
-    notifications.tell_agent(backend_id)
-    if not follows_the_ledger(backend_id):
-        notifications.ask_to_sync(backend_id)
+    reconcile_while_requested(backend_id, Scope(scope))
+    notifications.wake_agent(backend_id)
+    if not needs_no_sync(backend_id):
+        notifications.enqueue_queue_sync(backend_id)
 
 
-@shared_task(name=SETTLE_EVERYTHING)
-def settle_all() -> None:
+@shared_task(name=RECONCILE_ALL)
+def reconcile_all_backends() -> None:
     """The beat's tick: ends what is due, and finds what a lost hint left waiting."""
     for backend_id in Backend.objects.filter(kind=Backend.Kind.SIMULATED).values_list("pk", flat=True):
-        settle_backend.delay(backend_id, Look.TICK)
+        reconcile_simulated_backend.delay(backend_id, Scope.TICK)
 
 
-@shared_task(name=SYNC_ONE, autoretry_for=(Busy,), retry_backoff=True, max_retries=3)
+@shared_task(name=QUEUE_SYNC_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=3)
 def sync_queues(backend_id: int) -> None:
     """Bring the queues of one cluster in step with the ledger."""
-    sync_while_asked(backend_id)
+    sync_while_requested(backend_id)
 
 
-@shared_task(name=SYNC_BY_HAND, autoretry_for=(Busy,), retry_backoff=True, max_retries=8)
-def sync_queues_by_hand(backend_id: int, queues: list[str] | None) -> None:
+@shared_task(name=MANUAL_QUEUE_SYNC_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=8)
+def sync_queues_manually(backend_id: int, queues: list[str] | None) -> None:
     """Somebody asked for it, maybe for some queues only."""
-    sync_backend(backend_id, by_hand=True, only=queues)
+    sync_backend_queues(backend_id, manual=True, only_objects=queues)
 
 
-@shared_task(name=TEST_ONE)
+@shared_task(name=CONNECTION_TEST_TASK)
 def test_connection(backend_id: int) -> None:
     """Try one cluster out."""
-    run_test(backend_id)
+    run_connection_test(backend_id)
 
 
-@shared_task(name=SYNC_EVERYTHING)
+@shared_task(name=SYNC_ALL_QUEUES)
 def sync_all_queues() -> None:
     """The beat's tick: finds what a lost hint left, and what somebody changed in a cluster."""
-    for backend_id in due_backends():
-        notifications.ask_to_sync(backend_id)
+    for backend_id in backends_due_for_sync():
+        notifications.enqueue_queue_sync(backend_id)
 
 
 @shared_task(name=DRAIN_MONITOR)
-def monitor_drain() -> None:
+def archive_drained_subpools() -> None:
     """The net under the drain (D3)."""
     archive_drained()
 
@@ -81,13 +91,13 @@ def monitor_drain() -> None:
 @shared_task(name=FORGET_KEYS)
 def forget_idempotency_keys() -> None:
     """Drop stored answers older than a day."""
-    forget_old()
+    purge_old_records()
 
 
 @shared_task(name=FORGET_DECISIONS)
-def forget_decisions() -> None:
+def delete_decisions_past_retention() -> None:
     """Drop the decisions that are too old or too many."""
-    forget_old_decisions()
+    delete_old_decisions()
 
 
 @shared_task(name=EXPIRE_RESERVATIONS)
@@ -100,16 +110,16 @@ def expire_gpu_reservations() -> None:
 def sample_gpu_usage() -> None:
     """Keep the history of use of GPU quotas, and no more of it than is looked at."""
     sample_usage()
-    forget_released()
+    purge_released()
 
 
 @shared_task(name=FIND_SILENT)
 def find_silent_clusters() -> None:
     """Set clusters OFFLINE that nobody has heard for too long."""
-    find_silent()
+    set_silent_offline()
 
 
-@shared_task(name=WATCH_CIRCLES)
-def watch_cohort_circles() -> None:
+@shared_task(name=FIND_COHORT_CYCLES)
+def find_cohort_cycles() -> None:
     """Tell of parents of cohorts that run in a circle, which nobody can write but past the house."""
-    watch_circles()
+    mark_cycles_now()

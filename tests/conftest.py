@@ -27,10 +27,10 @@ import pytest
 from tests.support import missing, services
 from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY, Stack
-from tests.support.up import Up
+from tests.support.up import UpProcess
 
 if TYPE_CHECKING:
-    from tests.support.kube import KubeServer, Place
+    from tests.support.kube import KubeNamespace, KubeServer
 
 hypothesis.settings.register_profile(
     "default", max_examples=50, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -53,20 +53,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    missing.mark(items, nightly=bool(config.getoption("--nightly")))
+    missing.mark_missing(items, nightly=bool(config.getoption("--nightly")))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    missing.refuse(item)
+    missing.fail_missing(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    missing.report(terminalreporter)
+    missing.report_missing(terminalreporter)
 
 
 def _services(config: pytest.Config) -> Services:
     worker = getattr(config, "workerinput", {}).get("workerid")
-    return services.current(worker)
+    return services.current_services(worker)
 
 
 def _point_django_at(here: Services) -> None:
@@ -78,7 +78,7 @@ def _point_django_at(here: Services) -> None:
 
     ours.ENV = settings.OSMO = dataclasses.replace(settings.OSMO, lock_timeout_ms=LOCK_TIMEOUT_MS)
     settings.SECRET_KEY = SECRET_KEY
-    settings.DATABASES["default"].update(ours.database(here.database_url(here.database_name("test"))))
+    settings.DATABASES["default"].update(ours.database_settings(here.database_url(here.database_name("test"))))
     settings.DATABASES["default"]["CONN_MAX_AGE"] = 0
     settings.REDIS_URL = settings.CACHES["default"]["LOCATION"] = here.redis_url()
     broker = here.redis_url().replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
@@ -114,14 +114,14 @@ def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None
 
     name = template.database_name("test")
     with django_db_blocker.unblock():
-        database.copy(template, name)
+        database.copy_template(template, name)
     patch = pytest.MonkeyPatch()
-    patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: database.reset())
+    patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: database.restore_pristine())
     yield
     patch.undo()
     with django_db_blocker.unblock():
         connection.close()
-        database.drop(template, name)
+        database.drop_database(template, name)
 
 
 @pytest.fixture
@@ -147,10 +147,10 @@ def stack(template: Services, tmp_path_factory: pytest.TempPathFactory, django_d
 def chromium() -> Iterator[Any]:
     """One browser process for this pytest worker. Playwright's loop runs in this thread from now on, and Django would
     take everything that follows for asynchronous code."""
-    from tests.support.browser import launched
+    from tests.support.browser import launch_chromium
 
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with launched() as browser:
+    with launch_chromium() as browser:
         yield browser
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
@@ -190,12 +190,12 @@ def data_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
-def up(data_dir: Path) -> Iterator[Callable[..., Up]]:
+def up(data_dir: Path) -> Iterator[Callable[..., UpProcess]]:
     """Starts `osmo-admin up` on this test's data directory; options as on the command line."""
-    started: list[Up] = []
+    started: list[UpProcess] = []
 
-    def start(*options: str, env: dict[str, str] | None = None) -> Up:
-        started.append(Up(data_dir, *options, env=env))
+    def start(*options: str, env: dict[str, str] | None = None) -> UpProcess:
+        started.append(UpProcess(data_dir, *options, env=env))
         return started[-1]
 
     yield start
@@ -210,7 +210,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
     """A Kubernetes API server with KAI's pinned CRDs, shared by the tests of this pytest worker."""
     from tests.support import kube
 
-    yield from kube.running(tmp_path_factory.mktemp("kube"), *kube.PINNED)
+    yield from kube.run_server(tmp_path_factory.mktemp("kube"), *kube.PINNED)
 
 
 @pytest.fixture(scope="session")
@@ -218,7 +218,7 @@ def newer_kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube
     """The same with KAI's newer CRDs, whose PodGroup knows `minSubGroup`."""
     from tests.support import kube
 
-    yield from kube.running(tmp_path_factory.mktemp("kube-newer"), *kube.NEWER)
+    yield from kube.run_server(tmp_path_factory.mktemp("kube-newer"), *kube.NEWER)
 
 
 @pytest.fixture
@@ -226,14 +226,14 @@ def own_kube_server(tmp_path: Path) -> Iterator[KubeServer]:
     """A server of this test alone, which may kill it; no CRDs."""
     from tests.support import kube
 
-    yield from kube.running(tmp_path / "kube")
+    yield from kube.run_server(tmp_path / "kube")
 
 
 @pytest.fixture
-def kube(kube_server: KubeServer) -> Iterator[Place]:
+def kube(kube_server: KubeServer) -> Iterator[KubeNamespace]:
     """A connection as admin and a fresh namespace."""
-    from tests.support.kube import Place, fresh_namespace
+    from tests.support.kube import KubeNamespace, create_namespace
 
-    cluster = kube_server.cluster()
-    yield Place(cluster, fresh_namespace(cluster))
+    cluster = kube_server.connect()
+    yield KubeNamespace(cluster, create_namespace(cluster))
     cluster.close()

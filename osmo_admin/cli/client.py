@@ -29,11 +29,11 @@ from osmo_admin.cli.commands import (
 from osmo_admin.cli.commands import (
     token as access_token,
 )
-from osmo_admin.cli.output import show_error
-from osmo_admin.cli.session import Session, warn
+from osmo_admin.cli.output import print_error
+from osmo_admin.cli.session import ClientSession, print_warning
 
 
-class Client(TyperGroup):
+class ClientCommandGroup(TyperGroup):
     """The root command: where every failure becomes a sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -41,10 +41,10 @@ class Client(TyperGroup):
         try:
             return super().invoke(ctx)
         except ClientError as error:
-            show_error(error, ctx.obj.output)
+            print_error(error, ctx.obj.output)
             raise typer.Exit(error.exit_code) from error
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            warn(f"Error: The server's answer has an unexpected shape ({error!r}). See it with -o json.")
+            print_warning(f"Error: The server's answer has an unexpected shape ({error!r}). See it with -o json.")
             raise typer.Exit(SERVER_FAILED) from error
         except (KeyboardInterrupt, typer.Abort) as error:
             raise typer.Exit(INTERRUPTED) from error
@@ -55,7 +55,7 @@ class Client(TyperGroup):
 
 app = typer.Typer(
     name="osmo",
-    cls=Client,
+    cls=ClientCommandGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -63,8 +63,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"osmo {__version__}")
         raise typer.Exit
 
@@ -91,7 +91,7 @@ def root(
         bool,
         typer.Option(
             "--version",
-            callback=_show_version,
+            callback=_print_version,
             is_eager=True,
             allow_from_autoenv=False,  # OSMO_VERSION means something else to other programs
             show_envvar=False,
@@ -104,7 +104,7 @@ def root(
     Exit codes: 0 done; 1 a submission was refused; 2 refused, or used wrongly; 3 interrupted; 10 the server failed or
     did not answer; 75 too many requests, try again.
     """
-    ctx.obj = Session(url=url, token=token, username=username, timeout=timeout)
+    ctx.obj = ClientSession(url=url, token=token, username=username, timeout=timeout)
 
 
 login.add_to(app)
@@ -137,7 +137,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
-        warn(f"Error: The answer cannot be written: {error.strerror or error}.")
+        print_warning(f"Error: The answer cannot be written: {error.strerror or error}.")
         # what is still buffered goes nowhere, or the interpreter complains of it once more when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(REFUSED)

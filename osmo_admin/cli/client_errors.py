@@ -17,7 +17,7 @@ SERVER_FAILED = 10
 TRY_AGAIN = 75
 
 SUBMISSION_CODES = frozenset({"USAGE", "RESOURCE"})
-BODY_SHOWN = 500
+MAX_BODY_LENGTH = 500
 
 
 class ClientError(Exception):
@@ -51,43 +51,43 @@ class ClientError(Exception):
         more = {"error_code": self.error_code, "workflow_id": self.workflow_id, "details": self.details}
         return body | {key: value for key, value in more.items() if value}
 
-    def lines(self) -> list[str]:
+    def text_lines(self) -> list[str]:
         """For people: a title if there is one, the sentence, one line for each fault with its place, and a hint."""
         shown = [self.title] if self.title else []
         shown += [self._headline() if self.title else f"Error: {self._headline()}"]
-        shown += [f"  - {place_of(detail)}{detail.get('message', '')}" for detail in self._faults()]
+        shown += [f"  - {detail_location(detail)}{detail.get('message', '')}" for detail in self._separate_details()]
         return shown + ([self.hint] if self.hint else [])
 
     def _headline(self) -> str:
-        faults = self._faults()
+        faults = self._separate_details()
         if len(faults) > 1 and self.message == " ".join(str(fault.get("message", "")) for fault in faults):
             return f"{len(faults)} faults:"
-        where = place_of(self.details[0]) if self.details and not faults else ""
+        where = detail_location(self.details[0]) if self.details and not faults else ""
         return where + (self.message or "The request was refused.")
 
-    def _faults(self) -> list[dict[str, Any]]:
+    def _separate_details(self) -> list[dict[str, Any]]:
         """The details, unless there is one only and it says what the message already said."""
         if len(self.details) == 1 and str(self.details[0].get("message", "")) in self.message:
             return []
         return self.details
 
 
-def place_of(detail: Mapping[str, Any]) -> str:
+def detail_location(detail: Mapping[str, Any]) -> str:
     """`line 12, workflow.tasks[0].image: `, or nothing when the fault has no place."""
     line, path = detail.get("line"), detail.get("path")
     place = ", ".join([f"line {line}"] * bool(line) + [str(path)] * bool(path))
     return f"{place}: " if place else ""
 
 
-def from_answer(
+def error_from_response(
     status: int, headers: Mapping[str, str], text: str, *, submitting: bool = False, hint: str | None = None
 ) -> ClientError:
     """The error that an HTTP answer of 300 or more stands for.
 
     `submitting` marks a workflow submission, where the stock client also counts a credential error as refused.
     """
-    body = _object(text)
-    message = _message(body, text)
+    body = _parse_object(text)
+    message = _response_message(body, text)
     details = [entry for entry in body.get("details") or [] if isinstance(entry, dict)]
     error_code = body.get("error_code")
     if status >= 500:
@@ -96,7 +96,7 @@ def from_answer(
         exit_code, message = SERVER_FAILED, f"The server could not do it ({status}){told}: {message}"
     elif status == 429:
         exit_code = TRY_AGAIN
-        hint = _wait(headers) or hint
+        hint = _retry_hint(headers) or hint
     elif error_code in SUBMISSION_CODES or (submitting and error_code == "CREDENTIAL"):
         exit_code = REFUSED_SUBMISSION
     elif status < 400:
@@ -115,7 +115,7 @@ def from_answer(
     )
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         body = json.loads(text)
     except ValueError:
@@ -123,15 +123,15 @@ def _object(text: str) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def _message(body: Mapping[str, Any], text: str) -> str:
+def _response_message(body: Mapping[str, Any], text: str) -> str:
     """The server's sentence; a body that is not the house's error object is shown as it came, cut to be readable."""
     said = body.get("message") or body.get("detail")
     if isinstance(said, str):
         return said
     text = text.strip()
-    return text if len(text) <= BODY_SHOWN else text[:BODY_SHOWN] + "…"
+    return text if len(text) <= MAX_BODY_LENGTH else text[:MAX_BODY_LENGTH] + "…"
 
 
-def _wait(headers: Mapping[str, str]) -> str | None:
+def _retry_hint(headers: Mapping[str, str]) -> str | None:
     seconds = headers.get("retry-after")
     return f"Try again in {seconds} seconds." if seconds and seconds.isdigit() else None

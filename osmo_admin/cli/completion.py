@@ -7,28 +7,30 @@ import os
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.session import Session
+from osmo_admin.cli.session import ClientSession
 
-PATIENCE = 1.0  # seconds; a person is waiting with a finger on Tab
+TIMEOUT_SECONDS = 1.0  # seconds; a person is waiting with a finger on Tab
 
 
 def complete_pools(ctx: typer.Context, incomplete: str) -> list[str]:
     """Pools and subpools that begin with what was typed."""
-    return [row["name"] for row in _rows(ctx) if row["name"].startswith(incomplete)]
+    return [row["name"] for row in _fetch_pools(ctx) if row["name"].startswith(incomplete)]
 
 
 def complete_parent_pools(ctx: typer.Context, incomplete: str) -> list[str]:
     """Pools, not subpools, that begin with what was typed."""
-    return [row["name"] for row in _rows(ctx) if not row.get("parent_pool") and row["name"].startswith(incomplete)]
+    return [
+        row["name"] for row in _fetch_pools(ctx) if not row.get("parent_pool") and row["name"].startswith(incomplete)
+    ]
 
 
-def _rows(ctx: typer.Context) -> list[dict[str, str]]:
+def _fetch_pools(ctx: typer.Context) -> list[dict[str, str]]:
     options = ctx.find_root().params
-    session = Session(
+    session = ClientSession(
         url=options.get("url") or os.environ.get("OSMO_URL"),
         token=options.get("token") or os.environ.get("OSMO_TOKEN"),
         username=options.get("username") or os.environ.get("OSMO_USERNAME"),
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         retries=0,
     )
     try:

@@ -7,99 +7,99 @@ from typing import Any
 
 import typer
 
-from osmo_admin.cli.client_errors import REFUSED, ClientError, place_of
-from osmo_admin.cli.output import emit, write
-from osmo_admin.cli.pool_table import branch
-from osmo_admin.cli.quota_tree_table import cohort_change, debt_lines
-from osmo_admin.cli.session import Session, warn
-from osmo_admin.cli.tables import cell, table
+from osmo_admin.cli.client_errors import REFUSED, ClientError, detail_location
+from osmo_admin.cli.output import print_answer, print_text
+from osmo_admin.cli.pool_table import branch_prefix
+from osmo_admin.cli.quota_tree_table import cohort_change_lines, debt_lines
+from osmo_admin.cli.session import ClientSession, print_warning
+from osmo_admin.cli.tables import format_cell, format_table
 
 ARROW = " → "
-WORK = (
+WORKFLOW_LISTS = (
     ("Would drain", "draining"),
     ("May be reclaimed", "may_be_reclaimed"),
     ("Becomes reclaimable", "becomes_reclaimable"),
     ("Could start", "could_start"),
     ("Could no longer start", "could_no_longer_start"),
 )
-NOT_CONFIRMED = "WARNING: the server did not say that this was a dry run. See what happened: osmo audit --limit 5."
+NOT_A_DRY_RUN = "WARNING: the server did not say that this was a dry run. See what happened: osmo audit --limit 5."
 
 
-def show_effect(session: Session, answer: Any, told: Callable[[Any], Any] = lambda answer: answer) -> None:
-    """Print the effect, for people of what `told` leaves of the answer. A forbidden change leaves with exit code 2, as
+def show_effect(session: ClientSession, answer: Any, summarize: Callable[[Any], Any] = lambda answer: answer) -> None:
+    """Print the effect, for people of what `summarize` leaves of the answer. A forbidden change leaves with exit code 2, as
     the change itself would."""
     confirmed = isinstance(answer, dict) and answer.get("dry_run") is True
-    emit(session, answer, lambda: effect(told(answer)) if confirmed else cell(answer))
+    print_answer(session, answer, lambda: effect_text(summarize(answer)) if confirmed else format_cell(answer))
     if not confirmed:
-        warn(NOT_CONFIRMED)
+        print_warning(NOT_A_DRY_RUN)
     elif answer.get("violations"):
         raise typer.Exit(REFUSED)
 
 
-def preview(answer: Any) -> None:
+def print_effect(answer: Any) -> None:
     """Print the effect before the question whether to do it. Raises :class:`ClientError` if it is forbidden."""
     if not isinstance(answer, dict) or answer.get("dry_run") is not True:
         raise ClientError("The server did not answer with a dry run, so its effect cannot be shown; see osmo audit.")
     if violations := answer.get("violations"):
         raise ClientError(" ".join(str(each.get("message")) for each in violations), details=violations)
-    write(effect(answer).partition("\n")[2] or "It has no effect on anything else.")
+    print_text(effect_text(answer).partition("\n")[2] or "It has no effect on anything else.")
 
 
-def effect(answer: Mapping[str, Any]) -> str:
+def effect_text(answer: Mapping[str, Any]) -> str:
     """All of it as text."""
     before, after = answer.get("before"), answer.get("after")
     violations = answer.get("violations") or []
     parts = ["Dry run: it would be refused." if violations else "Dry run: nothing was changed."]
-    if is_tree(before) or is_tree(after):
-        parts.append(tree_change(before, after))
-    elif has_nodes(before) or has_nodes(after):
-        parts += cohort_change(before, after)
-    elif changed := changes(before, after):
+    if is_pool_tree(before) or is_pool_tree(after):
+        parts.append(pool_tree_change_table(before, after))
+    elif has_quota_nodes(before) or has_quota_nodes(after):
+        parts += cohort_change_lines(before, after)
+    elif changed := change_lines(before, after):
         parts.append("\n".join(changed))
     parts += debt_lines(answer.get("debts") or [])
-    for title, key in WORK:
+    for title, key in WORKFLOW_LISTS:
         if answer.get(key):
-            parts.append(f"{title}: {cell(answer[key])}")
+            parts.append(f"{title}: {format_cell(answer[key])}")
         if answer.get(f"{key}_elsewhere"):
-            parts.append(f"{title} of other people: {cell(answer[f'{key}_elsewhere'])}")
-    parts += [f"Refused: {place_of(each)}{each.get('message')}" for each in violations]
+            parts.append(f"{title} of other people: {format_cell(answer[f'{key}_elsewhere'])}")
+    parts += [f"Refused: {detail_location(each)}{each.get('message')}" for each in violations]
     return "\n".join(parts)
 
 
-def is_tree(value: Any) -> bool:
+def is_pool_tree(value: Any) -> bool:
     """True for the list shape of a pool and its subpools."""
     return isinstance(value, dict) and "subpools" in value
 
 
-def has_nodes(value: Any) -> bool:
+def has_quota_nodes(value: Any) -> bool:
     """True for a cohort with the tree in which it stands."""
     return isinstance(value, dict) and "nodes" in value
 
 
-def tree_change(before: Any, after: Any) -> str:
+def pool_tree_change_table(before: Any, after: Any) -> str:
     """The pool and its slices, each quota and state as it was and as it would be."""
     old, new = before or {}, after or before or {}
     was = {row["name"]: row for row in old.get("subpools", [])}
     becomes = {row["name"]: row for row in new.get("subpools", [])}
     names = sorted({*was, *becomes})
-    unallocated = moved(old.get("unallocated"), new.get("unallocated"))
-    total = moved(old.get("quota"), new.get("quota"))
+    unallocated = change_text(old.get("unallocated"), new.get("unallocated"))
+    total = change_text(old.get("quota"), new.get("quota"))
     rows: list[list[Any]] = [[new.get("pool") or old.get("pool"), "-", f"{unallocated} (Total: {total})"]]
     for at, name in enumerate(names):
         # a slice that is only on one side is shown as coming from, or going to, nothing
         left, right = was.get(name), becomes.get(name)
-        state = moved(*(row.get("subpool_state") if row else None for row in (left, right)))
-        quota = moved(*(row.get("quota") if row else None for row in (left, right)))
-        rows.append([branch(at, len(names)) + name, state, quota])
-    return table(("Pool", "Subpool State", "GPU Quota"), rows)
+        state = change_text(*(row.get("subpool_state") if row else None for row in (left, right)))
+        quota = change_text(*(row.get("quota") if row else None for row in (left, right)))
+        rows.append([branch_prefix(at, len(names)) + name, state, quota])
+    return format_table(("Pool", "Subpool State", "GPU Quota"), rows)
 
 
-def moved(old: Any, new: Any) -> str:
+def change_text(old: Any, new: Any) -> str:
     """`40 → 50`, or one value when both are the same."""
-    return cell(new) if old == new else f"{cell(old)}{ARROW}{cell(new)}"
+    return format_cell(new) if old == new else f"{format_cell(old)}{ARROW}{format_cell(new)}"
 
 
-def changes(before: Any, after: Any, path: str = "") -> list[str]:
+def change_lines(before: Any, after: Any, path: str = "") -> list[str]:
     """`resources.gpu.guarantee: 100 → 80`, one line for each value that differs."""
     if before == after:
         return []
@@ -111,6 +111,8 @@ def changes(before: Any, after: Any, path: str = "") -> list[str]:
     if isinstance(before, dict) and isinstance(after, dict):
         keys: Sequence[str] = [*before, *(key for key in after if key not in before)]
         return [
-            line for key in keys for line in changes(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+            line
+            for key in keys
+            for line in change_lines(before.get(key), after.get(key), f"{path}.{key}" if path else key)
         ]
-    return [f"{path or 'value'}: {moved(before, after)}"]
+    return [f"{path or 'value'}: {change_text(before, after)}"]

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from osmo_admin.cli.tables import cell, table
+from osmo_admin.cli.tables import format_cell, format_table
 
 HEADER = ("SubGroup", "Required", "Have", "Optional", "State")
 
 
-def gang_text(group: dict[str, Any]) -> str:
+def gang_table(group: dict[str, Any]) -> str:
     """The tree of one group of a workflow's answer; empty for a gang without one."""
     gang = group.get("gang")
     if not gang:
         return ""
     parents = {row["parent"] for row in gang["sub_groups"]}
     levels = {None: 0}
-    rows = [_row(str(group.get("name")), gang, leaf=not gang["sub_groups"])]
+    rows = [_gang_row(str(group.get("name")), gang, leaf=not gang["sub_groups"])]
     for row in gang["sub_groups"]:  # a parent stands before its children
         levels[row["name"]] = level = levels.get(row["parent"], 0) + 1
         name = f"{'─' * (2 * level - 1)} {row['name']}"
-        rows.append(_row(f"└{name}", row, leaf=row["name"] not in parents))
-    return table(HEADER, rows)
+        rows.append(_gang_row(f"└{name}", row, leaf=row["name"] not in parents))
+    return format_table(HEADER, rows)
 
 
-def _row(name: str, row: dict[str, Any], *, leaf: bool) -> list[Any]:
+def _gang_row(name: str, row: dict[str, Any], *, leaf: bool) -> list[Any]:
     spare = max(0, row["size"] - row["threshold"])
     state = "has its minimum" if row["satisfied"] else "can be missing" if row.get("optional") else "below its minimum"
     return [
-        f"{cell(name)}{' (optional)' if row.get('optional') else ''}",
-        _amount(row["threshold"], leaf),
+        f"{format_cell(name)}{' (optional)' if row.get('optional') else ''}",
+        _count_text(row["threshold"], leaf),
         row["count"],
-        _amount(spare, leaf) if spare else None,
+        _count_text(spare, leaf) if spare else None,
         state,
     ]
 
 
-def _amount(number: int, leaf: bool) -> str:
+def _count_text(number: int, leaf: bool) -> str:
     unit = "pod" if leaf else "SubGroup"
     return f"{number} {unit if number == 1 else unit + 's'}"

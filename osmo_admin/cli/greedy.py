@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Grammar:
+class OptionGrammar:
     """What a command knows of its own words.
 
     `lists`: options that may be repeated; `pairs`: those of them whose values are KEY=VALUE; `single`: other options
@@ -24,7 +24,7 @@ class Grammar:
     positional: int | None
 
 
-def spread(words: Sequence[str], grammar: Grammar) -> list[str]:
+def repeat_list_options(words: Sequence[str], grammar: OptionGrammar) -> list[str]:
     """The same words with the option repeated before each of its values. What follows `--` is left alone."""
     out: list[str] = []
     rest = list(words)
@@ -37,7 +37,7 @@ def spread(words: Sequence[str], grammar: Grammar) -> list[str]:
         if word in grammar.lists:
             out += rest[:1]
             rest = rest[1:]
-            while rest and _belongs(rest[0], word, seen, grammar):
+            while rest and _is_list_value(rest[0], word, seen, grammar):
                 out += [word, rest.pop(0)]
         elif word in grammar.single:
             out += rest[:1]
@@ -47,9 +47,9 @@ def spread(words: Sequence[str], grammar: Grammar) -> list[str]:
     return out
 
 
-def _belongs(word: str, option: str, seen: int, grammar: Grammar) -> bool:
+def _is_list_value(word: str, option: str, positional_count: int, grammar: OptionGrammar) -> bool:
     if word.startswith("-"):
         return False
     if option in grammar.pairs:
         return "=" in word
-    return grammar.positional is not None and seen >= grammar.positional
+    return grammar.positional is not None and positional_count >= grammar.positional

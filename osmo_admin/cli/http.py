@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from osmo_admin import __version__
-from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError, from_answer
+from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError, error_from_response
 
 if TYPE_CHECKING:
     import httpx
@@ -26,10 +26,10 @@ PROTOCOL_VERSION = "6.4.0"  # the OSMO client whose wire contract we follow; a s
 USER_AGENT = f"osmo-admin-cli/{__version__}"
 RETRIES = 4
 FIRST_PAUSE = 0.1  # seconds; doubled each time
-LONGEST_PAUSE = 30.0  # a server that asks for more than this gets an error message instead of a silent wait
+MAX_PAUSE = 30.0  # a server that asks for more than this gets an error message instead of a silent wait
 # Repeating one of these after a lost answer cannot do it twice: POSTs carry an Idempotency-Key.
-REPEATABLE = frozenset({"GET", "PUT", "POST"})
-LOST_ANSWER = "The connection broke before the answer came; the change may have been made. Look before you try again."
+REPEATABLE_METHODS = frozenset({"GET", "PUT", "POST"})
+LOST_RESPONSE = "The connection broke before the answer came; the change may have been made. Look before you try again."
 
 
 def pause(seconds: float) -> None:
@@ -37,7 +37,7 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def path(*segments: str) -> str:
+def url_path(*segments: str) -> str:
     """A request path of escaped segments. Raises :class:`ClientError` on one that would change the path's shape."""
     for segment in segments:
         if segment in ("", ".", ".."):
@@ -55,7 +55,7 @@ def query_pairs(query: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 @dataclass(slots=True)
-class Http:
+class HttpClient:
     """A connection to one server. `authorize` gives the headers of the login, fresh for every request."""
 
     url: str
@@ -67,13 +67,13 @@ class Http:
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, version_header: bool = True) -> Any:
         """The JSON of a GET."""
-        return self._json(self._send("GET", path, query or {}, None, {}, version_header=version_header))
+        return self._parse_json(self._send("GET", path, query or {}, None, {}, version_header=version_header))
 
-    def text(self, path: str, query: Mapping[str, Any] | None = None) -> str:
+    def get_text(self, path: str, query: Mapping[str, Any] | None = None) -> str:
         """The body of a GET that answers plain text."""
         return self._send("GET", path, query or {}, None, {}).text
 
-    def change(
+    def send_change(
         self,
         method: str,
         path: str,
@@ -82,17 +82,17 @@ class Http:
         body: Any = None,
         if_match: str | None = None,
         submitting: bool = False,
-        keyed: bool = True,
+        with_idempotency_key: bool = True,
     ) -> Any:
         """The JSON of a POST, PUT, PATCH or DELETE. A POST is safe to repeat: it carries an Idempotency-Key.
 
         `keyed=False` is for what changes nothing: a question, and the exchange of a token, whose answer must not be
         kept.
         """
-        headers = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" and keyed else {}
+        headers = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" and with_idempotency_key else {}
         if if_match is not None:
             headers["If-Match"] = if_match if if_match == "*" else f'"{if_match.strip(chr(34))}"'
-        return self._json(self._send(method, path, query or {}, body, headers, submitting=submitting))
+        return self._parse_json(self._send(method, path, query or {}, body, headers, submitting=submitting))
 
     def close(self) -> None:
         """Give the connection back."""
@@ -118,19 +118,21 @@ class Http:
         for attempt in range(self.retries + 1):
             wait = FIRST_PAUSE * 2**attempt
             last = attempt == self.retries
-            response = self._try(method, address, query, content, headers, last=last)
+            response = self._attempt(method, address, query, content, headers, last=last)
             if response is not None:
                 self._show_warning(response)
                 if response.status_code < 300:
                     return response
-                asked = self._asks_to_wait(response, headers)
+                asked = self._retry_delay(response, headers)
                 if asked is None or last:
-                    raise from_answer(response.status_code, response.headers, response.text, submitting=submitting)
+                    raise error_from_response(
+                        response.status_code, response.headers, response.text, submitting=submitting
+                    )
                 wait = asked
             pause(wait)
         raise AssertionError("the last attempt either answers or raises")
 
-    def _try(
+    def _attempt(
         self,
         method: str,
         address: str,
@@ -159,27 +161,27 @@ class Http:
             raise ClientError(f"{self.url} is not an address of a server: {error}") from error
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             if last:
-                raise self._unreachable(error) from error
+                raise self._unreachable_error(error) from error
         except httpx.TimeoutException as error:
             raise ClientError(
                 f"{self.url} did not answer within {self.timeout:g} seconds.",
                 exit_code=SERVER_FAILED,
-                hint=None if method == "GET" else LOST_ANSWER,
+                hint=None if method == "GET" else LOST_RESPONSE,
             ) from error
         except httpx.TransportError as error:
-            if method not in REPEATABLE:
-                raise ClientError(LOST_ANSWER, exit_code=SERVER_FAILED) from error
+            if method not in REPEATABLE_METHODS:
+                raise ClientError(LOST_RESPONSE, exit_code=SERVER_FAILED) from error
             if last:
-                raise self._unreachable(error) from error
+                raise self._unreachable_error(error) from error
         except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+            raise self._unreachable_error(error) from error
         return None
 
-    def _unreachable(self, error: Exception) -> ClientError:
+    def _unreachable_error(self, error: Exception) -> ClientError:
         return ClientError(f"Cannot reach the server at {self.url}: {error}", exit_code=SERVER_FAILED)
 
     @staticmethod
-    def _asks_to_wait(response: httpx.Response, headers: Mapping[str, str]) -> float | None:
+    def _retry_delay(response: httpx.Response, headers: Mapping[str, str]) -> float | None:
         """Seconds after which the same request is worth repeating, None if it is not.
 
         503 says that nothing was changed (a lock or a dependency was busy), so every method may be repeated; 409 with
@@ -189,8 +191,8 @@ class Http:
         own_first_try = response.status_code == 409 and "Idempotency-Key" in headers
         if not (busy or own_first_try):
             return None
-        seconds = retry_after(response.headers.get("retry-after"), now=time.time())
-        return seconds if seconds is not None and seconds <= LONGEST_PAUSE else None
+        seconds = parse_retry_after(response.headers.get("retry-after"), now=time.time())
+        return seconds if seconds is not None and seconds <= MAX_PAUSE else None
 
     def _show_warning(self, response: httpx.Response) -> None:
         if header := response.headers.get("x-osmo-warning"):
@@ -199,7 +201,7 @@ class Http:
             except (binascii.Error, UnicodeDecodeError):
                 self.warn(header)
 
-    def _json(self, response: httpx.Response) -> Any:
+    def _parse_json(self, response: httpx.Response) -> Any:
         if not response.content:
             return None
         try:
@@ -210,7 +212,7 @@ class Http:
             ) from error
 
 
-def retry_after(value: str | None, *, now: float) -> float | None:
+def parse_retry_after(value: str | None, *, now: float) -> float | None:
     """Seconds named by a Retry-After header, given as a number or as a date; None if there is none."""
     if value is None:
         return None

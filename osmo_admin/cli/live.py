@@ -8,28 +8,30 @@ from fractions import Fraction
 from typing import Any
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.session import Session
+from osmo_admin.cli.session import ClientSession
 
 
-def simulate_live(session: Session, files: Sequence[str], backend: str | None) -> dict[str, Any]:
+def simulate_live(session: ClientSession, files: Sequence[str], backend: str | None) -> dict[str, Any]:
     """The server's answer for its state with the changes of the file, `{changes: [...]}` or the list alone.
 
     Raises `ClientError` for a file that cannot be read, and for what the server refuses.
     """
-    question: dict[str, Any] = {"live": True, "changes": _changes(files)}
+    question: dict[str, Any] = {"live": True, "changes": _read_changes(files)}
     if backend is not None:
         question["backend"] = backend
-    answer: dict[str, Any] = session.http().change("POST", "api/simulate", body=question, keyed=False)
+    answer: dict[str, Any] = session.http().send_change(
+        "POST", "api/simulate", body=question, with_idempotency_key=False
+    )
     return answer
 
 
-def _changes(files: Sequence[str]) -> list[Any]:
-    from scheduling.scenario.batch import run
+def _read_changes(files: Sequence[str]) -> list[Any]:
+    from scheduling.scenario.batch import answer_sources
 
     if not files:
         return []
-    batch = run(files, lambda value: {"value": value}, error_code="SCENARIO")
-    unread = [fault for entry in batch.entries if not entry.readable for fault in entry.body["details"]]
+    batch = answer_sources(files, lambda value: {"value": value}, error_code="SCENARIO")
+    unread = [fault for entry in batch.entries if not entry.is_readable for fault in entry.body["details"]]
     if unread:
         raise ClientError(f"{files[0]} cannot be read.", details=unread)
     if len(batch.entries) != 1:
@@ -40,13 +42,13 @@ def _changes(files: Sequence[str]) -> list[Any]:
     if not isinstance(value, list):
         raise ClientError(f"{files[0]} holds no changes: with --live it is {{changes: [...]}}, or the list alone.")
     try:
-        plain: list[Any] = json.loads(json.dumps(value, default=_decimal))
+        plain: list[Any] = json.loads(json.dumps(value, default=_encode_decimal))
     except TypeError as error:
         raise ClientError(f"{files[0]} holds a value that is none: {error}") from error
     return plain
 
 
-def _decimal(value: Any) -> float:
+def _encode_decimal(value: Any) -> float:
     """Fractions were read from decimals. Raises TypeError for what the reader could not read."""
     if isinstance(value, Fraction):
         return float(value)

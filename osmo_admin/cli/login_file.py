@@ -34,7 +34,7 @@ class TokenLogin:
 
 
 @dataclass(slots=True)
-class Login:
+class StoredLogin:
     """Who this user is at which server: by `dev_username` (a header, development only) or by `token`."""
 
     url: str
@@ -46,7 +46,7 @@ class Login:
     def name(self) -> str:
         """The name to greet: the developer's, or the JWT's optional `name` claim."""
         if self.token is not None:
-            return str(claims(self.token.id_token).get("name", ""))
+            return str(read_claims(self.token.id_token).get("name", ""))
         return self.dev_username or ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Login:
         }
 
 
-def directory() -> Path:
+def config_directory() -> Path:
     """Where the stock client looks: `$OSMO_CONFIG_FILE_DIR`, else `$XDG_CONFIG_HOME/osmo`, else `~/.config/osmo`."""
     if override := os.environ.get("OSMO_CONFIG_FILE_DIR"):
         return Path(override).expanduser()
@@ -78,54 +78,54 @@ def directory() -> Path:
     return Path("~/.config/osmo").expanduser()
 
 
-def path() -> Path:
+def login_path() -> Path:
     """The login file's own path."""
-    return directory() / FILE_NAME
+    return config_directory() / FILE_NAME
 
 
-def read() -> Login | None:
+def read_login() -> StoredLogin | None:
     """The stored login, or None. Raises :class:`ClientError` when the file is not a login."""
     import yaml
 
     try:
-        content = yaml.safe_load(path().read_text(encoding="utf-8"))
+        content = yaml.safe_load(login_path().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise _unreadable(str(error).splitlines()[0]) from error
-    return None if content is None else _parse(content)
+        raise _unreadable_error(str(error).splitlines()[0]) from error
+    return None if content is None else _parse_login(content)
 
 
-def _parse(content: Any) -> Login:
+def _parse_login(content: Any) -> StoredLogin:
     if not isinstance(content, dict) or not isinstance(content.get("url"), str):
-        raise _unreadable("it has no url")
+        raise _unreadable_error("it has no url")
     dev, token = content.get("dev_login"), content.get("token_login")
     if (dev is None) == (token is None):
-        raise _unreadable("it must hold exactly one of dev_login and token_login")
+        raise _unreadable_error("it must hold exactly one of dev_login and token_login")
     url = content["url"].rstrip("/")
     if dev is not None:
         if not isinstance(dev, dict) or not isinstance(dev.get("username"), str):
-            raise _unreadable("dev_login has no username")
-        return Login(url=url, dev_username=dev["username"])
+            raise _unreadable_error("dev_login has no username")
+        return StoredLogin(url=url, dev_username=dev["username"])
     if not isinstance(token, dict) or not isinstance(token.get("id_token"), str):
-        raise _unreadable("token_login has no id_token")
+        raise _unreadable_error("token_login has no id_token")
     known = {key: token.get(key) for key in ("refresh_token", "refresh_url", "username", "client_id")}
-    return Login(
+    return StoredLogin(
         url=url,
         token=TokenLogin(id_token=token["id_token"], **known),
         osmo_token=bool(content.get("osmo_token")),
     )
 
 
-def _unreadable(why: str) -> ClientError:
-    return ClientError(f"The login file {path()} cannot be used: {why}. Log in again: osmo login URL.")
+def _unreadable_error(reason: str) -> ClientError:
+    return ClientError(f"The login file {login_path()} cannot be used: {reason}. Log in again: osmo login URL.")
 
 
-def write(login: Login) -> None:
+def write_login(login: StoredLogin) -> None:
     """Store a login, readable by its owner only. A reader beside us sees the old file or the new one, never half."""
     import yaml
 
-    folder = directory()
+    folder = config_directory()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # mkstemp gives 0600 from the first byte on
@@ -133,26 +133,26 @@ def write(login: Login) -> None:
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 yaml.safe_dump(login.as_dict(), file, allow_unicode=True)
-            Path(temporary).replace(path())
+            Path(temporary).replace(login_path())
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ClientError(f"The login cannot be stored in {path()}: {error.strerror}.") from error
+        raise ClientError(f"The login cannot be stored in {login_path()}: {error.strerror}.") from error
 
 
-def remove() -> bool:
+def remove_login() -> bool:
     """Forget the login. False if there was none."""
     try:
-        path().unlink()
+        login_path().unlink()
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise ClientError(f"The login file {path()} cannot be removed: {error.strerror}.") from error
+        raise ClientError(f"The login file {login_path()} cannot be removed: {error.strerror}.") from error
     return True
 
 
-def claims(token: str) -> dict[str, Any]:
+def read_claims(token: str) -> dict[str, Any]:
     """The payload of a JWT. The signature is the server's business. Raises :class:`ClientError` if it is no JWT."""
     try:
         _, payload, _ = token.split(".")
@@ -164,7 +164,7 @@ def claims(token: str) -> dict[str, Any]:
     return body
 
 
-def expired(token: str, *, now: float | None = None) -> bool:
+def is_expired(token: str, *, now: float | None = None) -> bool:
     """True when the JWT's `exp` less a margin lies in the past; a token without a numeric `exp` counts as expired."""
-    end = claims(token).get("exp")
+    end = read_claims(token).get("exp")
     return not isinstance(end, int | float) or end - EXPIRY_MARGIN < (time.time() if now is None else now)

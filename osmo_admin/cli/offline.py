@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from osmo_admin.cli.offline_text import plan_text, simulation_text, validation_text
-from osmo_admin.cli.tables import printable
+from osmo_admin.cli.tables import printable_text
 
 if TYPE_CHECKING:
     from scheduling.scenario.batch import Batch
 
 
-class Form(StrEnum):
+class AnswerFormat(StrEnum):
     """The form of one answer; a batch is always one JSON object a line."""
 
     TEXT = "text"
@@ -36,8 +36,8 @@ OptionalFilesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE…", help="YAML or JSON files, directories of them, or - for standard input."),
 ]
-FormOption = Annotated[
-    Form,
+AnswerFormatOption = Annotated[
+    AnswerFormat,
     typer.Option(
         "--output", "-o", "--format-type", "-t", envvar="OSMO_OUTPUT", case_sensitive=False,
         help="Form of the answer: text for people, json or yaml for programs. A batch is JSON lines.",
@@ -64,7 +64,7 @@ def simulate(
     backend: Annotated[
         str | None, typer.Option("--backend", "-b", help="With --live: which backend, if there are several.")
     ] = None,
-    output: FormOption = Form.TEXT,
+    output: AnswerFormatOption = AnswerFormat.TEXT,
 ) -> None:
     """Run scenario files through the scheduler: who starts, who waits and why, what each queue may claim.
 
@@ -73,21 +73,21 @@ def simulate(
     """
     if live:
         from osmo_admin.cli.live import simulate_live
-        from osmo_admin.cli.session import Output
+        from osmo_admin.cli.session import OutputFormat
 
-        ctx.obj.output = Output(output.value)
-        _show_one(simulate_live(ctx.obj, files or [], backend), output, simulation_text)
+        ctx.obj.output = OutputFormat(output.value)
+        _print_answer(simulate_live(ctx.obj, files or [], backend), output, simulation_text)
         return
     if not files or backend:
         raise typer.BadParameter("Name at least one FILE, or ask the server with --live (and --backend).", ctx=ctx)
-    from scheduling.scenario import simulate as simulate_files
+    from scheduling.scenario import simulate_sources as simulate_files
 
     batch = simulate_files(files)
-    _show(batch, output, simulation_text)
+    _print_batch(batch, output, simulation_text)
     raise typer.Exit(batch.exit_code)
 
 
-def validate(files: FilesArgument, output: FormOption = Form.TEXT) -> None:
+def validate(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEXT) -> None:
     """Check PodGroup manifests against every rule of minMember and minSubGroup.
 
     Exit code 0: all are valid; 1: some are not; 2: something could not be read.
@@ -95,11 +95,11 @@ def validate(files: FilesArgument, output: FormOption = Form.TEXT) -> None:
     from scheduling.scenario.podgroup_files import validate_files, validation_exit_code
 
     batch = validate_files(files)
-    _show(batch, output, validation_text)
+    _print_batch(batch, output, validation_text)
     raise typer.Exit(validation_exit_code(batch))
 
 
-def plan(files: FilesArgument, output: FormOption = Form.TEXT) -> None:
+def plan(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEXT) -> None:
     """Tell what PodGroups do next with the pods they have: {podgroup: manifest, pods: [{name, sub_group, state}]}.
 
     Exit code 0: everything was answered; 2: something could not be read.
@@ -107,34 +107,34 @@ def plan(files: FilesArgument, output: FormOption = Form.TEXT) -> None:
     from scheduling.scenario.podgroup_files import plan_files
 
     batch = plan_files(files)
-    _show(batch, output, plan_text)
+    _print_batch(batch, output, plan_text)
     raise typer.Exit(batch.exit_code)
 
 
-def _show(batch: Batch, output: Form, text: Callable[[dict[str, Any]], str]) -> None:
-    if not batch.single:
-        for line in batch.lines():
+def _print_batch(batch: Batch, output: AnswerFormat, text: Callable[[dict[str, Any]], str]) -> None:
+    if not batch.is_single:
+        for line in batch.output_objects():
             typer.echo(json.dumps(line, ensure_ascii=False))
         return
     entry = batch.entries[0]
-    if entry.readable or output is not Form.TEXT:
-        _show_one(entry.body, output, text)
+    if entry.is_readable or output is not AnswerFormat.TEXT:
+        _print_answer(entry.body, output, text)
     else:
-        _complain(entry.source, entry.body)
+        _print_error(entry.source, entry.body)
 
 
-def _show_one(body: dict[str, Any], output: Form, text: Callable[[dict[str, Any]], str]) -> None:
-    if output is Form.JSON:
+def _print_answer(body: dict[str, Any], output: AnswerFormat, text: Callable[[dict[str, Any]], str]) -> None:
+    if output is AnswerFormat.JSON:
         typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
-    elif output is Form.YAML:
+    elif output is AnswerFormat.YAML:
         import yaml
 
         typer.echo(yaml.safe_dump(body, sort_keys=False, allow_unicode=True).rstrip("\n"))
     else:
-        typer.echo(printable(text(body)))
+        typer.echo(printable_text(text(body)))
 
 
-def _complain(source: str, body: dict[str, Any]) -> None:
+def _print_error(source: str, body: dict[str, Any]) -> None:
     for detail in body["details"] or [{"path": "", "message": body["message"]}]:
         line = f":{detail['line']}" if detail.get("line") else ""
         where = f" {detail['path']}:" if detail["path"] else ""

@@ -9,11 +9,11 @@ from typing import Any
 def simulation_text(answer: dict[str, Any]) -> str:
     """What happened, who runs and waits, what each queue has; sections without content are left out."""
     sections = [
-        _section("STEPS", [f"{step['pass']:>3}  {step['message']}" for step in answer["steps"]]),
-        _section("WORKLOADS", _workloads(answer["workloads"])),
-        _section("QUEUES", _nodes(answer["queues"], with_fair_share=True)),
-        _section("COHORTS", _nodes(answer["cohorts"], with_fair_share=False)),
-        _section("BROKEN RULES", [f"{v['path']}: {v['message']}" for v in answer["violations"]]),
+        _section_text("STEPS", [f"{step['pass']:>3}  {step['message']}" for step in answer["steps"]]),
+        _section_text("WORKLOADS", _workload_lines(answer["workloads"])),
+        _section_text("QUEUES", _node_lines(answer["queues"], with_fair_share=True)),
+        _section_text("COHORTS", _node_lines(answer["cohorts"], with_fair_share=False)),
+        _section_text("BROKEN RULES", [f"{v['path']}: {v['message']}" for v in answer["violations"]]),
     ]
     if not answer["settled"]:
         sections.append("The last pass still moved something; this is where it was stopped.")
@@ -41,36 +41,38 @@ def plan_text(answer: dict[str, Any]) -> str:
     ]
     sections = [
         f"{state}, {answer['count']} of {answer['threshold']}; {answer['non_preemptible_pods']} pods are its core",
-        _section("SUB-GROUPS", _table(["Name", "Parent", "Have", "State", "Needed now"], rows)),
-        _section("NEXT", [", ".join(answer["next"])] if answer["next"] else []),
-        _section("GIVEN UP", [f"{n:>3}  {', '.join(step)}" for n, step in enumerate(answer["give_up_order"], start=1)]),
-        _section("VIOLATIONS", [f"{v['severity']}: {v['path']}: {v['message']}" for v in answer["violations"]]),
+        _section_text("SUB-GROUPS", _table_lines(["Name", "Parent", "Have", "State", "Needed now"], rows)),
+        _section_text("NEXT", [", ".join(answer["next"])] if answer["next"] else []),
+        _section_text(
+            "GIVEN UP", [f"{n:>3}  {', '.join(step)}" for n, step in enumerate(answer["give_up_order"], start=1)]
+        ),
+        _section_text("VIOLATIONS", [f"{v['severity']}: {v['path']}: {v['message']}" for v in answer["violations"]]),
     ]
     return "\n\n".join(section for section in sections if section)
 
 
-def _workloads(workloads: dict[str, Any]) -> list[str]:
+def _workload_lines(workloads: dict[str, Any]) -> list[str]:
     rows = []
     for name, work in workloads.items():
         nodes = sorted({task["node"] for task in work["tasks"].values() if task["node"]})
         reason = work["reason"]["message"] if work["reason"] else ", ".join(nodes)
         rows.append([name, work["state"], str(work["position"] or ""), reason])
-    return _table(["Name", "State", "Position", "Nodes, or why it waits"], rows)
+    return _table_lines(["Name", "State", "Position", "Nodes, or why it waits"], rows)
 
 
-def _nodes(nodes: dict[str, Any], *, with_fair_share: bool) -> list[str]:
+def _node_lines(nodes: dict[str, Any], *, with_fair_share: bool) -> list[str]:
     columns = ["subtree_quota", "usage", "available", "borrowed", "lent", "debt"]
     rows = []
     for name, node in nodes.items():
-        shown = [_amounts(node[column]) for column in columns]
+        shown = [_amounts_text(node[column]) for column in columns]
         if with_fair_share:
-            shown.append(_amounts(node["fair_share"] or {}))
+            shown.append(_amounts_text(node["fair_share"] or {}))
         rows.append([name, node["parent"] or "", *shown])
     heads = ["Name", "Parent", *(column.replace("_", " ").capitalize() for column in columns)]
-    return _table([*heads, "Fair share"] if with_fair_share else heads, rows)
+    return _table_lines([*heads, "Fair share"] if with_fair_share else heads, rows)
 
 
-def _amounts(amounts: dict[str, Any]) -> str:
+def _amounts_text(amounts: dict[str, Any]) -> str:
     """GPUs of the default flavor as a number alone, everything else with its name."""
     shown = [
         str(amount) if key == "default/gpu" else f"{amount} {key.removeprefix('default/')}"
@@ -79,12 +81,12 @@ def _amounts(amounts: dict[str, Any]) -> str:
     return ", ".join(shown) or "0"
 
 
-def _section(title: str, lines: Iterable[str]) -> str:
+def _section_text(title: str, lines: Iterable[str]) -> str:
     body = list(lines)
     return "\n".join([title, *body]) if body else ""
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     if not rows:
         return []
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]

@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from osmo_admin.cli.completion import complete_parent_pools, complete_pools
-from osmo_admin.cli.session import Output
+from osmo_admin.cli.session import OutputFormat
 
 
-class Priority(StrEnum):
+class PriorityChoice(StrEnum):
     """OSMO's workflow priorities; LOW may use what others leave free and may be preempted."""
 
     HIGH = "HIGH"
@@ -23,14 +23,14 @@ class Priority(StrEnum):
     LOW = "LOW"
 
 
-class Mode(StrEnum):
+class PoolListMode(StrEnum):
     """Which side of the nodes' GPUs to add to a pool table."""
 
     USED = "used"
     FREE = "free"
 
 
-class Order(StrEnum):
+class SortOrder(StrEnum):
     """In which order a list is printed: `asc` has the newest at the bottom."""
 
     ASC = "asc"
@@ -44,8 +44,8 @@ class EndStatus(StrEnum):
     FAILED = "FAILED"
 
 
-OutputOption = Annotated[
-    Output,
+OutputFormatOption = Annotated[
+    OutputFormat,
     typer.Option(
         "--output",
         "-o",
@@ -56,8 +56,8 @@ OutputOption = Annotated[
         help="Form of the answer; json and yaml are the server's answer untouched, text is table.",
     ),
 ]
-OutputOptionWithoutT = Annotated[
-    Output,
+OutputFormatOptionWithoutT = Annotated[
+    OutputFormat,
     typer.Option(
         "--output",
         "-o",
@@ -114,13 +114,14 @@ PoolsFilter = Annotated[
 UsersFilter = Annotated[list[str] | None, typer.Option("--user", "-u", metavar="NAME...", help="Only these users.")]
 AllUsersOption = Annotated[bool, typer.Option("--all-users", "-a", help="Everybody's, not only yours.")]
 PriorityFilter = Annotated[
-    list[Priority] | None,
+    list[PriorityChoice] | None,
     typer.Option("--priority", metavar="PRIORITY...", case_sensitive=False, help="Only HIGH, NORMAL or LOW."),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="How many at most.")]
 OffsetOption = Annotated[int, typer.Option("--offset", "-f", min=0, help="Leave out this many first.")]
 OrderOption = Annotated[
-    Order, typer.Option("--order", case_sensitive=False, help="asc prints the newest at the bottom, desc at the top.")
+    SortOrder,
+    typer.Option("--order", case_sensitive=False, help="asc prints the newest at the bottom, desc at the top."),
 ]
 TagsOption = Annotated[list[str] | None, typer.Option("--tags", "-t", metavar="TAG...", help="Tags of the change.")]
 UserOption = Annotated[

@@ -11,10 +11,10 @@ from typing import Any, TextIO
 import typer
 
 from osmo_admin.cli.client_errors import INTERRUPTED, ClientError
-from osmo_admin.cli.session import Output, Session, warn
-from osmo_admin.cli.tables import printable
+from osmo_admin.cli.session import ClientSession, OutputFormat, print_warning
+from osmo_admin.cli.tables import printable_text
 
-COLOURS = {
+HIGHLIGHT_STYLES = {
     r"\b(ACTIVE|ONLINE|RUNNING|COMPLETED)\b": "green",
     r"\b(DELETING|PENDING|WAITING|MAINTENANCE|DRAINING)\b": "yellow",
     r"\b(ARCHIVED|OFFLINE|FAILED\w*|CANCELED)\b": "red",
@@ -22,9 +22,9 @@ COLOURS = {
 }
 
 
-def dump(value: Any, output: Output) -> str:
+def serialize(value: Any, output: OutputFormat) -> str:
     """A value as JSON or YAML, keys in the server's order."""
-    if output is Output.YAML:
+    if output is OutputFormat.YAML:
         import yaml
 
         text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=float("inf"))
@@ -32,38 +32,38 @@ def dump(value: Any, output: Output) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def emit(session: Session, answer: Any, text: Callable[[], str]) -> None:
+def print_answer(session: ClientSession, answer: Any, text: Callable[[], str]) -> None:
     """Show the answer: as it is for programs, through `text` for people."""
-    if session.for_programs:
-        typer.echo(dump(answer, session.output))
+    if session.is_machine_readable:
+        typer.echo(serialize(answer, session.output))
     else:
-        write(text())
-    warnings(answer)
+        print_text(text())
+    print_warnings(answer)
 
 
-def warnings(answer: Any) -> None:
+def print_warnings(answer: Any) -> None:
     """The `warnings` of an answer, one line each, on standard error."""
     if isinstance(answer, dict):
         for warning in answer.get("warnings") or []:
-            warn(f"WARNING: {printable(str(warning))}")
+            print_warning(f"WARNING: {printable_text(str(warning))}")
 
 
-def write(text: str) -> None:
+def print_text(text: str) -> None:
     """Print text for people. Never wrapped or cut: a wide table belongs to the pager or the terminal."""
-    text = printable(text)
-    if not _colours():
+    text = printable_text(text)
+    if not _use_colours():
         typer.echo(text)
         return
     from rich.console import Console
     from rich.text import Text
 
     rich_text = Text(text)
-    for pattern, style in COLOURS.items():
+    for pattern, style in HIGHLIGHT_STYLES.items():
         rich_text.highlight_regex(pattern, style)
     Console(highlight=False).print(rich_text, soft_wrap=True)
 
 
-def _colours() -> bool:
+def _use_colours() -> bool:
     return _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -71,22 +71,22 @@ def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()  # None: closed by whoever started us
 
 
-def show_error(error: ClientError, output: Output) -> None:
+def print_error(error: ClientError, output: OutputFormat) -> None:
     """Sentences for people on standard error; for programs also the error object where they expect the answer."""
-    if output in (Output.JSON, Output.YAML):
-        typer.echo(dump(error.as_dict(), output))
-    for line in error.lines():
-        warn(printable(line))
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        typer.echo(serialize(error.as_dict(), output))
+    for line in error.text_lines():
+        print_warning(printable_text(line))
 
 
-def confirm(session: Session, question: str, *, first: Callable[[], None] | None = None) -> None:
-    """Ask before something is lost, if there is somebody to ask; `first` shows the effect to decide on.
+def confirm(session: ClientSession, question: str, *, preview: Callable[[], None] | None = None) -> None:
+    """Ask before something is lost, if there is somebody to ask; `preview` shows the effect to decide on.
 
     Raises :class:`ClientError` with exit code 3 on a no.
     """
     if session.yes or session.dry_run or not _is_terminal(sys.stdin):
         return
-    if first is not None:
-        first()
+    if preview is not None:
+        preview()
     if not typer.confirm(question, err=True):
         raise ClientError("Stopped; nothing was changed.", exit_code=INTERRUPTED)

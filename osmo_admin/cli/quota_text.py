@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from osmo_admin.cli.tables import facts, table
-from osmo_admin.cli.times import shown
+from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.times import format_local_time
 
-ROWS = (
+QUOTA_RESOURCES = (
     ("requests", "tflops"),
     ("requests", "vram"),
     ("limits", "tflops"),
@@ -19,10 +19,10 @@ ROWS = (
 def quota_table(quotas: Sequence[Mapping[str, Any]]) -> str:
     """One line for each namespace: used of each cap, and its standing."""
     header = ("Namespace", "Requests TFLOPS", "Requests VRAM", "Limits TFLOPS", "Limits VRAM", "Workers", "Standing")
-    return table(header, ([quota["namespace"], *_uses(quota), standing(quota)] for quota in quotas))
+    return format_table(header, ([quota["namespace"], *_usage_cells(quota), quota_status(quota)] for quota in quotas))
 
 
-def standing(quota: Mapping[str, Any]) -> str:
+def quota_status(quota: Mapping[str, Any]) -> str:
     """The worst that the conditions say, in one word."""
     true = {each["type"] for each in quota["status"]["conditions"] if each["status"] == "True"}
     if "Ready" not in true:
@@ -30,18 +30,18 @@ def standing(quota: Mapping[str, Any]) -> str:
     return "EXCEEDED" if "Exceeded" in true else "ALERT" if "AlertThresholdReached" in true else "OK"
 
 
-def _uses(quota: Mapping[str, Any]) -> Iterator[str]:
+def _usage_cells(quota: Mapping[str, Any]) -> Iterator[str]:
     used, total = quota["status"]["used"], quota["spec"].get("total", {})
-    for side, resource in ROWS:
-        yield _of(used[side][resource], (total.get(side) or {}).get(resource))
-    yield _of(used["workers"], total.get("maxWorkers"))
+    for side, resource in QUOTA_RESOURCES:
+        yield _used_of_cap(used[side][resource], (total.get(side) or {}).get(resource))
+    yield _used_of_cap(used["workers"], total.get("maxWorkers"))
 
 
-def _of(used: Any, cap: Any) -> str:
+def _used_of_cap(used: Any, cap: Any) -> str:
     return f"{used}" if cap is None else f"{used} of {cap}"
 
 
-def caps_of(effect: Any) -> Any:
+def summarize_caps(effect: Any) -> Any:
     """The answer of a dry run with nothing but the caps and the standing of each side: what people ask about."""
     if not isinstance(effect, Mapping):
         return effect
@@ -49,7 +49,7 @@ def caps_of(effect: Any) -> Any:
     return {
         **effect,
         **{
-            side: {"standing": standing(quota), **quota["spec"]} if quota is not None else None
+            side: {"standing": quota_status(quota), **quota["spec"]} if quota is not None else None
             for side, quota in sides.items()
         },
     }
@@ -60,7 +60,7 @@ def quota_facts(quota: Mapping[str, Any]) -> str:
     spec, status = quota["spec"], quota["status"]
     total, single, left = spec.get("total", {}), spec.get("single", {}), status["availablePercent"]
     rows = []
-    for side, resource in ROWS:
+    for side, resource in QUOTA_RESOURCES:
         cap = (total.get(side) or {}).get(resource)
         per_gpu = (single.get(f"max{side.title()}") or {}).get(resource)
         default = (single.get(f"default{side.title()}") or {}).get(resource)
@@ -70,10 +70,10 @@ def quota_facts(quota: Mapping[str, Any]) -> str:
     rows.append(
         ("workers", status["used"]["workers"], workers, None if workers is None else f"{left['workers']} %", None, None)
     )
-    head = facts(
+    head = format_facts(
         [
             ("Namespace", quota["namespace"]),
-            ("Standing", standing(quota)),
+            ("Standing", quota_status(quota)),
             ("Alert threshold", f"{total.get('alertThresholdPercent')} %"),
             ("GPUs of one worker", single.get("maxGPUCount")),
             ("Reserved workers", (quota.get("assumed") or {}).get("workers")),
@@ -83,10 +83,12 @@ def quota_facts(quota: Mapping[str, Any]) -> str:
     )
     header = ("Amount", "Used", "Cap", "Available", "Cap per GPU", "Default per GPU")
     conditions = (
-        (each["type"], each["status"], shown(each["lastTransitionTime"]), each["message"])
+        (each["type"], each["status"], format_local_time(each["lastTransitionTime"]), each["message"])
         for each in status["conditions"]
     )
-    return "\n\n".join([head, table(header, rows), table(("Condition", "Status", "Since", "Message"), conditions)])
+    return "\n\n".join(
+        [head, format_table(header, rows), format_table(("Condition", "Status", "Since", "Message"), conditions)]
+    )
 
 
 def allocations_table(answer: Mapping[str, Any]) -> str:
@@ -101,15 +103,15 @@ def allocations_table(answer: Mapping[str, Any]) -> str:
             f"{row['limit']['tflops']}, {row['limit']['vram']}",
             row["state"],
             row["source"],
-            shown(row["created"]),
+            format_local_time(row["created"]),
         )
         for row in answer["allocations"]
     )
     more = "\n\nThere are more; ask with --offset." if answer["more_entries"] else ""
-    return table(header, rows) + more
+    return format_table(header, rows) + more
 
 
-def fits_sentence(answer: Mapping[str, Any]) -> str:
+def fits_message(answer: Mapping[str, Any]) -> str:
     """How many more fit, and why not one more."""
     if answer["fits"] is None:
         return f"No cap of {answer['namespace']} counts such workers: as many as you like fit."
@@ -126,4 +128,4 @@ def repairs_table(answer: Mapping[str, Any]) -> str:
         return "Nothing to repair: the ledger is what the pods say."
     header = ("Namespace", "What", "Done", "Before", "After")
     rows = ([each[key] for key in ("namespace", "path", "code", "before", "after")] for each in answer["differences"])
-    return table(header, rows)
+    return format_table(header, rows)

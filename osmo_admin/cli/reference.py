@@ -10,7 +10,7 @@ import typer
 
 from osmo_admin.cli.client import app
 
-HEAD = """\
+PAGE_HEAD = """\
 # The client `osmo`
 
 <!-- Made from the commands: python -m osmo_admin.cli.reference > docs/client.md -->
@@ -38,38 +38,38 @@ Completion of commands, options and pool names: `osmo --install-completion` (bas
 """
 
 
-def reference() -> str:
+def render_reference() -> str:
     """The whole page."""
     root: Any = typer.main.get_command(app)
-    return "\n".join([HEAD, *_command(root, root.make_context("osmo", [], resilient_parsing=True), "osmo")])
+    return "\n".join([PAGE_HEAD, *_render_command(root, root.make_context("osmo", [], resilient_parsing=True), "osmo")])
 
 
-def _command(command: Any, ctx: Any, name: str) -> Iterator[str]:
+def _render_command(command: Any, ctx: Any, name: str) -> Iterator[str]:
     children = getattr(command, "commands", {})
     yield f"{'##' if children else '###'} `{name}`\n"
-    yield f"{_paragraphs(command.help)}\n"
+    yield f"{_join_paragraphs(command.help)}\n"
     if not children:
         yield f"```\n{' '.join(command.get_usage(ctx).split()).removeprefix('Usage: ')}\n```\n"
-    yield from _table(command, ctx)
+    yield from _render_options(command, ctx)
     for child_name, child in children.items():
         child_ctx = child.make_context(child_name, [], parent=ctx, resilient_parsing=True)
-        yield from _command(child, child_ctx, f"{name} {child_name}")
+        yield from _render_command(child, child_ctx, f"{name} {child_name}")
 
 
-def _table(command: Any, ctx: Any) -> Iterator[str]:
+def _render_options(command: Any, ctx: Any) -> Iterator[str]:
     records = [record for parameter in command.params if (record := parameter.get_help_record(ctx))]
-    rows = [f"| `{_cell(names)}` | {_cell(about)} |" for names, about in records]
+    rows = [f"| `{_escape_cell(names)}` | {_escape_cell(about)} |" for names, about in records]
     if rows:
         yield "\n".join(["| argument or option | |", "|---|---|", *rows]) + "\n"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
 
 
-def _paragraphs(text: str | None) -> str:
+def _join_paragraphs(text: str | None) -> str:
     return "\n\n".join(re.sub(r"\s+", " ", part) for part in (text or "").strip().split("\n\n"))
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    print(render_reference(), end="")

@@ -9,21 +9,21 @@ from typer.core import TyperGroup
 
 from osmo_admin import __version__
 from osmo_admin.cli.server_commands import clusters, django, ledger, lifecycle, serve, users, webhook
-from osmo_admin.explain import explained
+from osmo_admin.explain import exit_with_message
 
 
-class Operator(TyperGroup):
+class OperatorCommandGroup(TyperGroup):
     """The root command: where every failure becomes a sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with explained():
+        with exit_with_message():
             return super().invoke(ctx)
 
 
 app = typer.Typer(
     name="osmo-admin",
-    cls=Operator,
+    cls=OperatorCommandGroup,
     help="Run and look after OSMO Admin.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -35,8 +35,8 @@ app.command()(serve.serve)
 app.command()(lifecycle.status)
 app.command()(lifecycle.down)
 app.command()(lifecycle.reset)
-app.add_typer(users.users, name="user")
-app.add_typer(users.tokens, name="token")
+app.add_typer(users.user_commands, name="user")
+app.add_typer(users.token_commands, name="token")
 app.command()(clusters.sync)
 app.command()(ledger.verify)
 app.command()(ledger.demo)
@@ -47,8 +47,8 @@ app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options"
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"osmo-admin {__version__}")
         raise typer.Exit
 
@@ -56,7 +56,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Run and look after OSMO Admin: start it, make users and tokens, verify the ledger."""

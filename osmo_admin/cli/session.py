@@ -9,13 +9,13 @@ from typing import Any
 
 from osmo_admin.cli import login_file
 from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
-from osmo_admin.cli.http import Http, path
-from osmo_admin.cli.login_file import Login, TokenLogin
+from osmo_admin.cli.http import HttpClient, url_path
+from osmo_admin.cli.login_file import StoredLogin, TokenLogin
 
-NOT_LOGGED_IN = "You are not logged in. Log in first: osmo login URL --method token --token-file FILE."
+NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL --method token --token-file FILE."
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """How an answer is shown: for people (`text` is the stock client's word for `table`) or for programs."""
 
     TABLE = "table"
@@ -25,7 +25,7 @@ class Output(StrEnum):
 
 
 @dataclass(slots=True)
-class Session:
+class ClientSession:
     """What the options and the environment decided, and the connection made from it on first use."""
 
     url: str | None = None
@@ -33,22 +33,22 @@ class Session:
     username: str | None = None
     timeout: float = 60.0
     retries: int | None = None
-    output: Output = Output.TABLE
+    output: OutputFormat = OutputFormat.TABLE
     dry_run: bool = False
     yes: bool = False
-    _http: Http | None = field(default=None, init=False)
+    _http: HttpClient | None = field(default=None, init=False)
 
     @property
-    def for_programs(self) -> bool:
+    def is_machine_readable(self) -> bool:
         """True when the answer goes to a program and must stay as the server gave it."""
-        return self.output in (Output.JSON, Output.YAML)
+        return self.output in (OutputFormat.JSON, OutputFormat.YAML)
 
     @property
-    def dry_query(self) -> dict[str, Any]:
+    def dry_run_query(self) -> dict[str, Any]:
         """The query that asks for the effect instead of the change."""
         return {"dry_run": True} if self.dry_run else {}
 
-    def http(self) -> Http:
+    def http(self) -> HttpClient:
         """The connection of this run. Raises :class:`ClientError` when there is no login to use."""
         if self._http is None:
             login, stored = self._login()
@@ -60,67 +60,69 @@ class Session:
         if self._http is not None:
             self._http.close()
 
-    def _login(self) -> tuple[Login, bool]:
+    def _login(self) -> tuple[StoredLogin, bool]:
         """The login to use and whether it came from the file (and so goes back there when refreshed)."""
-        stored = login_file.read() if self.url is None or not (self.token or self.username) else None
+        stored = login_file.read_login() if self.url is None or not (self.token or self.username) else None
         url = self.url.rstrip("/") if self.url else (stored.url if stored else None)
         if url is None:
-            raise ClientError(NOT_LOGGED_IN)
+            raise ClientError(NOT_LOGGED_IN_MESSAGE)
         if self.token:
-            return token_login(url, self.token, timeout=self.timeout), False
+            return login_with_token(url, self.token, timeout=self.timeout), False
         if self.username:
-            return Login(url=url, dev_username=self.username), False
+            return StoredLogin(url=url, dev_username=self.username), False
         if stored is None:
-            raise ClientError(NOT_LOGGED_IN)
+            raise ClientError(NOT_LOGGED_IN_MESSAGE)
         if stored.url != url:
             # a credential is for the server that gave it; it is never sent to another one
             raise ClientError(f"You are logged in to {stored.url}, not to {url}. Log in there: osmo login {url}.")
         return stored, True
 
-    def _connect(self, login: Login, *, stored: bool) -> Http:
+    def _connect(self, login: StoredLogin, *, stored: bool) -> HttpClient:
         def authorize() -> dict[str, str]:
             if login.token is None:
                 return {"x-osmo-user": login.dev_username or ""}
-            if login_file.expired(login.token.id_token):
-                refresh(login, timeout=self.timeout)
+            if login_file.is_expired(login.token.id_token):
+                refresh_login(login, timeout=self.timeout)
                 if stored:
-                    login_file.write(login)
+                    login_file.write_login(login)
             return {"Authorization": f"Bearer {login.token.id_token}"}
 
-        http = Http(url=login.url, authorize=authorize, warn=warn, timeout=self.timeout)
+        http = HttpClient(url=login.url, authorize=authorize, warn=print_warning, timeout=self.timeout)
         if self.retries is not None:
             http.retries = self.retries
         return http
 
 
-def warn(message: str) -> None:
+def print_warning(message: str) -> None:
     """A remark for people, beside the answer and never inside it."""
     print(message, file=sys.stderr)
 
 
-def token_login(url: str, token: str, *, timeout: float = 60.0) -> Login:
+def login_with_token(url: str, token: str, *, timeout: float = 60.0) -> StoredLogin:
     """Exchange an access token for a session. Raises :class:`ClientError` (exit code 10) when it is refused."""
     url = url.rstrip("/")
-    login = Login(
+    login = StoredLogin(
         url=url,
         token=TokenLogin(
-            id_token="", refresh_token=token, refresh_url=f"{url}/{path('api', 'auth', 'jwt', 'access_token')}"
+            id_token="", refresh_token=token, refresh_url=f"{url}/{url_path('api', 'auth', 'jwt', 'access_token')}"
         ),
         osmo_token=True,
     )
-    refresh(login, timeout=timeout)
+    refresh_login(login, timeout=timeout)
     return login
 
 
-def refresh(login: Login, *, timeout: float = 60.0) -> None:
+def refresh_login(login: StoredLogin, *, timeout: float = 60.0) -> None:
     """Put a new JWT into `login`. Raises :class:`ClientError` when there is nothing to ask with, or it is refused."""
     token = login.token
     if token is None or not login.osmo_token or not token.refresh_token or not token.refresh_url:
         raise ClientError(f"Your session at {login.url} has ended. Log in again: osmo login {login.url}.")
     server, _, endpoint = token.refresh_url.rpartition("/api/")
-    http = Http(url=server, authorize=dict, warn=warn, timeout=timeout)
+    http = HttpClient(url=server, authorize=dict, warn=print_warning, timeout=timeout)
     try:
-        answer = http.change("POST", f"api/{endpoint}", body={"token": token.refresh_token}, keyed=False)
+        answer = http.send_change(
+            "POST", f"api/{endpoint}", body={"token": token.refresh_token}, with_idempotency_key=False
+        )
     except ClientError as error:
         # The stock client calls every failed exchange a server failure, whoever is to blame.
         error.exit_code = SERVER_FAILED
@@ -131,5 +133,5 @@ def refresh(login: Login, *, timeout: float = 60.0) -> None:
         http.close()
     if not isinstance(answer, dict) or not isinstance(answer.get("token"), str):
         raise ClientError(f"{login.url} did not answer with a session.", exit_code=SERVER_FAILED)
-    login_file.claims(answer["token"])
+    login_file.read_claims(answer["token"])
     token.id_token = answer["token"]

@@ -9,7 +9,7 @@ from typing import Any
 GUTTER = "  "
 
 
-def printable(text: str) -> str:
+def printable_text(text: str) -> str:
     """Text that cannot move the cursor or change colours: a name or description may come from anybody."""
     return "".join(
         character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs") else "�"
@@ -17,26 +17,26 @@ def printable(text: str) -> str:
     )
 
 
-class Drawn(str):
+class PreformattedCell(str):
     """A cell whose blanks count, as those of the lines of a tree."""
 
     __slots__ = ()
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """One value on one line; `-` for nothing."""
-    if isinstance(value, Drawn):
-        return printable(value).replace("\n", " ")
+    if isinstance(value, PreformattedCell):
+        return printable_text(value).replace("\n", " ")
     if value is None or value in ("", []):
         return "-"
     if isinstance(value, list | tuple):
-        return ", ".join(cell(each) for each in value)
+        return ", ".join(format_cell(each) for each in value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={cell(each)}" for key, each in sorted(value.items())) or "-"
-    return " ".join(printable(str(value)).split())
+        return ", ".join(f"{key}={format_cell(each)}" for key, each in sorted(value.items())) or "-"
+    return " ".join(printable_text(str(value)).split())
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     """Terminal columns: East Asian wide characters take two, combining marks none."""
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -44,7 +44,7 @@ def width(text: str) -> int:
     )
 
 
-def table(
+def format_table(
     header: Sequence[str],
     rows: Iterable[Sequence[Any]],
     *,
@@ -55,22 +55,24 @@ def table(
 
     `minimum` gives the least width of the first columns. Cells stand left; a line has no spaces at its end.
     """
-    body = [[cell(value) for value in row] for row in rows]
-    sums = [] if total is None else [["" if value == "" else cell(value) for value in total]]
+    body = [[format_cell(value) for value in row] for row in rows]
+    sums = [] if total is None else [["" if value == "" else format_cell(value) for value in total]]
     floor = [*minimum, *[0] * (len(header) - len(minimum))]
-    widths = [max(least, *(width(line[at]) for line in [header, *body, *sums])) for at, least in enumerate(floor)]
+    widths = [
+        max(least, *(display_width(line[at]) for line in [header, *body, *sums])) for at, least in enumerate(floor)
+    ]
     dashes = ["-" * size for size in widths]
     lines = [header, dashes, *body, *([dashes, *sums] if sums else [])]
-    return "\n".join(_line(line, widths) for line in lines)
+    return "\n".join(_format_row(line, widths) for line in lines)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (text + " " * (size - width(text)) for text, size in zip(cells, widths, strict=True))
+def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (text + " " * (size - display_width(text)) for text, size in zip(cells, widths, strict=True))
     return GUTTER.join(padded).rstrip()
 
 
-def facts(pairs: Iterable[tuple[str, Any]]) -> str:
+def format_facts(pairs: Iterable[tuple[str, Any]]) -> str:
     """`Name : value` lines, the colons below each other."""
-    listed = [(name, cell(value)) for name, value in pairs]
+    listed = [(name, format_cell(value)) for name, value in pairs]
     longest = max((len(name) for name, _ in listed), default=0)
     return "\n".join(f"{name:<{longest}} : {value}" for name, value in listed)

@@ -7,29 +7,29 @@ from datetime import UTC, datetime, timedelta
 
 from osmo_admin.cli.client_errors import ClientError
 
-AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+AGE_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
-def shown(moment: str | None) -> str | None:
+def format_local_time(timestamp: str | None) -> str | None:
     """The server's naive UTC time as the reader's local time, with its zone; anything else as it came."""
-    if not moment:
+    if not timestamp:
         return None
     try:
-        parsed = datetime.fromisoformat(moment)
+        parsed = datetime.fromisoformat(timestamp)
     except ValueError:
-        return moment
+        return timestamp
     local = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone()
     return f"{local:%Y-%m-%d %H:%M:%S %Z}"
 
 
-def asked(text: str, *, now: datetime | None = None) -> str:
+def parse_time(text: str, *, now: datetime | None = None) -> str:
     """What somebody typed as the server's naive UTC time.
 
     A date or time without an offset is local; `90m`, `12h`, `7d` and `2w` are that long ago.
     Raises :class:`ClientError` on anything else.
     """
     if match := re.fullmatch(r"(\d{1,5})([mhdw])", text):
-        moment = (now or datetime.now(UTC)) - int(match[1]) * AGO[match[2]]
+        moment = (now or datetime.now(UTC)) - int(match[1]) * AGE_UNITS[match[2]]
     else:
         try:
             moment = datetime.fromisoformat(text)
@@ -40,7 +40,7 @@ def asked(text: str, *, now: datetime | None = None) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
 
 
-def duration(seconds: float | None) -> str | None:
+def format_duration(seconds: float | None) -> str | None:
     """Seconds as `1h 02m`, `3m 07s` or `12s`."""
     if seconds is None:
         return None

@@ -13,21 +13,21 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from osmo_admin.cli.greedy import Grammar, spread
-from osmo_admin.cli.options import DryRunOption, OutputOption, OutputOptionWithoutT, YesOption
-from osmo_admin.cli.session import Output, Session
+from osmo_admin.cli.greedy import OptionGrammar, repeat_list_options
+from osmo_admin.cli.options import DryRunOption, OutputFormatOption, OutputFormatOptionWithoutT, YesOption
+from osmo_admin.cli.session import ClientSession, OutputFormat
 
-Command = Callable[..., None]
+CommandFunction = Callable[..., None]
 
 
-class ListFriendly(TyperCommand):
+class ListOptionCommand(TyperCommand):
     """A command whose list options also take several words at once, as the stock client's do."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words after the lists were spread out."""
-        return super().parse_args(ctx, spread(args, self._grammar()))
+        return super().parse_args(ctx, repeat_list_options(args, self._grammar()))
 
-    def _grammar(self) -> Grammar:
+    def _grammar(self) -> OptionGrammar:
         lists: set[str] = set()
         pairs: set[str] = set()
         single: set[str] = set()
@@ -41,38 +41,38 @@ class ListFriendly(TyperCommand):
                     pairs.update(parameter.opts)
             elif not getattr(parameter, "is_flag", False):
                 single.update(parameter.opts)
-        return Grammar(frozenset(lists), frozenset(pairs), frozenset(single), positional)
+        return OptionGrammar(frozenset(lists), frozenset(pairs), frozenset(single), positional)
 
 
-def group(about: str) -> typer.Typer:
+def command_group(about: str) -> typer.Typer:
     """A family of commands under one word."""
     return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 
-def verb(
-    family: typer.Typer, name: str, *, writes: bool = False, asks: bool = False, short_t: bool = True
-) -> Callable[[Command], Command]:
+def client_command(
+    family: typer.Typer, name: str, *, writes: bool = False, confirms: bool = False, short_t: bool = True
+) -> Callable[[CommandFunction], CommandFunction]:
     """Register a command. `short_t=False` leaves `-t` to the command's own option (tags)."""
 
-    def register(function: Command) -> Command:
+    def register(function: CommandFunction) -> CommandFunction:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        names = {flag_name(parameter): parameter.name for parameter in own}
+        names = {option_name(parameter): parameter.name for parameter in own}
         shared: list[tuple[str, Any, Any]] = [
-            ("output", OutputOption if short_t else OutputOptionWithoutT, Output.TABLE)
+            ("output", OutputFormatOption if short_t else OutputFormatOptionWithoutT, OutputFormat.TABLE)
         ]
         if writes:
             shared.append(("dry_run", DryRunOption, False))
-        if asks:
+        if confirms:
             shared.append(("yes", YesOption, False))
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters = [
             inspect.Parameter("ctx", keyword, annotation=typer.Context),
-            *(parameter.replace(name=flag_name(parameter), kind=keyword) for parameter in own),
+            *(parameter.replace(name=option_name(parameter), kind=keyword) for parameter in own),
             *(inspect.Parameter(each, keyword, default=value, annotation=kind) for each, kind, value in shared),
         ]
 
         def run(**values: Any) -> None:
-            session: Session = values.pop("ctx").obj
+            session: ClientSession = values.pop("ctx").obj
             for each, _, _ in shared:
                 setattr(session, each, values.pop(each))
             function(session, **{names[name]: value for name, value in values.items()})
@@ -82,13 +82,13 @@ def verb(
         run.__module__ = function.__module__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        family.command(name, cls=ListFriendly)(run)
+        family.command(name, cls=ListOptionCommand)(run)
         return function
 
     return register
 
 
-def flag_name(parameter: inspect.Parameter) -> str:
+def option_name(parameter: inspect.Parameter) -> str:
     """The name a parameter goes by on the command line, `set_string` for `--set-string`.
 
     Its environment variable is made from it, so the function's own names can stay those of its subject.

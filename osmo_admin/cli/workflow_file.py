@@ -14,40 +14,40 @@ from osmo_admin.cli.client_errors import REFUSED_SUBMISSION, ClientError
 
 STANDARD_INPUT = "-"
 WORKFLOW_ID = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?-\d+")
-TEMPLATE_MARKS = ("{{", "{%", "{#", "default-values")
+TEMPLATE_SYNTAX = ("{{", "{%", "{#", "default-values")
 
 
-def refused(message: str) -> ClientError:
+def refusal_error(message: str) -> ClientError:
     """A submission that did not leave this machine."""
     return ClientError(message, exit_code=REFUSED_SUBMISSION)
 
 
-def read(name: str) -> str:
+def read_workflow_file(name: str) -> str:
     """The text of a workflow file, `-` for standard input. Raises :class:`ClientError` if it cannot be read."""
     try:
         return sys.stdin.read() if name == STANDARD_INPUT else Path(name).read_text(encoding="utf-8")
     except OSError as error:
-        raise refused(f"The workflow file {name} cannot be read: {error.strerror}.") from error
+        raise refusal_error(f"The workflow file {name} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise refused(f"The workflow file {name} is not text in UTF-8.") from error
+        raise refusal_error(f"The workflow file {name} is not text in UTF-8.") from error
 
 
-def names_a_workflow(name: str) -> bool:
+def is_workflow_id(name: str) -> bool:
     """True when the argument is no file but the ID of a workflow whose spec is to be submitted again."""
     return name != STANDARD_INPUT and not Path(name).exists() and WORKFLOW_ID.fullmatch(name) is not None
 
 
 def is_templated(text: str) -> bool:
     """True when the server has to render the text first."""
-    return any(mark in text for mark in TEMPLATE_MARKS)
+    return any(mark in text for mark in TEMPLATE_SYNTAX)
 
 
-def wants_local_files(text: str) -> bool:
+def mentions_local_files(text: str) -> bool:
     """True when the text may name files of this machine."""
     return "localpath" in text
 
 
-def with_local_files(text: str, folder: Path) -> str:
+def inline_local_files(text: str, folder: Path) -> str:
     """The text with each `localpath` replaced by the file's `contents`; the same text if there is none.
 
     `folder` is where relative paths begin. Text that is not YAML is returned as it is: the server names its faults.
@@ -60,7 +60,7 @@ def with_local_files(text: str, folder: Path) -> str:
     except yaml.YAMLError:
         return text
     faults: list[dict[str, Any]] = []
-    found = [_inline(entry, where, folder, faults) for where, entry in _file_entries(document)]
+    found = [_inline_entry(entry, where, folder, faults) for where, entry in _find_file_entries(document)]
     if faults:
         raise ClientError("Local files of the workflow cannot be sent.", exit_code=REFUSED_SUBMISSION, details=faults)
     if not any(found):
@@ -69,24 +69,24 @@ def with_local_files(text: str, folder: Path) -> str:
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=float("inf")))
 
 
-def _file_entries(document: Any) -> list[tuple[str, dict[str, Any]]]:
+def _find_file_entries(document: Any) -> list[tuple[str, dict[str, Any]]]:
     """Every entry of every task's `files`, with its path in the document."""
     workflow = document.get("workflow") if isinstance(document, dict) else None
     if not isinstance(workflow, dict):
         return []
-    tasks = _listed(workflow, "tasks", "workflow")
-    for where, member in _listed(workflow, "groups", "workflow"):
-        tasks += _listed(member, "tasks", where)
-    return [entry for where, task in tasks for entry in _listed(task, "files", where)]
+    tasks = _indexed_entries(workflow, "tasks", "workflow")
+    for where, member in _indexed_entries(workflow, "groups", "workflow"):
+        tasks += _indexed_entries(member, "tasks", where)
+    return [entry for where, task in tasks for entry in _indexed_entries(task, "files", where)]
 
 
-def _listed(owner: dict[str, Any], key: str, where: str) -> list[tuple[str, dict[str, Any]]]:
+def _indexed_entries(owner: dict[str, Any], key: str, where: str) -> list[tuple[str, dict[str, Any]]]:
     value = owner.get(key)
     entries = value if isinstance(value, list) else []
     return [(f"{where}.{key}[{at}]", each) for at, each in enumerate(entries) if isinstance(each, dict)]
 
 
-def _inline(entry: dict[str, Any], where: str, folder: Path, faults: list[dict[str, Any]]) -> bool:
+def _inline_entry(entry: dict[str, Any], where: str, folder: Path, faults: list[dict[str, Any]]) -> bool:
     if "localpath" not in entry:
         return False
     place = f"{where}.localpath"

@@ -18,58 +18,58 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from osmo_admin.ops.datadir import write_private
+from osmo_admin.ops.datadir import write_private_file
 from osmo_admin.ops.errors import OperationError
 
-AUTHORITY_LIFE = timedelta(days=3650)
-SERVER_LIFE = timedelta(days=365)
+AUTHORITY_LIFETIME = timedelta(days=3650)
+SERVER_LIFETIME = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)
-_CLOCKS_DIFFER = timedelta(hours=1)
+_CLOCK_SKEW = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class ServerCertificate:
     """A server's certificate on disk. `authority` is the PEM that its callers must trust."""
 
     certificate: Path
     key: Path
     authority: str
     hosts: frozenset[str]
-    ends: datetime
+    expires_at: datetime
 
     def days_left(self, now: datetime | None = None) -> int:
         """Whole days until it ends; negative when it has."""
-        return (self.ends - (now or datetime.now(UTC))).days
+        return (self.expires_at - (now or datetime.now(UTC))).days
 
 
-def ensure(folder: Path, hosts: Iterable[str], *, now: datetime | None = None) -> Certificate:
+def ensure_certificate(folder: Path, hosts: Iterable[str], *, now: datetime | None = None) -> ServerCertificate:
     """The certificate for these hosts (names or addresses), made or renewed when it is missing, covers fewer of them or
     ends within 30 days. Raises OperationError for files that cannot be read."""
     now = now or datetime.now(UTC)
     wanted = frozenset(hosts)
-    there = read(folder)
-    if there is not None and wanted <= there.hosts and there.ends - now > RENEW_BEFORE:
+    there = read_certificate(folder)
+    if there is not None and wanted <= there.hosts and there.expires_at - now > RENEW_BEFORE:
         return there
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority, authority_key = _authority(folder, now)
+    authority, authority_key = _ensure_authority(folder, now)
     hosts_now = sorted(wanted | (there.hosts if there else frozenset()))
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _builder("osmo-admin webhooks", authority.subject, key.public_key(), now, SERVER_LIFE)
+        _certificate_builder("osmo-admin webhooks", authority.subject, key.public_key(), now, SERVER_LIFETIME)
         .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts_now]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    write_private(folder / "tls.key", _key_pem(key))
-    write_private(folder / "tls.crt", _pem(certificate))
-    made = read(folder)
+    write_private_file(folder / "tls.key", _key_pem(key))
+    write_private_file(folder / "tls.crt", _pem(certificate))
+    made = read_certificate(folder)
     assert made is not None
     return made
 
 
-def read(folder: Path) -> Certificate | None:
+def read_certificate(folder: Path) -> ServerCertificate | None:
     """What lies there; None when nothing does. Raises OperationError when it cannot be read."""
     paths = [folder / name for name in ("tls.crt", "tls.key", "ca.crt")]
     if not all(path.exists() for path in paths):
@@ -80,10 +80,12 @@ def read(folder: Path) -> Certificate | None:
     except (OSError, ValueError, x509.ExtensionNotFound) as problem:
         raise OperationError(f"{paths[0]} cannot be read ({problem}). Remove {folder} to make a new one.") from problem
     hosts = {*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))}
-    return Certificate(paths[0], paths[1], paths[2].read_text(), frozenset(hosts), certificate.not_valid_after_utc)
+    return ServerCertificate(
+        paths[0], paths[1], paths[2].read_text(), frozenset(hosts), certificate.not_valid_after_utc
+    )
 
 
-def _authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _ensure_authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     certificate_path, key_path = folder / "ca.crt", folder / "ca.key"
     if certificate_path.exists() and key_path.exists():
         try:
@@ -92,24 +94,24 @@ def _authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.Ellipt
         except (OSError, ValueError) as problem:
             sentence = f"{certificate_path} cannot be read ({problem}). Remove {folder} to make a new one."
             raise OperationError(sentence) from problem
-        if isinstance(key, ec.EllipticCurvePrivateKey) and certificate.not_valid_after_utc - now > SERVER_LIFE:
+        if isinstance(key, ec.EllipticCurvePrivateKey) and certificate.not_valid_after_utc - now > SERVER_LIFETIME:
             return certificate, key
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "osmo-admin webhook authority")])
     certificate = (
-        _builder("osmo-admin webhook authority", name, key.public_key(), now, AUTHORITY_LIFE)
+        _certificate_builder("osmo-admin webhook authority", name, key.public_key(), now, AUTHORITY_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(_signs_certificates(), critical=True)
+        .add_extension(_authority_key_usage(), critical=True)
         .sign(key, hashes.SHA256())
     )
-    write_private(key_path, _key_pem(key))
-    write_private(certificate_path, _pem(certificate))
+    write_private_file(key_path, _key_pem(key))
+    write_private_file(certificate_path, _pem(certificate))
     return certificate, key
 
 
-def _builder(
-    subject: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, life: timedelta
+def _certificate_builder(
+    subject: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, lifetime: timedelta
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -117,12 +119,12 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS_DIFFER)
-        .not_valid_after(now + life)
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + lifetime)
     )
 
 
-def _signs_certificates() -> x509.KeyUsage:
+def _authority_key_usage() -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,

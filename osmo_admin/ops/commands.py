@@ -19,7 +19,7 @@ WORKER_PROCESSES = 2
 METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
 
-def web(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:
+def web_command(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:
     """Granian serving the WSGI application. A worker process that dies is started again."""
     return [
         sys.executable, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port),
@@ -29,7 +29,7 @@ def web(host: str, port: int, *, workers: int = WEB_WORKERS) -> list[str]:
     ]  # fmt: skip
 
 
-def webhook(host: str, port: int, certificate: Path, key: Path) -> list[str]:
+def webhook_command(host: str, port: int, certificate: Path, key: Path) -> list[str]:
     """Granian serving what clusters ask, over TLS: the one address of the house that Kubernetes calls."""
     return [
         sys.executable, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port),
@@ -39,7 +39,7 @@ def webhook(host: str, port: int, certificate: Path, key: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def worker(*, processes: int = WORKER_PROCESSES) -> list[str]:
+def worker_command(*, processes: int = WORKER_PROCESSES) -> list[str]:
     """The Celery worker. Gossip and mingle serve fleets that watch each other; nobody reads them here."""
     return [
         sys.executable, "-m", "celery", "--app", "osmo_admin.celery", "worker", "--pool", "prefork",
@@ -47,23 +47,23 @@ def worker(*, processes: int = WORKER_PROCESSES) -> list[str]:
     ]  # fmt: skip
 
 
-def beat() -> list[str]:
+def beat_command() -> list[str]:
     """Celery's clock. The supervisor's lock on the data directory keeps it single, so no pid file."""
     return [
         sys.executable, "-m", "celery", "--app", "osmo_admin.celery", "beat", "--loglevel", "INFO", "--pidfile", "",
     ]  # fmt: skip
 
 
-def clusters() -> list[str]:
+def clusters_command() -> list[str]:
     """The agents of Kubernetes backends. Without one it idles."""
     return [sys.executable, "-m", "osmo_admin.clusters"]
 
 
-def bootstrap(*arguments: str) -> list[str]:
+def bootstrap_command(*arguments: str) -> list[str]:
     """Migrations, defaults and the first user: one process, so Django is loaded once."""
     return [sys.executable, "-m", "osmo_admin.bootstrap", *arguments]
 
 
-def round_trip(url: str) -> list[str]:
+def round_trip_command(url: str) -> list[str]:
     """One call through the whole house, for `up --check`."""
     return [sys.executable, "-m", "osmo_admin.roundtrip", url]

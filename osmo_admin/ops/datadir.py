@@ -26,24 +26,24 @@ from pathlib import Path
 from typing import IO, Any
 
 from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import Account, give, reaches
+from osmo_admin.ops.privileges import SystemAccount, can_reach, change_owner
 
-MARK = "osmo-admin.json"
-ROOT_DEFAULT = Path("/var/lib/osmo-admin")
+MARKER_FILE = "osmo-admin.json"
+ROOT_DEFAULT_DIRECTORY = Path("/var/lib/osmo-admin")
 
 
-def default_data_dir() -> Path:
+def default_data_directory() -> Path:
     """`$OSMO_ADMIN_HOME`, else the user's state directory; root's lies outside root's closed home."""
     if chosen := os.environ.get("OSMO_ADMIN_HOME"):
         return Path(chosen)
     if os.geteuid() == 0:
-        return ROOT_DEFAULT
+        return ROOT_DEFAULT_DIRECTORY
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "osmo-admin"
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "osmo-admin"
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private_file(path: Path, text: str) -> None:
     """Write a file only its owner can read, whole or not at all."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -57,7 +57,7 @@ def write_private(path: Path, text: str) -> None:
         raise
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """A JSON object, or an empty one when there is no file. Raises OperationError when it is damaged."""
     try:
         found = json.loads(path.read_text())
@@ -71,15 +71,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class DataDir:
+class DataDirectory:
     """One installation's state on disk."""
 
     root: Path
 
     @classmethod
-    def open(cls, chosen: Path | None) -> DataDir:
-        """The directory at `chosen` (default: see `default_data_dir`), not yet made."""
-        return cls((chosen or default_data_dir()).expanduser().absolute())
+    def open(cls, path: Path | None) -> DataDirectory:
+        """The directory at `path` (default: see `default_data_directory`), not yet made."""
+        return cls((path or default_data_directory()).expanduser().absolute())
 
     def prepare(self) -> None:
         """Make what is missing. Raises OperationError for a folder that is somebody else's."""
@@ -91,21 +91,21 @@ class DataDir:
                 self.root.chmod(0o711 if os.geteuid() == 0 else 0o700)
             if not self.root.is_dir():
                 raise OperationError(f"--data-dir {self.root} is not a directory. Name a new or an empty one.")
-            if not self.mark.exists():
+            if not self.marker.exists():
                 if any(self.root.iterdir()):
                     raise OperationError(
                         f"--data-dir {self.root} holds other files and was not made by osmo-admin. "
                         "Name a new or an empty directory."
                     )
-                write_private(self.mark, json.dumps({"layout": 1}) + "\n")
+                write_private_file(self.marker, json.dumps({"layout": 1}) + "\n")
             for folder in (self.logs, self.valkey):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as problem:
             raise OperationError(f"--data-dir {self.root} cannot be used: {problem}.") from problem
 
     @property
-    def mark(self) -> Path:
-        return self.root / MARK
+    def marker(self) -> Path:
+        return self.root / MARKER_FILE
 
     @property
     def logs(self) -> Path:
@@ -140,55 +140,55 @@ class DataDir:
         return self.root / "up.lock"
 
     @property
-    def location(self) -> Path:
+    def postgres_location(self) -> Path:
         """Names the database's folder when it could not be put inside."""
         return self.root / "postgres.location"
 
-    def postgres_home(self, account: Account | None) -> Path:
+    def postgres_home(self, account: SystemAccount | None) -> Path:
         """The folder that holds the cluster, made and owned by the account.
 
         Inside the data directory where the account can get there. Root's home and pytest's folders are closed to
         it: then a folder outside, remembered in `postgres.location`, so that permissions stay as they are.
         """
-        if self.location.exists():
-            home = Path(self.location.read_text().strip())
-        elif reaches(account, self.root):
+        if self.postgres_location.exists():
+            home = Path(self.postgres_location.read_text().strip())
+        elif can_reach(account, self.root):
             home = self.root / "postgres"
         else:
-            home = self._outside()
-            write_private(self.location, f"{home}\n")
+            home = self._make_outside_folder()
+            write_private_file(self.postgres_location, f"{home}\n")
         home.mkdir(mode=0o700, exist_ok=True)
-        give(account, home)
+        change_owner(account, home)
         return home
 
-    def _outside(self) -> Path:
+    def _make_outside_folder(self) -> Path:
         """A new folder beside other temporary files for a temporary data directory, else below the system's state."""
         scratch = Path(tempfile.gettempdir()).resolve()
         if not self.root.resolve().is_relative_to(scratch):
-            scratch = ROOT_DEFAULT
+            scratch = ROOT_DEFAULT_DIRECTORY
             scratch.mkdir(mode=0o711, parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="osmo-admin-postgres-", dir=scratch))
 
     def remove(self) -> None:
         """Delete everything `prepare` and the servers made; nothing else."""
-        if self.location.exists():
-            shutil.rmtree(self.location.read_text().strip(), ignore_errors=True)
+        if self.postgres_location.exists():
+            shutil.rmtree(self.postgres_location.read_text().strip(), ignore_errors=True)
         for folder in (self.root / "postgres", self.valkey, self.logs, self.metrics, self.root / "run"):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.secrets, self.runtime, self.children, self.location, self.mark, self.lock):
+        for file in (self.secrets, self.runtime, self.children, self.postgres_location, self.marker, self.lock):
             file.unlink(missing_ok=True)
         if not any(self.root.iterdir()):
             self.root.rmdir()
 
 
-class Held:
+class DataDirectoryLock:
     """The lock on a data directory: one server at a time. The file tells the holder's pid to `down` and `status`."""
 
-    def __init__(self, data: DataDir) -> None:
+    def __init__(self, data: DataDirectory) -> None:
         self.data = data
         self._file: IO[str] | None = None
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Raises OperationError when another process holds it."""
         file = os.fdopen(os.open(self.data.lock, os.O_RDWR | os.O_CREAT, 0o600), "r+")
         try:
@@ -196,7 +196,7 @@ class Held:
         except OSError:
             pid = file.read().strip() or "unknown"
             file.close()
-            url = read_json(self.data.runtime).get("OSMO_PUBLIC_URL", "")
+            url = read_json_object(self.data.runtime).get("OSMO_PUBLIC_URL", "")
             raise OperationError(
                 f"osmo-admin is already running on {self.data.root} (process {pid}{', ' + url if url else ''}). "
                 f"Stop it with: osmo-admin down --data-dir {self.data.root}"
@@ -214,7 +214,7 @@ class Held:
             self._file = None
 
 
-def holder(data: DataDir) -> int | None:
+def find_running_pid(data: DataDirectory) -> int | None:
     """The pid of the server that runs on this directory, or None."""
     try:
         with data.lock.open("r+") as file:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import secrets
 
-from osmo_admin.ops.datadir import DataDir, read_json, write_private
+from osmo_admin.ops.datadir import DataDirectory, read_json_object, write_private_file
 
 SECRET_KEY = "OSMO_SECRET_KEY"  # noqa: S105  (its name, not its value)
 
 
-def secret_key(data: DataDir) -> str:
+def load_secret_key(data: DataDirectory) -> str:
     """The key that signs sessions and tokens; made at the first start."""
-    kept = read_json(data.secrets)
+    kept = read_json_object(data.secrets)
     if not kept.get(SECRET_KEY):
         kept[SECRET_KEY] = secrets.token_urlsafe(48)
-        write_private(data.secrets, json.dumps(kept, indent=2) + "\n")
+        write_private_file(data.secrets, json.dumps(kept, indent=2) + "\n")
     return str(kept[SECRET_KEY])
 
 
-def new_password() -> str:
+def generate_password() -> str:
     """A password to print once: letters and digits that are not mistaken for each other, about 100 bits."""
     alphabet = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKMNPQRSTUVWXYZ23456789"
     return "".join(secrets.choice(alphabet) for _ in range(18))

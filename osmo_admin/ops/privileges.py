@@ -15,11 +15,11 @@ from pathlib import Path
 from osmo_admin.ops.errors import OperationError
 
 # Made by Debian's PostgreSQL, Red Hat's, and every Unix, in that order.
-CANDIDATES = ("postgres", "pgsql", "nobody")
+CANDIDATE_USERS = ("postgres", "pgsql", "nobody")
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SystemAccount:
     """A system user to step down to."""
 
     name: str
@@ -27,23 +27,23 @@ class Account:
     gid: int
 
 
-def database_account() -> Account | None:
+def find_database_account() -> SystemAccount | None:
     """None when we are not root (the database then runs as ourselves)."""
     if os.geteuid() != 0:
         return None
-    for name in CANDIDATES:
+    for name in CANDIDATE_USERS:
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
             continue
-        return Account(name, entry.pw_uid, entry.pw_gid)
+        return SystemAccount(name, entry.pw_uid, entry.pw_gid)
     raise OperationError(
-        f"PostgreSQL does not run as root, and none of the users {', '.join(CANDIDATES)} exists on this machine. "
+        f"PostgreSQL does not run as root, and none of the users {', '.join(CANDIDATE_USERS)} exists on this machine. "
         "Add one (adduser --system postgres), start as an ordinary user, or set DATABASE_URL."
     )
 
 
-def reaches(account: Account | None, path: Path) -> bool:
+def can_reach(account: SystemAccount | None, path: Path) -> bool:
     """May this user enter (a folder) or execute (a file) `path`? Asked of the system, so ACLs count too."""
     if account is None:
         return os.access(path, os.X_OK)
@@ -58,7 +58,7 @@ def reaches(account: Account | None, path: Path) -> bool:
     return answer.returncode == 0
 
 
-def give(account: Account | None, path: Path) -> None:
+def change_owner(account: SystemAccount | None, path: Path) -> None:
     """Make the account the owner of a path we have just made."""
     if account is not None:
         os.chown(path, account.uid, account.gid)

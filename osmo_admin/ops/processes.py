@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from osmo_admin.ops.privileges import Account
+from osmo_admin.ops.privileges import SystemAccount
 
 _PR_SET_PDEATHSIG = 1
 # Loaded here and not in the child: between fork and exec only what is already in memory is safe to use.
@@ -25,7 +25,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 TAIL_LINES = 20
 
 
-def die_with_parent(death_signal: int) -> Callable[[], None]:
+def parent_death_hook(death_signal: int) -> Callable[[], None]:
     """What the child runs before exec: ask the kernel for `death_signal` when the parent dies."""
     parent = os.getpid()
 
@@ -39,7 +39,7 @@ def die_with_parent(death_signal: int) -> Callable[[], None]:
 
 
 @dataclass(slots=True)
-class Child:
+class ChildProcess:
     """One running process group. `name` is what people read; `log` receives all it prints."""
 
     name: str
@@ -57,30 +57,30 @@ class Child:
         """None while it runs; the exit code, negative for a signal, afterwards."""
         return self.popen.poll()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Signal the leader only: servers end their own workers in order."""
         if self.exit_code() is None:
             self.popen.send_signal(self.stop_signal)
 
     def kill_group(self) -> None:
         """End whatever is left of the group, workers of a dead leader too."""
-        kill_group(self.pid)
+        kill_process_group(self.pid)
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
         """The last lines it printed."""
-        return tail(self.log, lines)
+        return read_tail(self.log, lines)
 
 
-def start(
+def start_child(
     name: str,
     command: Sequence[str | os.PathLike[str]],
     *,
     log: Path,
     env: Mapping[str, str] | None = None,
-    account: Account | None = None,
+    account: SystemAccount | None = None,
     stop_signal: signal.Signals = signal.SIGTERM,
     cwd: Path | None = None,
-) -> Child:
+) -> ChildProcess:
     """Start `command`, its output appended to `log`; `account` (root only) is the user it runs as.
 
     Raises OSError when the command cannot be executed.
@@ -97,20 +97,22 @@ def start(
             env=None if env is None else dict(env),
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=die_with_parent(stop_signal),
+            preexec_fn=parent_death_hook(stop_signal),
             **identity,
         )
-    return Child(name, log, popen, stop_signal, started=start_time(popen.pid))
+    return ChildProcess(name, log, popen, stop_signal, started=process_start_time(popen.pid))
 
 
-def stop_all(children: Iterable[Child], *, grace: float, now: Callable[[], float] = time.monotonic) -> list[str]:
+def stop_children(
+    children: Iterable[ChildProcess], *, grace: float, now: Callable[[], float] = time.monotonic
+) -> list[str]:
     """Ask all at once, wait up to `grace` seconds together, then end what is left.
 
     Returns the names of those that had to be killed.
     """
     waiting = list(children)
     for child in waiting:
-        child.ask_to_stop()
+        child.request_stop()
     deadline = now() + grace
     while now() < deadline and any(child.exit_code() is None for child in waiting):
         time.sleep(0.05)
@@ -122,7 +124,7 @@ def stop_all(children: Iterable[Child], *, grace: float, now: Callable[[], float
     return [child.name for child in stubborn]
 
 
-def kill_group(pgid: int) -> None:
+def kill_process_group(pgid: int) -> None:
     """SIGKILL to a whole process group; one that is gone already is fine."""
     try:
         os.killpg(pgid, signal.SIGKILL)
@@ -130,7 +132,7 @@ def kill_group(pgid: int) -> None:
         return
 
 
-def start_time(pid: int) -> str:
+def process_start_time(pid: int) -> str:
     """When the process started, as the system words it; empty when there is none.
 
     Together with the pid it names one process for ever, so a recycled pid is never taken for ours.
@@ -145,7 +147,7 @@ def start_time(pid: int) -> str:
     return answer.stdout.strip()
 
 
-def tail(path: Path, lines: int = TAIL_LINES) -> str:
+def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
     """The last `lines` lines of a file that may be long or missing."""
     try:
         with path.open("rb") as source:

@@ -15,8 +15,8 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Readiness:
     """`ready`: web answers and every check, beat too, is content. `why`: what is missing, in words."""
 
-    ready: bool
-    why: str
+    is_ready: bool
+    reason: str
 
 
 def local_url(host: str, port: int) -> str:
@@ -28,7 +28,7 @@ def local_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def ask(url: str, *, timeout: float = 5.0) -> Readiness:
+def check_readiness(url: str, *, timeout: float = 5.0) -> Readiness:
     """One look at `/ready`."""
     try:
         with _OPENER.open(f"{url}/ready", timeout=timeout) as answer:

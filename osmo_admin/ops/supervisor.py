@@ -22,10 +22,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from osmo_admin.ops import certificates, commands, keys, logfiles, orphans, ports, postgres, readiness, valkey
-from osmo_admin.ops.datadir import DataDir, Held, write_private
+from osmo_admin.ops.datadir import DataDirectory, DataDirectoryLock, write_private_file
 from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import database_account, give, reaches
-from osmo_admin.ops.processes import Child, start, stop_all
+from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
+from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 
 READY_SECONDS = 90.0
 BOOTSTRAP_SECONDS = 600.0
@@ -41,7 +41,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SupervisorOptions:
     """What the operator asked for. `port` None: 8000 or the next free one."""
 
     data_dir: Path | None = None
@@ -53,134 +53,141 @@ class Options:
     webhook_port: int | None = None
 
 
-class _Stopped(Exception):
+class _StopRequested(Exception):
     """A signal asked us to stop while we were starting."""
 
 
 class Supervisor:
     """One run of the house."""
 
-    def __init__(self, options: Options, say: Callable[[str], None]) -> None:
+    def __init__(self, options: SupervisorOptions, report: Callable[[str], None]) -> None:
         self.options = options
-        self.say = say
-        self.data = DataDir.open(options.data_dir)
-        self.lock = Held(self.data)
+        self.report = report
+        self.data = DataDirectory.open(options.data_dir)
+        self.lock = DataDirectoryLock(self.data)
         self.socket_dir: Path | None = None
-        self.database: postgres.Server | None = None
-        self.broker: valkey.Server | None = None
-        self.services: list[Child] = []
+        self.database: postgres.PostgresServer | None = None
+        self.broker: valkey.ValkeyServer | None = None
+        self.services: list[ChildProcess] = []
         self.env: dict[str, str] = {}
         self.url = ""
         self._signals = 0
 
     def run(self) -> int:
         """Up until told to stop. Returns the exit code; raises OperationError when it cannot start."""
-        self._refuse_open_dev()
+        self._refuse_exposed_dev_login()
         self.data.prepare()
-        self.lock.take()
+        self.lock.acquire()
         try:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, self._on_signal)
             try:
-                self._start()
-                code = self._round_trip() if self.options.check else self._watch()
-            except _Stopped:
+                self._start_everything()
+                code = self._run_check() if self.options.check else self._watch()
+            except _StopRequested:
                 code = 0
         finally:
-            self._stop()
+            self._stop_everything()
         return code
 
     # --- up ---------------------------------------------------------------------------------------------------------
-    def _start(self) -> None:
-        for name in orphans.clean(self.data):
-            self.say(f"Ended {name}, left over from a start that was killed.")
-        logfiles.trim_all(self.data.logs)
-        port = ports.choose(self.options.host, self.options.port)
+    def _start_everything(self) -> None:
+        for name in orphans.end_orphans(self.data):
+            self.report(f"Ended {name}, left over from a start that was killed.")
+        logfiles.trim_logs(self.data.logs)
+        port = ports.choose_port(self.options.host, self.options.port)
         self.url = readiness.local_url(self.options.host, port)
         public_url = os.environ.get("OSMO_PUBLIC_URL") or self.url
         runtime = {
             "DATABASE_URL": os.environ.get("DATABASE_URL") or self._start_database(),
             "REDIS_URL": os.environ.get("REDIS_URL") or self._start_broker(),
-            "OSMO_SECRET_KEY": os.environ.get("OSMO_SECRET_KEY") or keys.secret_key(self.data),
+            "OSMO_SECRET_KEY": os.environ.get("OSMO_SECRET_KEY") or keys.load_secret_key(self.data),
             "OSMO_PUBLIC_URL": public_url,
             "OSMO_LOCAL_URL": self.url,
         }
-        self.env = self._environment(runtime)
-        login = self._bootstrap()
-        write_private(self.data.runtime, json.dumps(runtime, indent=2) + "\n")
-        self._start_service(commands.WEB, commands.web(self.options.host, port), self._metrics_folder())
+        self.env = self._service_environment(runtime)
+        login = self._run_bootstrap()
+        write_private_file(self.data.runtime, json.dumps(runtime, indent=2) + "\n")
+        self._start_service(commands.WEB, commands.web_command(self.options.host, port), self._prepare_metrics_folder())
         self._start_webhook()
-        self._start_service(commands.WORKER, commands.worker())
-        self._start_service(commands.BEAT, commands.beat())
-        self._start_service(commands.CLUSTERS, commands.clusters())
+        self._start_service(commands.WORKER, commands.worker_command())
+        self._start_service(commands.BEAT, commands.beat_command())
+        self._start_service(commands.CLUSTERS, commands.clusters_command())
         self._wait_ready()
-        self._announce(public_url, login)
+        self._print_summary(public_url, login)
 
     def _start_database(self) -> str:
-        account = database_account()
+        account = find_database_account()
         home = self.data.postgres_home(account)
         log = self.data.logs / "postgres.log"
-        self.database = postgres.launch(home, self._sockets(), account, log=log, say=self.say, go_on=self._go_on)
-        self._record()
+        self.database = postgres.launch_postgres(
+            home, self._ensure_socket_dir(), account, log=log, report=self.report, check_stop=self._raise_if_stopping
+        )
+        self._record_children()
         postgres.ensure_database(self.database)
-        self._go_on()
+        self._raise_if_stopping()
         return self.database.url()
 
     def _start_broker(self) -> str:
-        self.broker = valkey.launch(self.data.valkey, self._sockets(), log=self.data.logs / "valkey.log")
-        self._record()
-        self._go_on()
+        self.broker = valkey.launch_valkey(
+            self.data.valkey, self._ensure_socket_dir(), log=self.data.logs / "valkey.log"
+        )
+        self._record_children()
+        self._raise_if_stopping()
         return self.broker.url()
 
-    def _sockets(self) -> Path:
+    def _ensure_socket_dir(self) -> Path:
         """A private folder for Unix sockets: beside the data when the path is short enough, else a temporary one."""
         if self.socket_dir is None:
-            account = database_account()
+            account = find_database_account()
             inside = self.data.root / "run"
-            if len(str(inside)) <= SOCKET_DIR_LENGTH and reaches(account, self.data.root):
+            if len(str(inside)) <= SOCKET_DIR_LENGTH and can_reach(account, self.data.root):
                 inside.mkdir(mode=0o700, exist_ok=True)
                 self.socket_dir = inside
             else:
-                self.socket_dir = Path(tempfile.mkdtemp(prefix="osmo-", dir=_short_folder()))
-            give(account, self.socket_dir)
+                self.socket_dir = Path(tempfile.mkdtemp(prefix="osmo-", dir=_short_temporary_folder()))
+            change_owner(account, self.socket_dir)
         return self.socket_dir
 
-    def _environment(self, runtime: Mapping[str, str]) -> dict[str, str]:
+    def _service_environment(self, runtime: Mapping[str, str]) -> dict[str, str]:
         """What web, worker, beat and clusters see. They get everything from here, so that they agree."""
         hosts = [part for part in os.environ.get("OSMO_ALLOWED_HOSTS", "").split(",") if part]
         return {
             **os.environ,
             **runtime,
             "OSMO_ADMIN_HOME": str(self.data.root),
-            "OSMO_ALLOWED_HOSTS": ",".join(dict.fromkeys([*hosts, *LOOPBACK, *_names(self.options.host)])),
+            "OSMO_ALLOWED_HOSTS": ",".join(dict.fromkeys([*hosts, *LOOPBACK, *_host_names(self.options.host)])),
             "OSMO_DEV_LOGIN": "true" if self.options.dev else os.environ.get("OSMO_DEV_LOGIN", "false"),
             "DJANGO_SETTINGS_MODULE": "osmo_admin.settings",
             "PYTHONUNBUFFERED": "1",
-            orphans.HOUSE: str(self.data.root),
+            orphans.INSTALLATION_VARIABLE: str(self.data.root),
         }
 
-    def _bootstrap(self) -> str:
+    def _run_bootstrap(self) -> str:
         """Migrate and seed. Returns how to log in; a password that this start made up is in it, this once."""
         given = os.environ.get("OSMO_ADMIN_PASSWORD")
-        password = given or keys.new_password()
+        password = given or keys.generate_password()
         log = self.data.logs / "bootstrap.log"
         log.unlink(missing_ok=True)
         arguments = ["--demo"] if self.options.demo else []
-        child = start(
-            "bootstrap", commands.bootstrap(*arguments), log=log, env={**self.env, "OSMO_ADMIN_PASSWORD": password}
+        child = start_child(
+            "bootstrap",
+            commands.bootstrap_command(*arguments),
+            log=log,
+            env={**self.env, "OSMO_ADMIN_PASSWORD": password},
         )
         self.services.append(child)
         deadline = time.monotonic() + BOOTSTRAP_SECONDS
         while (code := child.exit_code()) is None:
-            self._go_on()
-            self._notice_deaths(expected=child)
+            self._raise_if_stopping()
+            self._check_children(expected=child)
             if time.monotonic() > deadline:
                 raise OperationError(f"Preparing the database took longer than {BOOTSTRAP_SECONDS:.0f} s; see {log}.")
             time.sleep(0.05)
         self.services.remove(child)
         if code:
             raise OperationError(f"The database could not be prepared (exit code {code}):\n{child.log_tail()}")
-        if not _last_json(child.log_tail(200)).get("admin_created"):
+        if not _last_json_object(child.log_tail(200)).get("admin_created"):
             return "admin, with the password of the first start"
         if given:
             return "admin, with the password in OSMO_ADMIN_PASSWORD"
@@ -188,8 +195,8 @@ class Supervisor:
 
     def _start_service(self, name: str, command: list[str], more: Mapping[str, str] | None = None) -> None:
         env = {**self.env, **(more or {})}
-        self.services.append(start(name, command, log=self.data.logs / f"{name}.log", env=env))
-        self._record()
+        self.services.append(start_child(name, command, log=self.data.logs / f"{name}.log", env=env))
+        self._record_children()
 
     def _start_webhook(self) -> None:
         """The server that clusters call, where one is wanted; its certificate is made or renewed first."""
@@ -197,14 +204,14 @@ class Supervisor:
         if port is None:
             return
         named = urlsplit(os.environ.get("OSMO_WEBHOOK_URL", "")).hostname
-        hosts = {"localhost", "127.0.0.1", "::1", *_names(self.options.host), *([named] if named else [])}
-        certificate = certificates.ensure(self.data.webhook, {host.strip("[]") for host in hosts})
+        hosts = {"localhost", "127.0.0.1", "::1", *_host_names(self.options.host), *([named] if named else [])}
+        certificate = certificates.ensure_certificate(self.data.webhook, {host.strip("[]") for host in hosts})
         allowed = ",".join([self.env["OSMO_ALLOWED_HOSTS"], *sorted(certificate.hosts)])
         more = {commands.METRICS_DIR: str(self.data.metrics), "OSMO_ALLOWED_HOSTS": allowed}
-        command = commands.webhook(self.options.host, port, certificate.certificate, certificate.key)
+        command = commands.webhook_command(self.options.host, port, certificate.certificate, certificate.key)
         self._start_service(commands.WEBHOOK, command, more)
 
-    def _metrics_folder(self) -> dict[str, str]:
+    def _prepare_metrics_folder(self) -> dict[str, str]:
         shutil.rmtree(self.data.metrics, ignore_errors=True)
         self.data.metrics.mkdir(mode=0o700)
         return {commands.METRICS_DIR: str(self.data.metrics)}
@@ -212,63 +219,67 @@ class Supervisor:
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while True:
-            self._go_on()
-            self._notice_deaths()
-            answer = readiness.ask(self.url)
-            if answer.ready:
+            self._raise_if_stopping()
+            self._check_children()
+            answer = readiness.check_readiness(self.url)
+            if answer.is_ready:
                 return
             if time.monotonic() > deadline:
-                raise OperationError(f"Not ready after {READY_SECONDS:.0f} s ({answer.why}). Logs: {self.data.logs}")
+                raise OperationError(f"Not ready after {READY_SECONDS:.0f} s ({answer.reason}). Logs: {self.data.logs}")
             time.sleep(0.1)
 
-    def _announce(self, public_url: str, login: str) -> None:
+    def _print_summary(self, public_url: str, login: str) -> None:
         logs = ", ".join(sorted(path.name for path in self.data.logs.glob("*.log")))
-        self.say(f"Ready:  {public_url}")
-        self.say(f"Login:  {login}")
+        self.report(f"Ready:  {public_url}")
+        self.report(f"Login:  {login}")
         if self.options.webhook_port is not None:
-            self.say(f"Hooks:  https, port {self.options.webhook_port}; osmo-admin webhook install BACKEND --url …")
-        self.say(f"Data:   {self.data.root}")
-        if self.data.location.exists():
-            self.say(f"        database in {self.data.location.read_text().strip()}: its user cannot enter the above")
-        self.say(f"Logs:   {self.data.logs}/ ({logs})")
+            self.report(f"Hooks:  https, port {self.options.webhook_port}; osmo-admin webhook install BACKEND --url …")
+        self.report(f"Data:   {self.data.root}")
+        if self.data.postgres_location.exists():
+            self.report(
+                f"        database in {self.data.postgres_location.read_text().strip()}: its user cannot enter the above"
+            )
+        self.report(f"Logs:   {self.data.logs}/ ({logs})")
         if self.options.dev:
-            self.say("Dev login is on: whoever reaches this address may enter under any name.")
+            self.report("Dev login is on: whoever reaches this address may enter under any name.")
         if self.database is not None:
-            self.say("PostgreSQL and Valkey are embedded, for one machine; set DATABASE_URL and REDIS_URL for others.")
-        self.say(f"Stop:   Ctrl-C, or: osmo-admin down --data-dir {self.data.root}")
+            self.report(
+                "PostgreSQL and Valkey are embedded, for one machine; set DATABASE_URL and REDIS_URL for others."
+            )
+        self.report(f"Stop:   Ctrl-C, or: osmo-admin down --data-dir {self.data.root}")
 
     # --- running ----------------------------------------------------------------------------------------------------
     def _watch(self) -> int:
         trimmed = time.monotonic()
         while not self._signals:
-            self._notice_deaths()
+            self._check_children()
             if time.monotonic() - trimmed > TRIM_SECONDS:
-                logfiles.trim_all(self.data.logs)
+                logfiles.trim_logs(self.data.logs)
                 trimmed = time.monotonic()
             time.sleep(WATCH_SECONDS)
         return 0
 
-    def _round_trip(self) -> int:
+    def _run_check(self) -> int:
         """`--check`: one API call, one Celery task, its effect; then down again."""
         log = self.data.logs / "check.log"
         log.unlink(missing_ok=True)
-        child = start("check", commands.round_trip(self.url), log=log, env=self.env)
+        child = start_child("check", commands.round_trip_command(self.url), log=log, env=self.env)
         self.services.append(child)
         while (code := child.exit_code()) is None:
-            self._go_on()
-            self._notice_deaths(expected=child)
+            self._raise_if_stopping()
+            self._check_children(expected=child)
             time.sleep(0.05)
         self.services.remove(child)
-        self.say(child.log_tail())
+        self.report(child.log_tail())
         return 1 if code else 0
 
-    def _children(self) -> list[Child]:
+    def _running_children(self) -> list[ChildProcess]:
         servers = [server.child for server in (self.database, self.broker) if server is not None]
         return [*servers, *self.services]
 
-    def _notice_deaths(self, *, expected: Child | None = None) -> None:
+    def _check_children(self, *, expected: ChildProcess | None = None) -> None:
         """Raises OperationError with the end of the log of a child that has died."""
-        for child in self._children():
+        for child in self._running_children():
             code = child.exit_code()
             if code is None or child is expected:
                 continue
@@ -279,14 +290,14 @@ class Supervisor:
             )
 
     # --- down -------------------------------------------------------------------------------------------------------
-    def _stop(self) -> None:
-        if self._children():
-            self.say("Stopping.")
-        stop_all(self.services, grace=SERVICES_GRACE)
+    def _stop_everything(self) -> None:
+        if self._running_children():
+            self.report("Stopping.")
+        stop_children(self.services, grace=SERVICES_GRACE)
         if self.broker is not None:
-            stop_all([self.broker.child], grace=BROKER_GRACE)
+            stop_children([self.broker.child], grace=BROKER_GRACE)
         if self.database is not None:
-            stop_all([self.database.child], grace=DATABASE_GRACE)
+            stop_children([self.database.child], grace=DATABASE_GRACE)
         self.data.runtime.unlink(missing_ok=True)
         self.data.children.unlink(missing_ok=True)
         if self.socket_dir is not None:
@@ -297,17 +308,17 @@ class Supervisor:
         """The first asks; a second while stopping ends what is left at once."""
         self._signals += 1
         if self._signals > 1:
-            for child in self._children():
+            for child in self._running_children():
                 child.kill_group()
 
-    def _go_on(self) -> None:
+    def _raise_if_stopping(self) -> None:
         if self._signals:
-            raise _Stopped
+            raise _StopRequested
 
-    def _record(self) -> None:
-        orphans.record(self.data, self._children(), self.socket_dir)
+    def _record_children(self) -> None:
+        orphans.record_children(self.data, self._running_children(), self.socket_dir)
 
-    def _refuse_open_dev(self) -> None:
+    def _refuse_exposed_dev_login(self) -> None:
         if self.options.dev and self.options.host not in {"127.0.0.1", "localhost", "::1"}:
             raise OperationError(
                 f"--dev lets anybody enter under any name and --host {self.options.host} lets others reach it. "
@@ -315,7 +326,7 @@ class Supervisor:
             )
 
 
-def _short_folder() -> str:
+def _short_temporary_folder() -> str:
     """Where a private folder's path stays short: the session's runtime folder, or /tmp."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.geteuid() != 0 and runtime and Path(runtime).is_dir() and len(runtime) < SOCKET_DIR_LENGTH // 2:
@@ -323,14 +334,14 @@ def _short_folder() -> str:
     return "/tmp"  # noqa: S108  (mkdtemp makes a private folder in it)
 
 
-def _names(host: str) -> list[str]:
+def _host_names(host: str) -> list[str]:
     """Host names a browser may use for a server that listens on `host`."""
     if host in {"0.0.0.0", "::"}:  # noqa: S104  (compared, not listened on)
         return [socket.gethostname(), socket.getfqdn()]
     return [f"[{host}]" if ":" in host else host]
 
 
-def _last_json(text: str) -> dict[str, Any]:
+def _last_json_object(text: str) -> dict[str, Any]:
     """The JSON object on the last line that is one."""
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
@@ -339,7 +350,7 @@ def _last_json(text: str) -> dict[str, Any]:
     return {}
 
 
-def speak(line: str) -> None:
+def print_line(line: str) -> None:
     """Print to a terminal that may be gone."""
     try:
         print(line, flush=True)

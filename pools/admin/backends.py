@@ -12,34 +12,36 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import cluster_forms, forms
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import Conflict, DomainError, Stale
-from pools.domain.roles import Action, Actor, allows
-from pools.domain.sizes import exact_size
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.sizes import exact_size_text
 from pools.models import Backend, KubernetesSettings, Node, Pool
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.services.backends import put_backend, read_backend
 
-POOLS_SHOWN = 50
+MAX_POOLS_SHOWN = 50
 
 
-class BackendForm(forms.HouseForm):
+class SimulatedBackendForm(forms.ServiceForm):
     """A simulated backend. One machine a line; left out, the machines stay as they are."""
 
-    namespace = forms.text(
+    namespace = forms.text_field(
         "Namespace", help_text="Stands in every queue name; cannot change while pools use the backend.", required=True
     )
-    about = forms.area("Description", rows=2)
-    offline = forms.tick("Offline", help_text="Work is accepted and waits; what runs goes on.")
-    auto_end = forms.tick("Work ends by itself", help_text="After its run time. Otherwise somebody reports its end.")
-    nodes = forms.code(
+    about = forms.text_area_field("Description", rows=2)
+    offline = forms.checkbox_field("Offline", help_text="Work is accepted and waits; what runs goes on.")
+    auto_end = forms.checkbox_field(
+        "Work ends by itself", help_text="After its run time. Otherwise somebody reports its end."
+    )
+    nodes = forms.code_field(
         "Nodes",
         rows=8,
-        longest=1_000_000,
+        max_length=1_000_000,
         help_text="One a line: NAME GPUS, then if wanted cpu=128 memory=1Ti storage=4Ti platform=default. "
         "Work on a node that is taken out goes on until it ends.",
     )
-    description = forms.text("Why", help_text="Optional. Stands in the audit trail beside your name.")
-    version = forms.hidden_number()
-    paths = {"description": "about"}
+    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    version = forms.hidden_number_field()
+    field_by_path = {"description": "about"}
 
     def body(self) -> dict[str, Any]:
         """What the service takes."""
@@ -49,62 +51,64 @@ class BackendForm(forms.HouseForm):
             "description": data["about"],
             "offline": data["offline"],
             "auto_end": data["auto_end"],
-            "nodes": [_node(line) for line in data["nodes"].splitlines() if line.strip()],
+            "nodes": [_parse_node_line(line) for line in data["nodes"].splitlines() if line.strip()],
         }
 
 
-class CreateForm(BackendForm):
+class CreateSimulatedBackendForm(SimulatedBackendForm):
     """A new one."""
 
     field_order = ("name",)
-    name = forms.text("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
+    name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
 
 
-AnyForm = BackendForm | cluster_forms.ClusterForm
+BackendForm = SimulatedBackendForm | cluster_forms.ClusterForm
 
 
-def _form_of(backend: Backend, request: HttpRequest) -> AnyForm:
+def _existing_backend_form(backend: Backend, request: HttpRequest) -> BackendForm:
     """The form of a backend that is there, as its type has it."""
     cluster = KubernetesSettings.objects.filter(backend=backend).first()
     if cluster is not None:
-        return cluster_forms.ClusterForm(forms.sent(request), initial=cluster_forms.present(backend, cluster))
+        return cluster_forms.ClusterForm(
+            forms.submitted_data(request), initial=cluster_forms.cluster_form_values(backend, cluster)
+        )
     if backend.kind == Backend.Kind.KUBERNETES:
-        initial = {**cluster_forms.NEW, "namespace": backend.namespace, "version": backend.version}
-        return cluster_forms.ClusterForm(forms.sent(request), initial=initial)
-    return BackendForm(
-        forms.sent(request),
+        initial = {**cluster_forms.NEW_CLUSTER_VALUES, "namespace": backend.namespace, "version": backend.version}
+        return cluster_forms.ClusterForm(forms.submitted_data(request), initial=initial)
+    return SimulatedBackendForm(
+        forms.submitted_data(request),
         initial={
             "namespace": backend.namespace,
             "about": backend.description,
             "offline": backend.offline,
             "auto_end": backend.auto_end,
-            "nodes": "\n".join(_line(node) for node in backend.nodes.order_by("name")),
+            "nodes": "\n".join(_format_node_line(node) for node in backend.nodes.order_by("name")),
             "version": backend.version,
         },
     )
 
 
-def _node(line: str) -> dict[str, Any]:
+def _parse_node_line(line: str) -> dict[str, Any]:
     """A line as the service's object; what is wrong with it is the service's to say."""
     words = line.split()
     node: dict[str, Any] = {"name": words[0]}
     if len(words) > 1:
-        node["gpus"] = _number(words[1])
+        node["gpus"] = _parse_number(words[1])
     for word in words[2:]:
         key, _, value = word.partition("=")
-        node[key] = _number(value)
+        node[key] = _parse_number(value)
     return node
 
 
-def _number(text: str) -> int | str:
+def _parse_number(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else text
 
 
-def _line(node: Node) -> str:
+def _format_node_line(node: Node) -> str:
     """A machine as a line of the form."""
     return (
-        f"{node.name} {node.gpus} cpu={node.cpu} memory={exact_size(node.memory_bytes)} "
-        f"storage={exact_size(node.storage_bytes)} platform={node.platform}"
+        f"{node.name} {node.gpus} cpu={node.cpu} memory={exact_size_text(node.memory_bytes)} "
+        f"storage={exact_size_text(node.storage_bytes)} platform={node.platform}"
     )
 
 
@@ -113,13 +117,13 @@ class BackendAdmin(PolicyAdmin):
     """Looked at by those who read the house, changed by osmo-admin."""
 
     def may_see(self, actor: Actor) -> bool:
-        return allows(actor, Action.HOUSE_READ)
+        return is_allowed(actor, Permission.PLATFORM_READ)
 
     def extra_urls(self) -> list[URLPattern]:
         return [
-            path("create/", self.door(self._create), name="pools_backend_create"),
-            path("connect/", self.door(self._connect), name="pools_backend_connect"),
-            path("<str:name>/configuration/", self.door(self._configure), name="pools_backend_configure"),
+            path("create/", self.protect(self._create), name="pools_backend_create"),
+            path("connect/", self.protect(self._connect), name="pools_backend_connect"),
+            path("<str:name>/configuration/", self.protect(self._configure), name="pools_backend_configure"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -129,10 +133,10 @@ class BackendAdmin(PolicyAdmin):
             "osmo/backends.html",
             title="Backends and nodes",
             backends=list(rows),
-            may_write=allows(actor_of(request), Action.HOUSE_WRITE),
+            may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         backend = read_backend(actor_of(request), object_id)
         return self.page(
             request,
@@ -141,41 +145,43 @@ class BackendAdmin(PolicyAdmin):
             crumbs=[("Backends and nodes", reverse("admin:pools_backend_changelist"))],
             backend=backend,
             nodes=list(backend.nodes.order_by("name")),
-            pools=list(Pool.objects.filter(backend=backend, archived=False).order_by("name")[:POOLS_SHOWN]),
+            pools=list(Pool.objects.filter(backend=backend, archived=False).order_by("name")[:MAX_POOLS_SHOWN]),
             cluster=KubernetesSettings.objects.filter(backend=backend).first(),
-            may_write=allows(actor_of(request), Action.HOUSE_WRITE),
+            may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 
     def _create(self, request: HttpRequest) -> HttpResponse:
-        require_house(actor_of(request))
-        form = CreateForm(forms.sent(request), initial={"namespace": "default", "auto_end": True})
-        return self._new(request, form, "Create a simulated backend", "Create the backend")
+        require_platform(actor_of(request))
+        form = CreateSimulatedBackendForm(
+            forms.submitted_data(request), initial={"namespace": "default", "auto_end": True}
+        )
+        return self._create_from(request, form, "Create a simulated backend", "Create the backend")
 
     def _connect(self, request: HttpRequest) -> HttpResponse:
-        require_house(actor_of(request))
-        form = cluster_forms.ConnectForm(forms.sent(request), initial=cluster_forms.NEW)
-        return self._new(request, form, "Connect a Kubernetes cluster", "Connect the cluster")
+        require_platform(actor_of(request))
+        form = cluster_forms.ConnectClusterForm(forms.submitted_data(request), initial=cluster_forms.NEW_CLUSTER_VALUES)
+        return self._create_from(request, form, "Connect a Kubernetes cluster", "Connect the cluster")
 
-    def _new(self, request: HttpRequest, form: AnyForm, title: str, button: str) -> HttpResponse:
+    def _create_from(self, request: HttpRequest, form: BackendForm, title: str, button: str) -> HttpResponse:
         if request.method == "POST" and form.is_valid():
             name = form.cleaned_data["name"]
             if Backend.objects.filter(name=name).exists():
-                form.blame(Conflict(f"Backend {name} exists already; edit it on its own page."))
+                form.add_errors(Conflict(f"Backend {name} exists already; edit it on its own page."))
             elif answer := self._put(request, form, name, None):
                 return answer
         return self._form(request, form, title, button, None)
 
     def _configure(self, request: HttpRequest, name: str) -> HttpResponse:
-        require_house(actor_of(request))
+        require_platform(actor_of(request))
         backend = read_backend(actor_of(request), name)
-        form = _form_of(backend, request)
+        form = _existing_backend_form(backend, request)
         if request.method == "POST" and form.is_valid():
             answer = self._put(request, form, backend.name, form.cleaned_data["version"])
             if answer is not None:
                 return answer
         return self._form(request, form, f"Edit {backend.name}", "Save the backend", backend)
 
-    def _put(self, request: HttpRequest, form: AnyForm, name: str, version: int | None) -> HttpResponse | None:
+    def _put(self, request: HttpRequest, form: BackendForm, name: str, version: int | None) -> HttpResponse | None:
         """Save and go to its page; None if it was refused, which the form then says."""
         try:
             result = put_backend(
@@ -186,20 +192,20 @@ class BackendAdmin(PolicyAdmin):
                 expected_version=version,
             )
         except Stale as refusal:
-            form.outdated(refusal, "version", str(Backend.objects.get(name=name).version))
+            form.add_stale_error(refusal, "version", str(Backend.objects.get(name=name).version))
             return None
         except DomainError as refusal:
-            form.blame(refusal)
+            form.add_errors(refusal)
             return None
-        self.say(request, f"Backend {result.row.name} was saved.")
+        self.show_success(request, f"Backend {result.row.name} was saved.")
         for warning in result.warnings:
-            self.warn(request, warning)
+            self.show_warning(request, warning)
         return HttpResponseRedirect(reverse("admin:pools_backend_change", args=[result.row.name]))
 
     def _form(
-        self, request: HttpRequest, form: AnyForm, title: str, button: str, backend: Backend | None
+        self, request: HttpRequest, form: BackendForm, title: str, button: str, backend: Backend | None
     ) -> HttpResponse:
         crumbs = [("Backends and nodes", reverse("admin:pools_backend_changelist"))]
         if backend is not None:
             crumbs.append((backend.name, reverse("admin:pools_backend_change", args=[backend.name])))
-        return self.form_page(request, form, title=title, button=button, crumbs=crumbs)
+        return self.render_form_page(request, form, title=title, button=button, crumbs=crumbs)

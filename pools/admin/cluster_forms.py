@@ -10,12 +10,12 @@ from pools.admin import forms
 from pools.domain import cluster_config
 from pools.models import Backend, KubernetesSettings
 
-_ACCESS = (
+_ACCESS_CHOICES = (
     (cluster_config.KUBECONFIG, "a kubeconfig, kept sealed in the database"),
     (cluster_config.FILE, "a kubeconfig file in the operator's folder (OSMO_KUBECONFIG_DIR)"),
     (cluster_config.IN_CLUSTER, "from inside: this house runs in the cluster"),
 )
-_SYNC = (
+_SYNC_MODE_CHOICES = (
     (cluster_config.APPLY, "write the queues, and set right what somebody edits"),
     (cluster_config.REPORT, "only report what differs"),
     (cluster_config.OFF, "leave the cluster's queues alone"),
@@ -29,14 +29,14 @@ class SealedTextarea(UnfoldAdminTextareaWidget):  # type: ignore[misc]
         """Nothing is shown."""
 
 
-def sealed(label: str, *, rows: int, longest: int, help_text: str) -> forms.SecretField:
+def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str) -> forms.SecretField:
     """A secret of several lines."""
     attrs = {"rows": rows, "spellcheck": "false", "wrap": "off", "autocomplete": "off"}
     field = forms.SecretField(
         label=label,
         required=False,
         strip=False,
-        max_length=longest,
+        max_length=max_length,
         help_text=help_text,
         widget=SealedTextarea(attrs=attrs),
     )
@@ -44,33 +44,33 @@ def sealed(label: str, *, rows: int, longest: int, help_text: str) -> forms.Secr
     return field
 
 
-class ClusterForm(forms.HouseForm):
+class ClusterForm(forms.ServiceForm):
     """What is there stays where a field is left empty, the kubeconfig above all."""
 
-    namespace = forms.text(
+    namespace = forms.text_field(
         "Namespace",
         help_text="Where work runs in the cluster. Stands in every queue name; cannot change while pools use it.",
         required=True,
     )
-    about = forms.area("Description", rows=2)
-    offline = forms.tick("Offline", help_text="Work is accepted and waits; what runs goes on.")
-    access = forms.choice("Reached by", _ACCESS)
-    kubeconfig = sealed(
+    about = forms.text_area_field("Description", rows=2)
+    offline = forms.checkbox_field("Offline", help_text="Work is accepted and waits; what runs goes on.")
+    access = forms.choice_field("Reached by", _ACCESS_CHOICES)
+    kubeconfig = sealed_text_field(
         "Kubeconfig",
         rows=8,
-        longest=262_144,
+        max_length=262_144,
         help_text="Paste its text, certificates and token inside. It is sealed, and nobody sees it again; left empty, "
         "the one that is there stays.",
     )
-    kubeconfig_file = forms.text("Name of the kubeconfig file", help_text="For a file in the operator's folder.")
-    context = forms.text("Context", help_text="Left empty: the current context of the kubeconfig.")
-    scheduler_name = forms.text("Scheduler", help_text="Whose pods these are; KAI's own name is kai-scheduler.")
-    node_pool_key = forms.text("Label key of a scheduler shard", help_text="As KAI is configured.")
-    node_pool = forms.text("Shard", help_text="Left empty: the shard of objects without the label.")
-    sync_mode = forms.choice("Queues", _SYNC)
-    description = forms.text("Why", help_text="Optional. Stands in the audit trail beside your name.")
-    version = forms.hidden_number()
-    paths = {"description": "about"}
+    kubeconfig_file = forms.text_field("Name of the kubeconfig file", help_text="For a file in the operator's folder.")
+    context = forms.text_field("Context", help_text="Left empty: the current context of the kubeconfig.")
+    scheduler_name = forms.text_field("Scheduler", help_text="Whose pods these are; KAI's own name is kai-scheduler.")
+    node_pool_key = forms.text_field("Label key of a scheduler shard", help_text="As KAI is configured.")
+    node_pool = forms.text_field("Shard", help_text="Left empty: the shard of objects without the label.")
+    sync_mode = forms.choice_field("Queues", _SYNC_MODE_CHOICES)
+    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    version = forms.hidden_number_field()
+    field_by_path = {"description": "about"}
 
     def body(self) -> dict[str, Any]:
         """What the service takes."""
@@ -95,14 +95,14 @@ class ClusterForm(forms.HouseForm):
         return found
 
 
-class ConnectForm(ClusterForm):
+class ConnectClusterForm(ClusterForm):
     """A new one."""
 
     field_order = ("name",)
-    name = forms.text("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
+    name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
 
 
-NEW: dict[str, Any] = {
+NEW_CLUSTER_VALUES: dict[str, Any] = {
     "namespace": "osmo",
     "access": cluster_config.KUBECONFIG,
     "scheduler_name": cluster_config.SCHEDULER,
@@ -111,12 +111,12 @@ NEW: dict[str, Any] = {
 }
 
 
-def present(backend: Backend, settings: KubernetesSettings) -> dict[str, Any]:
+def cluster_form_values(backend: Backend, settings: KubernetesSettings) -> dict[str, Any]:
     """The form as the backend is now, without its credential."""
     return {
         "namespace": backend.namespace,
         "about": backend.description,
-        "offline": backend.wished_offline,
+        "offline": backend.desired_offline,
         "access": settings.access,
         "kubeconfig_file": settings.kubeconfig_file,
         "context": settings.context,

@@ -9,14 +9,14 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
-from pools.admin.cohort_changes import change_cohort, create_cohort, remove_cohort
-from pools.admin.forms import script
+from pools.admin.cohort_changes import configure_cohort_page, create_cohort_page, delete_cohort_page
+from pools.admin.forms import script_media
 from pools.admin.policy import PolicyAdmin, actor_of
-from pools.domain.roles import Action, allows
+from pools.domain.roles import Permission, is_allowed
 from pools.models import AuditEntry, Cohort
 from pools.selectors import quota_pages
 
-ENTRIES_SHOWN = 8
+MAX_ENTRIES_SHOWN = 8
 
 
 @admin.register(Cohort)
@@ -25,37 +25,37 @@ class CohortAdmin(PolicyAdmin):
 
     def extra_urls(self) -> list[URLPattern]:
         def door(view: Callable[..., HttpResponse]) -> Any:
-            return self.door(lambda request, **where: view(self, request, **where))
+            return self.protect(lambda request, **where: view(self, request, **where))
 
         return [
-            path("create/", door(create_cohort), name="pools_cohort_create"),
-            path("<str:name>/configuration/", door(change_cohort), name="pools_cohort_configure"),
-            path("<str:name>/delete/", door(remove_cohort), name="pools_cohort_delete"),
-            path("node/<str:sort>/<str:name>/", self.door(self._node), name="pools_quota_node"),
+            path("create/", door(create_cohort_page), name="pools_cohort_create"),
+            path("<str:name>/configuration/", door(configure_cohort_page), name="pools_cohort_configure"),
+            path("<str:name>/delete/", door(delete_cohort_page), name="pools_cohort_delete"),
+            path("node/<str:sort>/<str:name>/", self.protect(self._node), name="pools_quota_node"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, query = actor_of(request), request.GET
-        tree = quota_pages.tree_page(actor, root=query.get("root") or None, key=query.get("resource", ""))
+        tree = quota_pages.quota_tree_page(actor, root=query.get("root") or None, key=query.get("resource", ""))
         return self.page(
             request,
             "osmo/quota_tree.html",
             title="Quota tree",
-            script=script("quota-tree"),
+            script=script_media("quota-tree"),
             tree=tree,
-            may_write=allows(actor, Action.HOUSE_WRITE),
-            reads_house=actor.reads_all,
+            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
+            reads_house=actor.can_read_all,
         )
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:pools_quota_node", args=["cohort", object_id]))
 
     def _node(self, request: HttpRequest, sort: str, name: str) -> HttpResponse:
         actor = actor_of(request)
-        page = quota_pages.node_page(actor, sort, name, key=request.GET.get("resource", ""))
+        page = quota_pages.quota_node_page(actor, sort, name, key=request.GET.get("resource", ""))
         cohort = Cohort.objects.filter(name=name).first() if sort == "cohort" else None
         entries = AuditEntry.objects.visible_to(actor).filter(object=f"{sort}/{name}").order_by("-id")
-        above = [(each.name, _address(each.key, each.name)) for each in page.above]
+        above = [(each.name, _node_url(each.key, each.name)) for each in page.above]
         return self.page(
             request,
             "osmo/quota_node.html",
@@ -63,10 +63,10 @@ class CohortAdmin(PolicyAdmin):
             crumbs=[("Quota tree", reverse("admin:pools_cohort_changelist")), *above],
             page=page,
             cohort=cohort,
-            entries=list(entries[:ENTRIES_SHOWN]),
-            may_write=cohort is not None and allows(actor, Action.HOUSE_WRITE),
+            entries=list(entries[:MAX_ENTRIES_SHOWN]),
+            may_write=cohort is not None and is_allowed(actor, Permission.PLATFORM_WRITE),
         )
 
 
-def _address(key: str, name: str) -> str:
-    return reverse("admin:pools_quota_node", args=[quota_pages.sort_of(key), name])
+def _node_url(key: str, name: str) -> str:
+    return reverse("admin:pools_quota_node", args=[quota_pages.kind_segment_of(key), name])

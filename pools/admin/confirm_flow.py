@@ -15,31 +15,31 @@ from typing import Any, ClassVar, Protocol
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from pools.admin import forms
-from pools.admin.policy import Crumbs, PolicyAdmin
+from pools.admin.policy import Breadcrumbs, PolicyAdmin
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
 from pools.domain.roles import Actor
 
-WHY_HELP = "Optional. Stands in the audit trail beside your name."
-Refused = (BadInput, Conflict, Busy)
-_MEANWHILE = "It was changed meanwhile. This is the effect as of now."
+REASON_HELP = "Optional. Stands in the audit trail beside your name."
+REFUSALS = (BadInput, Conflict, Busy)
+_CHANGED_MEANWHILE = "It was changed meanwhile. This is the effect as of now."
 
 
-class Result(Protocol):
+class ServiceResult(Protocol):
     """What a ledger service answers."""
 
     @property
     def warnings(self) -> tuple[str, ...]: ...
 
 
-class ChangeForm(forms.HouseForm):
+class ChangeForm(forms.ServiceForm):
     """Carries, hidden, what was seen when the effect was shown."""
 
-    seen = forms.hidden_text()
-    version = forms.hidden_number()
+    seen = forms.hidden_text_field()
+    version = forms.hidden_number_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class FlowLabels:
     """What the pages of one change say."""
 
     title: str
@@ -48,7 +48,7 @@ class Words:
 
 
 @dataclass(slots=True)
-class Walk(ABC):
+class ConfirmFlow(ABC):
     """One request's walk. A subclass says what is done (`act`), what is shown before it and what is told after it."""
 
     admin: PolicyAdmin
@@ -61,18 +61,18 @@ class Walk(ABC):
 
     # --- what a subclass says ---
     @abstractmethod
-    def words(self, form: ChangeForm) -> Words:
+    def words(self, form: ChangeForm) -> FlowLabels:
         """Title and button."""
 
     @abstractmethod
-    def above(self) -> Crumbs:
+    def breadcrumbs(self) -> Breadcrumbs:
         """The pages above, the last of which is the way back."""
 
     def initial(self) -> dict[str, Any]:
         """What the form begins with."""
         return {}
 
-    def asked(self) -> dict[str, Any]:
+    def form_context(self) -> dict[str, Any]:
         """What the form's page shows beside the form."""
         return {}
 
@@ -81,27 +81,27 @@ class Walk(ABC):
         return None
 
     @abstractmethod
-    def act(self, form: ChangeForm, *, version: int | None) -> Result | None:
+    def execute(self, form: ChangeForm, *, version: int | None) -> ServiceResult | None:
         """Do it, in earnest or inside the dry run."""
 
     @abstractmethod
-    def tried(self, form: ChangeForm, deed: Callable[[], object]) -> dict[str, Any]:
-        """The dry run of `deed`."""
+    def dry_run(self, form: ChangeForm, operation: Callable[[], object]) -> dict[str, Any]:
+        """The dry run of `operation`."""
 
     @abstractmethod
-    def shown(self, effect: dict[str, Any], result: Any) -> dict[str, Any]:
+    def effect_context(self, effect: dict[str, Any], result: Any) -> dict[str, Any]:
         """What the preview shows beside the effect."""
 
-    def fingerprint(self, body: dict[str, Any] | None) -> str:
+    def fingerprint(self, state: dict[str, Any] | None) -> str:
         """Which state a preview was made from, where the version alone does not tell."""
         return ""
 
-    def as_it_is(self) -> dict[str, Any] | None:
+    def current_state(self) -> dict[str, Any] | None:
         """What `fingerprint` is taken of, now."""
         return None
 
     @abstractmethod
-    def told(self, form: ChangeForm, result: Any) -> str:
+    def success_message(self, form: ChangeForm, result: Any) -> str:
         """The sentence afterwards."""
 
     @abstractmethod
@@ -109,57 +109,59 @@ class Walk(ABC):
         """Where to go afterwards."""
 
     # --- the walk ---
-    def answer(self) -> HttpResponse:
+    def respond(self) -> HttpResponse:
         """The page that this request asks for."""
         if self.request.method != "POST":
-            return self._ask(self.form_class(initial=self.initial()))
+            return self._form_page(self.form_class(initial=self.initial()))
         form, step = self.form_class(self.request.POST), self.request.POST.get("step")
         if step == "edit":
-            return self._ask(self.form_class(initial=self.request.POST.dict()))
+            return self._form_page(self.form_class(initial=self.request.POST.dict()))
         if not form.is_valid():
-            return self._ask(form)
-        return self._confirm(form) if step == "confirm" else self._preview(form)
+            return self._form_page(form)
+        return self._confirm(form) if step == "confirm" else self._preview_page(form)
 
-    def _ask(self, form: ChangeForm) -> HttpResponse:
-        return self._page(self.form_template, form, status=400 if form.errors else 200, **self.asked())
+    def _form_page(self, form: ChangeForm) -> HttpResponse:
+        return self._render(self.form_template, form, status=400 if form.errors else 200, **self.form_context())
 
-    def _preview(self, form: ChangeForm, notice: str = "") -> HttpResponse:
-        results: list[Result | None] = []
+    def _preview_page(self, form: ChangeForm, notice: str = "") -> HttpResponse:
+        results: list[ServiceResult | None] = []
         try:
-            effect = self.tried(form, lambda: results.append(self.act(form, version=None)))
-        except Refused as refusal:
-            form.blame(refusal)
-            return self._ask(form)
+            effect = self.dry_run(form, lambda: results.append(self.execute(form, version=None)))
+        except REFUSALS as refusal:
+            form.add_errors(refusal)
+            return self._form_page(form)
         if effect["violations"]:
             found = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
-            form.blame(BadInput.of(found))
-            return self._ask(form)
+            form.add_errors(BadInput.of(found))
+            return self._form_page(form)
         version = self.version()
         seen = {"seen": self.fingerprint(effect["before"]), "version": "" if version is None else version}
-        return self._page(
+        return self._render(
             self.effect_template,
             form,
             notice=notice,
             effect=effect,
             hidden={name: form.data[name] for name in form.fields if name in form.data} | seen,
-            **self.shown(effect, results[0]),
+            **self.effect_context(effect, results[0]),
         )
 
     def _confirm(self, form: ChangeForm) -> HttpResponse:
-        if form.cleaned_data["seen"] != self.fingerprint(self.as_it_is()):
-            return self._preview(form, notice=_MEANWHILE)
+        if form.cleaned_data["seen"] != self.fingerprint(self.current_state()):
+            return self._preview_page(form, notice=_CHANGED_MEANWHILE)
         try:
-            result = self.act(form, version=form.cleaned_data["version"])
+            result = self.execute(form, version=form.cleaned_data["version"])
         except Stale:
-            return self._preview(form, notice=_MEANWHILE)
-        except Refused as refusal:
-            form.blame(refusal)
-            return self._ask(form)
-        self.admin.say(self.request, " ".join([self.told(form, result), *(result.warnings if result else ())]))
+            return self._preview_page(form, notice=_CHANGED_MEANWHILE)
+        except REFUSALS as refusal:
+            form.add_errors(refusal)
+            return self._form_page(form)
+        self.admin.show_success(
+            self.request, " ".join([self.success_message(form, result), *(result.warnings if result else ())])
+        )
         return HttpResponseRedirect(self.after(form))
 
-    def _page(self, template: str, form: ChangeForm, *, status: int = 200, **context: Any) -> HttpResponse:
-        words, crumbs = self.words(form), self.above()
+    def _render(self, template: str, form: ChangeForm, *, status: int = 200, **context: Any) -> HttpResponse:
+        words, crumbs = self.words(form), self.breadcrumbs()
         return self.admin.page(
             self.request,
             template,

@@ -8,17 +8,17 @@ from typing import Any, Generic, TypeVar
 
 from django.db.models import Model, QuerySet
 
-ROWS_ON_A_PAGE = 50
-LAST_PAGE = 10_000
+ROWS_PER_PAGE = 50
+MAX_PAGE_NUMBER = 10_000
 
-Row = TypeVar("Row", bound=Model)
+ModelRow = TypeVar("ModelRow", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
-class Window(Generic[Row]):
+class ListPage(Generic[ModelRow]):
     """One page of a list. `number` counts from 1; `previous` and `next` are 0 where there is none."""
 
-    rows: Sequence[Row]
+    rows: Sequence[ModelRow]
     number: int
     next: int
 
@@ -28,16 +28,16 @@ class Window(Generic[Row]):
         return self.number - 1
 
 
-def page_number(asked: Any) -> int:
+def parse_page_number(asked: Any) -> int:
     """A page's number out of an address; 1 if the address says nonsense."""
     text = str(asked or "")
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1
-    return min(max(number, 1), LAST_PAGE)
+    return min(max(number, 1), MAX_PAGE_NUMBER)
 
 
-def window(rows: QuerySet[Row], asked: Any, size: int = ROWS_ON_A_PAGE) -> Window[Row]:
+def paginate(rows: QuerySet[ModelRow], page: Any, size: int = ROWS_PER_PAGE) -> ListPage[ModelRow]:
     """The page that was asked for; the first if the address says nonsense. One query."""
-    number = page_number(asked)
+    number = parse_page_number(page)
     start = (number - 1) * size
     found = list(rows[start : start + size + 1])
-    return Window(found[:size], number, number + 1 if len(found) > size else 0)
+    return ListPage(found[:size], number, number + 1 if len(found) > size else 0)

@@ -19,7 +19,7 @@ from unfold.admin import ModelAdmin
 from pools.domain.roles import Actor
 from pools.models import User
 
-Crumbs = Sequence[tuple[str, str]]
+Breadcrumbs = Sequence[tuple[str, str]]
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -34,7 +34,7 @@ def actor_of(request: HttpRequest) -> Actor:
 
 class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
     """A model's pages: a list at `/{app}/{model}/` and one object at `/{app}/{model}/{id}/change/`, both drawn by
-    `show_list` and `show_one`; further addresses come from `extra_urls`."""
+    `show_list` and `show_object`; further addresses come from `extra_urls`."""
 
     def may_see(self, actor: Actor) -> bool:
         """Whether these pages are in the menu of `actor` and answer at all."""
@@ -59,16 +59,16 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         """Our own pages only; the stock add, delete and history views stay closed."""
         app, model = self.opts.app_label, self.opts.model_name
         return [
-            path("", self.door(self.show_list), name=f"{app}_{model}_changelist"),
+            path("", self.protect(self.show_list), name=f"{app}_{model}_changelist"),
             *self.extra_urls(),
-            path("<str:object_id>/change/", self.door(self.show_one), name=f"{app}_{model}_change"),
+            path("<str:object_id>/change/", self.protect(self.show_object), name=f"{app}_{model}_change"),
         ]
 
     def extra_urls(self) -> list[URLPattern]:
         """More addresses below this model's."""
         return []
 
-    def door(self, view: Any) -> Any:
+    def protect(self, view: Any) -> Any:
         """A view behind the login and this model's policy."""
 
         def guarded(request: HttpRequest, **arguments: Any) -> HttpResponse:
@@ -82,12 +82,19 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         """The list page."""
         raise NotImplementedError
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The page of one object."""
         raise NotImplementedError
 
     def page(
-        self, request: HttpRequest, template: str, *, title: str, crumbs: Crumbs = (), status: int = 200, **context: Any
+        self,
+        request: HttpRequest,
+        template: str,
+        *,
+        title: str,
+        crumbs: Breadcrumbs = (),
+        status: int = 200,
+        **context: Any,
     ) -> TemplateResponse:
         """A page of ours inside unfold's frame. `crumbs` are (text, address) of the pages above."""
         request.current_app = self.admin_site.name
@@ -100,8 +107,8 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         }
         return TemplateResponse(request, template, everything, status=status)
 
-    def form_page(
-        self, request: HttpRequest, form: Any, *, title: str, button: str, crumbs: Crumbs, **more: Any
+    def render_form_page(
+        self, request: HttpRequest, form: Any, *, title: str, button: str, crumbs: Breadcrumbs, **more: Any
     ) -> TemplateResponse:
         """A page that is one form; its way back is the page right above it. 400 when the form was refused."""
         words = {"title": title, "button": button, "back": crumbs[-1][1], **more}
@@ -109,10 +116,10 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
             request, "osmo/form.html", crumbs=crumbs, form=form, status=400 if form.errors else 200, **words
         )
 
-    def say(self, request: HttpRequest, sentence: str) -> None:
+    def show_success(self, request: HttpRequest, message: str) -> None:
         """Tell on the next page what was done."""
-        messages.success(request, sentence)
+        messages.success(request, message)
 
-    def warn(self, request: HttpRequest, sentence: str) -> None:
+    def show_warning(self, request: HttpRequest, message: str) -> None:
         """Tell on the next page what was not done."""
-        messages.warning(request, sentence)
+        messages.warning(request, message)

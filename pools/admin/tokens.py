@@ -15,19 +15,19 @@ from pools.admin import forms
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError
 from pools.models import AccessToken, User
-from pools.services.tokens import create_token, delete_token, owner_of
+from pools.services.tokens import create_token, delete_token, get_token_owner
 
-LIFETIMES = [("7", "7 days"), ("31", "31 days"), ("90", "90 days"), ("365", "365 days")]
+LIFETIME_CHOICES = [("7", "7 days"), ("31", "31 days"), ("90", "90 days"), ("365", "365 days")]
 
 
-class TokenForm(forms.HouseForm):
+class TokenForm(forms.ServiceForm):
     """A new token."""
 
-    paths = {"expires_at": "days"}
-    name = forms.text("Name", help_text="What it is for: a letter first, then letters, digits, - and _.")
-    days = forms.choice("Lives for", LIFETIMES)
-    description = forms.text("Description", help_text="Optional.")
-    roles = forms.several(
+    field_by_path = {"expires_at": "days"}
+    name = forms.text_field("Name", help_text="What it is for: a letter first, then letters, digits, - and _.")
+    days = forms.choice_field("Lives for", LIFETIME_CHOICES)
+    description = forms.text_field("Description", help_text="Optional.")
+    roles = forms.multiple_choice_field(
         "Only these roles", help_text="None ticked: all roles that its owner holds whenever it is used."
     )
 
@@ -42,8 +42,8 @@ class TokenAdmin(PolicyAdmin):
 
     def extra_urls(self) -> list[URLPattern]:
         return [
-            path("create/", self.door(self._create), name="pools_token_create"),
-            path("<str:name>/revoke/", self.door(self._revoke), name="pools_token_revoke"),
+            path("create/", self.protect(self._create), name="pools_token_create"),
+            path("<str:name>/revoke/", self.protect(self._revoke), name="pools_token_revoke"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -53,23 +53,23 @@ class TokenAdmin(PolicyAdmin):
             "osmo/tokens.html",
             title="Access tokens",
             owner=owner,
-            suffix=_suffix(request, owner),
+            suffix=_owner_query(request, owner),
             tokens=list(owner.tokens.order_by("name")),
             now=timezone.now(),
         )
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:pools_accesstoken_changelist"))
 
     def _owner(self, request: HttpRequest) -> User:
         """Whose tokens are meant. Raises Forbidden for somebody else's, unless an osmo-admin asks."""
         actor = actor_of(request)
-        return owner_of(actor, request.GET.get("owner") or actor.username)
+        return get_token_owner(actor, request.GET.get("owner") or actor.username)
 
     def _create(self, request: HttpRequest) -> HttpResponse:
         owner = self._owner(request)
-        form = TokenForm(forms.sent(request), owner=owner, initial={"days": "31"})
-        back = reverse("admin:pools_accesstoken_changelist") + _suffix(request, owner)
+        form = TokenForm(forms.submitted_data(request), owner=owner, initial={"days": "31"})
+        back = reverse("admin:pools_accesstoken_changelist") + _owner_query(request, owner)
         if request.method == "POST" and form.is_valid():
             data = form.cleaned_data
             try:
@@ -82,7 +82,7 @@ class TokenAdmin(PolicyAdmin):
                     roles=data["roles"] or None,
                 )
             except DomainError as refusal:
-                form.blame(refusal)
+                form.add_errors(refusal)
             else:
                 return self.page(
                     request,
@@ -94,7 +94,7 @@ class TokenAdmin(PolicyAdmin):
                     back=back,
                 )
         whose = "" if owner == request.user else f" for {owner.username}"
-        return self.form_page(
+        return self.render_form_page(
             request,
             form,
             title=f"Create an access token{whose}",
@@ -104,14 +104,14 @@ class TokenAdmin(PolicyAdmin):
 
     def _revoke(self, request: HttpRequest, name: str) -> HttpResponse:
         owner = self._owner(request)
-        back = reverse("admin:pools_accesstoken_changelist") + _suffix(request, owner)
+        back = reverse("admin:pools_accesstoken_changelist") + _owner_query(request, owner)
         if request.method == "POST":
             delete_token(actor=actor_of(request), owner=owner.username, name=name)
-            self.say(request, f"Token {name} was revoked; requests with it are refused from now.")
+            self.show_success(request, f"Token {name} was revoked; requests with it are refused from now.")
             return HttpResponseRedirect(back)
-        return self.form_page(
+        return self.render_form_page(
             request,
-            forms.HouseForm(),
+            forms.ServiceForm(),
             title=f"Revoke {name}",
             button="Revoke the token",
             crumbs=[("Access tokens", back)],
@@ -120,5 +120,5 @@ class TokenAdmin(PolicyAdmin):
         )
 
 
-def _suffix(request: HttpRequest, owner: User) -> str:
+def _owner_query(request: HttpRequest, owner: User) -> str:
     return "" if owner == request.user else f"?{urlencode({'owner': owner.username})}"

@@ -10,13 +10,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
-from pools.admin.paging import window
+from pools.admin.paging import paginate
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError, NotFound, Stale
-from pools.domain.roles import HOUSE_ROLES, Action, Kind, allows, pool_role
+from pools.domain.roles import PLATFORM_ROLES, Permission, PoolRoleKind, is_allowed, pool_role
 from pools.models import Pool, RoleAssignment, User
-from pools.permissions import require_house
-from pools.selectors.pool_balance import accounts
+from pools.permissions import require_platform
+from pools.selectors.pool_balance import list_accounts
 from pools.services.accounts import set_active, set_roles
 from pools.services.members import create_user, set_password
 
@@ -24,48 +24,50 @@ from pools.services.members import create_user, set_password
 def role_choices() -> list[tuple[str, str]]:
     """Every role there is: the house's two, and two for each pool."""
     pools = Pool.objects.roots().order_by("name").values_list("name", flat=True)
-    roles = [*HOUSE_ROLES, *(pool_role(pool, kind) for pool in pools for kind in Kind)]
+    roles = [*PLATFORM_ROLES, *(pool_role(pool, kind) for pool in pools for kind in PoolRoleKind)]
     return [(role, role) for role in roles]
 
 
-class UserFilter(forms.FilterForm):
+class UserFilterForm(forms.FilterForm):
     """Which users to show."""
 
-    q = forms.text("Name", placeholder="part of a name")
-    role = forms.text("Role", placeholder="exact, such as osmo-team-admin")
+    q = forms.text_field("Name", placeholder="part of a name")
+    role = forms.text_field("Role", placeholder="exact, such as osmo-team-admin")
 
 
-class RolesForm(forms.HouseForm):
+class UserRolesForm(forms.ServiceForm):
     """The roles a user shall have, and those that were shown."""
 
-    roles = forms.several("Roles", help_text="osmo-POOL-admin partitions a pool; osmo-POOL-user submits to it.")
-    seen = forms.hidden_text()
-    description = forms.text("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    roles = forms.multiple_choice_field(
+        "Roles", help_text="osmo-POOL-admin partitions a pool; osmo-POOL-user submits to it."
+    )
+    seen = forms.hidden_text_field()
+    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["roles"].choices = role_choices()  # type: ignore[attr-defined]
 
 
-class CreateForm(forms.HouseForm):
+class CreateUserForm(forms.ServiceForm):
     """A new user."""
 
-    paths = {"id": "username"}
-    username = forms.text("Name", help_text="Letters, digits and @ . + - _", required=True)
-    password = forms.password(
+    field_by_path = {"id": "username"}
+    username = forms.text_field("Name", help_text="Letters, digits and @ . + - _", required=True)
+    password = forms.password_field(
         "Password", help_text="Leave it empty for somebody who signs in by access token only.", required=False
     )
-    roles = forms.several("Roles")
+    roles = forms.multiple_choice_field("Roles")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["roles"].choices = role_choices()  # type: ignore[attr-defined]
 
 
-class PasswordForm(forms.HouseForm):
+class UserPasswordForm(forms.ServiceForm):
     """Another password, for a user who lost it."""
 
-    password = forms.password("New password", help_text="At least 8 characters; not a common one.")
+    password = forms.password_field("New password", help_text="At least 8 characters; not a common one.")
 
 
 @admin.register(User)
@@ -75,13 +77,13 @@ class UserAdmin(PolicyAdmin):
     def extra_urls(self) -> list[URLPattern]:
         def of_user(view: Callable[[HttpRequest, User], HttpResponse]) -> Any:
             def opened(request: HttpRequest, username: str) -> HttpResponse:
-                require_house(actor_of(request))
-                return view(request, _user(username))
+                require_platform(actor_of(request))
+                return view(request, _find_user(username))
 
-            return self.door(opened)
+            return self.protect(opened)
 
         return [
-            path("create/", self.door(self._create), name="pools_user_create"),
+            path("create/", self.protect(self._create), name="pools_user_create"),
             path("<str:username>/roles/", of_user(self._roles), name="pools_user_roles"),
             path("<str:username>/password/", of_user(self._password), name="pools_user_password"),
             path("<str:username>/close/", of_user(self._close), name="pools_user_close"),
@@ -89,9 +91,9 @@ class UserAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
-        require_house(actor, Action.HOUSE_READ)
-        filters = UserFilter(request.GET)
-        rows = accounts()
+        require_platform(actor, Permission.PLATFORM_READ)
+        filters = UserFilterForm(request.GET)
+        rows = list_accounts()
         if text := filters.value("q"):
             rows = rows.filter(username__icontains=text)
         if role := filters.value("role"):
@@ -101,33 +103,33 @@ class UserAdmin(PolicyAdmin):
             "osmo/users.html",
             title="Users and roles",
             filters=filters,
-            window=window(rows, request.GET.get("page")),
-            may_write=allows(actor, Action.HOUSE_WRITE),
+            window=paginate(rows, request.GET.get("page")),
+            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
         )
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         actor = actor_of(request)
         is_self = object_id == actor.username
         if not is_self:
-            require_house(actor, Action.HOUSE_READ)
-        user = _user(object_id)
+            require_platform(actor, Permission.PLATFORM_READ)
+        user = _find_user(object_id)
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]
         return self.page(
             request,
             "osmo/user.html",
             title=user.username,
-            crumbs=crumbs if allows(actor, Action.HOUSE_READ) else [],
+            crumbs=crumbs if is_allowed(actor, Permission.PLATFORM_READ) else [],
             person=user,
             is_self=is_self,
             roles=RoleAssignment.objects.filter(user=user).select_related("group").order_by("group__name"),
             tokens=user.tokens.order_by("name"),
-            may_write=allows(actor, Action.HOUSE_WRITE),
+            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
         )
 
     def _create(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
-        require_house(actor)
-        form = CreateForm(forms.sent(request))
+        require_platform(actor)
+        form = CreateUserForm(forms.submitted_data(request))
         if request.method == "POST" and form.is_valid():
             data = form.cleaned_data
             try:
@@ -138,15 +140,15 @@ class UserAdmin(PolicyAdmin):
                     roles=data["roles"],
                 )
             except DomainError as refusal:
-                form.blame(refusal)
+                form.add_errors(refusal)
             else:
-                self.say(request, f"User {user.username} was created.")
-                return HttpResponseRedirect(_address(user))
+                self.show_success(request, f"User {user.username} was created.")
+                return HttpResponseRedirect(_user_url(user))
         return self._form(request, form, title="Create a user", button="Create the user")
 
     def _roles(self, request: HttpRequest, user: User) -> HttpResponse:
         held = sorted(user.as_actor().roles)
-        form = RolesForm(forms.sent(request), initial={"roles": held, "seen": " ".join(held)})
+        form = UserRolesForm(forms.submitted_data(request), initial={"roles": held, "seen": " ".join(held)})
         if request.method == "POST" and form.is_valid():
             data = form.cleaned_data
             try:
@@ -154,42 +156,46 @@ class UserAdmin(PolicyAdmin):
                     actor=actor_of(request),
                     username=user.username,
                     roles=data["roles"],
-                    seen=data["seen"].split(),
+                    expected_roles=data["seen"].split(),
                     description=data["description"],
                 )
             except Stale as refusal:
-                form.outdated(refusal, "seen", " ".join(held))
+                form.add_stale_error(refusal, "seen", " ".join(held))
             except DomainError as refusal:
-                form.blame(refusal)
+                form.add_errors(refusal)
             else:
-                self.say(request, f"The roles of {user.username} were changed; they count from the next request.")
-                return HttpResponseRedirect(_address(user))
+                self.show_success(
+                    request, f"The roles of {user.username} were changed; they count from the next request."
+                )
+                return HttpResponseRedirect(_user_url(user))
         return self._form(request, form, user, title=f"Roles of {user.username}", button="Save the roles")
 
     def _password(self, request: HttpRequest, user: User) -> HttpResponse:
-        form = PasswordForm(forms.sent(request))
+        form = UserPasswordForm(forms.submitted_data(request))
         if request.method == "POST" and form.is_valid():
             try:
                 set_password(actor=actor_of(request), username=user.username, password=form.cleaned_data["password"])
             except DomainError as refusal:
-                form.blame(refusal)
+                form.add_errors(refusal)
             else:
-                self.say(request, f"{user.username} has another password; open sessions were ended.")
-                return HttpResponseRedirect(_address(user))
+                self.show_success(request, f"{user.username} has another password; open sessions were ended.")
+                return HttpResponseRedirect(_user_url(user))
         return self._form(request, form, user, title=f"Password of {user.username}", button="Set the password")
 
     def _close(self, request: HttpRequest, user: User) -> HttpResponse:
         wish = request.POST.get("wish")  # what the button said: somebody else may have been quicker
         opening = wish == "open" if wish else not user.is_active
-        form = forms.HouseForm(forms.sent(request))
+        form = forms.ServiceForm(forms.submitted_data(request))
         if request.method == "POST":
             try:
                 set_active(actor=actor_of(request), username=user.username, active=opening)
             except DomainError as refusal:
-                form.blame(refusal)
+                form.add_errors(refusal)
             else:
-                self.say(request, f"The account of {user.username} is {'open again' if opening else 'closed'}.")
-                return HttpResponseRedirect(_address(user))
+                self.show_success(
+                    request, f"The account of {user.username} is {'open again' if opening else 'closed'}."
+                )
+                return HttpResponseRedirect(_user_url(user))
         lead = (
             f"{user.username} can sign in again, with the roles and tokens of before."
             if opening
@@ -204,16 +210,16 @@ class UserAdmin(PolicyAdmin):
     def _form(self, request: HttpRequest, form: Any, user: User | None = None, **words: Any) -> HttpResponse:
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]
         if user is not None:
-            crumbs.append((user.username, _address(user)))
-        return self.form_page(request, form, crumbs=crumbs, **words)
+            crumbs.append((user.username, _user_url(user)))
+        return self.render_form_page(request, form, crumbs=crumbs, **words)
 
 
-def _user(username: str) -> User:
+def _find_user(username: str) -> User:
     user = User.objects.filter(username=username).first()
     if user is None:
         raise NotFound(f"User {username} does not exist.")
     return user
 
 
-def _address(user: User) -> str:
+def _user_url(user: User) -> str:
     return reverse("admin:pools_user_change", args=[user.username])

@@ -5,29 +5,29 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import page
+from pools.api.http import query_page
 from pools.api.schema import (
     BOOLEAN,
+    DATETIME,
+    INTEGER,
     LIMIT,
     OBJECT,
     OFFSET,
     TEXT,
-    TIME,
-    WHOLE,
-    Query,
-    array,
-    documented,
-    fields,
+    QueryParameter,
+    array_of,
+    describe_operation,
     nullable,
+    object_with,
 )
-from pools.api.times import moment
+from pools.api.times import query_datetime
 from pools.api.views import View
-from pools.selectors.audit_trail import entries, entry_body
+from pools.selectors.audit_trail import entry_body, visible_entries
 
-ENTRY = fields(
+AUDIT_ENTRY = object_with(
     {
-        "id": WHOLE,
-        "time": TIME,
+        "id": INTEGER,
+        "time": DATETIME,
         "actor": TEXT,
         "action": TEXT,
         "object": TEXT,
@@ -38,35 +38,35 @@ ENTRY = fields(
         "sentence": TEXT,
     }
 )
-FILTERS = [
-    Query("object", TEXT, "Only this object, as pool/team--a or workflow/hello-1."),
-    Query("actor", TEXT, "Only what this user did."),
-    Query("action", TEXT, "Only this action, as subpool.updated."),
-    Query("since", TEXT, "From this time on (UTC)."),
-    Query("until", TEXT, "Up to this time (UTC)."),
+AUDIT_FILTERS = [
+    QueryParameter("object", TEXT, "Only this object, as pool/team--a or workflow/hello-1."),
+    QueryParameter("actor", TEXT, "Only what this user did."),
+    QueryParameter("action", TEXT, "Only this action, as subpool.updated."),
+    QueryParameter("since", TEXT, "From this time on (UTC)."),
+    QueryParameter("until", TEXT, "Up to this time (UTC)."),
     LIMIT,
     OFFSET,
 ]
 
 
-class Audit(View):
+class AuditTrail(View):
     """The audit trail. Pool admins see their pools, everybody the own deeds and work, the house's readers all."""
 
-    @documented(
+    @describe_operation(
         "List who changed what, the newest first.",
-        query=FILTERS,
-        answer=fields({"entries": array(ENTRY), "more_entries": BOOLEAN}),
+        query_parameters=AUDIT_FILTERS,
+        answer=object_with({"entries": array_of(AUDIT_ENTRY), "more_entries": BOOLEAN}),
     )
     def get(self, request: Request) -> Response:
-        limit, offset = page(request, limit=50)
+        limit, offset = query_page(request, limit=50)
         asked = request.query_params
-        found = entries(
+        found = visible_entries(
             self.actor,
             object_name=asked.get("object"),
-            by=asked.get("actor"),
+            actor_name=asked.get("actor"),
             action=asked.get("action"),
-            since=moment(request, "since"),
-            until=moment(request, "until"),
+            since=query_datetime(request, "since"),
+            until=query_datetime(request, "until"),
         )
         rows = list(found[offset : offset + limit + 1])
         return Response({"entries": [entry_body(row) for row in rows[:limit]], "more_entries": len(rows) > limit})

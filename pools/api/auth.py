@@ -7,14 +7,14 @@ from axes.helpers import get_cool_off, get_credentials
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, only
-from pools.api.schema import TEXT, WHOLE, documented, fields, nullable
+from pools.api.http import body_object, reject_unknown_keys
+from pools.api.schema import INTEGER, TEXT, describe_operation, nullable, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Throttled, Unauthenticated, Violation
 from pools.security import tokens
 
 # Under this name the failed exchanges of one address are counted together; no user can be called that.
-COUNTED_AS = "access token"
+FAILURES_COUNTED_AS = "access token"
 
 ENDPOINTS = (
     "device_endpoint",
@@ -32,7 +32,9 @@ class LoginInfo(View):
     authentication_classes = ()
     permission_classes = ()
 
-    @documented("Where to log in.", answer=fields(dict.fromkeys(ENDPOINTS, nullable(TEXT))), anonymous=True)
+    @describe_operation(
+        "Where to log in.", answer=object_with(dict.fromkeys(ENDPOINTS, nullable(TEXT))), is_anonymous=True
+    )
     def get(self, request: Request) -> Response:
         return Response(dict.fromkeys(ENDPOINTS))
 
@@ -47,20 +49,20 @@ class TokenExchange(View):
     authentication_classes = ()
     permission_classes = ()
 
-    @documented(
+    @describe_operation(
         "Exchange an access token for a session.",
-        body=fields({"token": TEXT}),
-        answer=fields({"token": TEXT, "expires_at": WHOLE}),
-        anonymous=True,
-        more=(401, 429),
+        body=object_with({"token": TEXT}),
+        answer=object_with({"token": TEXT, "expires_at": INTEGER}),
+        is_anonymous=True,
+        extra_statuses=(401, 429),
     )
     def post(self, request: Request) -> Response:
         body = body_object(request)
-        only(body, "token")
+        reject_unknown_keys(body, "token")
         secret = body.get("token")
         if not isinstance(secret, str) or not secret:
             raise BadInput.of([Violation("token", "missing", "token is missing: send the access token as a text.")])
-        token = tokens.find(secret)
+        token = tokens.find_token(secret)
         if token is None:
             raise self._failure(request)
         encoded, expires_at = tokens.issue_jwt(token)
@@ -70,7 +72,7 @@ class TokenExchange(View):
     @staticmethod
     def _failure(request: Request) -> Unauthenticated | Throttled:
         """Count a failure and say what it means."""
-        who, plain = get_credentials(COUNTED_AS), request._request
+        who, plain = get_credentials(FAILURES_COUNTED_AS), request._request
         if AxesProxyHandler.is_allowed(plain, who):
             AxesProxyHandler.user_login_failed(TokenExchange, who, plain)
             plain.axes_locked_out = False  # type: ignore[attr-defined]  # the answer is ours, not the login page's

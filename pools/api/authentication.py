@@ -8,7 +8,7 @@ from rest_framework.request import Request
 
 from pools.domain.roles import Actor
 from pools.models import AccessToken, User
-from pools.security.tokens import find, verify_jwt
+from pools.security.tokens import find_token, verify_jwt
 
 DEV_HEADER = "x-osmo-user"
 
@@ -35,7 +35,7 @@ class AccessTokenAuthentication(BearerAuthentication):
 
     def authenticate(self, request: Request) -> tuple[User, AccessToken] | None:
         kind, _, secret = request.headers.get("Authorization", "").partition(" ")
-        token = find(secret.strip()) if kind.lower() == "bearer" else None
+        token = find_token(secret.strip()) if kind.lower() == "bearer" else None
         return (token.owner, token) if token else super().authenticate(request)
 
 

@@ -8,30 +8,30 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import boolean, etag, expected_version, only, unwrapped
-from pools.api.schema import ANYTHING, BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, array, documented, fields
+from pools.api.http import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.schema import ANY_VALUE, BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.backend_config import KINDS
-from pools.domain.cluster_config import ACCESS, KEYS, KUBECONFIG, SHOWN, SYNC_MODES
-from pools.domain.roles import Action
-from pools.domain.sizes import exact_size
+from pools.domain.backend_config import BACKEND_TYPES
+from pools.domain.cluster_config import ACCESS_MODES, ANSWER_KEYS, KEYS, KUBECONFIG, SYNC_MODES
+from pools.domain.roles import Permission
+from pools.domain.sizes import exact_size_text
 from pools.models import Backend, KubernetesSettings
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.services.backends import delete_backend, put_backend, read_backend
-from pools.services.dry_run import effect_of
+from pools.services.dry_run import read_effect
 
-BACKEND_BODY = fields(
+BACKEND_BODY = object_with(
     {
-        "type": {"type": "string", "enum": list(KINDS)},
+        "type": {"type": "string", "enum": list(BACKEND_TYPES)},
         "namespace": TEXT,
-        "nodes": array(
-            fields(
+        "nodes": array_of(
+            object_with(
                 {
                     "name": TEXT,
                     "gpus": {"type": "integer"},
                     "cpu": {"type": "integer"},
-                    "memory": ANYTHING,
-                    "storage": ANYTHING,
+                    "memory": ANY_VALUE,
+                    "storage": ANY_VALUE,
                     "platform": TEXT,
                 },
                 required=["name", "gpus"],
@@ -39,7 +39,7 @@ BACKEND_BODY = fields(
         ),
         "auto_end": BOOLEAN,
         "offline": BOOLEAN,
-        "access": {"type": "string", "enum": list(ACCESS)},
+        "access": {"type": "string", "enum": list(ACCESS_MODES)},
         "kubeconfig": TEXT,
         "kubeconfig_file": TEXT,
         "context": TEXT,
@@ -49,16 +49,16 @@ BACKEND_BODY = fields(
         "sync_mode": {"type": "string", "enum": list(SYNC_MODES)},
     },
     required=[],
-    more=True,
+    additional=True,
 )
 
 
 class BackendList(View):
     """All backends."""
 
-    @documented("List backends with their nodes.", answer=fields({"backends": array(OBJECT)}))
+    @describe_operation("List backends with their nodes.", answer=object_with({"backends": array_of(OBJECT)}))
     def get(self, request: Request) -> Response:
-        require_house(self.actor, Action.HOUSE_READ)
+        require_platform(self.actor, Permission.PLATFORM_READ)
         rows = Backend.objects.select_related("kubernetes").prefetch_related("nodes", "pools").order_by("name")
         return Response({"backends": [backend_body(row) for row in rows]})
 
@@ -66,21 +66,21 @@ class BackendList(View):
 class BackendDetail(View):
     """One backend."""
 
-    @documented("Show one backend with its nodes.", answer=OBJECT)
+    @describe_operation("Show one backend with its nodes.", answer=OBJECT)
     def get(self, request: Request, name: str) -> Response:
         row = read_backend(self.actor, name)
-        return Response(backend_body(row), headers=etag(row.version))
+        return Response(backend_body(row), headers=etag_header(row.version))
 
-    @documented(
+    @describe_operation(
         "Make or change a backend; keys left out stay as they are. `nodes` and `auto_end` are a simulated one's, "
         "`access` and what follows a Kubernetes one's. `kubeconfig` is never shown again.",
-        query=[DRY_RUN],
+        query_parameters=[DRY_RUN],
         body=BACKEND_BODY,
         answer=OBJECT,
     )
     def put(self, request: Request, name: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
         version = expected_version(request)
 
         def deed() -> Any:
@@ -88,23 +88,23 @@ class BackendDetail(View):
                 actor=self.actor, name=name, body=body, description=description, expected_version=version
             )
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: _shown(name), actor=self.actor))
+        if query_boolean(request, "dry_run"):
+            return Response(read_effect(deed, read_state=lambda: _shown(name), actor=self.actor))
         result = deed()
-        return Response(backend_body(result.row, warnings=result.warnings), headers=etag(result.row.version))
+        return Response(backend_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))
 
-    @documented("Remove a backend that no pool is on.", query=[DRY_RUN], answer=NULL)
+    @describe_operation("Remove a backend that no pool is on.", query_parameters=[DRY_RUN], answer=NULL)
     def delete(self, request: Request, name: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
-        only(body)
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
+        reject_unknown_keys(body)
         version = expected_version(request)
 
         def deed() -> None:
             delete_backend(actor=self.actor, name=name, description=description, expected_version=version)
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: _shown(name), actor=self.actor))
+        if query_boolean(request, "dry_run"):
+            return Response(read_effect(deed, read_state=lambda: _shown(name), actor=self.actor))
         deed()
         return Response(None)
 
@@ -123,14 +123,14 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
                 "name": node.name,
                 "gpus": node.gpus,
                 "cpu": node.cpu,
-                "memory": exact_size(node.memory_bytes),
-                "storage": exact_size(node.storage_bytes),
+                "memory": exact_size_text(node.memory_bytes),
+                "storage": exact_size_text(node.storage_bytes),
                 "platform": node.platform,
             }
             for node in nodes
         ],
         "auto_end": row.auto_end,
-        "offline": row.wished_offline,
+        "offline": row.desired_offline,
         **_cluster_body(row),
         "pools": sorted(pool.name for pool in row.pools.all()),
         "version": row.version,
@@ -141,7 +141,7 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
 def _cluster_body(row: Backend) -> dict[str, Any]:
     """The Kubernetes side, nothing for others."""
     cluster: KubernetesSettings | None = getattr(row, "kubernetes", None)
-    shown = [key for key in (*KEYS, *SHOWN) if key != KUBECONFIG]
+    shown = [key for key in (*KEYS, *ANSWER_KEYS) if key != KUBECONFIG]
     return {key: getattr(cluster, key) for key in shown} if cluster is not None else {}
 
 

@@ -10,20 +10,32 @@ from collections.abc import Callable
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import boolean, etag, expected_version, only, unwrapped
-from pools.api.schema import BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, WHOLE, Query, array, documented, fields, nullable
+from pools.api.http import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.schema import (
+    BOOLEAN,
+    DRY_RUN,
+    INTEGER,
+    NULL,
+    OBJECT,
+    TEXT,
+    QueryParameter,
+    array_of,
+    describe_operation,
+    nullable,
+    object_with,
+)
 from pools.api.views import View
-from pools.domain.roles import Action
+from pools.domain.roles import Permission
 from pools.models import Cohort
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.representations.cohort import cohort_bodies, cohort_body
-from pools.representations.quota_tree import tree_nodes
-from pools.selectors.quota_tree import quota_view
+from pools.representations.quota_tree import tree_node_bodies
+from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, delete_cohort, patch_cohort, put_cohort, read_cohort
 
 AMOUNT = {"type": "integer", "minimum": 0}
-QUOTA_ROW = fields(
+QUOTA_ROW = object_with(
     {
         "flavor": TEXT,
         "resource": TEXT,
@@ -33,54 +45,56 @@ QUOTA_ROW = fields(
     },
     required=["resource"],
 )
-COHORT_BODY = fields(
-    {"parent": nullable(TEXT), "quotas": array(QUOTA_ROW), "weight": {"type": "number", "minimum": 0}},
+COHORT_BODY = object_with(
+    {"parent": nullable(TEXT), "quotas": array_of(QUOTA_ROW), "weight": {"type": "number", "minimum": 0}},
     required=[],
-    more=True,
+    additional=True,
 )
-COHORT = fields(
+COHORT = object_with(
     {
         "name": TEXT,
         "parent": nullable(TEXT),
         "explicit": BOOLEAN,
-        "quotas": array(OBJECT),
+        "quotas": array_of(OBJECT),
         "weight": {"type": "number"},
         "active": BOOLEAN,
         "condition": nullable(OBJECT),
         "inactive_since": nullable(TEXT),
-        "cohorts": array(TEXT),
-        "pools": array(TEXT),
-        "version": WHOLE,
-        "warnings": array(TEXT),
+        "cohorts": array_of(TEXT),
+        "pools": array_of(TEXT),
+        "version": INTEGER,
+        "warnings": array_of(TEXT),
     },
-    more=True,
+    additional=True,
 )
-ORPHAN = Query("orphan", BOOLEAN, "Make its children the tops of their own trees.")
+ORPHAN = QueryParameter("orphan", BOOLEAN, "Make its children the tops of their own trees.")
 
 
 class CohortList(View):
     """All cohorts, those that are only named too."""
 
-    @documented(
-        "List cohorts with what they own and what stands below them.", answer=fields({"cohorts": array(COHORT)})
+    @describe_operation(
+        "List cohorts with what they own and what stands below them.", answer=object_with({"cohorts": array_of(COHORT)})
     )
     def get(self, request: Request) -> Response:
-        require_house(self.actor, Action.HOUSE_READ)
+        require_platform(self.actor, Permission.PLATFORM_READ)
         return Response({"cohorts": cohort_bodies(Cohort.objects.order_by("name"))})
 
 
 class CohortDetail(View):
     """One cohort."""
 
-    @documented("Show one cohort.", answer=COHORT)
+    @describe_operation("Show one cohort.", answer=COHORT)
     def get(self, request: Request, name: str) -> Response:
         row = read_cohort(self.actor, name)
-        return Response(cohort_body(row), headers=etag(row.version))
+        return Response(cohort_body(row), headers=etag_header(row.version))
 
-    @documented("Make a cohort, or replace its configuration.", query=[DRY_RUN], body=COHORT_BODY, answer=COHORT)
+    @describe_operation(
+        "Make a cohort, or replace its configuration.", query_parameters=[DRY_RUN], body=COHORT_BODY, answer=COHORT
+    )
     def put(self, request: Request, name: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
         version = expected_version(request)
         return _answered(
             self,
@@ -90,15 +104,15 @@ class CohortDetail(View):
             ),
         )
 
-    @documented(
+    @describe_operation(
         "Replace only the keys that are given: another parent moves it with everything below it.",
-        query=[DRY_RUN],
+        query_parameters=[DRY_RUN],
         body=COHORT_BODY,
         answer=COHORT,
     )
     def patch(self, request: Request, name: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
         version = expected_version(request)
         return _answered(
             self,
@@ -108,17 +122,17 @@ class CohortDetail(View):
             ),
         )
 
-    @documented("Remove a cohort that nothing stands below.", query=[ORPHAN, DRY_RUN], answer=NULL)
+    @describe_operation("Remove a cohort that nothing stands below.", query_parameters=[ORPHAN, DRY_RUN], answer=NULL)
     def delete(self, request: Request, name: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
-        only(body)
-        orphan, version = boolean(request, "orphan"), expected_version(request)
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
+        reject_unknown_keys(body)
+        orphan, version = query_boolean(request, "orphan"), expected_version(request)
 
         def deed() -> None:
             delete_cohort(actor=self.actor, name=name, orphan=orphan, description=description, expected_version=version)
 
-        if boolean(request, "dry_run"):
+        if query_boolean(request, "dry_run"):
             return Response(effect_on_cohort(self.actor, name, deed))
         deed()
         return Response(None)
@@ -127,20 +141,20 @@ class CohortDetail(View):
 class QuotaTreeView(View):
     """Every quota, promise and debt in one tree."""
 
-    @documented(
+    @describe_operation(
         "Show the tree of quotas: what every node owns, uses, borrows, lends and may still have.",
-        query=[Query("root", TEXT, "Only this cohort or pool and what stands below it.")],
-        answer=fields({"nodes": array(OBJECT)}),
-        more=[404],
+        query_parameters=[QueryParameter("root", TEXT, "Only this cohort or pool and what stands below it.")],
+        answer=object_with({"nodes": array_of(OBJECT)}),
+        extra_statuses=[404],
     )
     def get(self, request: Request) -> Response:
-        view = quota_view(self.actor, root=request.query_params.get("root") or None)
-        return Response({"nodes": tree_nodes(view)})
+        view = read_quota_view(self.actor, root=request.query_params.get("root") or None)
+        return Response({"nodes": tree_node_bodies(view)})
 
 
 def _answered(view: View, name: str, deed: Callable[[], CohortResult]) -> Response:
     """Do it and show the cohort, or with `dry_run` show what it would do."""
-    if boolean(view.request, "dry_run"):
+    if query_boolean(view.request, "dry_run"):
         return Response(effect_on_cohort(view.actor, name, deed))
     result = deed()
-    return Response(cohort_body(result.row, warnings=result.warnings), headers=etag(result.row.version))
+    return Response(cohort_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))

@@ -19,61 +19,68 @@ from django.http import StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
-from pools.api.rendering import NaiveEncoder
-from pools.api.schema import TEXT, documented
+from pools.api.rendering import UtcJsonEncoder
+from pools.api.schema import TEXT, describe_operation
 from pools.api.views import View
 from pools.domain.roles import Actor
 from pools.models import AccessToken, AuditEntry, User
-from pools.selectors.audit_trail import Position, after, entry_body, horizon, position_of, snapshot
+from pools.selectors.audit_trail import (
+    StreamPosition,
+    current_snapshot,
+    entries_after,
+    entry_body,
+    parse_position,
+    stream_horizon,
+)
 
 logger = logging.getLogger(__name__)
 
-LASTS_SECONDS = 30.0
+STREAM_SECONDS = 30.0
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 5.0
 RETRY_MS = 1000
 RETRY_WHEN_CROWDED_MS = 5000
-BATCH = 500
+BATCH_SIZE = 500
 
 _slots = threading.BoundedSemaphore(settings.OSMO.event_streams)
 
 
-class Events(View):
+class AuditEventStream(View):
     """What changes, while it changes."""
 
-    @documented(
+    @describe_operation(
         "Follow the audit trail. `Last-Event-ID` (the id of an event, or of an entry of the audit list) resumes.",
         answer=TEXT,
-        media="text/event-stream",
+        media_type="text/event-stream",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        place, now = position_of(request.headers.get("Last-Event-ID", "")), snapshot()
+        place, now = parse_position(request.headers.get("Last-Event-ID", "")), current_snapshot()
         token = request.auth.pk if isinstance(request.auth, AccessToken) else None
         if place is not None:
             stream = _stream(self.actor.username, token, place)
         else:  # from now on: behind the horizon stands also what ended while an older transaction still runs
-            stream = _stream(self.actor.username, token, horizon(now), known=now)
+            stream = _stream(self.actor.username, token, stream_horizon(now), known=now)
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
 
 
-def _stream(username: str, token_id: int | None, place: Position, known: str | None = None) -> Iterator[bytes]:
+def _stream(username: str, token_id: int | None, place: StreamPosition, known: str | None = None) -> Iterator[bytes]:
     """The bytes of one stream from behind `place`, without what the snapshot `known` knows. Whose it is, and what that
     user may see, is asked at every look."""
     lasting = _slots.acquire(blocking=False)
     try:
         yield f"retry: {RETRY_MS if lasting else RETRY_WHEN_CROWDED_MS}\nid: {place}\n\n".encode()
-        ends = time.monotonic() + (LASTS_SECONDS if lasting else 0)
+        ends = time.monotonic() + (STREAM_SECONDS if lasting else 0)
         spoke = time.monotonic()
         while (actor := _still(username, token_id)) is not None:
-            end = horizon()
-            batch = after(actor, place, end, limit=BATCH, unless_in=known)
+            end = stream_horizon()
+            batch = entries_after(actor, place, end, limit=BATCH_SIZE, known_snapshot=known)
             for at, entry in batch:
                 yield f"id: {at}\ndata: {_line(entry)}\n\n".encode()
                 spoke = time.monotonic()
             # A full batch means that there is more behind it, to be sent now or when the client comes back.
-            place = max(place, end) if len(batch) < BATCH else batch[-1][0]
+            place = max(place, end) if len(batch) < BATCH_SIZE else batch[-1][0]
             ended = time.monotonic() >= ends
             if ended or time.monotonic() - spoke >= HEARTBEAT_SECONDS:
                 # Saying where we are spares whoever comes back a second look at what was not for them.
@@ -81,7 +88,7 @@ def _stream(username: str, token_id: int | None, place: Position, known: str | N
                 spoke = time.monotonic()
             if ended:
                 return
-            if len(batch) < BATCH:
+            if len(batch) < BATCH_SIZE:
                 _give_back()
                 time.sleep(POLL_SECONDS)
     except (OperationalError, InterfaceError) as problem:
@@ -92,7 +99,7 @@ def _stream(username: str, token_id: int | None, place: Position, known: str | N
 
 
 def _line(entry: AuditEntry) -> str:
-    return json.dumps(entry_body(entry), cls=NaiveEncoder, ensure_ascii=False)
+    return json.dumps(entry_body(entry), cls=UtcJsonEncoder, ensure_ascii=False)
 
 
 def _still(username: str, token_id: int | None) -> Actor | None:

@@ -8,22 +8,22 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.gpu_quotas import AMOUNTS
-from pools.api.http import boolean, only, page, unwrapped
-from pools.api.rendering import naive
+from pools.api.gpu_quotas import GPU_AMOUNTS
+from pools.api.http import query_boolean, query_page, reject_unknown_keys, unwrap_body
+from pools.api.rendering import utc_text
 from pools.api.schema import (
     BOOLEAN,
+    DATETIME,
     DRY_RUN,
+    INTEGER,
     LIMIT,
     OFFSET,
     TEXT,
-    TIME,
-    WHOLE,
-    Query,
-    array,
-    documented,
-    fields,
+    QueryParameter,
+    array_of,
+    describe_operation,
     nullable,
+    object_with,
 )
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound
@@ -31,72 +31,76 @@ from pools.domain.gpu_quota.workers import parse_allocation
 from pools.models import GpuAllocation
 from pools.permissions import require_namespace
 from pools.representations.gpu_quota import allocation_body
-from pools.services.dry_run import effect_of
+from pools.services.dry_run import read_effect
 from pools.services.gpu_allocations import adjust, allocate, commit, release
 
-ALLOCATION = fields(
+ALLOCATION = object_with(
     {
         "id": TEXT,
         "namespace": TEXT,
         "workload": TEXT,
-        "request": AMOUNTS,
-        "limit": AMOUNTS,
-        "count": WHOLE,
+        "request": GPU_AMOUNTS,
+        "limit": GPU_AMOUNTS,
+        "count": INTEGER,
         "state": {"type": "string", "enum": [str(state) for state in GpuAllocation.State.values]},
-        "created": TIME,
-        "expires": nullable(TIME),
+        "created": DATETIME,
+        "expires": nullable(DATETIME),
     },
-    more=True,
+    additional=True,
 )
-ASSUME = Query("assume", BOOLEAN, "Only reserve it; it expires after 30 minutes unless it is committed.")
-RELEASED = Query("include_released", BOOLEAN, "Show what was released, too.")
+ASSUME_PARAMETER = QueryParameter(
+    "assume", BOOLEAN, "Only reserve it; it expires after 30 minutes unless it is committed."
+)
+INCLUDE_RELEASED = QueryParameter("include_released", BOOLEAN, "Show what was released, too.")
 
 
 class GpuAllocationList(View):
     """The workers of a namespace."""
 
-    @documented(
+    @describe_operation(
         "List the workers of a namespace, the newest first.",
-        query=[RELEASED, LIMIT, OFFSET],
-        answer=fields({"allocations": array(ALLOCATION), "more_entries": BOOLEAN}),
+        query_parameters=[INCLUDE_RELEASED, LIMIT, OFFSET],
+        answer=object_with({"allocations": array_of(ALLOCATION), "more_entries": BOOLEAN}),
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
-        limit, offset = page(request)
+        limit, offset = query_page(request)
         rows = GpuAllocation.objects.filter(namespace=namespace).order_by("-id")
-        if not boolean(request, "include_released"):
+        if not query_boolean(request, "include_released"):
             rows = rows.exclude(state=GpuAllocation.State.RELEASED)
         found = list(rows[offset : offset + limit + 1])
         return Response({"allocations": [_rendered(row) for row in found[:limit]], "more_entries": len(found) > limit})
 
-    @documented(
+    @describe_operation(
         "Allocate one worker if every cap allows it; the same live id again is answered as it is.",
-        query=[DRY_RUN, ASSUME],
-        body=fields(
-            {"id": TEXT, "workload": TEXT, "request": AMOUNTS, "limit": AMOUNTS, "count": WHOLE},
+        query_parameters=[DRY_RUN, ASSUME_PARAMETER],
+        body=object_with(
+            {"id": TEXT, "workload": TEXT, "request": GPU_AMOUNTS, "limit": GPU_AMOUNTS, "count": INTEGER},
             required=["id"],
-            more=True,
+            additional=True,
         ),
         answer=ALLOCATION,
-        more=(409,),
+        extra_statuses=(409,),
     )
     def post(self, request: Request, namespace: str) -> Response:
-        body, description, _ = unwrapped(request)
+        body, description, _ = unwrap_body(request)
         asked, faults = parse_allocation(body)
         if faults:
             raise BadInput.of(faults)
-        assume = boolean(request, "assume")
+        assume = query_boolean(request, "assume")
 
         def deed() -> GpuAllocation:
-            return allocate(actor=self.actor, namespace=namespace, asked=asked, assume=assume, description=description)
+            return allocate(
+                actor=self.actor, namespace=namespace, request=asked, assume=assume, description=description
+            )
 
-        return self.once(lambda: _answer(request, namespace, asked.name, deed))
+        return self.run_once(lambda: _answer(request, namespace, asked.name, deed))
 
 
 class GpuAllocationDetail(View):
     """One worker."""
 
-    @documented("Show one worker; a released one too.", answer=ALLOCATION)
+    @describe_operation("Show one worker; a released one too.", answer=ALLOCATION)
     def get(self, request: Request, namespace: str, name: str) -> Response:
         require_namespace(self.actor, namespace)
         body = _shown(namespace, name)
@@ -104,15 +108,15 @@ class GpuAllocationDetail(View):
             raise NotFound(f"There is no allocation {name[:100]} in namespace {namespace[:100]}.")
         return Response(body)
 
-    @documented(
+    @describe_operation(
         "Give a worker new amounts per GPU; only what grows is checked.",
-        query=[DRY_RUN],
-        body=fields({"request": AMOUNTS, "limit": AMOUNTS}, required=[], more=True),
+        query_parameters=[DRY_RUN],
+        body=object_with({"request": GPU_AMOUNTS, "limit": GPU_AMOUNTS}, required=[], additional=True),
         answer=ALLOCATION,
-        more=(409,),
+        extra_statuses=(409,),
     )
     def patch(self, request: Request, namespace: str, name: str) -> Response:
-        body, description, _ = unwrapped(request)
+        body, description, _ = unwrap_body(request)
         return _answer(
             request,
             namespace,
@@ -120,10 +124,12 @@ class GpuAllocationDetail(View):
             lambda: adjust(actor=self.actor, namespace=namespace, name=name, body=body, description=description),
         )
 
-    @documented("Release a worker; again is no error.", query=[DRY_RUN], answer=ALLOCATION, more=(409,))
+    @describe_operation(
+        "Release a worker; again is no error.", query_parameters=[DRY_RUN], answer=ALLOCATION, extra_statuses=(409,)
+    )
     def delete(self, request: Request, namespace: str, name: str) -> Response:
-        body, description, _ = unwrapped(request)
-        only(body)
+        body, description, _ = unwrap_body(request)
+        reject_unknown_keys(body)
         return _answer(
             request,
             namespace,
@@ -135,21 +141,21 @@ class GpuAllocationDetail(View):
 class GpuAllocationCommit(View):
     """Making a reservation a worker."""
 
-    @documented("Commit a reservation.", query=[DRY_RUN], answer=ALLOCATION, more=(409,))
+    @describe_operation("Commit a reservation.", query_parameters=[DRY_RUN], answer=ALLOCATION, extra_statuses=(409,))
     def post(self, request: Request, namespace: str, name: str) -> Response:
-        body, description, _ = unwrapped(request)
-        only(body)
+        body, description, _ = unwrap_body(request)
+        reject_unknown_keys(body)
 
         def deed() -> GpuAllocation:
             return commit(actor=self.actor, namespace=namespace, name=name, description=description)
 
-        return self.once(lambda: _answer(request, namespace, name, deed))
+        return self.run_once(lambda: _answer(request, namespace, name, deed))
 
 
 def _answer(request: Request, namespace: str, name: str, deed: Callable[[], GpuAllocation]) -> Response:
     """Do it, or with `dry_run` say what it would do."""
-    if boolean(request, "dry_run"):
-        return Response(effect_of(deed, read=lambda: _shown(namespace, name)))
+    if query_boolean(request, "dry_run"):
+        return Response(read_effect(deed, read_state=lambda: _shown(namespace, name)))
     return Response(_rendered(deed()))
 
 
@@ -161,4 +167,4 @@ def _shown(namespace: str, name: str) -> dict[str, Any] | None:
 def _rendered(row: GpuAllocation) -> dict[str, Any]:
     """With times as texts, for an answer may be kept to be given again."""
     body = allocation_body(row)
-    return body | {name: naive(body[name]) for name in ("created", "expires", "released")}
+    return body | {name: utc_text(body[name]) for name in ("created", "expires", "released")}

@@ -9,107 +9,116 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import boolean, etag, expected_version, only, page, unwrapped
+from pools.api.http import etag_header, expected_version, query_boolean, query_page, reject_unknown_keys, unwrap_body
 from pools.api.schema import (
     BOOLEAN,
+    DATETIME,
     DRY_RUN,
+    INTEGER,
     LIMIT,
     NULL,
     OBJECT,
     OFFSET,
     TEXT,
-    TIME,
-    WHOLE,
-    Query,
-    array,
-    documented,
-    fields,
+    QueryParameter,
+    array_of,
+    describe_operation,
     nullable,
+    object_with,
 )
-from pools.api.times import moment
+from pools.api.times import query_datetime
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.domain.gpu_quota.workers import parse_worker
 from pools.models import GpuUsage, GpuUsageSample
-from pools.permissions import namespaces_for, require_house, require_namespace, unseen
-from pools.representations.gpu_quota import history_body, quota_bodies, quota_body, room_body, shown
-from pools.selectors.gpu_namespace import look_at
-from pools.services.dry_run import effect_of
-from pools.services.gpu_quotas import delete_quota, put_quota
+from pools.permissions import namespaces_for, require_namespace, require_platform, unknown_namespace
+from pools.representations.gpu_quota import (
+    current_gpu_quota_body,
+    gpu_quota_bodies,
+    gpu_quota_body,
+    headroom_body,
+    usage_history_body,
+)
+from pools.selectors.gpu_namespace import read_namespaces
+from pools.services.dry_run import read_effect
+from pools.services.gpu_quotas import delete_gpu_quota, put_gpu_quota
 
 QUANTITY = {"anyOf": [TEXT, {"type": "number", "minimum": 0}]}
-AMOUNTS = fields({"tflops": QUANTITY, "vram": QUANTITY}, required=[])
-SPEC = fields(
+GPU_AMOUNTS = object_with({"tflops": QUANTITY, "vram": QUANTITY}, required=[])
+SPEC = object_with(
     {
-        "total": fields(
-            {"requests": AMOUNTS, "limits": AMOUNTS, "maxWorkers": WHOLE, "alertThresholdPercent": WHOLE}, required=[]
+        "total": object_with(
+            {"requests": GPU_AMOUNTS, "limits": GPU_AMOUNTS, "maxWorkers": INTEGER, "alertThresholdPercent": INTEGER},
+            required=[],
         ),
-        "single": fields(
+        "single": object_with(
             {
-                "maxRequests": AMOUNTS,
-                "maxLimits": AMOUNTS,
-                "maxGPUCount": WHOLE,
-                "defaultRequests": AMOUNTS,
-                "defaultLimits": AMOUNTS,
+                "maxRequests": GPU_AMOUNTS,
+                "maxLimits": GPU_AMOUNTS,
+                "maxGPUCount": INTEGER,
+                "defaultRequests": GPU_AMOUNTS,
+                "defaultLimits": GPU_AMOUNTS,
             },
             required=[],
         ),
     },
     required=[],
 )
-USED = fields({"requests": AMOUNTS, "limits": AMOUNTS, "workers": WHOLE})
-STATUS = fields(
+USED = object_with({"requests": GPU_AMOUNTS, "limits": GPU_AMOUNTS, "workers": INTEGER})
+STATUS = object_with(
     {
         "used": USED,
         "availablePercent": {"type": "object", "additionalProperties": TEXT},
-        "conditions": array(
-            fields({"type": TEXT, "status": TEXT, "reason": TEXT, "message": TEXT, "lastTransitionTime": TIME})
+        "conditions": array_of(
+            object_with({"type": TEXT, "status": TEXT, "reason": TEXT, "message": TEXT, "lastTransitionTime": DATETIME})
         ),
-        "lastUpdateTime": nullable(TIME),
+        "lastUpdateTime": nullable(DATETIME),
     }
 )
-QUOTA = fields({"namespace": TEXT, "spec": SPEC, "status": STATUS, "version": WHOLE}, more=True)
-WORKER = (
-    Query("request_tflops", TEXT, "TFLOPS asked for, per GPU."),
-    Query("request_vram", TEXT, "Memory asked for, per GPU."),
-    Query("limit_tflops", TEXT, "The most TFLOPS, per GPU."),
-    Query("limit_vram", TEXT, "The most memory, per GPU."),
-    Query("count", WHOLE, "GPUs of one worker, 1 if not given."),
+GPU_QUOTA = object_with({"namespace": TEXT, "spec": SPEC, "status": STATUS, "version": INTEGER}, additional=True)
+WORKER_PARAMETERS = (
+    QueryParameter("request_tflops", TEXT, "TFLOPS asked for, per GPU."),
+    QueryParameter("request_vram", TEXT, "Memory asked for, per GPU."),
+    QueryParameter("limit_tflops", TEXT, "The most TFLOPS, per GPU."),
+    QueryParameter("limit_vram", TEXT, "The most memory, per GPU."),
+    QueryParameter("count", INTEGER, "GPUs of one worker, 1 if not given."),
 )
-SAMPLE = fields({"time": TIME, "requests": AMOUNTS, "limits": AMOUNTS, "workers": WHOLE})
-SINCE = Query("since", TIME, "Begin here; a day ago if not given.")
-USUAL_HISTORY = timedelta(days=1)
+SAMPLE = object_with({"time": DATETIME, "requests": GPU_AMOUNTS, "limits": GPU_AMOUNTS, "workers": INTEGER})
+SINCE = QueryParameter("since", DATETIME, "Begin here; a day ago if not given.")
+DEFAULT_HISTORY = timedelta(days=1)
 
 
 class GpuQuotaList(View):
     """All quotas the caller may see."""
 
-    @documented("List GPU quotas with their status.", answer=fields({"quotas": array(QUOTA)}))
+    @describe_operation("List GPU quotas with their status.", answer=object_with({"quotas": array_of(GPU_QUOTA)}))
     def get(self, request: Request) -> Response:
-        return Response({"quotas": quota_bodies(namespaces_for(self.actor))})
+        return Response({"quotas": gpu_quota_bodies(namespaces_for(self.actor))})
 
 
 class GpuQuotaDetail(View):
     """The quota of one namespace."""
 
-    @documented("Show the GPU quota of a namespace with its status.", answer=QUOTA)
+    @describe_operation("Show the GPU quota of a namespace with its status.", answer=GPU_QUOTA)
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
-        body = shown(namespace)
+        body = current_gpu_quota_body(namespace)
         if body is None:
-            raise unseen(namespace)
-        return Response(body, headers=etag(body["version"]))
+            raise unknown_namespace(namespace)
+        return Response(body, headers=etag_header(body["version"]))
 
-    @documented(
+    @describe_operation(
         "Make the GPU quota of a namespace, or replace it as a whole.",
-        query=[DRY_RUN],
-        body=fields({"spec": SPEC}, required=[], more=True),
-        answer=QUOTA,
+        query_parameters=[DRY_RUN],
+        body=object_with({"spec": SPEC}, required=[], additional=True),
+        answer=GPU_QUOTA,
     )
     def put(self, request: Request, namespace: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
-        only(body, "spec", "namespace", "status", "assumed", "source", "alerting", "alert_since", "alerts", "version")
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
+        reject_unknown_keys(
+            body, "spec", "namespace", "status", "assumed", "source", "alerting", "alert_since", "alerts", "version"
+        )
         if body.get("namespace", namespace) != namespace:
             said = (
                 f"namespace is another one than the {namespace[:100]} of the address; leave it out, or give that one."
@@ -120,7 +129,7 @@ class GpuQuotaDetail(View):
         version = expected_version(request)
 
         def deed() -> Any:
-            return put_quota(
+            return put_gpu_quota(
                 actor=self.actor,
                 namespace=namespace,
                 spec=body["spec"],
@@ -128,58 +137,60 @@ class GpuQuotaDetail(View):
                 expected_version=version,
             )
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: shown(namespace)))
-        answer = quota_body(deed())
-        return Response(answer, headers=etag(answer["version"]))
+        if query_boolean(request, "dry_run"):
+            return Response(read_effect(deed, read_state=lambda: current_gpu_quota_body(namespace)))
+        answer = gpu_quota_body(deed())
+        return Response(answer, headers=etag_header(answer["version"]))
 
-    @documented("Remove the GPU quota of a namespace; its workers stay.", query=[DRY_RUN], answer=NULL)
+    @describe_operation(
+        "Remove the GPU quota of a namespace; its workers stay.", query_parameters=[DRY_RUN], answer=NULL
+    )
     def delete(self, request: Request, namespace: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
-        only(body)
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
+        reject_unknown_keys(body)
         version = expected_version(request)
 
         def deed() -> None:
-            delete_quota(actor=self.actor, namespace=namespace, description=description, expected_version=version)
+            delete_gpu_quota(actor=self.actor, namespace=namespace, description=description, expected_version=version)
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: shown(namespace)))
+        if query_boolean(request, "dry_run"):
+            return Response(read_effect(deed, read_state=lambda: current_gpu_quota_body(namespace)))
         deed()
         return Response(None)
 
 
-class GpuRoom(View):
+class GpuHeadroom(View):
     """How many more workers of one size fit."""
 
-    @documented(
+    @describe_operation(
         "Say how many more workers of a size fit in a namespace (null: no cap counts them), and what stops the next.",
-        query=WORKER,
-        answer=fields({"namespace": TEXT, "fits": nullable(WHOLE), "stopped_by": array(OBJECT)}),
+        query_parameters=WORKER_PARAMETERS,
+        answer=object_with({"namespace": TEXT, "fits": nullable(INTEGER), "stopped_by": array_of(OBJECT)}),
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
-        given = {query.name: request.query_params.get(query.name) or None for query in WORKER}
+        given = {query.name: request.query_params.get(query.name) or None for query in WORKER_PARAMETERS}
         worker, faults = parse_worker(given)
         if faults:
             raise BadInput.of(faults)
-        return Response(room_body(look_at([namespace])[namespace], worker))
+        return Response(headroom_body(read_namespaces([namespace])[namespace], worker))
 
 
-class GpuHistory(View):
+class GpuUsageHistory(View):
     """What a namespace used."""
 
-    @documented(
+    @describe_operation(
         "Show what the workers of a namespace used over time, oldest first; the last sample is now.",
-        query=[SINCE, LIMIT, OFFSET],
-        answer=fields({"namespace": TEXT, "samples": array(SAMPLE), "more_entries": BOOLEAN}),
+        query_parameters=[SINCE, LIMIT, OFFSET],
+        answer=object_with({"namespace": TEXT, "samples": array_of(SAMPLE), "more_entries": BOOLEAN}),
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
-        limit, offset = page(request, limit=1000)
-        since = moment(request, "since") or timezone.now() - USUAL_HISTORY
+        limit, offset = query_page(request, limit=1000)
+        since = query_datetime(request, "since") or timezone.now() - DEFAULT_HISTORY
         rows = GpuUsageSample.objects.filter(namespace=namespace, at__gte=since).order_by("at")
         found = list(rows[offset : offset + limit + 1])
         more = len(found) > limit
         usage = None if more else GpuUsage.objects.filter(namespace=namespace).first()
-        return Response(history_body(namespace, found[:limit], usage) | {"more_entries": more})
+        return Response(usage_history_body(namespace, found[:limit], usage) | {"more_entries": more})

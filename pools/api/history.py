@@ -7,64 +7,64 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import all_at_once, boolean, page, unknown_keys, unwrapped, whole
-from pools.api.pool_requests import picture
-from pools.api.rendering import naive
+from pools.api.http import collect_faults, query_boolean, query_integer, query_page, unknown_key_violations, unwrap_body
+from pools.api.pool_requests import pool_snapshot
+from pools.api.rendering import utc_text
 from pools.api.schema import (
     BOOLEAN,
+    DATETIME,
     DRY_RUN,
+    INTEGER,
     LIMIT,
     NULL,
     OBJECT,
     OFFSET,
     TEXT,
-    TIME,
-    WHOLE,
-    Query,
-    array,
-    documented,
-    fields,
+    QueryParameter,
+    array_of,
+    describe_operation,
+    object_with,
 )
-from pools.api.times import moment
+from pools.api.times import query_datetime
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
-from pools.domain.roles import Action
+from pools.domain.roles import Permission
 from pools.models import ConfigRevision, Pool
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.config_history import (
     POOL,
     HistoryFilter,
-    current,
-    data_of,
-    history,
-    revision_of,
+    current_revision,
+    get_revision,
+    list_revisions,
+    revision_data,
 )
-from pools.services.config_rollback import rollback
+from pools.services.config_rollback import rollback_configuration
 
-MOST_REVISION = 2**31 - 1
-MOST_WITH_DATA = 100
+MAX_REVISION = 2**31 - 1
+MAX_ROWS_WITH_DATA = 100
 ORDERS = ("ASC", "DESC")
-FILTERS = [
-    Query("config_types", TEXT, "Only these types; POOL has a history here.", many=True),
-    Query("name", TEXT, "Only changes of this pool."),
-    Query("revision", WHOLE, "Only this revision."),
-    Query("tags", TEXT, "Only revisions with one of these tags.", many=True),
-    Query("created_after", TEXT, "From this time on, UTC."),
-    Query("created_before", TEXT, "Until this time, UTC."),
-    Query("at_timestamp", TEXT, "The one in force at this time, UTC."),
-    Query("omit_data", BOOLEAN, "Without the configuration itself."),
-    Query("order", {"type": "string", "enum": list(ORDERS)}, "Newest first (DESC) if not given."),
+REVISION_FILTERS = [
+    QueryParameter("config_types", TEXT, "Only these types; POOL has a history here.", is_list=True),
+    QueryParameter("name", TEXT, "Only changes of this pool."),
+    QueryParameter("revision", INTEGER, "Only this revision."),
+    QueryParameter("tags", TEXT, "Only revisions with one of these tags.", is_list=True),
+    QueryParameter("created_after", TEXT, "From this time on, UTC."),
+    QueryParameter("created_before", TEXT, "Until this time, UTC."),
+    QueryParameter("at_timestamp", TEXT, "The one in force at this time, UTC."),
+    QueryParameter("omit_data", BOOLEAN, "Without the configuration itself."),
+    QueryParameter("order", {"type": "string", "enum": list(ORDERS)}, "Newest first (DESC) if not given."),
     LIMIT,
     OFFSET,
 ]
-ENTRY = fields(
+REVISION = object_with(
     {
         "config_type": TEXT,
         "name": TEXT,
-        "revision": WHOLE,
+        "revision": INTEGER,
         "username": TEXT,
-        "created_at": TIME,
+        "created_at": DATETIME,
         "description": TEXT,
         "tags": {"type": "array", "items": TEXT, "nullable": True},
         "data": {"type": "object", "nullable": True},
@@ -72,36 +72,42 @@ ENTRY = fields(
 )
 
 
-class History(View):
+class RevisionList(View):
     """What was written, when and by whom."""
 
-    @documented("List revisions of the configuration.", query=FILTERS, answer=fields({"configs": array(ENTRY)}))
+    @describe_operation(
+        "List revisions of the configuration.",
+        query_parameters=REVISION_FILTERS,
+        answer=object_with({"configs": array_of(REVISION)}),
+    )
     def get(self, request: Request) -> Response:
-        limit, offset = page(request)
-        rows = history(self.actor, _filter(request))
+        limit, offset = query_page(request)
+        rows = list_revisions(self.actor, _filter(request))
         if _order(request) == "ASC":
             rows = rows.order_by("revision")
-        with_data = not boolean(request, "omit_data")
+        with_data = not query_boolean(request, "omit_data")
         if with_data:
-            limit = min(limit, MOST_WITH_DATA)
-        return Response({"configs": [entry(row, with_data=with_data) for row in rows[offset : offset + limit]]})
+            limit = min(limit, MAX_ROWS_WITH_DATA)
+        return Response({"configs": [revision_body(row, with_data=with_data) for row in rows[offset : offset + limit]]})
 
 
-class Rollback(View):
+class ConfigurationRollback(View):
     """Put an old configuration back."""
 
-    @documented(
+    @describe_operation(
         "Put the pools of a revision back as they were; pools made since stay.",
-        query=[DRY_RUN],
-        body=fields({"revision": WHOLE, "config_type": TEXT, "description": TEXT}, required=["revision"], more=True),
+        query_parameters=[DRY_RUN],
+        body=object_with(
+            {"revision": INTEGER, "config_type": TEXT, "description": TEXT}, required=["revision"], additional=True
+        ),
         answer=NULL,
     )
     def post(self, request: Request) -> Response:
-        require_house(self.actor, Action.POOL_CONFIGURE)
-        body, description, tags = unwrapped(request, wrapper=())
+        require_platform(self.actor, Permission.POOL_CONFIGURE)
+        body, description, tags = unwrap_body(request, wrappers=())
         revision, config_type = body.get("revision"), body.get("config_type", POOL)
-        found = unknown_keys(body, "revision", "config_type")
-        if isinstance(revision, bool) or not isinstance(revision, int) or not 0 < revision <= MOST_REVISION:
+        found = unknown_key_violations(body, "revision", "config_type")
+        if isinstance(revision, bool) or not isinstance(revision, int) or not 0 < revision <= MAX_REVISION:
             found.append(Violation("revision", "bad_value", "revision must be the number of a revision."))
         if not isinstance(config_type, str) or config_type.upper() != POOL:
             found.append(
@@ -113,54 +119,54 @@ class Rollback(View):
         number = int(revision or 0)
 
         def deed() -> None:
-            rollback(actor=self.actor, revision=number, description=description, tags=tags)
+            rollback_configuration(actor=self.actor, revision=number, description=description, tags=tags)
 
         def answer() -> Response:
             deed()
             return Response(None)
 
-        if boolean(request, "dry_run"):
-            return Response(effect_with_debts(deed, read=_all_pools, actor=self.actor))
-        return self.once(answer)
+        if query_boolean(request, "dry_run"):
+            return Response(effect_with_debts(deed, read_state=_all_pools, actor=self.actor))
+        return self.run_once(answer)
 
 
-class Diff(View):
+class RevisionDiff(View):
     """Two revisions side by side."""
 
-    @documented(
+    @describe_operation(
         "Show the configuration at two revisions.",
-        query=[
-            Query("config_type", TEXT, "POOL."),
-            Query("first_revision", WHOLE, "The older one.", required=True),
-            Query("second_revision", WHOLE, "The newer one; the one in force if not given."),
+        query_parameters=[
+            QueryParameter("config_type", TEXT, "POOL."),
+            QueryParameter("first_revision", INTEGER, "The older one.", is_required=True),
+            QueryParameter("second_revision", INTEGER, "The newer one; the one in force if not given."),
         ],
-        answer=fields({"first_data": OBJECT, "second_data": OBJECT}),
-        more=[404],
+        answer=object_with({"first_data": OBJECT, "second_data": OBJECT}),
+        extra_statuses=[404],
     )
     def get(self, request: Request) -> Response:
-        require_house(self.actor, Action.HOUSE_READ)
+        require_platform(self.actor, Permission.PLATFORM_READ)
         config_type = request.query_params.get("config_type") or POOL
-        older, number = all_at_once(
-            lambda: _first_revision(request), lambda: whole(request, "second_revision", 0, least=1)
+        older, number = collect_faults(
+            lambda: _first_revision(request), lambda: query_integer(request, "second_revision", 0, minimum=1)
         )
-        first = revision_of(self.actor, config_type, older)
-        second = revision_of(self.actor, config_type, number) if number else current(self.actor) or first
-        return Response({"first_data": data_of(first), "second_data": data_of(second)})
+        first = get_revision(self.actor, config_type, older)
+        second = get_revision(self.actor, config_type, number) if number else current_revision(self.actor) or first
+        return Response({"first_data": revision_data(first), "second_data": revision_data(second)})
 
 
 def _first_revision(request: Request) -> int:
     if not request.query_params.get("first_revision"):
         raise BadInput.of([Violation("first_revision", "missing", "first_revision is missing.")])
-    return whole(request, "first_revision", 0, least=1)
+    return query_integer(request, "first_revision", 0, minimum=1)
 
 
 def _filter(request: Request) -> HistoryFilter:
     query = request.query_params
-    at, before, after, revision = all_at_once(
-        lambda: moment(request, "at_timestamp"),
-        lambda: moment(request, "created_before"),
-        lambda: moment(request, "created_after"),
-        lambda: whole(request, "revision", 0, least=1) or None,
+    at, before, after, revision = collect_faults(
+        lambda: query_datetime(request, "at_timestamp"),
+        lambda: query_datetime(request, "created_before"),
+        lambda: query_datetime(request, "created_after"),
+        lambda: query_integer(request, "revision", 0, minimum=1) or None,
     )
     if at is not None and (before is not None or after is not None):
         raise BadInput.of(
@@ -184,19 +190,19 @@ def _order(request: Request) -> str:
     return order.upper()
 
 
-def entry(row: ConfigRevision, *, with_data: bool) -> dict[str, Any]:
+def revision_body(row: ConfigRevision, *, with_data: bool) -> dict[str, Any]:
     """One revision as lists show it."""
     return {
         "config_type": row.config_type,
         "name": row.name,
         "revision": row.revision,
         "username": row.username,
-        "created_at": naive(row.created_at),
+        "created_at": utc_text(row.created_at),
         "description": row.description,
         "tags": row.tags,
-        "data": data_of(row) if with_data else None,
+        "data": revision_data(row) if with_data else None,
     }
 
 
 def _all_pools() -> dict[str, Any]:
-    return {name: picture(name) for name in Pool.objects.roots().order_by("name").values_list("name", flat=True)}
+    return {name: pool_snapshot(name) for name in Pool.objects.roots().order_by("name").values_list("name", flat=True)}

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 
 from pools.domain.errors import BadInput, Stale, Violation
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
 class JSONParser(parsers.BaseParser):
@@ -41,7 +41,7 @@ class JSONParser(parsers.BaseParser):
 _SUSPECT = re.compile(r"\\u(0000|d[89a-f])", re.IGNORECASE)  # the only ways JSON spells what no text can hold
 
 
-def storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Whether PostgreSQL can keep the text: no NUL, no half of a surrogate pair."""
     return "\x00" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
@@ -50,7 +50,7 @@ def _refuse_unstorable(data: Any) -> None:
     stack = [data]
     while stack:
         each = stack.pop()
-        if isinstance(each, str) and not storable(each):
+        if isinstance(each, str) and not is_storable(each):
             raise ValueError("a text holds a NUL character or half of a surrogate pair")
         if isinstance(each, dict):
             stack += [*each.keys(), *each.values()]
@@ -69,7 +69,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def boolean(request: Request, name: str, default: bool = False) -> bool:
+def query_boolean(request: Request, name: str, default: bool = False) -> bool:
     """A query's boolean; `True`/`False` as Python writes them, any case, or 1/0."""
     value = request.query_params.get(name)
     if value is None or value == "":
@@ -81,25 +81,26 @@ def boolean(request: Request, name: str, default: bool = False) -> bool:
     raise _bad_query(name, value, "True or False")
 
 
-def whole(request: Request, name: str, default: int, *, least: int = 0, most: int = 2**31 - 1) -> int:
+def query_integer(request: Request, name: str, default: int, *, minimum: int = 0, maximum: int = 2**31 - 1) -> int:
     """A query's whole number inside its bounds."""
     value = request.query_params.get(name)
     if value is None or value == "":
         return default
-    if not value.isascii() or not value.isdigit() or len(value) > 10 or not least <= int(value) <= most:
-        raise _bad_query(name, value, f"a whole number from {least} to {most}")
+    if not value.isascii() or not value.isdigit() or len(value) > 10 or not minimum <= int(value) <= maximum:
+        raise _bad_query(name, value, f"a whole number from {minimum} to {maximum}")
     return int(value)
 
 
-def page(request: Request, *, limit: int = 20) -> tuple[int, int]:
+def query_page(request: Request, *, limit: int = 20) -> tuple[int, int]:
     """(limit, offset) of a list."""
-    rows, skipped = all_at_once(
-        lambda: whole(request, "limit", limit, least=1, most=MOST_ROWS), lambda: whole(request, "offset", 0)
+    rows, skipped = collect_faults(
+        lambda: query_integer(request, "limit", limit, minimum=1, maximum=MAX_ROWS),
+        lambda: query_integer(request, "offset", 0),
     )
     return rows, skipped
 
 
-def all_at_once(*reads: Callable[[], Any]) -> list[Any]:
+def collect_faults(*reads: Callable[[], Any]) -> list[Any]:
     """What each of these reads of a request gives. Raises BadInput with the faults of all that refuse."""
     values: list[Any] = []
     faults: list[Violation] = []
@@ -126,8 +127,8 @@ def body_object(request: Request) -> dict[str, Any]:
     return dict(request.data)
 
 
-def unwrapped(
-    request: Request, *, wrapper: Iterable[str] = ("configs", "configs_dict")
+def unwrap_body(
+    request: Request, *, wrappers: Iterable[str] = ("configs", "configs_dict")
 ) -> tuple[dict[str, Any], str, list[str] | None]:
     """(keys, description, tags) of a configuration write: plain, or inside `configs` / `configs_dict`."""
     body = body_object(request)
@@ -137,10 +138,10 @@ def unwrapped(
         found.append(Violation("description", "bad_value", "description must be a text."))
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
         found.append(Violation("tags", "bad_value", "tags must be a list of texts."))
-    for name in wrapper:
+    for name in wrappers:
         if name in body:
             inner = body.pop(name)
-            found += [unknown_key(key) for key in body]
+            found += [unknown_key_violation(key) for key in body]
             if not isinstance(inner, dict):
                 found.append(Violation(name, "bad_value", f"{name} must be an object."))
                 inner = {}
@@ -151,18 +152,18 @@ def unwrapped(
     return body, description, tags
 
 
-def only(body: dict[str, Any], *known: str) -> None:
+def reject_unknown_keys(body: dict[str, Any], *known: str) -> None:
     """Refuse keys that this endpoint does not know, all at once."""
-    if found := unknown_keys(body, *known):
+    if found := unknown_key_violations(body, *known):
         raise BadInput.of(found)
 
 
-def unknown_keys(body: dict[str, Any], *known: str) -> list[Violation]:
+def unknown_key_violations(body: dict[str, Any], *known: str) -> list[Violation]:
     """Each key that this endpoint does not know, for those who have more to say."""
-    return [unknown_key(key) for key in body if key not in known]
+    return [unknown_key_violation(key) for key in body if key not in known]
 
 
-def unknown_key(key: str) -> Violation:
+def unknown_key_violation(key: str) -> Violation:
     """One key that nobody here reads."""
     return Violation(key, "unknown_key", f"{key[:60]!r} is not known here.")
 
@@ -180,6 +181,6 @@ def expected_version(request: Request) -> int | None:
     return int(inner)
 
 
-def etag(version: int) -> dict[str, str]:
+def etag_header(version: int) -> dict[str, str]:
     """The header that carries a version."""
     return {"ETag": f'"{version}"'}

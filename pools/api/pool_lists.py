@@ -5,14 +5,14 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import boolean
-from pools.api.schema import INCLUDE_ARCHIVED, OBJECT, TEXT, Query, array, documented, fields
+from pools.api.http import query_boolean
+from pools.api.schema import INCLUDE_ARCHIVED, OBJECT, TEXT, QueryParameter, array_of, describe_operation, object_with
 from pools.api.views import View
-from pools.selectors.pool_lists import listed_trees, minimal_bodies, places_with_nodes, sets_of
+from pools.selectors.pool_lists import group_by_node_set, list_pools, minimal_bodies, node_groups_with_nodes
 
-FILTERS = [
-    Query("pools", TEXT, "Only these pools and subpools; unknown names are left out.", many=True),
-    Query("all_pools", {"type": "boolean"}, "Of no effect beside `pools`; kept for OSMO's clients."),
+POOL_FILTERS = [
+    QueryParameter("pools", TEXT, "Only these pools and subpools; unknown names are left out.", is_list=True),
+    QueryParameter("all_pools", {"type": "boolean"}, "Of no effect beside `pools`; kept for OSMO's clients."),
     INCLUDE_ARCHIVED,
 ]
 
@@ -20,13 +20,17 @@ FILTERS = [
 class PoolList(View):
     """Every pool that one sees, with its slices."""
 
-    @documented("List pools.", query=FILTERS, answer=fields({"pools": OBJECT, "node_sets": array(OBJECT)}))
+    @describe_operation(
+        "List pools.",
+        query_parameters=POOL_FILTERS,
+        answer=object_with({"pools": OBJECT, "node_sets": array_of(OBJECT)}),
+    )
     def get(self, request: Request) -> Response:
-        archived = boolean(request, "include_archived")
-        trees = listed_trees(self.actor, names=named_pools(request), include_archived=archived)
+        archived = query_boolean(request, "include_archived")
+        trees = list_pools(self.actor, names=requested_pools(request), include_archived=archived)
         # OSMO's client takes a sole name under node_sets as the default pool. Work goes there without a word, so that
         # is the pool itself: its slices are asked for by name.
-        sets = sets_of(trees, places_with_nodes())
+        sets = group_by_node_set(trees, node_groups_with_nodes())
         return Response(
             {
                 "pools": {name: body for tree in trees for name, body in minimal_bodies(tree)},
@@ -35,7 +39,7 @@ class PoolList(View):
         )
 
 
-def named_pools(request: Request) -> set[str] | None:
+def requested_pools(request: Request) -> set[str] | None:
     """The pools that a list was asked for, None for all that one sees."""
-    boolean(request, "all_pools", True)  # a value that is no boolean is refused, like everywhere
+    query_boolean(request, "all_pools", True)  # a value that is no boolean is refused, like everywhere
     return {name for name in request.query_params.getlist("pools") if name} or None

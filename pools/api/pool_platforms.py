@@ -5,45 +5,51 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import boolean, etag, expected_version
-from pools.api.pool_requests import configuration, effect_on_pool, new_name, remarks, top_level
-from pools.api.schema import DRY_RUN, OBJECT, TEXT, documented, fields
+from pools.api.http import etag_header, expected_version, query_boolean
+from pools.api.pool_requests import (
+    effect_on_pool,
+    read_change,
+    read_configuration,
+    read_new_name,
+    require_top_level_name,
+)
+from pools.api.schema import DRY_RUN, OBJECT, TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.platforms import platform_body, platforms_of
-from pools.domain.roles import Action
+from pools.domain.roles import Permission
 from pools.models import Pool
-from pools.permissions import require, visible_root
-from pools.services.pool_writing import PoolResult, not_found_platform
+from pools.permissions import get_visible_root, require_permission
+from pools.services.pool_writing import PoolResult, unknown_platform
 from pools.services.pools import put_platform, rename_platform
 
 
 class PlatformList(View):
     """The platforms of a pool."""
 
-    @documented("List a pool's platforms.", answer=fields({"platforms": OBJECT}))
+    @describe_operation("List a pool's platforms.", answer=object_with({"platforms": OBJECT}))
     def get(self, request: Request, name: str) -> Response:
-        row = visible_root(self.actor, name)
+        row = get_visible_root(self.actor, name)
         return Response({"platforms": {each: platform_body(body) for each, body in platforms_of(row.config).items()}})
 
 
 class PlatformDetail(View):
     """One platform."""
 
-    @documented("Show one platform of a pool.", answer=OBJECT)
+    @describe_operation("Show one platform of a pool.", answer=OBJECT)
     def get(self, request: Request, name: str, platform: str) -> Response:
-        row = visible_root(self.actor, name)
-        return Response(_body(row, platform), headers=etag(row.version))
+        row = get_visible_root(self.actor, name)
+        return Response(_body(row, platform), headers=etag_header(row.version))
 
-    @documented(
+    @describe_operation(
         "Make or replace one platform of a pool.",
-        query=[DRY_RUN],
-        body=fields({"configs": OBJECT, "description": TEXT}, required=[], more=True),
+        query_parameters=[DRY_RUN],
+        body=object_with({"configs": OBJECT, "description": TEXT}, required=[], additional=True),
         answer=OBJECT,
     )
     def put(self, request: Request, name: str, platform: str) -> Response:
-        top_level(self.actor, name)
-        require(self.actor, Action.POOL_CONFIGURE, name)
-        body, description, tags = configuration(request)
+        require_top_level_name(self.actor, name)
+        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
+        body, description, tags = read_configuration(request)
         version = expected_version(request)
 
         def deed() -> PoolResult:
@@ -57,26 +63,26 @@ class PlatformDetail(View):
                 expected_version=version,
             )
 
-        if boolean(request, "dry_run"):
+        if query_boolean(request, "dry_run"):
             return Response(effect_on_pool(name, deed, actor=self.actor))
         row = deed().row
-        return Response(_body(row, platform), headers=etag(row.version))
+        return Response(_body(row, platform), headers=etag_header(row.version))
 
 
 class PlatformRename(View):
     """Another name for a platform."""
 
-    @documented(
+    @describe_operation(
         "Rename a platform of a pool; the default platform follows.",
-        query=[DRY_RUN],
-        body=fields({"new_name": TEXT}, more=True),
+        query_parameters=[DRY_RUN],
+        body=object_with({"new_name": TEXT}, additional=True),
         answer=OBJECT,
     )
     def put(self, request: Request, name: str, platform: str) -> Response:
-        top_level(self.actor, name)
-        require(self.actor, Action.POOL_CONFIGURE, name)
-        change = remarks(request, "new_name")
-        to, version = new_name(change), expected_version(request)
+        require_top_level_name(self.actor, name)
+        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
+        change = read_change(request, "new_name")
+        to, version = read_new_name(change), expected_version(request)
 
         def deed() -> PoolResult:
             return rename_platform(
@@ -89,14 +95,14 @@ class PlatformRename(View):
                 expected_version=version,
             )
 
-        if boolean(request, "dry_run"):
+        if query_boolean(request, "dry_run"):
             return Response(effect_on_pool(name, deed, actor=self.actor))
         row = deed().row
-        return Response(_body(row, to), headers=etag(row.version))
+        return Response(_body(row, to), headers=etag_header(row.version))
 
 
 def _body(row: Pool, platform: str) -> dict[str, object]:
     found = platforms_of(row.config).get(platform)
     if found is None:
-        raise not_found_platform(row.name, platform)
+        raise unknown_platform(row.name, platform)
     return platform_body(found)

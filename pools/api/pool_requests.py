@@ -8,23 +8,23 @@ from typing import Any, NamedTuple
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, boolean, etag, only, unwrapped
+from pools.api.http import body_object, etag_header, query_boolean, reject_unknown_keys, unwrap_body
 from pools.api.views import View
 from pools.domain import names
 from pools.domain.errors import BadInput, Violation
-from pools.domain.pool_config import editable
-from pools.domain.roles import Action, Actor
+from pools.domain.pool_config import editable_body
+from pools.domain.roles import Actor, Permission
 from pools.models import Pool
-from pools.permissions import require
-from pools.representations.pool import pool_body, settings_of
-from pools.selectors.pool_balance import tree_body
+from pools.permissions import require_permission
+from pools.representations.pool import pool_body, pool_settings_of
+from pools.selectors.pool_balance import pool_tree_body
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.pool_writing import PoolResult
 
 WRAPPERS = ("configs", "configs_dict")
 
 
-class Change(NamedTuple):
+class ConfigurationChange(NamedTuple):
     """A configuration write: the keys, and why."""
 
     body: dict[str, Any]
@@ -32,27 +32,27 @@ class Change(NamedTuple):
     tags: list[str] | None
 
 
-def configuration(request: Request) -> Change:
+def read_configuration(request: Request) -> ConfigurationChange:
     """The configuration inside `configs` or `configs_dict` with description and tags beside it; or plain, where
     `description` is the pool's own."""
     body = body_object(request)
     if any(wrapper in body for wrapper in WRAPPERS):
-        return Change(*unwrapped(request, wrapper=WRAPPERS))
+        return ConfigurationChange(*unwrap_body(request, wrappers=WRAPPERS))
     tags = body.pop("tags", None)
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
         raise BadInput.of([Violation("tags", "bad_value", "tags must be a list of texts.")])
-    return Change(body, "", tags)
+    return ConfigurationChange(body, "", tags)
 
 
-def remarks(request: Request, *known: str) -> Change:
+def read_change(request: Request, *known: str) -> ConfigurationChange:
     """The body of a write that takes these keys beside description and tags."""
-    change = Change(*unwrapped(request))
-    only(change.body, *known)
+    change = ConfigurationChange(*unwrap_body(request))
+    reject_unknown_keys(change.body, *known)
     return change
 
 
-def new_name(change: Change) -> str:
-    """`new_name` of a rename."""
+def read_new_name(change: ConfigurationChange) -> str:
+    """`read_new_name` of a rename."""
     name = change.body.get("new_name")
     if not isinstance(name, str) or not name:
         raise BadInput.of(
@@ -61,12 +61,12 @@ def new_name(change: Change) -> str:
     return name
 
 
-def top_level(actor: Actor, name: str) -> None:
+def require_top_level_name(actor: Actor, name: str) -> None:
     """Refuse the canonical name of a slice at an address that writes top-level pools: slices have their own."""
-    parent, subpool = names.split(name)
+    parent, subpool = names.split_name(name)
     if subpool is None:
         return
-    require(actor, Action.POOL_READ, name)
+    require_permission(actor, Permission.POOL_READ, name)
     address = f"/api/configs/pool/{parent}/subpool/{subpool}"
     sentence = (
         f"{name} is a subpool. Create it with POST /api/configs/pool/{parent}/subpool, change its quota with PATCH "
@@ -75,26 +75,33 @@ def top_level(actor: Actor, name: str) -> None:
     raise BadInput(sentence, [Violation("name", "subpool_endpoint", sentence)])
 
 
-def answered(view: View, name: str, deed: Callable[[], PoolResult], *, becomes: str | None = None) -> Response:
+def apply_or_preview(
+    view: View, name: str, operation: Callable[[], PoolResult], *, renamed_to: str | None = None
+) -> Response:
     """Do it and show the pool, or with `dry_run` show what it would do."""
-    if boolean(view.request, "dry_run"):
-        return Response(effect_on_pool(name, deed, actor=view.actor, becomes=becomes))
-    result = deed()
+    if query_boolean(view.request, "dry_run"):
+        return Response(effect_on_pool(name, operation, actor=view.actor, renamed_to=renamed_to))
+    result = operation()
     body = pool_body(result.row, warnings=result.warnings) | {"reactivated": result.reactivated}
-    return Response(body, headers=etag(result.row.version))
+    return Response(body, headers=etag_header(result.row.version))
 
 
 def effect_on_pool(
-    name: str, deed: Callable[[], object], *, actor: Actor, becomes: str | None = None
+    name: str, operation: Callable[[], object], *, actor: Actor, renamed_to: str | None = None
 ) -> dict[str, Any]:
     """What a change would do to a pool: its tree before and after, each with its configuration, and the debts in its
     cohorts."""
-    return effect_with_debts(deed, read=lambda: picture(name), read_after=lambda: picture(becomes or name), actor=actor)
+    return effect_with_debts(
+        operation,
+        read_state=lambda: pool_snapshot(name),
+        read_state_after=lambda: pool_snapshot(renamed_to or name),
+        actor=actor,
+    )
 
 
-def picture(name: str) -> dict[str, Any] | None:
+def pool_snapshot(name: str) -> dict[str, Any] | None:
     """A pool as dry runs show it, None if there is none."""
     root = Pool.objects.roots().select_related("backend", "cohort").filter(name=name).first()
     if root is None:
         return None
-    return tree_body(root) | {"archived": root.archived, "configs": editable(settings_of(root))}
+    return pool_tree_body(root) | {"archived": root.archived, "configs": editable_body(pool_settings_of(root))}

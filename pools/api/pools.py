@@ -7,56 +7,74 @@ import base64
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import boolean, etag, expected_version, unwrapped
+from pools.api.http import etag_header, expected_version, query_boolean, unwrap_body
 from pools.api.pool_requests import (
-    answered,
-    configuration,
+    apply_or_preview,
     effect_on_pool,
-    new_name,
-    picture,
-    remarks,
-    top_level,
+    pool_snapshot,
+    read_change,
+    read_configuration,
+    read_new_name,
+    require_top_level_name,
 )
-from pools.api.schema import DRY_RUN, INCLUDE_ARCHIVED, NULL, OBJECT, TEXT, Query, documented, fields
-from pools.api.subpools import read_subpool
+from pools.api.schema import (
+    DRY_RUN,
+    INCLUDE_ARCHIVED,
+    NULL,
+    OBJECT,
+    TEXT,
+    QueryParameter,
+    describe_operation,
+    object_with,
+)
+from pools.api.subpools import subpool_response
 from pools.api.views import View
-from pools.api.warnings_header import HEADER
+from pools.api.warnings_header import WARNING_HEADER
 from pools.domain import names
 from pools.domain.errors import BadInput, Violation
-from pools.domain.roles import Action
+from pools.domain.roles import Permission
 from pools.models import Pool
-from pools.permissions import require, require_house, visible_root
-from pools.representations.pool import listed_body, pool_body
+from pools.permissions import get_visible_root, require_permission, require_platform
+from pools.representations.pool import pool_body, pool_list_body
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, rename_pool
 
-VERBOSE = Query("verbose", {"type": "boolean"}, "With what follows from the configuration.")
-CONFIGS = fields(
-    {"configs": OBJECT, "description": TEXT, "tags": {"type": "array", "items": TEXT}}, required=[], more=True
+VERBOSE_PARAMETER = QueryParameter("verbose", {"type": "boolean"}, "With what follows from the configuration.")
+CONFIGURATION_BODY = object_with(
+    {"configs": OBJECT, "description": TEXT, "tags": {"type": "array", "items": TEXT}}, required=[], additional=True
 )
 
 
 class PoolConfigs(View):
     """All pools that one sees, and many pools at once."""
 
-    @documented(
+    @describe_operation(
         "Show the configuration of pools.",
-        query=[VERBOSE, Query("backend", TEXT, "Only pools on this backend."), INCLUDE_ARCHIVED],
-        answer=fields({"pools": OBJECT}),
+        query_parameters=[
+            VERBOSE_PARAMETER,
+            QueryParameter("backend", TEXT, "Only pools on this backend."),
+            INCLUDE_ARCHIVED,
+        ],
+        answer=object_with({"pools": OBJECT}),
     )
     def get(self, request: Request) -> Response:
         rows = Pool.objects.visible_to(self.actor).roots().select_related("backend", "cohort").order_by("name")
-        if not boolean(request, "include_archived"):
-            rows = rows.listed()
+        if not query_boolean(request, "include_archived"):
+            rows = rows.not_archived()
         if backend := request.query_params.get("backend"):
             rows = rows.filter(backend__name=backend)
-        verbose = boolean(request, "verbose")
-        return Response({"pools": {row.name: listed_body(row, verbose=verbose) for row in rows}})
+        verbose = query_boolean(request, "verbose")
+        return Response({"pools": {row.name: pool_list_body(row, verbose=verbose) for row in rows}})
 
-    @documented("Put many pools, all or none; the others stay.", query=[DRY_RUN], body=CONFIGS, answer=NULL)
+    @describe_operation(
+        "Put many pools, all or none; the others stay.",
+        query_parameters=[DRY_RUN],
+        body=CONFIGURATION_BODY,
+        answer=NULL,
+    )
     def put(self, request: Request) -> Response:
-        require_house(self.actor, Action.POOL_CONFIGURE)
-        bodies, description, tags = unwrapped(request, wrapper=["configs"])
+        require_platform(self.actor, Permission.POOL_CONFIGURE)
+        bodies, description, tags = unwrap_body(request, wrappers=["configs"])
         if not bodies:
             raise BadInput.of(
                 [Violation("configs", "missing", "configs is missing: name pools and what they shall be.")]
@@ -72,9 +90,11 @@ class PoolConfigs(View):
         def deed() -> object:
             return put_pools(actor=self.actor, bodies=bodies, description=description, tags=tags)
 
-        if boolean(request, "dry_run"):
+        if query_boolean(request, "dry_run"):
             return Response(
-                effect_with_debts(deed, read=lambda: {name: picture(name) for name in bodies}, actor=self.actor)
+                effect_with_debts(
+                    deed, read_state=lambda: {name: pool_snapshot(name) for name in bodies}, actor=self.actor
+                )
             )
         deed()
         return Response(None)
@@ -83,26 +103,26 @@ class PoolConfigs(View):
 class PoolConfig(View):
     """One pool. A slice's canonical name answers what its own address answers (D9)."""
 
-    @documented("Show one pool or subpool.", query=[VERBOSE], answer=OBJECT)
+    @describe_operation("Show one pool or subpool.", query_parameters=[VERBOSE_PARAMETER], answer=OBJECT)
     def get(self, request: Request, name: str) -> Response:
-        parent, subpool = names.split(name)
+        parent, subpool = names.split_name(name)
         if subpool is not None:
-            return read_subpool(self.actor, parent, subpool)
-        row = visible_root(self.actor, name)
-        return Response(pool_body(row, verbose=boolean(request, "verbose")), headers=etag(row.version))
+            return subpool_response(self.actor, parent, subpool)
+        row = get_visible_root(self.actor, name)
+        return Response(pool_body(row, verbose=query_boolean(request, "verbose")), headers=etag_header(row.version))
 
-    @documented(
+    @describe_operation(
         "Make a pool, replace its configuration, or bring an archived one back.",
-        query=[DRY_RUN],
-        body=CONFIGS,
+        query_parameters=[DRY_RUN],
+        body=CONFIGURATION_BODY,
         answer=OBJECT,
     )
     def put(self, request: Request, name: str) -> Response:
-        top_level(self.actor, name)
-        require(self.actor, Action.POOL_CONFIGURE, name)
-        body, description, tags = configuration(request)
+        require_top_level_name(self.actor, name)
+        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
+        body, description, tags = read_configuration(request)
         version = expected_version(request)
-        return answered(
+        return apply_or_preview(
             self,
             name,
             lambda: put_pool(
@@ -110,18 +130,18 @@ class PoolConfig(View):
             ),
         )
 
-    @documented(
+    @describe_operation(
         "Merge a part into a pool's configuration.",
-        query=[DRY_RUN],
-        body=fields({"configs_dict": OBJECT, "description": TEXT}, required=[], more=True),
+        query_parameters=[DRY_RUN],
+        body=object_with({"configs_dict": OBJECT, "description": TEXT}, required=[], additional=True),
         answer=OBJECT,
     )
     def patch(self, request: Request, name: str) -> Response:
-        top_level(self.actor, name)
-        require(self.actor, Action.POOL_CONFIGURE, name)
-        body, description, tags = configuration(request)
+        require_top_level_name(self.actor, name)
+        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
+        body, description, tags = read_configuration(request)
         version = expected_version(request)
-        return answered(
+        return apply_or_preview(
             self,
             name,
             lambda: patch_pool(
@@ -129,11 +149,13 @@ class PoolConfig(View):
             ),
         )
 
-    @documented("Remove a pool; one with a history is archived instead.", query=[DRY_RUN], answer=NULL)
+    @describe_operation(
+        "Remove a pool; one with a history is archived instead.", query_parameters=[DRY_RUN], answer=NULL
+    )
     def delete(self, request: Request, name: str) -> Response:
-        top_level(self.actor, name)
-        require(self.actor, Action.POOL_CONFIGURE, name)
-        _, description, tags = remarks(request)
+        require_top_level_name(self.actor, name)
+        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
+        _, description, tags = read_change(request)
         version = expected_version(request)
 
         def deed() -> Pool | None:
@@ -141,30 +163,30 @@ class PoolConfig(View):
                 actor=self.actor, name=name, description=description, tags=tags, expected_version=version
             )
 
-        if boolean(request, "dry_run"):
+        if query_boolean(request, "dry_run"):
             return Response(effect_on_pool(name, deed, actor=self.actor))
         archived = deed()
         if archived is None:
             return Response(None)
         told = f"Pool {name} had slices or workflows, so it was archived, not deleted. PUT it again to bring it back."
-        return Response(None, headers={HEADER: base64.b64encode(told.encode()).decode()})
+        return Response(None, headers={WARNING_HEADER: base64.b64encode(told.encode()).decode()})
 
 
 class PoolRename(View):
     """Another name for a pool."""
 
-    @documented(
+    @describe_operation(
         "Rename a pool; its roles and archived slices go along.",
-        query=[DRY_RUN],
-        body=fields({"new_name": TEXT}, more=True),
+        query_parameters=[DRY_RUN],
+        body=object_with({"new_name": TEXT}, additional=True),
         answer=OBJECT,
     )
     def put(self, request: Request, name: str) -> Response:
-        top_level(self.actor, name)
-        require(self.actor, Action.POOL_CONFIGURE, name)
-        change = remarks(request, "new_name")
-        to, version = new_name(change), expected_version(request)
-        return answered(
+        require_top_level_name(self.actor, name)
+        require_permission(self.actor, Permission.POOL_CONFIGURE, name)
+        change = read_change(request, "new_name")
+        to, version = read_new_name(change), expected_version(request)
+        return apply_or_preview(
             self,
             name,
             lambda: rename_pool(
@@ -175,5 +197,5 @@ class PoolRename(View):
                 tags=change.tags,
                 expected_version=version,
             ),
-            becomes=to,
+            renamed_to=to,
         )

@@ -7,16 +7,16 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, boolean, unknown_keys
-from pools.api.rendering import naive
-from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, TIME, array, documented, fields, nullable
+from pools.api.http import body_object, query_boolean, unknown_key_violations
+from pools.api.rendering import utc_text
+from pools.api.schema import BOOLEAN, DATETIME, DRY_RUN, NULL, TEXT, array_of, describe_operation, nullable, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.models import AccessToken, User
-from pools.services.dry_run import effect_of
-from pools.services.members import submittable, update_profile
+from pools.services.dry_run import read_effect
+from pools.services.members import submittable_pools, update_profile
 
-PROFILE = fields(
+PROFILE = object_with(
     {
         "username": TEXT,
         "email_notification": BOOLEAN,
@@ -24,39 +24,46 @@ PROFILE = fields(
         "pool": nullable(TEXT),
     }
 )
-SETTINGS = fields({"pool": TEXT, "email_notification": BOOLEAN, "slack_notification": BOOLEAN}, required=())
+PROFILE_SETTINGS = object_with(
+    {"pool": TEXT, "email_notification": BOOLEAN, "slack_notification": BOOLEAN}, required=()
+)
 
 
 class ProfileSettings(View):
     """Who I am, what I may use, and what I chose."""
 
-    @documented(
+    @describe_operation(
         "Show one's own name, roles, pools and settings.",
-        answer=fields(
+        answer=object_with(
             {
                 "profile": PROFILE,
-                "roles": array(TEXT),
-                "pools": array(TEXT),
-                "token": nullable(fields({"name": TEXT, "expires_at": TIME})),
+                "roles": array_of(TEXT),
+                "pools": array_of(TEXT),
+                "token": nullable(object_with({"name": TEXT, "expires_at": DATETIME})),
             }
         ),
     )
     def get(self, request: Request) -> Response:
-        pools = list(submittable(self.actor).values_list("name", flat=True))
+        pools = list(submittable_pools(self.actor).values_list("name", flat=True))
         token = request.auth if isinstance(request.auth, AccessToken) else None
         return Response(
             {
                 "profile": self._profile(pools),
                 "roles": sorted(self.actor.roles),
                 "pools": pools,
-                "token": {"name": token.name, "expires_at": naive(token.expires_at)} if token else None,
+                "token": {"name": token.name, "expires_at": utc_text(token.expires_at)} if token else None,
             }
         )
 
-    @documented("Set the default pool, or switch a notification.", query=[DRY_RUN], body=SETTINGS, answer=NULL)
+    @describe_operation(
+        "Set the default pool, or switch a notification.",
+        query_parameters=[DRY_RUN],
+        body=PROFILE_SETTINGS,
+        answer=NULL,
+    )
     def post(self, request: Request) -> Response:
         body = body_object(request)
-        found = unknown_keys(body, "pool", "email_notification", "slack_notification", "description", "tags")
+        found = unknown_key_violations(body, "pool", "email_notification", "slack_notification", "description", "tags")
         found += [
             Violation(key, "bad_value", f"{key} must be {what}.")
             for key, kind, what in _SETTINGS
@@ -69,14 +76,14 @@ class ProfileSettings(View):
         def deed() -> None:
             update_profile(actor=self.actor, **chosen)
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=self._profile))
+        if query_boolean(request, "dry_run"):
+            return Response(read_effect(deed, read_state=self._profile))
 
         def make() -> Response:
             deed()
             return Response(None)
 
-        return self.once(make)
+        return self.run_once(make)
 
     def _profile(self, pools: list[str] | None = None) -> dict[str, Any]:
         user = User.objects.get(username=self.actor.username)
@@ -84,7 +91,7 @@ class ProfileSettings(View):
         usable = user.default_pool and (
             user.default_pool in pools
             if pools is not None
-            else submittable(self.actor).filter(name=user.default_pool).exists()
+            else submittable_pools(self.actor).filter(name=user.default_pool).exists()
         )
         return {
             "username": user.username,

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.utils.encoders import JSONEncoder
 
 
-def naive(moment: datetime | None) -> str | None:
+def utc_text(moment: datetime | None) -> str | None:
     """A time as clients parse it: UTC, no zone, six digits of the second."""
     if moment is None:
         return None
@@ -19,23 +19,23 @@ def naive(moment: datetime | None) -> str | None:
     return utc.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
-class NaiveEncoder(JSONEncoder):
+class UtcJsonEncoder(JSONEncoder):
     """DRF's encoder, with the one format of times."""
 
     def default(self, obj: Any) -> Any:
-        return naive(obj) if isinstance(obj, datetime) else super().default(obj)
+        return utc_text(obj) if isinstance(obj, datetime) else super().default(obj)
 
 
 class JSONRenderer(renderers.JSONRenderer):
     """Every answer. "Nothing to say" is the word `null`, for clients read every answer as JSON."""
 
-    encoder_class = NaiveEncoder
+    encoder_class = UtcJsonEncoder
 
     def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
         return b"null" if data is None else bytes(super().render(data, *args, **kwargs))
 
 
-class OneRenderer(negotiation.BaseContentNegotiation):
+class SingleFormatNegotiation(negotiation.BaseContentNegotiation):
     """There is one format, so there is nothing to negotiate: no 406, no `?format=`."""
 
     def select_parser(self, request: Request, parsers: Iterable[Any]) -> Any:

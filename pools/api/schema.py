@@ -16,11 +16,11 @@ Schema = Mapping[str, Any]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 TEXT: Schema = {"type": "string"}
-WHOLE: Schema = {"type": "integer"}
+INTEGER: Schema = {"type": "integer"}
 BOOLEAN: Schema = {"type": "boolean"}
-TIME: Schema = {"type": "string", "description": "UTC without a zone, as 2026-11-20T11:33:25.000000."}
+DATETIME: Schema = {"type": "string", "description": "UTC without a zone, as 2026-11-20T11:33:25.000000."}
 NULL: Schema = {"nullable": True, "enum": [None]}
-ANYTHING: Schema = {}
+ANY_VALUE: Schema = {}
 OBJECT: Schema = {"type": "object", "additionalProperties": True}
 
 
@@ -29,82 +29,93 @@ def nullable(schema: Schema) -> Schema:
     return {**schema, "nullable": True}
 
 
-def array(items: Schema) -> Schema:
+def array_of(items: Schema) -> Schema:
     """A list of these."""
     return {"type": "array", "items": items}
 
 
-def fields(properties: Mapping[str, Schema], *, required: Sequence[str] | None = None, more: bool = False) -> Schema:
-    """An object with these keys, all there unless `required` names fewer; `more` keys may follow."""
+def object_with(
+    properties: Mapping[str, Schema], *, required: Sequence[str] | None = None, additional: bool = False
+) -> Schema:
+    """An object with these keys, all there unless `required` names fewer; `additional` keys may follow."""
     needed = list(properties) if required is None else list(required)
-    schema: dict[str, Any] = {"type": "object", "properties": dict(properties), "additionalProperties": more}
+    schema: dict[str, Any] = {"type": "object", "properties": dict(properties), "additionalProperties": additional}
     return {**schema, "required": needed} if needed else schema
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryParameter:
     """One parameter of the query; `many` may be repeated."""
 
     name: str
     schema: Schema
-    about: str
-    many: bool = False
-    required: bool = False
+    description: str
+    is_list: bool = False
+    is_required: bool = False
 
 
-DRY_RUN = Query("dry_run", BOOLEAN, "Answer the effect and write nothing.")
-LIMIT = Query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "How many at most.")
-OFFSET = Query("offset", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "How many to leave out first.")
-INCLUDE_ARCHIVED = Query("include_archived", BOOLEAN, "Show what is archived, too.")
-DRY_RUN_ANSWER = fields(
+DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Answer the effect and write nothing.")
+LIMIT = QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "How many at most.")
+OFFSET = QueryParameter(
+    "offset", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "How many to leave out first."
+)
+INCLUDE_ARCHIVED = QueryParameter("include_archived", BOOLEAN, "Show what is archived, too.")
+DRY_RUN_ANSWER = object_with(
     {
         "dry_run": BOOLEAN,
-        "before": ANYTHING,
-        "after": ANYTHING,
-        "violations": array(OBJECT),
-        "draining": array(TEXT),
-        "may_be_reclaimed": array(TEXT),
-        "may_be_reclaimed_elsewhere": WHOLE,
-        "could_start": array(TEXT),
-        "could_start_elsewhere": WHOLE,
-        "could_no_longer_start": array(TEXT),
-        "could_no_longer_start_elsewhere": WHOLE,
+        "before": ANY_VALUE,
+        "after": ANY_VALUE,
+        "violations": array_of(OBJECT),
+        "draining": array_of(TEXT),
+        "may_be_reclaimed": array_of(TEXT),
+        "may_be_reclaimed_elsewhere": INTEGER,
+        "could_start": array_of(TEXT),
+        "could_start_elsewhere": INTEGER,
+        "could_no_longer_start": array_of(TEXT),
+        "could_no_longer_start_elsewhere": INTEGER,
     },
-    more=True,  # a pool's and a cohort's tell the debts, too
+    additional=True,  # a pool's and a cohort's tell the debts, too
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Documentation:
+class OperationDescription:
     """What :func:`documented` keeps on a handler. `media` is the type of the answer, `anonymous` needs no login;
     `unlike` names statuses of the house that this operation never gives."""
 
     summary: str
-    query: tuple[Query, ...] = ()
+    query_parameters: tuple[QueryParameter, ...] = ()
     body: Schema | None = None
     answer: Schema | None = None
-    media: str = "application/json"
-    anonymous: bool = False
-    unlike: tuple[int, ...] = ()
-    more: tuple[int, ...] = ()
+    media_type: str = "application/json"
+    is_anonymous: bool = False
+    excluded_statuses: tuple[int, ...] = ()
+    extra_statuses: tuple[int, ...] = ()
 
 
-def documented(
+def describe_operation(
     summary: str,
     *,
-    query: Sequence[Query] = (),
+    query_parameters: Sequence[QueryParameter] = (),
     body: Schema | None = None,
     answer: Schema | None = None,
-    media: str = "application/json",
-    anonymous: bool = False,
-    unlike: Sequence[int] = (),
-    more: Sequence[int] = (),
+    media_type: str = "application/json",
+    is_anonymous: bool = False,
+    excluded_statuses: Sequence[int] = (),
+    extra_statuses: Sequence[int] = (),
 ) -> Callable[[Handler], Handler]:
     """Put a description on a handler method. `body` and `answer` are JSON schemas; none means any JSON."""
 
     def mark(handler: Handler) -> Handler:
-        handler.documentation = Documentation(  # type: ignore[attr-defined]  # read by the schema generator
-            summary, tuple(query), body, answer, media, anonymous, tuple(unlike), tuple(more)
+        handler.documentation = OperationDescription(  # type: ignore[attr-defined]  # read by the schema generator
+            summary,
+            tuple(query_parameters),
+            body,
+            answer,
+            media_type,
+            is_anonymous,
+            tuple(excluded_statuses),
+            tuple(extra_statuses),
         )
         return handler
 

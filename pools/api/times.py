@@ -14,7 +14,7 @@ _FORM = re.compile(
 )
 
 
-def moment(request: Request, name: str) -> datetime | None:
+def query_datetime(request: Request, name: str) -> datetime | None:
     """The time of a query parameter, None when it is not there. Raises BadInput."""
     value = request.query_params.get(name)
     if value is None or value == "":

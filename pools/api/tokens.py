@@ -7,37 +7,49 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, boolean, only
-from pools.api.rendering import naive
-from pools.api.schema import DRY_RUN, NULL, TEXT, TIME, Query, array, documented, fields, nullable
-from pools.api.times import moment
-from pools.api.users import ROLE_GIVEN, roles_given
+from pools.api.http import body_object, query_boolean, reject_unknown_keys
+from pools.api.rendering import utc_text
+from pools.api.schema import (
+    DATETIME,
+    DRY_RUN,
+    NULL,
+    TEXT,
+    QueryParameter,
+    array_of,
+    describe_operation,
+    nullable,
+    object_with,
+)
+from pools.api.times import query_datetime
+from pools.api.users import ROLE_ASSIGNMENT, role_bodies
 from pools.api.views import View
 from pools.models import AccessToken, User
 from pools.security.tokens import new_secret, secret_from
-from pools.services.dry_run import effect_of
-from pools.services.tokens import create_token, delete_token, token_of, tokens_of
+from pools.services.dry_run import read_effect
+from pools.services.tokens import create_token, delete_token, get_token, list_tokens
 
-TOKEN = fields(
+TOKEN = object_with(
     {
         "user_name": TEXT,
         "token_name": TEXT,
-        "expires_at": TIME,
+        "expires_at": DATETIME,
         "description": nullable(TEXT),
-        "roles": array(TEXT),
+        "roles": array_of(TEXT),
     }
 )
-MADE_WITH = [
-    Query("expires_at", TEXT, "The day (UTC) on which it ends, at most a year away; 31 days from now if not given."),
-    Query("description", TEXT, "What it is for."),
-    Query("roles", TEXT, "Only these of the owner's roles; all if not given.", many=True),
+TOKEN_PARAMETERS = [
+    QueryParameter(
+        "expires_at", TEXT, "The day (UTC) on which it ends, at most a year away; 31 days from now if not given."
+    ),
+    QueryParameter("description", TEXT, "What it is for."),
+    QueryParameter("roles", TEXT, "Only these of the owner's roles; all if not given.", is_list=True),
     DRY_RUN,
 ]
 
 
 class _Tokens(View):
     def _listed(self, owner: str) -> list[dict[str, Any]]:
-        rows = tokens_of(actor=self.actor, owner=owner)
+        rows = list_tokens(actor=self.actor, owner=owner)
         held = User.objects.get(username=owner).as_actor().roles if rows else frozenset()
         return [token_body(row, owner, held) for row in rows]
 
@@ -45,7 +57,7 @@ class _Tokens(View):
 class TokenList(_Tokens):
     """The access tokens of a user; never their secrets."""
 
-    @documented("List access tokens.", answer=array(TOKEN))
+    @describe_operation("List access tokens.", answer=array_of(TOKEN))
     def get(self, request: Request, user: str | None = None) -> Response:
         return Response(self._listed(user or self.actor.username))
 
@@ -53,11 +65,13 @@ class TokenList(_Tokens):
 class TokenDetail(_Tokens):
     """One access token."""
 
-    @documented("Make an access token. Its secret is answered this once.", query=MADE_WITH, answer=TEXT)
+    @describe_operation(
+        "Make an access token. Its secret is answered this once.", query_parameters=TOKEN_PARAMETERS, answer=TEXT
+    )
     def post(self, request: Request, name: str, user: str | None = None) -> Response:
-        only(body_object(request), "description", "tags")
+        reject_unknown_keys(body_object(request), "description", "tags")
         owner, seed = user or self.actor.username, new_secret()
-        expires_at, roles = moment(request, "expires_at"), request.query_params.getlist("roles")
+        expires_at, roles = query_datetime(request, "expires_at"), request.query_params.getlist("roles")
 
         def deed() -> str:
             return create_token(
@@ -70,20 +84,22 @@ class TokenDetail(_Tokens):
                 secret=secret_from(seed),
             )[1]
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: self._listed(owner)))
-        return self.once(lambda: Response(deed()), keep=lambda _: seed, give=secret_from)
+        if query_boolean(request, "dry_run"):
+            return Response(read_effect(deed, read_state=lambda: self._listed(owner)))
+        return self.run_once(lambda: Response(deed()), to_stored=lambda _: seed, from_stored=secret_from)
 
-    @documented("Delete an access token; whoever uses it is out at once.", query=[DRY_RUN], answer=NULL)
+    @describe_operation(
+        "Delete an access token; whoever uses it is out at once.", query_parameters=[DRY_RUN], answer=NULL
+    )
     def delete(self, request: Request, name: str, user: str | None = None) -> Response:
-        only(body_object(request), "description", "tags")
+        reject_unknown_keys(body_object(request), "description", "tags")
         owner = user or self.actor.username
 
         def deed() -> None:
             delete_token(actor=self.actor, owner=owner, name=name)
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: self._listed(owner)))
+        if query_boolean(request, "dry_run"):
+            return Response(read_effect(deed, read_state=lambda: self._listed(owner)))
         deed()
         return Response(None)
 
@@ -91,23 +107,23 @@ class TokenDetail(_Tokens):
 class TokenRoles(View):
     """What one token may do."""
 
-    @documented(
+    @describe_operation(
         "Show what a token may do.",
-        answer=fields({"user_name": TEXT, "token_name": TEXT, "roles": array(ROLE_GIVEN)}),
+        answer=object_with({"user_name": TEXT, "token_name": TEXT, "roles": array_of(ROLE_ASSIGNMENT)}),
     )
     def get(self, request: Request, name: str, user: str | None = None) -> Response:
         owner = user or self.actor.username
-        token = token_of(actor=self.actor, owner=owner, name=name)
-        roles = [role for role in roles_given(token.owner) if token.roles is None or role["role_name"] in token.roles]
+        token = get_token(actor=self.actor, owner=owner, name=name)
+        roles = [role for role in role_bodies(token.owner) if token.roles is None or role["role_name"] in token.roles]
         return Response({"user_name": owner, "token_name": token.name, "roles": roles})
 
 
-def token_body(token: AccessToken, owner: str, held: frozenset[str]) -> dict[str, Any]:
+def token_body(token: AccessToken, owner: str, owner_roles: frozenset[str]) -> dict[str, Any]:
     """A token in a list, with the roles it has right now."""
     return {
         "user_name": owner,
         "token_name": token.name,
-        "expires_at": naive(token.expires_at),
+        "expires_at": utc_text(token.expires_at),
         "description": token.description or None,
-        "roles": sorted(held if token.roles is None else held & set(token.roles)),
+        "roles": sorted(owner_roles if token.roles is None else owner_roles & set(token.roles)),
     }

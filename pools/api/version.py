@@ -7,16 +7,16 @@ from django.views.decorators.http import require_safe
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.schema import TEXT, documented, fields
+from pools.api.schema import TEXT, describe_operation, object_with
 from pools.api.views import View
-from pools.api.warnings_header import CONTRACT
+from pools.api.warnings_header import CONTRACT_VERSION
 
-VERSION = fields({"major": TEXT, "minor": TEXT, "revision": TEXT, "hash": TEXT})
+VERSION_BODY = object_with({"major": TEXT, "minor": TEXT, "revision": TEXT, "hash": TEXT})
 
 
 def version() -> dict[str, str]:
     """The release of OSMO whose clients are served; `hash` is the part that may stay empty."""
-    major, minor, revision = map(str, CONTRACT)
+    major, minor, revision = map(str, CONTRACT_VERSION)
     return {"major": major, "minor": minor, "revision": revision, "hash": ""}
 
 
@@ -26,7 +26,7 @@ class Version(View):
     authentication_classes = ()
     permission_classes = ()
 
-    @documented("Which release of OSMO's wire contract is served.", answer=VERSION, anonymous=True)
+    @describe_operation("Which release of OSMO's wire contract is served.", answer=VERSION_BODY, is_anonymous=True)
     def get(self, request: Request) -> Response:
         return Response(version())
 
@@ -35,5 +35,5 @@ class Version(View):
 def client_version(request: HttpRequest) -> HttpResponse:
     """The client release to install; plain text for shell scripts that ask for it."""
     if request.headers.get("Accept", "").startswith("text/plain"):
-        return HttpResponse(".".join(map(str, CONTRACT)), content_type="text/plain")
+        return HttpResponse(".".join(map(str, CONTRACT_VERSION)), content_type="text/plain")
     return JsonResponse(version())

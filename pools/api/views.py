@@ -11,21 +11,21 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from pools.api.authentication import actor_of
-from pools.api.http import storable
-from pools.api.rendering import OneRenderer
-from pools.api.warnings_header import HEADER, with_warnings
-from pools.domain.errors import BadInput, Unsupported, Violation
+from pools.api.http import is_storable
+from pools.api.rendering import SingleFormatNegotiation
+from pools.api.warnings_header import WARNING_HEADER, merge_warnings
+from pools.domain.errors import BadInput, UnsupportedMedia, Violation
 from pools.domain.roles import Actor
-from pools.services.idempotency import once
+from pools.services.idempotency import run_once
 
-LONGEST_KEY = 255
+MAX_KEY_LENGTH = 255
 
 
 class View(APIView):
     """A view of the house. Subclasses parse, call a service, render."""
 
     request: Request
-    content_negotiation_class = OneRenderer
+    content_negotiation_class = SingleFormatNegotiation
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Who asks comes first; then what no column can hold is refused here, once for every query and address."""
@@ -38,8 +38,8 @@ class View(APIView):
         """Answers are somebody's own: no cache may keep them."""
         response = super().finalize_response(request, response, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "no-store")
-        if warning := with_warnings(request, response.headers.get(HEADER)):
-            response.headers[HEADER] = warning
+        if warning := merge_warnings(request, response.headers.get(WARNING_HEADER)):
+            response.headers[WARNING_HEADER] = warning
         return response
 
     @property
@@ -47,30 +47,30 @@ class View(APIView):
         """The caller."""
         return actor_of(self.request)
 
-    def once(
+    def run_once(
         self,
-        make: Callable[[], Response],
+        operation: Callable[[], Response],
         *,
-        keep: Callable[[Any], Any] = lambda answer: answer,
-        give: Callable[[Any], Any] = lambda stored: stored,
+        to_stored: Callable[[Any], Any] = lambda answer: answer,
+        from_stored: Callable[[Any], Any] = lambda stored: stored,
     ) -> Response:
         """Answer a POST that may carry an `Idempotency-Key`: the first success is kept with its change and given again
-        to whoever repeats the request. What must not be written down is kept as something else (`keep`), from which
-        `give` makes the answer again."""
+        to whoever repeats the request. What must not be written down is kept as something else (`stored_from_rows`), from which
+        `rows_from_stored` makes the answer again."""
         key = self.request.headers.get("Idempotency-Key")
         if key is None:
-            return make()
-        if not key or len(key) > LONGEST_KEY:
+            return operation()
+        if not key or len(key) > MAX_KEY_LENGTH:
             raise BadInput.of(
-                [Violation("Idempotency-Key", "bad_key", f"An Idempotency-Key has 1 to {LONGEST_KEY} characters.")]
+                [Violation("Idempotency-Key", "bad_key", f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters.")]
             )
         address = f"{self.request.method} {self.request.get_full_path()}"
-        with once(user=self.actor.username, address=address, key=key, body=raw_body(self.request)) as slot:
+        with run_once(user=self.actor.username, address=address, key=key, body=raw_body(self.request)) as slot:
             if slot.is_repeat:
                 headers = {"Idempotent-Replayed": "true"} | ({"ETag": slot.etag} if slot.etag else {})
-                return Response(give(slot.stored), headers=headers)
-            response = make()
-            slot.answer, slot.etag = keep(response.data), response.headers.get("ETag")
+                return Response(from_stored(slot.stored), headers=headers)
+            response = operation()
+            slot.answer, slot.etag = to_stored(response.data), response.headers.get("ETag")
         return response
 
 
@@ -78,7 +78,7 @@ def _refuse_compressed(coding: str) -> None:
     """A small body that unpacks to a large one would pass every limit, and no client of OSMO sends one."""
     if coding.strip().lower() not in {"", "identity"}:
         sentence = f"Content-Encoding: {coding[:60]} is not read here. A body is not compressed: send it as it is."
-        raise Unsupported.of([Violation("Content-Encoding", "bad_encoding", sentence)])
+        raise UnsupportedMedia.of([Violation("Content-Encoding", "bad_encoding", sentence)])
 
 
 def _refuse_unstorable(path: dict[str, Any], query: Iterable[tuple[str, list[str]]]) -> None:
@@ -87,7 +87,7 @@ def _refuse_unstorable(path: dict[str, Any], query: Iterable[tuple[str, list[str
     found = [
         Violation(name, "bad_query", f"{name} holds a character that no text here can hold.")
         for name, value in named
-        if not storable(value) or not storable(name)
+        if not is_storable(value) or not is_storable(name)
     ]
     if found:
         raise BadInput.of(found)

@@ -12,17 +12,17 @@ from rest_framework.request import Request
 
 from pools.models import AccessToken
 
-HEADER = "x-osmo-warning"
+WARNING_HEADER = "x-osmo-warning"
 CLIENT_VERSION_HEADER = "x-osmo-client-version"
-CONTRACT = (6, 4, 0)  # the release of OSMO whose wire contract this service keeps
-SOON = timedelta(days=7)
+CONTRACT_VERSION = (6, 4, 0)  # the release of OSMO whose wire contract this service keeps
+TOKEN_WARNING_PERIOD = timedelta(days=7)
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})(\..*)?\Z")
 
 
-def with_warnings(request: Request, said: str | None) -> str | None:
+def merge_warnings(request: Request, existing: str | None) -> str | None:
     """The warning header of an answer to this request: what the view said itself, and what is true of the request. None
     for none. Never refuses anybody."""
-    own = [base64.b64decode(said).decode()] if said else []
+    own = [base64.b64decode(existing).decode()] if existing else []
     # `_auth` is there once the request was authenticated; asking `request.auth` would authenticate again.
     sentences = [*own, *_old_client(request), *_token_ends_soon(vars(request).get("_auth"))]
     return base64.b64encode("\n".join(sentences).encode()).decode() if sentences else None
@@ -30,14 +30,14 @@ def with_warnings(request: Request, said: str | None) -> str | None:
 
 def _old_client(request: Request) -> list[str]:
     found = _VERSION.match(request.headers.get(CLIENT_VERSION_HEADER, ""))
-    if not found or tuple(map(int, found.groups()[:3])) >= CONTRACT:
+    if not found or tuple(map(int, found.groups()[:3])) >= CONTRACT_VERSION:
         return []
-    ours = ".".join(map(str, CONTRACT))
+    ours = ".".join(map(str, CONTRACT_VERSION))
     return [f"WARNING: your client is version {found[0]}; this service speaks {ours}. Update the client."]
 
 
 def _token_ends_soon(token: Any) -> list[str]:
-    if not isinstance(token, AccessToken) or token.expires_at - timezone.now() > SOON:
+    if not isinstance(token, AccessToken) or token.expires_at - timezone.now() > TOKEN_WARNING_PERIOD:
         return []
     day = f"{token.expires_at:%Y-%m-%d %H:%M}"
     return [f"WARNING: the access token {token.name} ends on {day} UTC. Make a new one in time: osmo token set NAME."]

@@ -16,7 +16,7 @@ Number = int | Fraction
 Amount = int | Fraction | float
 """A `Number`, or `UNLIMITED` (the only float there is)."""
 
-Amounts = Mapping[str, Amount]
+ResourceAmounts = Mapping[str, Amount]
 """`{"flavor/resource": amount}`; a key that is missing means 0."""
 
 UNLIMITED: Final = math.inf
@@ -29,22 +29,22 @@ MAX_DIGITS: Final = 40
 _NUMBER = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<part>\d*))?(?:[eE](?P<power>[-+]?\d{1,4}))?")
 
 
-class NotANumber(ValueError):
+class InvalidNumber(ValueError):
     """The text is no decimal number, or has more than `MAX_DIGITS` digits."""
 
 
-def exact(text: str) -> Number:
+def parse_exact(text: str) -> Number:
     """The decimal number written in `text`, exactly: `"12"` → 12, `"0.1"` → 1/10, `"1e3"` → 1000."""
     match = _NUMBER.fullmatch(text)
     if match is None or not (match["whole"] or match["part"]):
-        raise NotANumber(text)
+        raise InvalidNumber(text)
     size = len(match["whole"]) + len(match["part"] or "") + abs(int(match["power"] or 0))
     if size > MAX_DIGITS:
-        raise NotANumber(text)
-    return whole_if_whole(Fraction(text))
+        raise InvalidNumber(text)
+    return simplify(Fraction(text))
 
 
-def whole_if_whole(number: Number) -> Number:
+def simplify(number: Number) -> Number:
     """The same number as an `int` when it is one."""
     return number.numerator if number.denominator == 1 else number
 
@@ -64,7 +64,7 @@ def is_gpu(key: str) -> bool:
     return resource_of(key) == "gpu"
 
 
-def total(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+def sum_amounts(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
     """The sum, key by key."""
     whole: dict[str, Number] = {}
     for part in parts:
@@ -77,29 +77,29 @@ def as_json(amount: Amount) -> int | float | str:
     """An amount for JSON: integers as they are, decimals as the number JSON would read back, else exactly, as text."""
     if amount == UNLIMITED:
         return "unlimited"
-    number = whole_if_whole(Fraction(amount))
+    number = simplify(Fraction(amount))
     if isinstance(number, int):
         return number
     near = float(number)
-    return near if Fraction(repr(near)) == number else text_of(number)
+    return near if Fraction(repr(near)) == number else amount_text(number)
 
 
-def text_of(amount: Amount) -> str:
+def amount_text(amount: Amount) -> str:
     """An amount for a sentence: `8`, `0.5`, `1/3`, `unlimited`."""
     if amount == UNLIMITED:
         return "unlimited"
-    number = whole_if_whole(Fraction(amount))
+    number = simplify(Fraction(amount))
     if isinstance(number, int):
         return str(number)
     near = float(number)
     return repr(near) if Fraction(repr(near)) == number else str(number)
 
 
-def sentence_of(amounts: Mapping[str, Amount]) -> str:
+def amounts_text(amounts: Mapping[str, Amount]) -> str:
     """Amounts for a sentence, GPUs of the default flavor without ceremony: `4 GPUs`, `4 GPUs and 8 cpu`."""
     words = []
     for key in sorted(amounts, key=lambda key: (not is_gpu(key), key)):
-        amount = text_of(amounts[key])
+        amount = amount_text(amounts[key])
         if key == GPU:
             words.append(f"{amount} GPU" if amounts[key] == 1 else f"{amount} GPUs")
         else:

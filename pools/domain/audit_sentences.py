@@ -47,7 +47,7 @@ class _Entry:
         return f" ({', '.join(lines[:SHOWN_CHANGES])}{more})"
 
 
-def sentence(
+def audit_message(
     action: str, subject: str, actor: str, before: Image | None, after: Image | None, description: str = ""
 ) -> str:
     """Who did what to which object, with the numbers; a person's own reason stands behind a colon.

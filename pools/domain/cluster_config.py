@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pools.domain.fields import Fields
+from pools.domain.fields import FieldReader
 
 KUBERNETES = "kubernetes"
 KUBECONFIG, FILE, IN_CLUSTER = "kubeconfig", "file", "in_cluster"
-ACCESS = (KUBECONFIG, FILE, IN_CLUSTER)
+ACCESS_MODES = (KUBECONFIG, FILE, IN_CLUSTER)
 APPLY, REPORT, OFF = "apply", "report", "off"
 SYNC_MODES = (APPLY, REPORT, OFF)
 SCHEDULER = "kai-scheduler"
@@ -25,7 +25,7 @@ KEYS = (
     "node_pool",
     "sync_mode",
 )
-SHOWN = ("server", "credential_mark")  # what a GET adds
+ANSWER_KEYS = ("server", "credential_mark")  # what a GET adds
 
 _FILE = re.compile(FILE_PATTERN)
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -50,16 +50,16 @@ class ClusterSpec:
     sync_mode: str | None = None
 
 
-def read_cluster(fields: Fields) -> ClusterSpec:
+def read_cluster(fields: FieldReader) -> ClusterSpec:
     """What the object asks for; faults gather in `fields`. The way of access follows from what is given, unless it is
     named."""
     spec = ClusterSpec(
-        access=_one_of(fields, "access", ACCESS),
+        access=_one_of(fields, "access", ACCESS_MODES),
         kubeconfig=_kubeconfig(fields),
         kubeconfig_file=_matching(
             fields, "kubeconfig_file", _FILE, "must be the name of a file, without a folder: letters, digits, . _ -"
         ),
-        context=fields.text("context") if fields.has("context") else None,
+        context=fields.read_text("context") if fields.is_given("context") else None,
         scheduler_name=_matching(fields, "scheduler_name", _SCHEDULER, "must be a scheduler's name, lower case"),
         node_pool_key=_matching(fields, "node_pool_key", _LABEL_KEY, "must be the key of a Kubernetes label"),
         node_pool=_matching(fields, "node_pool", _LABEL_VALUE, "must be the value of a Kubernetes label"),
@@ -67,35 +67,35 @@ def read_cluster(fields: Fields) -> ClusterSpec:
     )
     given = [way for way, value in ((KUBECONFIG, spec.kubeconfig), (FILE, spec.kubeconfig_file)) if value]
     if len(given) > 1:
-        fields.fault("access", "bad_value", "is given twice: send a kubeconfig or the name of a file, not both.")
+        fields.add_fault("access", "bad_value", "is given twice: send a kubeconfig or the name of a file, not both.")
     elif given and spec.access not in {None, given[0]}:
-        fields.fault("access", "bad_value", f"is {spec.access}, but {given[0]} is what was sent.")
+        fields.add_fault("access", "bad_value", f"is {spec.access}, but {given[0]} is what was sent.")
     return spec
 
 
-def _kubeconfig(fields: Fields) -> str | None:
+def _kubeconfig(fields: FieldReader) -> str | None:
     value = fields.body.get(KUBECONFIG)
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        fields.fault(KUBECONFIG, "bad_value", "must be the text of a kubeconfig.")
+        fields.add_fault(KUBECONFIG, "bad_value", "must be the text of a kubeconfig.")
         return None
     return value
 
 
-def _one_of(fields: Fields, key: str, allowed: tuple[str, ...]) -> str | None:
-    if not fields.has(key):
+def _one_of(fields: FieldReader, key: str, allowed: tuple[str, ...]) -> str | None:
+    if not fields.is_given(key):
         return None
-    value = fields.text(key)
+    value = fields.read_text(key)
     if value not in allowed:
-        fields.fault(key, "bad_value", f"must be one of {', '.join(allowed)}.")
+        fields.add_fault(key, "bad_value", f"must be one of {', '.join(allowed)}.")
     return value
 
 
-def _matching(fields: Fields, key: str, pattern: re.Pattern[str], rule: str) -> str | None:
-    if not fields.has(key):
+def _matching(fields: FieldReader, key: str, pattern: re.Pattern[str], rule: str) -> str | None:
+    if not fields.is_given(key):
         return None
-    value = fields.text(key)
+    value = fields.read_text(key)
     if value and not pattern.fullmatch(value):
-        fields.fault(key, "bad_value", f"{rule}.")
+        fields.add_fault(key, "bad_value", f"{rule}.")
     return value

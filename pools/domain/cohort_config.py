@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from pools.domain.amounts import DEFAULT_FLAVOR, UNLIMITED, Number, as_json, whole_if_whole
+from pools.domain.amounts import DEFAULT_FLAVOR, UNLIMITED, Number, as_json, simplify
 from pools.domain.errors import Violation
-from pools.domain.fields import Fields, short
-from pools.domain.quota.rules import QuotaRow, check_rows, check_weight
-from pools.domain.quota.tree import Quota
+from pools.domain.fields import FieldReader, shorten_value
+from pools.domain.quota.rules import QuotaRow, check_quota_rows, check_weight
+from pools.domain.quota.tree import NodeQuota
 
-LARGEST_AMOUNT: Final = 2**53 - 1
+MAX_AMOUNT: Final = 2**53 - 1
 """As far as every JSON reader counts exactly; eight petabytes, in bytes."""
 
-LARGEST_WEIGHT: Final = 10**9
+MAX_WEIGHT: Final = 10**9
 WEIGHT_DECIMALS: Final = 9
 LONGEST_WORD: Final = 253
-EDITABLE: Final = ("parent", "quotas", "weight")
-ADDED: Final = frozenset(
+EDITABLE_KEYS: Final = ("parent", "quotas", "weight")
+ANSWER_KEYS: Final = frozenset(
     {
         "name", "explicit", "version", "warnings", "active", "condition", "inactive_since", "cohorts", "pools",
         "created_at", "updated_at",
@@ -36,7 +36,7 @@ ADDED: Final = frozenset(
 _ROW: Final = ("flavor", "resource", "nominal", "borrowing_limit", "lending_limit")
 _LIMITS: Final = ("borrowing_limit", "lending_limit")
 
-Stored = Mapping[str, Mapping[str, int | None]]
+StoredQuotas = Mapping[str, Mapping[str, int | None]]
 """The quotas as a row keeps them: `{"default/gpu": {"nominal": 4, "borrowing_limit": null, "lending_limit": 2}}`."""
 
 
@@ -53,25 +53,25 @@ def parse_cohort(body: Mapping[str, Any]) -> tuple[CohortSettings, list[Violatio
     """What the JSON configures and every fault in it; the first is worth nothing if there are any of the second.
     Whether the parent closes a circle is not asked here."""
     faults: list[Violation] = []
-    cohort = Fields(body, "", faults)
-    cohort.only(EDITABLE, ADDED)
-    parent = cohort.text("parent") or None
-    rows = [_row(row) for row in cohort.rows("quotas")]
+    cohort = FieldReader(body, "", faults)
+    cohort.reject_unknown_keys(EDITABLE_KEYS, ANSWER_KEYS)
+    parent = cohort.read_text("parent") or None
+    rows = [_row(row) for row in cohort.nested_list("quotas")]
     weight = _weight(cohort)
-    faults += check_rows(rows, has_parent=parent is not None, is_pool=False)
+    faults += check_quota_rows(rows, has_parent=parent is not None, is_pool=False)
     faults += check_weight(weight)
     return CohortSettings(parent, tuple(rows), weight), faults
 
 
-def _row(row: Fields) -> QuotaRow:
-    row.only(_ROW)
-    flavor, resource = row.text("flavor", DEFAULT_FLAVOR), row.text("resource")
+def _row(row: FieldReader) -> QuotaRow:
+    row.reject_unknown_keys(_ROW)
+    flavor, resource = row.read_text("flavor", DEFAULT_FLAVOR), row.read_text("resource")
     if not resource:
-        row.fault("resource", "missing", "is missing: say what is counted, as gpu.")
+        row.add_fault("resource", "missing", "is missing: say what is counted, as gpu.")
     for key, word in (("flavor", flavor), ("resource", resource)):
         if word and (len(word) > LONGEST_WORD or not _is_word(word) or (key == "flavor" and "/" in word)):
             allowed = "letters, digits, '-', '_' and '.'" + ("" if key == "flavor" else ", and '/'")
-            row.fault(key, "bad_name", f"is {short(word)!r}; it is made of {allowed}.")
+            row.add_fault(key, "bad_name", f"is {shorten_value(word)!r}; it is made of {allowed}.")
     nominal, *limits = (_amount(row, key) for key in ("nominal", *_LIMITS))
     return QuotaRow(row.path, flavor, resource, nominal or 0, *limits)
 
@@ -80,29 +80,29 @@ def _is_word(text: str) -> bool:
     return text.isascii() and text[0].isalnum() and text[-1].isalnum() and all(c.isalnum() or c in "-_./" for c in text)
 
 
-def _amount(row: Fields, key: str) -> int | None:
+def _amount(row: FieldReader, key: str) -> int | None:
     """A whole number, below 0 too: the rules have the better sentence for that."""
-    return row.whole(key, 0, least=-LARGEST_AMOUNT, most=LARGEST_AMOUNT) if row.has(key) else None
+    return row.whole_number(key, 0, minimum=-MAX_AMOUNT, maximum=MAX_AMOUNT) if row.is_given(key) else None
 
 
-def _weight(cohort: Fields) -> Number:
+def _weight(cohort: FieldReader) -> Number:
     value = cohort.body.get("weight")
     if value is None:
         return 1
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        cohort.fault("weight", "bad_value", "must be a number.")
+        cohort.add_fault("weight", "bad_value", "must be a number.")
         return 1
-    weight = whole_if_whole(Fraction(repr(value)))
-    if weight > LARGEST_WEIGHT:
-        cohort.fault("weight", "too_large", f"is {short(repr(value))}; the most is {LARGEST_WEIGHT}.")
+    weight = simplify(Fraction(repr(value)))
+    if weight > MAX_WEIGHT:
+        cohort.add_fault("weight", "too_large", f"is {shorten_value(repr(value))}; the most is {MAX_WEIGHT}.")
         return 1
     if weight >= Fraction(1, 10**WEIGHT_DECIMALS) and (weight * 10**WEIGHT_DECIMALS).denominator != 1:
-        cohort.fault("weight", "bad_weight", f"is {value!r}; at most {WEIGHT_DECIMALS} decimals are kept.")
+        cohort.add_fault("weight", "bad_weight", f"is {value!r}; at most {WEIGHT_DECIMALS} decimals are kept.")
         return 1
     return weight
 
 
-def editable(settings: CohortSettings) -> dict[str, Any]:
+def editable_body(settings: CohortSettings) -> dict[str, Any]:
     """The JSON that a PUT takes, every key in it."""
     return {
         "parent": settings.parent,
@@ -120,7 +120,7 @@ def editable(settings: CohortSettings) -> dict[str, Any]:
     }
 
 
-def to_stored(rows: Sequence[QuotaRow]) -> dict[str, dict[str, int | None]]:
+def stored_from_rows(rows: Sequence[QuotaRow]) -> dict[str, dict[str, int | None]]:
     """The rows as the ledger keeps them, by `flavor/resource`."""
     return {
         f"{row.flavor}/{row.resource}": {
@@ -132,7 +132,7 @@ def to_stored(rows: Sequence[QuotaRow]) -> dict[str, dict[str, int | None]]:
     }
 
 
-def from_stored(stored: Stored) -> tuple[QuotaRow, ...]:
+def rows_from_stored(stored: StoredQuotas) -> tuple[QuotaRow, ...]:
     """The rows as they are written, by flavor and resource."""
     rows = []
     for place, (key, amounts) in enumerate(sorted(stored.items())):
@@ -142,20 +142,20 @@ def from_stored(stored: Stored) -> tuple[QuotaRow, ...]:
     return tuple(rows)
 
 
-def without_limits(stored: Stored) -> dict[str, dict[str, int | None]]:
+def without_limits(stored: StoredQuotas) -> dict[str, dict[str, int | None]]:
     """The same quotas for a cohort that nobody stands above: what it might borrow or lend means nothing there."""
     return {key: {**amounts, **dict.fromkeys(_LIMITS)} for key, amounts in stored.items()}
 
 
-def has_limits(stored: Stored) -> bool:
+def has_limits(stored: StoredQuotas) -> bool:
     """Whether anything bounds what it borrows or lends."""
     return any(amounts.get(limit) is not None for amounts in stored.values() for limit in _LIMITS)
 
 
-def quotas_of(stored: Stored) -> dict[str, Quota]:
+def quotas_from_stored(stored: StoredQuotas) -> dict[str, NodeQuota]:
     """The quotas as the arithmetic takes them."""
     return {
-        key: Quota(amounts.get("nominal") or 0, *(_or_unlimited(amounts.get(limit)) for limit in _LIMITS))
+        key: NodeQuota(amounts.get("nominal") or 0, *(_or_unlimited(amounts.get(limit)) for limit in _LIMITS))
         for key, amounts in stored.items()
     }
 

@@ -17,7 +17,7 @@ DELETE, REPLACE = "delete", "replace"
 DEEPEST = 20
 
 
-def merged(current: Mapping[str, Any], patch: Mapping[str, Any]) -> tuple[dict[str, Any], list[Violation]]:
+def merge_patch(current: Mapping[str, Any], patch: Mapping[str, Any]) -> tuple[dict[str, Any], list[Violation]]:
     """The merged object and every fault of the patch. Neither argument is changed."""
     faults: list[Violation] = []
     return _object(current, patch, "", faults, 0), faults

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-LONGEST_DURATION = timedelta(days=36_500)
+MAX_DURATION = timedelta(days=36_500)
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _NUMBER = r"\d{1,15}(?:\.\d{1,15})?"
@@ -14,10 +14,10 @@ _PART = re.compile(rf"({_NUMBER})(us|ms|s|m|h|d)", re.ASCII)
 _PARTS = re.compile(rf"(?:{_NUMBER}(?:us|ms|s|m|h|d)){{1,6}}", re.ASCII)
 
 
-def duration(text: str) -> timedelta | None:
+def parse_duration(text: str) -> timedelta | None:
     """The time `text` names, such as `30s`, `5m`, `1h30m`, `2d`, or a plain number of seconds.
 
-    None if it cannot be read, is negative, or is longer than `LONGEST_DURATION`. OSMO itself writes one number and one
+    None if it cannot be read, is negative, or is longer than `MAX_DURATION`. OSMO itself writes one number and one
     unit (`d h m s ms us`); several together can mean only one thing, so they are read too.
     """
     text = text.strip()
@@ -27,4 +27,4 @@ def duration(text: str) -> timedelta | None:
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
     else:
         return None
-    return timedelta(seconds=seconds) if seconds <= LONGEST_DURATION.total_seconds() else None
+    return timedelta(seconds=seconds) if seconds <= MAX_DURATION.total_seconds() else None

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 
-Picture = Mapping[str, Any]
-NOTHING: Picture = {}
+TreeSnapshot = Mapping[str, Any]
+NOTHING: TreeSnapshot = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class NodeEffect:
         return (self.quota_before, self.state_before) != (self.quota_after, self.state_after)
 
 
-def node_effects(before: Picture | None, after: Picture | None) -> tuple[NodeEffect, ...]:
+def node_effects(before: TreeSnapshot | None, after: TreeSnapshot | None) -> tuple[NodeEffect, ...]:
     """The pool, its unallocated part, and every slice of either picture by name."""
     old, new = before or NOTHING, after or NOTHING
     whole = NodeEffect(
@@ -58,7 +58,7 @@ def node_effects(before: Picture | None, after: Picture | None) -> tuple[NodeEff
     return tuple(nodes)
 
 
-def _node(label: str, kind: str, old: Picture | None, new: Picture | None) -> NodeEffect:
+def _node(label: str, kind: str, old: TreeSnapshot | None, new: TreeSnapshot | None) -> NodeEffect:
     old, new = old or NOTHING, new or NOTHING
     gone = str(SubpoolState.ARCHIVED) if kind == "slice" else ""
     return NodeEffect(
@@ -74,17 +74,17 @@ def _node(label: str, kind: str, old: Picture | None, new: Picture | None) -> No
     )
 
 
-def _whole_used(picture: Picture) -> int:
-    shared: Picture = picture.get("shared", NOTHING)
+def _whole_used(picture: TreeSnapshot) -> int:
+    shared: TreeSnapshot = picture.get("shared", NOTHING)
     return int(shared.get("used", 0)) + sum(int(part["used"]) for part in picture.get("subpools", ()))
 
 
-def _whole_available(picture: Picture) -> int | None:
+def _whole_available(picture: TreeSnapshot) -> int | None:
     quota: int | None = picture.get("quota")
-    return quota if quota is None or quota == UNLIMITED else quota - _whole_used(picture)
+    return quota if quota is None or quota == UNLIMITED_GPUS else quota - _whole_used(picture)
 
 
-def consequences(nodes: tuple[NodeEffect, ...], *, draining: int = 0, cancelled: int = 0) -> tuple[str, ...]:
+def consequence_messages(nodes: tuple[NodeEffect, ...], *, draining: int = 0, cancelled: int = 0) -> tuple[str, ...]:
     """What will happen, in sentences. `draining` counts workflows that stay on a slice that is deleted, `cancelled`
     those that end with it."""
     told: list[str] = []
@@ -99,7 +99,7 @@ def _told(node: NodeEffect, pool: str, draining: int, cancelled: int) -> list[st
         return _state_told(node, name, draining, cancelled)
     if node.available_after is None or node.quota_before == node.quota_after:
         return []
-    if node.available_after >= 0 or node.quota_after == UNLIMITED:
+    if node.available_after >= 0 or node.quota_after == UNLIMITED_GPUS:
         return []
     over = -node.available_after
     whose = "The unallocated part of " + pool if node.kind == "shared" else name

@@ -22,7 +22,7 @@ class ErrorCode(StrEnum):
     SCENARIO = "SCENARIO"
 
 
-class Kind(StrEnum):
+class ErrorKind(StrEnum):
     """What sort of no it is; each door renders it in its own way."""
 
     BAD_INPUT = "bad_input"
@@ -58,7 +58,7 @@ class Violation:
 class DomainError(Exception):
     """A refusal. `message` is the sentence; `details` are all broken rules at once."""
 
-    kind: ClassVar[Kind] = Kind.BAD_INPUT
+    kind: ClassVar[ErrorKind] = ErrorKind.BAD_INPUT
     error_code: ErrorCode = ErrorCode.USER
 
     def __init__(
@@ -97,48 +97,48 @@ class BadInput(DomainError):
 class Unauthenticated(DomainError):
     """Nobody is logged in, or the credential is not valid."""
 
-    kind = Kind.UNAUTHENTICATED
+    kind = ErrorKind.UNAUTHENTICATED
 
 
 class Forbidden(DomainError):
     """You may see it but not do this to it."""
 
-    kind = Kind.FORBIDDEN
+    kind = ErrorKind.FORBIDDEN
 
 
 class NotFound(DomainError):
     """It does not exist, or you may not see it; the answer is the same on purpose."""
 
-    kind = Kind.NOT_FOUND
+    kind = ErrorKind.NOT_FOUND
     error_code = ErrorCode.NOTFOUND
 
 
 class Conflict(DomainError):
     """The object's state, or somebody else's change, forbids it now."""
 
-    kind = Kind.CONFLICT
+    kind = ErrorKind.CONFLICT
 
 
 class Stale(DomainError):
     """It changed since you read it."""
 
-    kind = Kind.STALE
+    kind = ErrorKind.STALE
 
 
-class Unsupported(DomainError):
+class UnsupportedMedia(DomainError):
     """It came in a form that nobody here reads."""
 
-    kind = Kind.UNSUPPORTED
+    kind = ErrorKind.UNSUPPORTED
 
 
 class Throttled(DomainError):
     """Too many attempts; wait."""
 
-    kind = Kind.THROTTLED
+    kind = ErrorKind.THROTTLED
 
 
 class Busy(DomainError):
     """A lock or a dependency did not answer in time; nothing was changed, try again."""
 
-    kind = Kind.BUSY
+    kind = ErrorKind.BUSY
     error_code = ErrorCode.SERVER

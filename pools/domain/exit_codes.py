@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 EXIT_ACTIONS = ("COMPLETE", "FAIL", "RESCHEDULE")
-HIGHEST_CODE = 9999
-ALLOWED = f"codes from 0 to {HIGHEST_CODE} and ranges of them, as in 0,1-10,3006"
+MAX_EXIT_CODE = 9999
+EXIT_CODES_RULE = f"codes from 0 to {MAX_EXIT_CODE} and ranges of them, as in 0,1-10,3006"
 
 ExitCodes = tuple[tuple[int, int], ...]
 """Ranges of exit codes, both ends included."""
@@ -14,7 +14,7 @@ ExitCodes = tuple[tuple[int, int], ...]
 _CODES = re.compile(r"\s*\d{1,6}\s*(?:-\s*\d{1,6}\s*)?", re.ASCII)
 
 
-def parse_codes(text: str) -> ExitCodes | None:
+def parse_exit_codes(text: str) -> ExitCodes | None:
     """`0,1-10,3006` as ranges, or None if it is something else."""
     parts = text.split(",")
     if len(text) > 1000 or not all(_CODES.fullmatch(part) for part in parts):
@@ -23,7 +23,7 @@ def parse_codes(text: str) -> ExitCodes | None:
     for part in parts:
         first, _, last = part.partition("-")
         low, high = int(first), int(last or first)
-        if low > high or high > HIGHEST_CODE:
+        if low > high or high > MAX_EXIT_CODE:
             return None
         ranges.append((low, high))
     return tuple(ranges)

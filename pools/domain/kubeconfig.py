@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pools.domain.errors import Violation
-from pools.domain.fields import short
+from pools.domain.fields import shorten_value
 
 PATH = "kubeconfig"
-LONGEST = 262_144
+MAX_LENGTH = 262_144
 _FILES = {
     "cluster": {"certificate-authority": "certificate-authority-data"},
     "user": {
@@ -44,7 +44,9 @@ def read_kubeconfig(content: object, context: str = "") -> tuple[KubeconfigFacts
     entry = _named(content, "contexts", chosen)
     if entry is None:
         known = ", ".join(sorted(_names(content, "contexts"))) or "none"
-        sentence = f"has no context {short(str(chosen))!r}; it has {known}" if chosen else "names no current-context"
+        sentence = (
+            f"has no context {shorten_value(str(chosen))!r}; it has {known}" if chosen else "names no current-context"
+        )
         return KubeconfigFacts(str(chosen), "", ""), [_fault("contexts", "unknown_name", sentence)]
     inner = _part(entry, "context")
     found: dict[str, Mapping[str, Any]] = {}
@@ -52,7 +54,7 @@ def read_kubeconfig(content: object, context: str = "") -> tuple[KubeconfigFacts
         name = inner.get(part)
         there = _named(content, f"{part}s", name)
         if there is None:
-            faults.append(_fault(f"{part}s", "unknown_name", f"has no {part} {short(str(name))!r}"))
+            faults.append(_fault(f"{part}s", "unknown_name", f"has no {part} {shorten_value(str(name))!r}"))
         else:
             found[part] = _part(there, part)
             faults += _reaches_out(part, found[part])
@@ -118,7 +120,7 @@ def _named(content: Mapping[str, Any], key: str, name: object) -> Mapping[str, A
 def _names(content: Mapping[str, Any], key: str) -> list[str]:
     rows = content.get(key)
     found = [row.get("name") for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-    return [short(name) for name in found if isinstance(name, str)]
+    return [shorten_value(name) for name in found if isinstance(name, str)]
 
 
 def _part(row: Mapping[str, Any], key: str) -> Mapping[str, Any]:

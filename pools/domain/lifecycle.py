@@ -18,34 +18,34 @@ class SubpoolState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class SubpoolTransition:
     """One allowed step and the deed that takes it."""
 
     source: SubpoolState
     target: SubpoolState
-    deed: str
+    cause: str
 
 
 TRANSITIONS = (
-    Transition(SubpoolState.ACTIVE, SubpoolState.DELETING, "delete, live workflows remain"),
-    Transition(SubpoolState.ACTIVE, SubpoolState.ARCHIVED, "delete, nothing live"),
-    Transition(SubpoolState.DELETING, SubpoolState.ARCHIVED, "drained"),
-    Transition(SubpoolState.ARCHIVED, SubpoolState.ACTIVE, "recreate"),
+    SubpoolTransition(SubpoolState.ACTIVE, SubpoolState.DELETING, "delete, live workflows remain"),
+    SubpoolTransition(SubpoolState.ACTIVE, SubpoolState.ARCHIVED, "delete, nothing live"),
+    SubpoolTransition(SubpoolState.DELETING, SubpoolState.ARCHIVED, "drained"),
+    SubpoolTransition(SubpoolState.ARCHIVED, SubpoolState.ACTIVE, "recreate"),
 )
 
 
-def allowed(source: SubpoolState, target: SubpoolState) -> bool:
+def is_allowed_transition(source: SubpoolState, target: SubpoolState) -> bool:
     """Whether the table has this step."""
     return any(step.source is source and step.target is target for step in TRANSITIONS)
 
 
-def after_delete(*, live_workflows: int) -> SubpoolState:
+def state_after_delete(*, live_workflows: int) -> SubpoolState:
     """Where a deleted ACTIVE subpool goes: it drains while live workflows belong to it (D3)."""
     return SubpoolState.DELETING if live_workflows else SubpoolState.ARCHIVED
 
 
-def diagram() -> str:
+def mermaid_diagram() -> str:
     """The table as a Mermaid state diagram, as the documentation shows it."""
     lines = ["stateDiagram-v2", "    [*] --> ACTIVE: create"]
-    lines += [f"    {step.source} --> {step.target}: {step.deed}" for step in TRANSITIONS]
+    lines += [f"    {step.source} --> {step.target}: {step.cause}" for step in TRANSITIONS]
     return "\n".join(lines)

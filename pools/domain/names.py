@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pools.domain.errors import Violation
 
 SEPARATOR = "--"
-SHARED = "_shared"
+SHARED_QUEUE = "_shared"
 LABEL_LIMIT = 63
 SHORT_NAME_PATTERN = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 _SHORT_NAME = re.compile(SHORT_NAME_PATTERN.replace("$", r"\Z"))
@@ -25,12 +25,12 @@ class PoolPath(NamedTuple):
     subpool: str | None
 
 
-def canonical(parent: str, subpool: str) -> str:
+def canonical_name(parent: str, subpool: str) -> str:
     """The one name of a subpool in every list and every command: `{parent}--{subpool}`."""
     return f"{parent}{SEPARATOR}{subpool}"
 
 
-def split(name: str) -> PoolPath:
+def split_name(name: str) -> PoolPath:
     """Take a canonical name apart at its first separator. Short names never hold one, so this is exact."""
     parent, separator, subpool = name.partition(SEPARATOR)
     return PoolPath(parent, subpool if separator else None)
@@ -42,7 +42,7 @@ def queue_name(namespace: str, parent: str, leaf: str | None) -> str:
     return container if leaf is None else f"{container}{SEPARATOR}{leaf}"
 
 
-def k8s_name(queue: str) -> str:
+def k8s_queue_name(queue: str) -> str:
     """The Kubernetes object of a logical queue: a leading `_` of the last part becomes `-` (no object may hold `_`)."""
     return queue.replace(f"{SEPARATOR}_", f"{SEPARATOR}-")
 
@@ -54,8 +54,8 @@ def short_name_violations(name: str, *, namespace: str, parent: str | None, path
     """
     what = "pool" if parent is None else "subpool"
     found = _form_violations(name, what, path)
-    leaf = (name, SHARED) if parent is None else (parent, name)
-    derived = k8s_name(queue_name(namespace, *leaf))
+    leaf = (name, SHARED_QUEUE) if parent is None else (parent, name)
+    derived = k8s_queue_name(queue_name(namespace, *leaf))
     if len(derived) > LABEL_LIMIT:
         over = len(derived) - LABEL_LIMIT
         found.append(

@@ -10,17 +10,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pools.domain.fields import Fields, short
-from pools.domain.gpu_quota.pool_settings import GPU_TFLOPS, GPU_VRAM, parse_gpu_worth
+from pools.domain.fields import FieldReader, shorten_value
+from pools.domain.gpu_quota.pool_settings import GPU_TFLOPS, GPU_VRAM, parse_gpu_capacity
 
 DEFAULT_PLATFORM = "default"
 PLATFORM_RULE = "letters, digits, '-', '_' and '.', at most 63, a letter or digit at both ends"
-LISTS = ("allowed_mounts", "resource_validations", "override_pod_template")
-FLAGS = ("host_network_allowed", "privileged_allowed")
-WORTH = (GPU_TFLOPS, GPU_VRAM)
-KEYS = ("description", *FLAGS, *LISTS, "default_variables", *WORTH)
-ADDED = frozenset({"name", "tolerations", "labels", "default_mounts"})  # by answers; ignored when it comes back
-PARSED = "parsed_"
+LIST_KEYS = ("allowed_mounts", "resource_validations", "override_pod_template")
+FLAG_KEYS = ("host_network_allowed", "privileged_allowed")
+GPU_CAPACITY_KEYS = (GPU_TFLOPS, GPU_VRAM)
+KEYS = ("description", *FLAG_KEYS, *LIST_KEYS, "default_variables", *GPU_CAPACITY_KEYS)
+ANSWER_KEYS = frozenset({"name", "tolerations", "labels", "default_mounts"})  # by answers; ignored when it comes back
+PARSED_PREFIX = "parsed_"
 
 _PLATFORM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
@@ -44,46 +44,46 @@ def platform_body(platform: Mapping[str, Any]) -> dict[str, Any]:
     """One platform as a PUT takes it, every key in it."""
     return {
         "description": platform.get("description", ""),
-        **{key: platform.get(key, False) for key in FLAGS},
-        **{key: list(platform.get(key, [])) for key in LISTS},
+        **{key: platform.get(key, False) for key in FLAG_KEYS},
+        **{key: list(platform.get(key, [])) for key in LIST_KEYS},
         "default_variables": dict(platform.get("default_variables", {})),
-        **{key: platform.get(key, "0") for key in WORTH},
+        **{key: platform.get(key, "0") for key in GPU_CAPACITY_KEYS},
     }
 
 
-def parse_platforms(pool: Fields) -> dict[str, dict[str, Any]]:
+def parse_platforms(pool: FieldReader) -> dict[str, dict[str, Any]]:
     """The platforms by name, without what equals its default; empty when there is only a plain `default`."""
-    table = pool.table("platforms")
+    table = pool.nested("platforms")
     found: dict[str, dict[str, Any]] = {}
     if table is None:
         return found
     for name in table.body:
         if not is_platform_name(name):
-            table.fault(short(name), "bad_name", f"is no platform name: it must have {PLATFORM_RULE}.")
-        platform = table.table(name)
+            table.add_fault(shorten_value(name), "bad_name", f"is no platform name: it must have {PLATFORM_RULE}.")
+        platform = table.nested(name)
         found[name] = {} if platform is None else _platform(platform)
     return {} if found == {DEFAULT_PLATFORM: {}} else found
 
 
-def _platform(platform: Fields) -> dict[str, Any]:
-    added = {key for key in platform.body if key in ADDED or key.startswith(PARSED)}
-    platform.only(KEYS, added)
+def _platform(platform: FieldReader) -> dict[str, Any]:
+    added = {key for key in platform.body if key in ANSWER_KEYS or key.startswith(PARSED_PREFIX)}
+    platform.reject_unknown_keys(KEYS, added)
     values: dict[str, Any] = {
-        "description": platform.text("description"),
-        **{key: platform.flag(key) for key in FLAGS},
-        **{key: platform.texts(key) for key in LISTS},
+        "description": platform.read_text("description"),
+        **{key: platform.boolean(key) for key in FLAG_KEYS},
+        **{key: platform.read_texts(key) for key in LIST_KEYS},
         "default_variables": parse_variables(platform, "default_variables"),
-        **parse_gpu_worth(platform),
+        **parse_gpu_capacity(platform),
     }
     return {key: value for key, value in values.items() if value}
 
 
-def parse_variables(place: Fields, key: str) -> dict[str, Any]:
+def parse_variables(place: FieldReader, key: str) -> dict[str, Any]:
     """Variables by name: texts, numbers, true or false."""
-    variables = place.table(key)
+    variables = place.nested(key)
     if variables is None:
         return {}
     for name, value in variables.body.items():
         if value is not None and not isinstance(value, str | int | float):
-            variables.fault(short(name), "bad_value", "must be a text, a number, true or false.")
+            variables.add_fault(shorten_value(name), "bad_value", "must be a text, a number, true or false.")
     return {name: value for name, value in variables.body.items() if value is not None}

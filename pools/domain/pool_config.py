@@ -12,34 +12,34 @@ from typing import Any
 
 from pools.domain.amounts import DEFAULT_FLAVOR
 from pools.domain.amounts import UNLIMITED as WITHOUT_END
-from pools.domain.durations import duration
+from pools.domain.durations import parse_duration
 from pools.domain.errors import Violation
-from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, parse_codes
-from pools.domain.fields import Fields, short
+from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_codes
+from pools.domain.fields import FieldReader, shorten_value
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
 from pools.domain.platforms import (
     DEFAULT_PLATFORM,
-    PARSED,
+    PARSED_PREFIX,
     default_platform,
     parse_platforms,
     parse_variables,
     platform_body,
     platforms_of,
 )
-from pools.domain.quota.pool_balance import LARGEST, UNLIMITED
-from pools.domain.quota.rules import QuotaRow, check_rows
+from pools.domain.quota.pool_balance import MAX_GPUS, UNLIMITED_GPUS
+from pools.domain.quota.rules import QuotaRow, check_quota_rows
 
 DEFAULT_WEIGHT = 1
 DOWNLOAD_TYPES = ("download",)
-TIMEOUTS = ("default_exec_timeout", "default_queue_timeout", "max_exec_timeout", "max_queue_timeout")
-NAME_LISTS = ("common_resource_validations", "common_pod_template", "common_group_templates")
-EDITABLE = (
+TIMEOUT_KEYS = ("default_exec_timeout", "default_queue_timeout", "max_exec_timeout", "max_queue_timeout")
+NAME_LIST_KEYS = ("common_resource_validations", "common_pod_template", "common_group_templates")
+EDITABLE_KEYS = (
     "description",
     "backend",
     "download_type",
     "enable_maintenance",
     "default_platform",
-    *TIMEOUTS,
+    *TIMEOUT_KEYS,
     "default_exit_actions",
     "resources",
     "cohort",
@@ -49,10 +49,10 @@ EDITABLE = (
     GPU_NAMESPACE,
     "platforms",
     "common_default_variables",
-    *NAME_LISTS,
+    *NAME_LIST_KEYS,
 )
 # What answers add to a configuration; it may come back with a PUT and says nothing there.
-ADDED = frozenset(
+ANSWER_KEYS = frozenset(
     {"name", "status", "archived", "version", "versions", "warnings", "reactivated", "last_heartbeat"}
     | {"parent_pool", "subpool_name", "subpool_state", "gpu_quota", "used", "available", "resource_usage"}
 )
@@ -75,33 +75,33 @@ class PoolSettings:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def guaranteed(self) -> int:
+    def effective_guarantee(self) -> int:
         """The guarantee with "nothing configured" spelled as -1."""
-        return UNLIMITED if self.guarantee is None else self.guarantee
+        return UNLIMITED_GPUS if self.guarantee is None else self.guarantee
 
     @property
-    def gpu(self) -> dict[str, int] | None:
+    def gpu_resources(self) -> dict[str, int] | None:
         """`resources.gpu`, or None when nothing is configured."""
         if self.guarantee is None and self.maximum is None and self.weight is None:
             return None
         return {
-            "guarantee": self.guaranteed,
-            "maximum": UNLIMITED if self.maximum is None else self.maximum,
+            "guarantee": self.effective_guarantee,
+            "maximum": UNLIMITED_GPUS if self.maximum is None else self.maximum,
             "weight": DEFAULT_WEIGHT if self.weight is None else self.weight,
         }
 
 
-def editable(settings: PoolSettings) -> dict[str, Any]:
+def editable_body(settings: PoolSettings) -> dict[str, Any]:
     """The JSON that a PUT takes, every key in it."""
     config = settings.config
-    gpu = settings.gpu
+    gpu = settings.gpu_resources
     return {
         "description": settings.description,
         "backend": settings.backend,
         "download_type": config.get("download_type"),
         "enable_maintenance": settings.enable_maintenance,
         "default_platform": default_platform(config),
-        **{key: config.get(key, "") for key in TIMEOUTS},
+        **{key: config.get(key, "") for key in TIMEOUT_KEYS},
         "default_exit_actions": dict(config.get("default_exit_actions", {})),
         "resources": {} if gpu is None else {"gpu": gpu},
         "cohort": settings.cohort,
@@ -111,7 +111,7 @@ def editable(settings: PoolSettings) -> dict[str, Any]:
         GPU_NAMESPACE: config.get(GPU_NAMESPACE, ""),
         "platforms": {name: platform_body(platform) for name, platform in platforms_of(config).items()},
         "common_default_variables": dict(config.get("common_default_variables", {})),
-        **{key: list(config.get(key, [])) for key in NAME_LISTS},
+        **{key: list(config.get(key, [])) for key in NAME_LIST_KEYS},
     }
 
 
@@ -119,74 +119,80 @@ def parse_pool(body: Mapping[str, Any], *, path: str = "") -> tuple[PoolSettings
     """What the JSON configures, and every fault in it. The first is worth nothing if there are any of the second.
     `path` is where the JSON stands in a larger body. Whether the backend exists is not asked here."""
     faults: list[Violation] = []
-    pool = Fields(body, path, faults)
-    pool.only(EDITABLE, {key for key in body if key in ADDED or key.startswith(PARSED)})
+    pool = FieldReader(body, path, faults)
+    pool.reject_unknown_keys(
+        EDITABLE_KEYS, {key for key in body if key in ANSWER_KEYS or key.startswith(PARSED_PREFIX)}
+    )
     if pool.body.get("backend") in (None, ""):
-        pool.fault("backend", "missing", "is missing: name the backend on which the pool's work runs.")
+        pool.add_fault("backend", "missing", "is missing: name the backend on which the pool's work runs.")
     guarantee, maximum, weight = _gpu(pool)
     cohort, borrowing, lending = _cohort(pool, guarantee)
     settings = PoolSettings(
-        backend=pool.text("backend"),
-        description=pool.text("description"),
+        backend=pool.read_text("backend"),
+        description=pool.read_text("description"),
         guarantee=guarantee,
         maximum=maximum,
         weight=weight,
         cohort=cohort,
         borrowing_limit=borrowing,
         lending_limit=lending,
-        enable_maintenance=pool.flag("enable_maintenance"),
+        enable_maintenance=pool.boolean("enable_maintenance"),
         config={key: value for key, value in _config(pool).items() if value},
     )
     return settings, faults
 
 
-def _gpu(pool: Fields) -> tuple[int | None, int | None, int | None]:
-    resources = pool.table("resources")
+def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None]:
+    resources = pool.nested("resources")
     if resources is None:
         return None, None, None
-    resources.only(("gpu",))
-    gpu = resources.table("gpu")
+    resources.reject_unknown_keys(("gpu",))
+    gpu = resources.nested("gpu")
     if gpu is None:
         return None, None, None
-    gpu.only(("guarantee", "maximum", "weight"))
-    guarantee = gpu.whole("guarantee", UNLIMITED, least=UNLIMITED, most=LARGEST, low_code="negative_quota")
-    maximum = gpu.whole("maximum", UNLIMITED, least=UNLIMITED, most=LARGEST, low_code="negative_quota")
-    if UNLIMITED < maximum < guarantee:
-        gpu.fault(
+    gpu.reject_unknown_keys(("guarantee", "maximum", "weight"))
+    guarantee = gpu.whole_number(
+        "guarantee", UNLIMITED_GPUS, minimum=UNLIMITED_GPUS, maximum=MAX_GPUS, below_code="negative_quota"
+    )
+    maximum = gpu.whole_number(
+        "maximum", UNLIMITED_GPUS, minimum=UNLIMITED_GPUS, maximum=MAX_GPUS, below_code="negative_quota"
+    )
+    if UNLIMITED_GPUS < maximum < guarantee:
+        gpu.add_fault(
             "maximum",
             "maximum_below_guarantee",
             f"is {maximum}, below the guarantee of {guarantee}: a pool cannot be promised more than it may ever hold. "
             "Raise it, or give -1 for no limit.",
         )
-    return guarantee, maximum, gpu.whole("weight", DEFAULT_WEIGHT, least=0, most=LARGEST)
+    return guarantee, maximum, gpu.whole_number("weight", DEFAULT_WEIGHT, minimum=0, maximum=MAX_GPUS)
 
 
-def _cohort(pool: Fields, guarantee: int | None) -> tuple[str | None, int | None, int | None]:
+def _cohort(pool: FieldReader, guarantee: int | None) -> tuple[str | None, int | None, int | None]:
     """The cohort it joins, and what it may borrow and lend there."""
-    cohort = pool.text("cohort") or None
+    cohort = pool.read_text("cohort") or None
     borrowing, lending = (
-        pool.whole(key, 0, least=-LARGEST, most=LARGEST) if pool.has(key) else None
+        pool.whole_number(key, 0, minimum=-MAX_GPUS, maximum=MAX_GPUS) if pool.is_given(key) else None
         for key in ("borrowing_limit", "lending_limit")
     )
-    promised = WITHOUT_END if guarantee in (None, UNLIMITED) else guarantee
+    promised = WITHOUT_END if guarantee in (None, UNLIMITED_GPUS) else guarantee
     row = QuotaRow("", DEFAULT_FLAVOR, "gpu", promised or 0, borrowing, lending)
-    for fault in check_rows([row], has_parent=cohort is not None, is_pool=True):
-        pool.faults.append(replace(fault, path=pool.at(fault.path.lstrip("."))))
+    for fault in check_quota_rows([row], has_parent=cohort is not None, is_pool=True):
+        pool.faults.append(replace(fault, path=pool.path_of(fault.path.lstrip("."))))
     return cohort, borrowing, lending
 
 
-def _config(pool: Fields) -> dict[str, Any]:
-    download = pool.text("download_type") or None
+def _config(pool: FieldReader) -> dict[str, Any]:
+    download = pool.read_text("download_type") or None
     if download is not None and download not in DOWNLOAD_TYPES:
-        pool.fault("download_type", "bad_value", f"must be null or one of {', '.join(DOWNLOAD_TYPES)}.")
+        pool.add_fault("download_type", "bad_value", f"must be null or one of {', '.join(DOWNLOAD_TYPES)}.")
     named = parse_platforms(pool)
-    default = pool.text("default_platform")
+    default = pool.read_text("default_platform")
     if default and default not in (named or {DEFAULT_PLATFORM: {}}):
         there = ", ".join(sorted(named)) or DEFAULT_PLATFORM
-        pool.fault(
+        pool.add_fault(
             "default_platform",
             "unknown_platform",
-            f"is {short(default)!r}, which the pool does not have. Its platforms: {there}.",
+            f"is {shorten_value(default)!r}, which the pool does not have. Its platforms: {there}.",
         )
     return {
         "download_type": download,
@@ -197,20 +203,22 @@ def _config(pool: Fields) -> dict[str, Any]:
         GPU_NAMESPACE: parse_gpu_namespace(pool),
         "platforms": named,
         "common_default_variables": parse_variables(pool, "common_default_variables"),
-        **{key: pool.texts(key) for key in NAME_LISTS},
+        **{key: pool.read_texts(key) for key in NAME_LIST_KEYS},
     }
 
 
-def _timeouts(pool: Fields) -> dict[str, str]:
+def _timeouts(pool: FieldReader) -> dict[str, str]:
     texts = {
-        key: pool.read(key, lambda text: text if text == "" or duration(text) is not None else None, "", _TIME)
-        for key in TIMEOUTS
+        key: pool.parsed_text(
+            key, lambda text: text if text == "" or parse_duration(text) is not None else None, "", _TIME
+        )
+        for key in TIMEOUT_KEYS
     }
     for kind in ("exec", "queue"):
         usual, most = texts[f"default_{kind}_timeout"], texts[f"max_{kind}_timeout"]
-        usually, longest = duration(usual), duration(most)
+        usually, longest = parse_duration(usual), parse_duration(most)
         if usually is not None and longest is not None and usually > longest:
-            pool.fault(
+            pool.add_fault(
                 f"default_{kind}_timeout",
                 "default_above_maximum",
                 f"is {usual}, above max_{kind}_timeout, {most}: work that names none would be refused.",
@@ -221,29 +229,35 @@ def _timeouts(pool: Fields) -> dict[str, str]:
 _TIME = "a time such as 30s, 15m, 12h or 7d"
 
 
-def _exit_actions(pool: Fields) -> dict[str, str]:
-    actions = pool.table("default_exit_actions")
+def _exit_actions(pool: FieldReader) -> dict[str, str]:
+    actions = pool.nested("default_exit_actions")
     found: dict[str, str] = {}
     if actions is None:
         return found
     for key in actions.body:
         if key.upper() not in EXIT_ACTIONS:
-            actions.fault(short(key), "unknown_key", f"is no exit action; known are {', '.join(EXIT_ACTIONS)}.")
-        elif text := actions.read(key, lambda codes: codes if parse_codes(codes) is not None else None, "", ALLOWED):
+            actions.add_fault(
+                shorten_value(key), "unknown_key", f"is no exit action; known are {', '.join(EXIT_ACTIONS)}."
+            )
+        elif text := actions.parsed_text(
+            key, lambda codes: codes if parse_exit_codes(codes) is not None else None, "", EXIT_CODES_RULE
+        ):
             found[key.upper()] = text
     return found
 
 
-def _topology_keys(pool: Fields) -> list[dict[str, str]]:
+def _topology_keys(pool: FieldReader) -> list[dict[str, str]]:
     found, seen = [], set()
-    for row in pool.rows("topology_keys"):
-        row.only(("key", "label"))
-        entry = {name: row.text(name) for name in ("key", "label")}
+    for row in pool.nested_list("topology_keys"):
+        row.reject_unknown_keys(("key", "label"))
+        entry = {name: row.read_text(name) for name in ("key", "label")}
         for name, value in entry.items():
             if not value:
-                row.fault(name, "missing", "is missing.")
+                row.add_fault(name, "missing", "is missing.")
         if entry["key"] in seen:
-            row.fault("key", "duplicate_name", f"{short(entry['key'])!r} stands twice; each key has its own name.")
+            row.add_fault(
+                "key", "duplicate_name", f"{shorten_value(entry['key'])!r} stands twice; each key has its own name."
+            )
         seen.add(entry["key"])
         found.append(entry)
     return found

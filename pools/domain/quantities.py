@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-LARGEST: Final = 2**63 - 1
+MAX_UNITS: Final = 2**63 - 1
 """In whole units: what Kubernetes can hold."""
 
 THOUSAND: Final = 1000
-LONGEST: Final = 64
+MAX_LENGTH: Final = 64
 """Characters. A longer text is a mistake or an attack, and exact arithmetic would pay for it."""
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -27,7 +27,7 @@ _FORM = re.compile(
 _NEGATIVE = re.compile(r"-[0-9.]")
 
 
-class Family(StrEnum):
+class QuantityFormat(StrEnum):
     """How a quantity was written; sums are printed in the way of their first part."""
 
     DECIMAL = "D"
@@ -35,11 +35,11 @@ class Family(StrEnum):
     EXPONENT = "E"
 
 
-class BadQuantity(ValueError):
+class InvalidQuantity(ValueError):
     """The text is no quantity of this house. `code` is for programs; the message finishes "… " after the path."""
 
-    def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
         self.code = code
 
 
@@ -48,7 +48,7 @@ class Quantity:
     """An amount in thousandths of its unit, and how to print it. Compare `milli`, never the texts."""
 
     milli: int = 0
-    family: Family = Family.DECIMAL
+    format: QuantityFormat = QuantityFormat.DECIMAL
     written: str = ""
 
     def __str__(self) -> str:
@@ -59,20 +59,20 @@ class Quantity:
     def canonical(self) -> str:
         """The family kept, a whole mantissa, the largest suffix that fits: `1536Mi`, `500m`, `1k`, `12e6`."""
         whole, rest = divmod(self.milli, THOUSAND)
-        if self.family is Family.BINARY and not rest and whole >= 1024:
+        if self.format is QuantityFormat.BINARY and not rest and whole >= 1024:
             return _scaled(whole, 1024, ("", *_BINARY))
         suffixes = ("m", "", "k", "M", "G", "T", "P", "E")
-        if self.family is Family.EXPONENT:
+        if self.format is QuantityFormat.EXPONENT:
             suffixes = ("e-3", "", "e3", "e6", "e9", "e12", "e15", "e18")
         return _scaled(self.milli, THOUSAND, suffixes)
 
     def __add__(self, other: Quantity) -> Quantity:
         """The exact sum, in the family of the left one; a zero takes the other's."""
-        return Quantity(self.milli + other.milli, self.family if self.milli else other.family)
+        return Quantity(self.milli + other.milli, self.format if self.milli else other.format)
 
     def times(self, count: int) -> Quantity:
         """The exact product, in the same family."""
-        return Quantity(self.milli * count, self.family)
+        return Quantity(self.milli * count, self.format)
 
 
 ZERO = Quantity()
@@ -91,41 +91,45 @@ def _scaled(number: int, step: int, suffixes: tuple[str, ...]) -> str:
 def parse_quantity(value: object) -> Quantity:
     """A quantity from a text or a JSON number. Raises BadQuantity."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadQuantity("bad_value", 'must be a quantity, as 100, "1.5" or "16Gi".')
+        raise InvalidQuantity("bad_value", 'must be a quantity, as 100, "1.5" or "16Gi".')
     if isinstance(value, str):
         return _read(value, value)
     if isinstance(value, int) and value.bit_length() > 64:
-        raise BadQuantity("too_large" if value > 0 else "negative", f"is beyond 0 to 2^63 - 1 ({LARGEST}).")
+        raise InvalidQuantity("too_large" if value > 0 else "negative", f"is beyond 0 to 2^63 - 1 ({MAX_UNITS}).")
     # A float says what JSON wrote: `repr` finds the shortest decimal that reads back as the same number.
     text = repr(value)
     found = _read(text, text)
     plain = Quantity(found.milli)
-    return found if found.family is Family.DECIMAL else Quantity(found.milli, Family.DECIMAL, plain.canonical)
+    return (
+        found
+        if found.format is QuantityFormat.DECIMAL
+        else Quantity(found.milli, QuantityFormat.DECIMAL, plain.canonical)
+    )
 
 
 def _read(text: str, written: str) -> Quantity:
     if not text:
-        raise BadQuantity("bad_value", "is empty; give a quantity, as 100, 1.5 or 16Gi.")
-    if len(text) > LONGEST:
-        raise BadQuantity("bad_value", f"has {len(text)} characters; the most for a quantity is {LONGEST}.")
+        raise InvalidQuantity("bad_value", "is empty; give a quantity, as 100, 1.5 or 16Gi.")
+    if len(text) > MAX_LENGTH:
+        raise InvalidQuantity("bad_value", f"has {len(text)} characters; the most for a quantity is {MAX_LENGTH}.")
     match = _FORM.fullmatch(text)
     if match is None or not (match["whole"] or match["part"]):
         if _NEGATIVE.match(text):
-            raise BadQuantity("negative", f"is {text}; it cannot be negative.")
-        raise BadQuantity(
+            raise InvalidQuantity("negative", f"is {text}; it cannot be negative.")
+        raise InvalidQuantity(
             "bad_value",
             f"is {text!r}; give digits and at most one suffix (n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or e3), as 16Gi.",
         )
     milli = _milli(match, text)
-    if milli > LARGEST * THOUSAND:
-        raise BadQuantity("too_large", f"is {text}; the most is 2^63 - 1 ({LARGEST}).")
+    if milli > MAX_UNITS * THOUSAND:
+        raise InvalidQuantity("too_large", f"is {text}; the most is 2^63 - 1 ({MAX_UNITS}).")
     return Quantity(milli, _family(match), written)
 
 
-def _family(match: re.Match[str]) -> Family:
+def _family(match: re.Match[str]) -> QuantityFormat:
     if match["power"] is not None:
-        return Family.EXPONENT
-    return Family.BINARY if match["suffix"] in _BINARY else Family.DECIMAL
+        return QuantityFormat.EXPONENT
+    return QuantityFormat.BINARY if match["suffix"] in _BINARY else QuantityFormat.DECIMAL
 
 
 def _milli(match: re.Match[str], text: str) -> int:
@@ -141,5 +145,5 @@ def _milli(match: re.Match[str], text: str) -> int:
         return digits * int(10**power)
     milli, rest = divmod(digits, int(10**-power))
     if rest:
-        raise BadQuantity("too_fine", f"is {text}; nothing finer than 1m (a thousandth) is kept.")
+        raise InvalidQuantity("too_fine", f"is {text}; nothing finer than 1m (a thousandth) is kept.")
     return milli

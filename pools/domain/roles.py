@@ -12,19 +12,19 @@ from enum import StrEnum
 from functools import cached_property
 
 PREFIX = "osmo-"
-HOUSE_ADMIN = "osmo-admin"
-HOUSE_VIEWER = "osmo-viewer"
-HOUSE_ROLES = (HOUSE_ADMIN, HOUSE_VIEWER)
+PLATFORM_ADMIN = "osmo-admin"
+PLATFORM_VIEWER = "osmo-viewer"
+PLATFORM_ROLES = (PLATFORM_ADMIN, PLATFORM_VIEWER)
 
 
-class Kind(StrEnum):
+class PoolRoleKind(StrEnum):
     """What a pool role lets its holder be to that pool."""
 
     ADMIN = "admin"
     USER = "user"
 
 
-class Action(StrEnum):
+class Permission(StrEnum):
     """What is asked. Pool actions are asked of one top-level pool; house actions of nothing."""
 
     POOL_READ = "pool:Read"
@@ -33,26 +33,26 @@ class Action(StrEnum):
     POOL_MANAGE_WORK = "workflow:Manage"
     POOL_AUDIT = "audit:Read"
     POOL_CONFIGURE = "pool:Write"
-    HOUSE_READ = "house:Read"
-    HOUSE_WRITE = "house:Write"
+    PLATFORM_READ = "house:Read"
+    PLATFORM_WRITE = "house:Write"
 
 
-_POOL_USER = frozenset({Action.POOL_READ, Action.POOL_SUBMIT})
-_POOL_ADMIN = _POOL_USER | {Action.POOL_PARTITION, Action.POOL_MANAGE_WORK, Action.POOL_AUDIT}
-_HOUSE_VIEWER = frozenset({Action.POOL_READ, Action.POOL_AUDIT, Action.HOUSE_READ})
+_POOL_USER = frozenset({Permission.POOL_READ, Permission.POOL_SUBMIT})
+_POOL_ADMIN = _POOL_USER | {Permission.POOL_PARTITION, Permission.POOL_MANAGE_WORK, Permission.POOL_AUDIT}
+_HOUSE_VIEWER = frozenset({Permission.POOL_READ, Permission.POOL_AUDIT, Permission.PLATFORM_READ})
 
 
-def pool_role(pool: str, kind: Kind) -> str:
+def pool_role(pool: str, kind: PoolRoleKind) -> str:
     """The role's name for a top-level pool."""
     return f"{PREFIX}{pool}-{kind}"
 
 
-def parse_pool_role(role: str) -> tuple[str, Kind] | None:
+def parse_pool_role(role: str) -> tuple[str, PoolRoleKind] | None:
     """(pool, kind) of a pool role's name; None for house roles and everything else."""
-    if not role.startswith(PREFIX) or role in HOUSE_ROLES:
+    if not role.startswith(PREFIX) or role in PLATFORM_ROLES:
         return None
     pool, _, kind = role.removeprefix(PREFIX).rpartition("-")
-    return (pool, Kind(kind)) if pool and kind in {Kind.ADMIN, Kind.USER} else None
+    return (pool, PoolRoleKind(kind)) if pool and kind in {PoolRoleKind.ADMIN, PoolRoleKind.USER} else None
 
 
 @dataclass(frozen=True)
@@ -68,36 +68,36 @@ class Actor:
     @property
     def is_admin(self) -> bool:
         """May everything in the house."""
-        return self.is_system or HOUSE_ADMIN in self.roles
+        return self.is_system or PLATFORM_ADMIN in self.roles
 
     @property
-    def reads_all(self) -> bool:
+    def can_read_all(self) -> bool:
         """Sees every row of the house."""
-        return self.is_admin or HOUSE_VIEWER in self.roles
+        return self.is_admin or PLATFORM_VIEWER in self.roles
 
     @cached_property
-    def pools(self) -> dict[str, frozenset[Action]]:
+    def permissions_by_pool(self) -> dict[str, frozenset[Permission]]:
         """Top-level pools on which a role of one's own says something, and what it allows there."""
-        granted: dict[str, frozenset[Action]] = {}
+        granted: dict[str, frozenset[Permission]] = {}
         for role in self.roles:
             if parsed := parse_pool_role(role):
                 pool, kind = parsed
-                more = _POOL_ADMIN if kind is Kind.ADMIN else _POOL_USER
+                more = _POOL_ADMIN if kind is PoolRoleKind.ADMIN else _POOL_USER
                 granted[pool] = granted.get(pool, frozenset()) | more
         return granted
 
-    def pools_for(self, action: Action) -> set[str]:
-        """Names of the pools on which one's own roles allow `action`."""
-        return {pool for pool, actions in self.pools.items() if action in actions}
+    def pools_with(self, permission: Permission) -> set[str]:
+        """Names of the pools on which one's own roles allow `permission`."""
+        return {pool for pool, actions in self.permissions_by_pool.items() if permission in actions}
 
 
 SYSTEM = Actor(username="system", is_system=True)
 
 
-def allows(actor: Actor, action: Action, pool: str | None = None) -> bool:
-    """Whether the table lets `actor` do `action` to the top-level `pool` (None: to the house)."""
+def is_allowed(actor: Actor, permission: Permission, pool: str | None = None) -> bool:
+    """Whether the table lets `actor` do `permission` to the top-level `pool` (None: to the house)."""
     if actor.is_admin:
         return True
-    if HOUSE_VIEWER in actor.roles and action in _HOUSE_VIEWER:
+    if PLATFORM_VIEWER in actor.roles and permission in _HOUSE_VIEWER:
         return True
-    return pool is not None and action in actor.pools.get(pool, frozenset())
+    return pool is not None and permission in actor.permissions_by_pool.get(pool, frozenset())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, Decimal
 
-MOST_UNITS = 1_000_000
+MAX_UNITS = 1_000_000
 """CPUs or GPUs of one task or machine. Far above any machine, far below what a column or a sum of them can hold."""
-MOST_BYTES = 2**60
+MAX_BYTES = 2**60
 
 # OSMO reads K, Ki and KiB alike, as 1024: its sizes are binary throughout (OSMO contract, section 6).
 _POWERS = {"B": 0} | {f"{letter}{tail}": power for power, letter in enumerate("KMGT", 1) for tail in ("", "i", "iB")}
@@ -16,14 +16,14 @@ _STEPS = ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki"))
 _SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s?([A-Za-z]*)", re.ASCII)
 
 
-def size_in_bytes(text: str) -> int | None:
+def parse_size(text: str) -> int | None:
     """Bytes, rounded up: `512Gi`, `1.5T`, `64MiB`; a bare number is bytes already. None if it is no size."""
     found = _SIZE.fullmatch(text.strip())
     power = _POWERS.get(found[2] or "B") if found else None
     if found is None or power is None:
         return None
     size = int((Decimal(found[1]) * 1024**power).to_integral_value(rounding=ROUND_CEILING))
-    return size if size <= MOST_BYTES else None
+    return size if size <= MAX_BYTES else None
 
 
 def size_text(size: int, *, round_up: bool) -> str:
@@ -33,7 +33,7 @@ def size_text(size: int, *, round_up: bool) -> str:
     return f"{-(-size // factor) if round_up else size // factor}{unit}"
 
 
-def exact_size(size: int) -> str:
+def exact_size_text(size: int) -> str:
     """Bytes in the largest binary unit that says them exactly: `1Ti`, `1536Mi`, `1000`."""
     power, unit = next((step for step in _STEPS if size and size % 1024 ** step[0] == 0), (0, ""))
     return f"{size // 1024**power}{unit}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from pools.models.pool import Pool
-from pools.models.triggers import AppendOnly, NoTruncate
+from pools.models.triggers import AppendOnlyTrigger, NoTruncateTrigger
 
 
 class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -23,9 +23,9 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
 
     def visible_to(self, actor: Actor) -> AuditQuerySet:
         """Admins and viewers all; pool admins what happened in their pools; everybody what they did and own."""
-        if actor.reads_all:
+        if actor.can_read_all:
             return self
-        pools = Pool.objects.filter(name__in=actor.pools_for(Action.POOL_AUDIT)).values("id")
+        pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")
         return self.filter(Q(pool_id__in=pools) | Q(actor=actor.username) | Q(owner=actor.username))
 
 
@@ -60,7 +60,7 @@ class AuditEntry(models.Model):
             models.Index(fields=["time"], name="audit_time"),
             models.Index(fields=["transaction", "id"], name="audit_stream"),
         ]
-        triggers = [AppendOnly("The audit trail"), NoTruncate("The audit trail")]
+        triggers = [AppendOnlyTrigger("The audit trail"), NoTruncateTrigger("The audit trail")]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.object}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from django.core.validators import RegexValidator
 from django.db import models
 
-from pools.models.triggers import Audited, NoTruncate, created_updated_deleted
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
 
-NAMESPACE = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower-case letters, digits and hyphens.")
+NAMESPACE_VALIDATOR = RegexValidator(
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower-case letters, digits and hyphens."
+)
 
 
 class Backend(models.Model):
@@ -26,7 +28,7 @@ class Backend(models.Model):
 
     name = models.TextField(unique=True)
     kind = models.TextField(choices=Kind.choices, default=Kind.SIMULATED)
-    namespace = models.TextField(default="default", validators=[NAMESPACE])
+    namespace = models.TextField(default="default", validators=[NAMESPACE_VALIDATOR])
     description = models.TextField(blank=True)
     auto_end = models.BooleanField(default=True)
     offline = models.BooleanField(default=False)
@@ -53,19 +55,19 @@ class Backend(models.Model):
             ),
         ]
         triggers = [
-            Audited(
+            AuditTrigger(
                 subject="'backend/' || COALESCE(NEW.name, OLD.name)",
-                action=created_updated_deleted("backend"),
+                action=plain_actions_sql("backend"),
                 ignore=["version"],
             ),
-            NoTruncate("The table of backends"),
+            NoTruncateTrigger("The table of backends"),
         ]
 
     def __str__(self) -> str:
         return self.name
 
     @property
-    def wished_offline(self) -> bool:
+    def desired_offline(self) -> bool:
         """What an admin said of it; of a cluster that is not what is heard of it."""
         return self.kept_offline if self.kind == self.Kind.KUBERNETES else self.offline
 
@@ -85,7 +87,7 @@ class Node(models.Model):
         ordering = ["backend", "name"]
         constraints = [models.UniqueConstraint(fields=["backend", "name"], name="node_unique_in_backend")]
         triggers = [
-            Audited(subject="'node/' || COALESCE(NEW.name, OLD.name)", action=created_updated_deleted("node")),
+            AuditTrigger(subject="'node/' || COALESCE(NEW.name, OLD.name)", action=plain_actions_sql("node")),
         ]
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from django.db import models
 
 from pools.domain import cluster_config
 from pools.models.backend import Backend
-from pools.models.triggers import Audited, NoTruncate, raise_sentence
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
 
 ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
     name="one_backend_per_namespace",
@@ -23,7 +23,7 @@ ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
             LIMIT 1;
         IF other IS NOT NULL THEN
             {
-        raise_sentence("one_backend_per_namespace", "Backend % is on the same cluster and namespace already.", "other")
+        raise_message("one_backend_per_namespace", "Backend % is on the same cluster and namespace already.", "other")
     }
         END IF;
         RETURN NULL;
@@ -31,8 +31,8 @@ ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
 )
 
 
-# What the queues of a cluster carry follows from these too; see `pools.models.pool.MOVES_GENERATION`.
-MOVES_GENERATION = pgtrigger.Trigger(
+# What the queues of a cluster carry follows from these too; see `pools.models.pool.ADVANCE_GENERATION`.
+ADVANCE_GENERATION = pgtrigger.Trigger(
     name="moves_generation",
     operation=pgtrigger.Insert | pgtrigger.Update,
     when=pgtrigger.After,
@@ -91,15 +91,15 @@ class KubernetesSettings(models.Model):
         ]
         triggers = [
             ONE_BACKEND_PER_NAMESPACE,
-            MOVES_GENERATION,
-            Audited(
+            ADVANCE_GENERATION,
+            AuditTrigger(
                 subject="'backend/' || COALESCE((SELECT name FROM pools_backend"
                 " WHERE id = COALESCE(NEW.backend_id, OLD.backend_id)), '?')",
                 action="CASE TG_OP WHEN 'INSERT' THEN 'backend.connected' WHEN 'UPDATE' THEN 'backend.updated'"
                 " ELSE 'backend.disconnected' END",
                 hide=["sealed_kubeconfig"],
             ),
-            NoTruncate("The table of clusters"),
+            NoTruncateTrigger("The table of clusters"),
         ]
 
     def __str__(self) -> str:

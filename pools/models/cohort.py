@@ -11,15 +11,15 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.domain import names
-from pools.domain.amounts import whole_if_whole
-from pools.domain.cohort_config import LARGEST_WEIGHT, WEIGHT_DECIMALS, CohortSettings, from_stored
-from pools.domain.quota.rules import MOST_RESOURCES
-from pools.models.triggers import CONFIGURATION_LOCK, Audited, NoTruncate, raise_sentence
+from pools.domain.amounts import simplify
+from pools.domain.cohort_config import MAX_WEIGHT, WEIGHT_DECIMALS, CohortSettings, rows_from_stored
+from pools.domain.quota.rules import MAX_QUOTA_ROWS
+from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, NoTruncateTrigger, raise_message
 
 _NAME = rf"^[a-z]([a-z0-9-]{{0,{names.LABEL_LIMIT - 2}}}[a-z0-9])?$"
 
 # All writers of parents stand in one line, raw SQL too: two that each look right alone could close a circle together.
-NO_CIRCLE = pgtrigger.Trigger(
+NO_CYCLE = pgtrigger.Trigger(
     name="no_circle",
     operation=pgtrigger.Insert | pgtrigger.UpdateOf("parent_id"),
     when=pgtrigger.Before,
@@ -37,7 +37,7 @@ NO_CIRCLE = pgtrigger.Trigger(
         SELECT names INTO circle FROM way WHERE id = NEW.id;
         IF circle IS NOT NULL THEN
             {
-        raise_sentence(
+        raise_message(
             "cohort_no_circle", "The parents of cohorts would run in a circle: %.", "array_to_string(circle, ' → ')"
         )
     }
@@ -46,35 +46,35 @@ NO_CIRCLE = pgtrigger.Trigger(
     """,
 )
 
-RULES = pgtrigger.Trigger(
+CHECK_SETTINGS = pgtrigger.Trigger(
     name="rules",
     operation=pgtrigger.Insert | pgtrigger.Update,
     when=pgtrigger.Before,
     declare=[("wrong", "text")],
     func=f"""
         IF jsonb_typeof(NEW.quotas) <> 'object' THEN
-            {raise_sentence("cohort_quotas", "The quotas of a cohort stand by flavor/resource.")}
+            {raise_message("cohort_quotas", "The quotas of a cohort stand by flavor/resource.")}
         END IF;
-        IF (SELECT count(*) FROM jsonb_object_keys(NEW.quotas)) > {MOST_RESOURCES} THEN
-            {raise_sentence("cohort_quotas", f"A cohort has quotas of at most {MOST_RESOURCES} resources.")}
+        IF (SELECT count(*) FROM jsonb_object_keys(NEW.quotas)) > {MAX_QUOTA_ROWS} THEN
+            {raise_message("cohort_quotas", f"A cohort has quotas of at most {MAX_QUOTA_ROWS} resources.")}
         END IF;
         SELECT key INTO wrong FROM jsonb_each(NEW.quotas)
             WHERE key NOT LIKE '_%/_%' OR jsonb_typeof(value) <> 'object'
                 OR COALESCE(jsonb_typeof(value -> 'nominal'), '') <> 'number' LIMIT 1;
         IF wrong IS NOT NULL THEN
-            {raise_sentence("cohort_quotas", "% is no flavor/resource with a nominal quota.", "wrong")}
+            {raise_message("cohort_quotas", "% is no flavor/resource with a nominal quota.", "wrong")}
         END IF;
         SELECT quota.key || ' ' || amount.key INTO wrong
             FROM jsonb_each(NEW.quotas) quota, jsonb_each_text(quota.value) amount
             WHERE amount.key NOT IN ('nominal', 'borrowing_limit', 'lending_limit') OR amount.value !~ '^[0-9]{{1,16}}$'
             LIMIT 1;
         IF wrong IS NOT NULL THEN
-            {raise_sentence("cohort_no_negative_quota", "% is no whole number from 0.", "wrong")}
+            {raise_message("cohort_no_negative_quota", "% is no whole number from 0.", "wrong")}
         END IF;
         IF NEW.parent_id IS NULL AND jsonb_path_exists(
             NEW.quotas, '$.*.keyvalue() ? (@.key != "nominal" && @.value != null)'
         ) THEN
-            {raise_sentence("cohort_limits_need_parent", "Cohort % has limits, and no parent.", "NEW.name")}
+            {raise_message("cohort_limits_need_parent", "Cohort % has limits, and no parent.", "NEW.name")}
         END IF;
         IF TG_OP = 'UPDATE' THEN
             IF to_jsonb(NEW) - ARRAY['version', 'updated_at', 'inactive_since']
@@ -90,14 +90,14 @@ RULES = pgtrigger.Trigger(
     """,
 )
 
-RESTAMP = """
+RENEW_QUOTA_STAMP_SQL = """
     INSERT INTO pools_quotastamp (id, stamp) VALUES (1, gen_random_uuid())
         ON CONFLICT (id) DO UPDATE SET stamp = EXCLUDED.stamp;
     RETURN NULL;
 """
 
-# A cohort may have pools on every backend. Deferred like the pools' own (`pools.models.pool.MOVES_GENERATION`).
-MOVES_GENERATIONS = pgtrigger.Trigger(
+# A cohort may have pools on every backend. Deferred like the pools' own (`pools.models.pool.ADVANCE_GENERATION`).
+ADVANCE_GENERATIONS = pgtrigger.Trigger(
     name="moves_generations",
     operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
     when=pgtrigger.After,
@@ -128,7 +128,7 @@ class Cohort(models.Model):
 
     A cohort that somebody only names (a pool, or another cohort as its parent) is there without being `explicit`: no
     quota, no limits, no parent. It becomes explicit when it is configured, and goes when nobody names it any more.
-    `quotas` is by `flavor/resource` (:data:`pools.domain.cohort_config.Stored`). `inactive_since` is when the house
+    `quotas` is by `flavor/resource` (:data:`pools.domain.cohort_config.StoredQuotas`). `inactive_since` is when the house
     noticed that its parents run in a circle, which only somebody who writes past the triggers can bring about.
     """
 
@@ -153,7 +153,7 @@ class Cohort(models.Model):
                 violation_error_message="A cohort's name has lower-case letters, digits and single hyphens.",
             ),
             models.CheckConstraint(
-                condition=Q(weight=0) | Q(weight__gt=0, weight__lte=LARGEST_WEIGHT),
+                condition=Q(weight=0) | Q(weight__gt=0, weight__lte=MAX_WEIGHT),
                 name="cohort_weight",
                 violation_error_message="A weight is 0 or more.",
             ),
@@ -164,23 +164,23 @@ class Cohort(models.Model):
             ),
         ]
         triggers = [
-            NO_CIRCLE,
-            RULES,
+            NO_CYCLE,
+            CHECK_SETTINGS,
             pgtrigger.Trigger(
                 name="restamp",
                 level=pgtrigger.Statement,
                 operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
                 when=pgtrigger.After,
-                func=RESTAMP,
+                func=RENEW_QUOTA_STAMP_SQL,
             ),
-            MOVES_GENERATIONS,
-            Audited(
+            ADVANCE_GENERATIONS,
+            AuditTrigger(
                 subject="'cohort/' || COALESCE(NEW.name, OLD.name)",
                 action=_ACTION,
                 ignore=["version", "updated_at"],
                 named={"parent": "(SELECT name FROM pools_cohort WHERE id = ROW.parent_id)"},
             ),
-            NoTruncate("The table of cohorts"),
+            NoTruncateTrigger("The table of cohorts"),
         ]
 
     def __str__(self) -> str:
@@ -190,7 +190,7 @@ class Cohort(models.Model):
     def settings(self) -> CohortSettings:
         """The configuration that the row keeps."""
         parent = self.parent.name if self.parent else None
-        return CohortSettings(parent, from_stored(self.quotas), whole_if_whole(Fraction(self.weight)))
+        return CohortSettings(parent, rows_from_stored(self.quotas), simplify(Fraction(self.weight)))
 
 
 class QuotaStamp(models.Model):

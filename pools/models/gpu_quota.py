@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 from pools.domain.gpu_quota.spec import NAMESPACE_PATTERN
 from pools.models.backend import Backend
-from pools.models.triggers import Audited, NoTruncate, created_updated_deleted, raise_sentence
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql, raise_message
 
 AMOUNTS = ("request_tflops", "request_vram", "limit_tflops", "limit_vram")
 """The columns of one worker, in the order of the checks; `families` and `written` follow it."""
@@ -62,14 +62,14 @@ class GpuQuota(models.Model):
             ),
         ]
         triggers = [
-            Audited(
+            AuditTrigger(
                 subject="'gpu_quota/' || COALESCE(NEW.namespace, OLD.namespace)",
                 action="CASE WHEN TG_OP = 'UPDATE' AND NEW.alerts > OLD.alerts THEN 'gpu_quota.alert' "
                 "WHEN TG_OP = 'UPDATE' AND NEW.alerting <> OLD.alerting THEN 'gpu_quota.calm' "
-                f"ELSE {created_updated_deleted('gpu_quota')} END",
+                f"ELSE {plain_actions_sql('gpu_quota')} END",
                 ignore=["version", "conditions", "updated_at"],
             ),
-            NoTruncate("The table of GPU quotas"),
+            NoTruncateTrigger("The table of GPU quotas"),
         ]
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class GpuUsage(models.Model):
                 func=f"""
                     IF pg_trigger_depth() < 2 AND COALESCE(current_setting('osmo.recount', true), '') <> 'on' THEN
                         {
-                    raise_sentence(
+                    raise_message(
                         "gpu_usage_follows_allocations",
                         "What a namespace uses follows its allocations; it is not edited.",
                     )
@@ -124,7 +124,7 @@ class GpuUsage(models.Model):
                     RETURN NEW;
                 """,
             ),
-            NoTruncate("The table of GPU usage"),
+            NoTruncateTrigger("The table of GPU usage"),
         ]
 
     def __str__(self) -> str:
@@ -180,7 +180,7 @@ def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool
     )
 
 
-class _AuditedByHand(Audited):
+class _AuditedApiAllocations(AuditTrigger):
     """Audits what somebody allocated by name. Those of workflows and pods are told by their own entries and objects."""
 
     def __init__(self) -> None:
@@ -195,8 +195,8 @@ class _AuditedByHand(Audited):
         self.func = f"IF COALESCE(NEW.source, OLD.source) <> 'api' THEN RETURN NULL; END IF; {self.func}"
 
 
-def _one_way(sentence: str) -> str:
-    return raise_sentence("gpu_allocation_one_way", sentence, "OLD.name")
+def _raise_one_way(message: str) -> str:
+    return raise_message("gpu_allocation_one_way", message, "OLD.name")
 
 
 class GpuAllocation(models.Model):
@@ -274,13 +274,13 @@ class GpuAllocation(models.Model):
                 when=pgtrigger.Before,
                 func=f"""
                     IF OLD.state = 'released' THEN
-                        {_one_way("Allocation % was released; it stays as it was.")}
+                        {_raise_one_way("Allocation % was released; it stays as it was.")}
                     END IF;
                     IF OLD.state = 'committed' AND NEW.state = 'assumed' THEN
-                        {_one_way("Allocation % is committed; it is not assumed again.")}
+                        {_raise_one_way("Allocation % is committed; it is not assumed again.")}
                     END IF;
                     IF (NEW.namespace, NEW.name, NEW.source) IS DISTINCT FROM (OLD.namespace, OLD.name, OLD.source) THEN
-                        {_one_way("Allocation % keeps its namespace, its id and its door.")}
+                        {_raise_one_way("Allocation % keeps its namespace, its id and its door.")}
                     END IF;
                     NEW.changed_at := clock_timestamp();
                     IF NEW.state = 'released' THEN
@@ -293,8 +293,8 @@ class GpuAllocation(models.Model):
             _counting("count_insert", pgtrigger.Insert, old=False, new=True),
             _counting("count_update", pgtrigger.Update, old=True, new=True),
             _counting("count_delete", pgtrigger.Delete, old=True, new=False),
-            _AuditedByHand(),
-            NoTruncate("The table of GPU allocations"),
+            _AuditedApiAllocations(),
+            NoTruncateTrigger("The table of GPU allocations"),
         ]
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from pools.domain.roles import Actor
-from pools.models.triggers import Audited, NoTruncate, created_updated_deleted
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions_sql
 
 
 class User(AbstractUser):
@@ -26,7 +26,7 @@ class User(AbstractUser):
     class Meta(AbstractUser.Meta):
         ordering = ["username"]
         triggers = [
-            Audited(
+            AuditTrigger(
                 subject="'user/' || COALESCE(NEW.username, OLD.username)",
                 action="CASE TG_OP WHEN 'INSERT' THEN 'user.created' WHEN 'DELETE' THEN 'user.deleted' "
                 "ELSE CASE WHEN OLD.password <> NEW.password THEN 'user.password_changed' ELSE 'user.updated' END END",
@@ -34,7 +34,7 @@ class User(AbstractUser):
                 ignore=["last_login"],
                 hide=["password"],
             ),
-            NoTruncate("The table of users"),
+            NoTruncateTrigger("The table of users"),
         ]
 
     def as_actor(self, *, token: AccessToken | None = None) -> Actor:
@@ -57,7 +57,7 @@ class RoleAssignment(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "group"], name="role_once_per_user")]
         triggers = [
-            Audited(
+            AuditTrigger(
                 subject="'user/' || (SELECT username FROM pools_user WHERE id = COALESCE(NEW.user_id, OLD.user_id))",
                 action="CASE TG_OP WHEN 'INSERT' THEN 'role.granted' WHEN 'DELETE' THEN 'role.revoked' "
                 "ELSE 'role.updated' END",
@@ -70,7 +70,7 @@ class RoleAssignment(models.Model):
         return f"{self.user}: {self.group}"
 
 
-_WHOSE = "(SELECT username FROM pools_user WHERE id = COALESCE(NEW.owner_id, OLD.owner_id))"
+_OWNER_SQL = "(SELECT username FROM pools_user WHERE id = COALESCE(NEW.owner_id, OLD.owner_id))"
 
 
 class AccessToken(models.Model):
@@ -92,15 +92,15 @@ class AccessToken(models.Model):
         ordering = ["owner", "name"]
         constraints = [models.UniqueConstraint(fields=["owner", "name"], name="token_name_once_per_owner")]
         triggers = [
-            Audited(
+            AuditTrigger(
                 subject="'token/' || COALESCE(NEW.name, OLD.name)",
-                action=created_updated_deleted("token"),
-                owner=_WHOSE,
+                action=plain_actions_sql("token"),
+                owner=_OWNER_SQL,
                 hide=["digest"],
-                also={"owner": _WHOSE},
+                also={"owner": _OWNER_SQL},
             ),
             pgtrigger.Protect(name="digest_is_final", operation=pgtrigger.UpdateOf("digest")),
-            NoTruncate("The table of tokens"),
+            NoTruncateTrigger("The table of tokens"),
         ]
 
     def __str__(self) -> str:

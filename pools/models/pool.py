@@ -12,10 +12,10 @@ from django.db.models.functions import Coalesce, Now
 from pools.domain import names
 from pools.domain.lifecycle import TRANSITIONS, SubpoolState
 from pools.domain.quota import pool_balance
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from pools.models.backend import Backend
-from pools.models.cohort import RESTAMP, Cohort
-from pools.models.triggers import Audited, NoTruncate, raise_sentence
+from pools.models.cohort import RENEW_QUOTA_STAMP_SQL, Cohort
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message
 
 _STEPS = ", ".join(f"'{step.source}>{step.target}'" for step in TRANSITIONS)
 
@@ -26,18 +26,18 @@ STATE_MACHINE = pgtrigger.Trigger(
     func=f"""
         IF TG_OP = 'INSERT' THEN
             IF NEW.subpool_state <> '{SubpoolState.ACTIVE}' THEN
-                {raise_sentence("subpool_state_machine", "A subpool begins ACTIVE, not %.", "NEW.subpool_state")}
+                {raise_message("subpool_state_machine", "A subpool begins ACTIVE, not %.", "NEW.subpool_state")}
             END IF;
             RETURN NEW;
         END IF;
         IF NEW.parent_id IS DISTINCT FROM OLD.parent_id OR NEW.subpool_name IS DISTINCT FROM OLD.subpool_name THEN
-            {raise_sentence("subpool_identity", "A subpool keeps its parent and its short name for good.")}
+            {raise_message("subpool_identity", "A subpool keeps its parent and its short name for good.")}
         END IF;
         IF NEW.subpool_state <> OLD.subpool_state
             AND OLD.subpool_state || '>' || NEW.subpool_state NOT IN ({_STEPS})
         THEN
             {
-        raise_sentence(
+        raise_message(
             "subpool_state_machine", "A subpool cannot go from % to %.", "OLD.subpool_state", "NEW.subpool_state"
         )
     }
@@ -45,20 +45,20 @@ STATE_MACHINE = pgtrigger.Trigger(
         IF OLD.subpool_state <> '{SubpoolState.ACTIVE}' AND NEW.subpool_state = OLD.subpool_state
             AND NEW.last_quota <> OLD.last_quota
         THEN
-            {raise_sentence("subpool_frozen", "The quota of a subpool that is % cannot change.", "OLD.subpool_state")}
+            {raise_message("subpool_frozen", "The quota of a subpool that is % cannot change.", "OLD.subpool_state")}
         END IF;
         IF (NEW.subpool_state = '{SubpoolState.ARCHIVED}' AND OLD.subpool_state <> NEW.subpool_state
                 OR NEW.archived AND NOT OLD.archived)
             AND EXISTS (SELECT FROM pools_reservation WHERE pool_id = NEW.id)
         THEN
             {
-        raise_sentence("archived_has_no_live_work", "% still has live workflows; it cannot be archived.", "NEW.name")
+        raise_message("archived_has_no_live_work", "% still has live workflows; it cannot be archived.", "NEW.name")
     }
         END IF;
         IF NEW.archived AND EXISTS (
             SELECT FROM pools_pool WHERE parent_id = NEW.id AND subpool_state <> '{SubpoolState.ARCHIVED}'
         ) THEN
-            {raise_sentence("archived_has_no_slices", "% still has slices; it cannot be archived.", "NEW.name")}
+            {raise_message("archived_has_no_slices", "% still has slices; it cannot be archived.", "NEW.name")}
         END IF;
         IF to_jsonb(NEW) - ARRAY['version', 'updated_at']
             IS DISTINCT FROM to_jsonb(OLD) - ARRAY['version', 'updated_at']
@@ -74,7 +74,7 @@ STATE_MACHINE = pgtrigger.Trigger(
 
 # Deferred, so that one transaction may shrink one slice and grow another in any order. The parent's row lock makes
 # two transactions that each look right alone see one another.
-SLICES_WITHIN_GUARANTEE = pgtrigger.Trigger(
+SUBPOOLS_WITHIN_GUARANTEE = pgtrigger.Trigger(
     name="slices_within_guarantee",
     operation=pgtrigger.Insert | pgtrigger.Update,
     when=pgtrigger.After,
@@ -86,11 +86,11 @@ SLICES_WITHIN_GUARANTEE = pgtrigger.Trigger(
         SELECT COALESCE(sum(last_quota), 0), count(*) INTO promised, slices
             FROM pools_pool WHERE parent_id = root AND subpool_state = '{SubpoolState.ACTIVE}';
         IF slices > 0 AND COALESCE(guaranteed, -1) = -1 THEN
-            {raise_sentence("slices_within_guarantee", "A pool with slices needs a finite guarantee.")}
+            {raise_message("slices_within_guarantee", "A pool with slices needs a finite guarantee.")}
         END IF;
         IF slices > 0 AND promised > guaranteed THEN
             {
-        raise_sentence(
+        raise_message(
             "slices_within_guarantee",
             "The slices of a pool were promised % GPUs together, the pool guarantees %.",
             "promised",
@@ -103,7 +103,7 @@ SLICES_WITHIN_GUARANTEE = pgtrigger.Trigger(
 )
 
 # Deferred, because a rename changes the parent's row first and its slices' rows after it.
-NAMES_FIT = pgtrigger.Trigger(
+CHECK_NAMES = pgtrigger.Trigger(
     name="names_fit",
     operation=pgtrigger.Insert | pgtrigger.UpdateOf("name", "backend_id"),
     when=pgtrigger.After,
@@ -115,7 +115,7 @@ NAMES_FIT = pgtrigger.Trigger(
             WHERE (child.id = NEW.id OR child.parent_id = NEW.id)
                 AND child.name <> parent.name || '{names.SEPARATOR}' || child.subpool_name LIMIT 1;
         IF wrong IS NOT NULL THEN
-            {raise_sentence("subpool_name_follows_parent", "% does not begin with its parent's name.", "wrong")}
+            {raise_message("subpool_name_follows_parent", "% does not begin with its parent's name.", "wrong")}
         END IF;
         SELECT pool.name INTO wrong
             FROM pools_pool pool
@@ -123,12 +123,12 @@ NAMES_FIT = pgtrigger.Trigger(
             JOIN pools_backend backend ON backend.id = root.backend_id
             WHERE (pool.id = NEW.id OR pool.parent_id = NEW.id)
                 AND length('osmo-pool-' || backend.namespace || '-' || pool.name
-                    || CASE WHEN pool.parent_id IS NULL THEN '{names.SEPARATOR}{names.SHARED}' ELSE '' END)
+                    || CASE WHEN pool.parent_id IS NULL THEN '{names.SEPARATOR}{names.SHARED_QUEUE}' ELSE '' END)
                     > {names.LABEL_LIMIT}
             LIMIT 1;
         IF wrong IS NOT NULL THEN
             {
-        raise_sentence(
+        raise_message(
             "queue_name_length",
             f"The queue name of % would be longer than {names.LABEL_LIMIT} characters.",
             "wrong",
@@ -139,7 +139,7 @@ NAMES_FIT = pgtrigger.Trigger(
     """,
 )
 
-STAMPS_ITS_COHORT = pgtrigger.Trigger(
+RENEW_QUOTA_STAMP = pgtrigger.Trigger(
     name="stamps_its_cohort",
     operation=pgtrigger.Insert
     | pgtrigger.Delete
@@ -147,13 +147,13 @@ STAMPS_ITS_COHORT = pgtrigger.Trigger(
     when=pgtrigger.After,
     func=f"""
         IF NEW.cohort_id IS NULL AND OLD.cohort_id IS NULL THEN RETURN NULL; END IF;
-        {RESTAMP}
+        {RENEW_QUOTA_STAMP_SQL}
     """,
 )
 
 # Deferred, so that the row that all changes of a backend share is locked only for the moment of the commit, after every
 # tree: changes line up there shortly and cannot wait for one another in a circle.
-MOVES_GENERATION = pgtrigger.Trigger(
+ADVANCE_GENERATION = pgtrigger.Trigger(
     name="moves_generation",
     operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
     when=pgtrigger.After,
@@ -170,22 +170,22 @@ MOVES_GENERATION = pgtrigger.Trigger(
     """,
 )
 
-KEEPS_HISTORY = pgtrigger.Trigger(
+PROTECT_HISTORY = pgtrigger.Trigger(
     name="keeps_history",
     operation=pgtrigger.Delete,
     when=pgtrigger.Before,
     func=f"""
         IF OLD.parent_id IS NOT NULL THEN
-            {raise_sentence("subpool_never_deleted", "Subpool % is archived, never deleted.", "OLD.name")}
+            {raise_message("subpool_never_deleted", "Subpool % is archived, never deleted.", "OLD.name")}
         END IF;
         IF OLD.archived THEN
-            {raise_sentence("archived_never_deleted", "Pool % is archived; its history stays.", "OLD.name")}
+            {raise_message("archived_never_deleted", "Pool % is archived; its history stays.", "OLD.name")}
         END IF;
         RETURN OLD;
     """,
 )
 
-HAS_COUNTERS = pgtrigger.Trigger(
+CREATE_COUNTERS = pgtrigger.Trigger(
     name="has_counters",
     operation=pgtrigger.Insert,
     when=pgtrigger.After,
@@ -221,12 +221,12 @@ class PoolQuerySet(models.QuerySet["Pool"]):
 
     def visible_to(self, actor: Actor) -> PoolQuerySet:
         """The pools, with their slices, on which `actor` has a role; all for those who read the house (D10)."""
-        if actor.reads_all:
+        if actor.can_read_all:
             return self
-        seen = actor.pools_for(Action.POOL_READ)
+        seen = actor.pools_with(Permission.POOL_READ)
         return self.filter(Q(parent__isnull=True, name__in=seen) | Q(parent__name__in=seen))
 
-    def listed(self) -> PoolQuerySet:
+    def not_archived(self) -> PoolQuerySet:
         """What lists show: neither archived pools nor ARCHIVED slices."""
         return self.filter(archived=False).exclude(subpool_state=SubpoolState.ARCHIVED)
 
@@ -234,7 +234,7 @@ class PoolQuerySet(models.QuerySet["Pool"]):
         """Top-level pools."""
         return self.filter(parent__isnull=True)
 
-    def tree_order(self) -> PoolQuerySet:
+    def in_tree_order(self) -> PoolQuerySet:
         """By parent's name, each parent before its slices, slices by name (contract 5.2: the order matters)."""
         return self.annotate(
             _root=Coalesce("parent__name", "name"), _short=Coalesce("subpool_name", Value(""))
@@ -338,7 +338,7 @@ class Pool(models.Model):
             models.CheckConstraint(
                 condition=Q(lending_limit__isnull=True)
                 | Q(guarantee__isnull=True)
-                | Q(guarantee=pool_balance.UNLIMITED)
+                | Q(guarantee=pool_balance.UNLIMITED_GPUS)
                 | Q(lending_limit__lte=F("guarantee")),
                 name="pool_lends_what_it_has",
                 violation_error_message="A pool cannot lend more than its guarantee.",
@@ -351,20 +351,20 @@ class Pool(models.Model):
         ]
         triggers = [
             STATE_MACHINE,
-            SLICES_WITHIN_GUARANTEE,
-            NAMES_FIT,
-            STAMPS_ITS_COHORT,
-            MOVES_GENERATION,
-            KEEPS_HISTORY,
-            HAS_COUNTERS,
-            Audited(
+            SUBPOOLS_WITHIN_GUARANTEE,
+            CHECK_NAMES,
+            RENEW_QUOTA_STAMP,
+            ADVANCE_GENERATION,
+            PROTECT_HISTORY,
+            CREATE_COUNTERS,
+            AuditTrigger(
                 subject="'pool/' || COALESCE(NEW.name, OLD.name)",
                 action=_ACTION,
                 pool_id="COALESCE(NEW.parent_id, NEW.id, OLD.id)",
                 ignore=["version", "updated_at"],
                 named={"cohort": "(SELECT name FROM pools_cohort WHERE id = ROW.cohort_id)"},
             ),
-            NoTruncate("The table of pools"),
+            NoTruncateTrigger("The table of pools"),
         ]
 
     def __str__(self) -> str:
@@ -385,22 +385,22 @@ class Pool(models.Model):
     @property
     def queue(self) -> str:
         """The logical leaf queue of submissions to this pool (D2)."""
-        return names.queue_name(self.namespace, self.root.name, self.subpool_name or names.SHARED)
+        return names.queue_name(self.namespace, self.root.name, self.subpool_name or names.SHARED_QUEUE)
 
     @property
     def k8s_queue(self) -> str:
         """The same leaf as a Kubernetes object name."""
-        return names.k8s_name(self.queue)
+        return names.k8s_queue_name(self.queue)
 
     @property
-    def guaranteed(self) -> int:
+    def effective_guarantee(self) -> int:
         """The guarantee with "nothing configured" spelled as -1."""
-        return pool_balance.UNLIMITED if self.guarantee is None else self.guarantee
+        return pool_balance.UNLIMITED_GPUS if self.guarantee is None else self.guarantee
 
     @property
-    def limit(self) -> int:
+    def effective_maximum(self) -> int:
         """The maximum with "nothing configured" spelled as -1."""
-        return pool_balance.UNLIMITED if self.maximum is None else self.maximum
+        return pool_balance.UNLIMITED_GPUS if self.maximum is None else self.maximum
 
     @property
     def platforms(self) -> dict[str, Any]:

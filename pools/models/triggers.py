@@ -15,17 +15,17 @@ CONFIGURATION_LOCK = 0x05A0
 where two writers could each leave right what together is wrong."""
 
 
-def raise_sentence(constraint: str, sentence: str, *values: str) -> str:
+def raise_message(constraint: str, message: str, *values: str) -> str:
     """PL/pgSQL that refuses with a sentence (`%` placeholders filled from SQL expressions)."""
     arguments = "".join(f", {value}" for value in values)
-    quoted = sentence.replace("'", "''")
+    quoted = message.replace("'", "''")
     return (
         f"RAISE EXCEPTION '{quoted}'{arguments} USING ERRCODE = 'check_violation', "
         f"CONSTRAINT = '{constraint}', TABLE = TG_TABLE_NAME;"
     )
 
 
-class NoTruncate(pgtrigger.Trigger):
+class NoTruncateTrigger(pgtrigger.Trigger):
     """History and promises are not emptied by one word."""
 
     def __init__(self, subject: str) -> None:
@@ -34,11 +34,11 @@ class NoTruncate(pgtrigger.Trigger):
             operation=pgtrigger.Truncate,
             level=pgtrigger.Statement,
             when=pgtrigger.Before,
-            func=raise_sentence("no_truncate", f"{subject} cannot be truncated: the ledger keeps what was promised."),
+            func=raise_message("no_truncate", f"{subject} cannot be truncated: the ledger keeps what was promised."),
         )
 
 
-class AppendOnly(pgtrigger.Trigger):
+class AppendOnlyTrigger(pgtrigger.Trigger):
     """Rows that, once written, neither change nor go."""
 
     def __init__(self, subject: str) -> None:
@@ -46,11 +46,11 @@ class AppendOnly(pgtrigger.Trigger):
             name="append_only",
             operation=pgtrigger.Update | pgtrigger.Delete,
             when=pgtrigger.Before,
-            func=raise_sentence("append_only", f"{subject} is append-only: entries neither change nor go."),
+            func=raise_message("append_only", f"{subject} is append-only: entries neither change nor go."),
         )
 
 
-class Audited(pgtrigger.Trigger):
+class AuditTrigger(pgtrigger.Trigger):
     """Write one audit entry for each changed row, in the same transaction, from the row images themselves.
 
     `subject`, `action`, `pool_id` and `owner` are SQL expressions over `OLD` and `NEW` (null where there is none) and
@@ -73,10 +73,11 @@ class Audited(pgtrigger.Trigger):
         also: Mapping[str, str] | None = None,
         named: Mapping[str, str] | None = None,
     ) -> None:
-        ignored, hidden = _without(ignore), _without(hide)
-        added = _with(also or {})
+        ignored, hidden = _remove_columns_sql(ignore), _remove_columns_sql(hide)
+        added = _add_keys_sql(also or {})
         old, new = (
-            _with({key: sql.replace("ROW.", f"{row}.") for key, sql in (named or {}).items()}) for row in ("OLD", "NEW")
+            _add_keys_sql({key: sql.replace("ROW.", f"{row}.") for key, sql in (named or {}).items()})
+            for row in ("OLD", "NEW")
         )
         super().__init__(
             name="audit",
@@ -103,19 +104,19 @@ class Audited(pgtrigger.Trigger):
         )
 
 
-def _without(columns: Sequence[str]) -> str:
+def _remove_columns_sql(columns: Sequence[str]) -> str:
     """SQL that takes columns out of a row image."""
     names = ", ".join(f"'{column}'" for column in columns)
     return f" - ARRAY[{names}]::text[]" if names else ""
 
 
-def _with(columns: Mapping[str, str]) -> str:
+def _add_keys_sql(columns: Mapping[str, str]) -> str:
     """SQL that adds keys to a row image; no image stays none."""
     pairs = ", ".join(f"'{key}', {expression}" for key, expression in columns.items())
     return f" || jsonb_build_object({pairs})" if pairs else ""
 
 
-def created_updated_deleted(noun: str) -> str:
+def plain_actions_sql(noun: str) -> str:
     """The plain action names of a table without a state machine."""
     return (
         f"CASE TG_OP WHEN 'INSERT' THEN '{noun}.created' WHEN 'UPDATE' THEN '{noun}.updated' ELSE '{noun}.deleted' END"

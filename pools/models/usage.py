@@ -7,11 +7,11 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from pools.domain.quota.pool_balance import Usage
+from pools.domain.quota.pool_balance import UsageCounts
 from pools.models.pool import Pool
-from pools.models.triggers import NoTruncate, raise_sentence
+from pools.models.triggers import NoTruncateTrigger, raise_message
 
-PREEMPTIBLE = "LOW"
+PREEMPTIBLE_PRIORITY = "LOW"
 
 
 class LeafUsage(models.Model):
@@ -43,7 +43,7 @@ class LeafUsage(models.Model):
                 func=f"""
                     IF pg_trigger_depth() < 2 THEN
                         {
-                    raise_sentence(
+                    raise_message(
                         "usage_follows_reservations", "Usage counters follow the reservations; they are not edited."
                     )
                 }
@@ -51,24 +51,24 @@ class LeafUsage(models.Model):
                     RETURN NEW;
                 """,
             ),
-            NoTruncate("The table of usage counters"),
+            NoTruncateTrigger("The table of usage counters"),
         ]
 
     def __str__(self) -> str:
         return f"{self.pool_id}: {self.used} used"
 
-    def as_usage(self) -> Usage:
+    def as_usage(self) -> UsageCounts:
         """The counters as the arithmetic takes them."""
-        return Usage(self.used, self.total_usage, self.live_workflows, self.committed)
+        return UsageCounts(self.used, self.total_usage, self.live_workflows, self.committed)
 
 
 def _sums(table: str, sign: str) -> str:
     return f"""
         SELECT pool_id,
-            {sign}CASE WHEN priority = '{PREEMPTIBLE}' THEN 0 ELSE held_gpus END AS used,
+            {sign}CASE WHEN priority = '{PREEMPTIBLE_PRIORITY}' THEN 0 ELSE held_gpus END AS used,
             {sign}held_gpus AS total_usage,
             {sign}1 AS live_workflows,
-            {sign}CASE WHEN priority = '{PREEMPTIBLE}' THEN 0 ELSE GREATEST(held_gpus, needed_gpus) END AS committed
+            {sign}CASE WHEN priority = '{PREEMPTIBLE_PRIORITY}' THEN 0 ELSE GREATEST(held_gpus, needed_gpus) END AS committed
         FROM {table}
     """
 
@@ -125,7 +125,7 @@ class Reservation(models.Model):
                 func=f"""
                     SELECT * INTO leaf FROM pools_pool WHERE id = NEW.pool_id FOR SHARE;
                     IF leaf.archived OR COALESCE(leaf.subpool_state, 'ACTIVE') <> 'ACTIVE' THEN
-                        {raise_sentence("leaf_takes_work", "% takes no new work.", "leaf.name")}
+                        {raise_message("leaf_takes_work", "% takes no new work.", "leaf.name")}
                     END IF;
                     RETURN NEW;
                 """,
@@ -133,7 +133,7 @@ class Reservation(models.Model):
             _counting("count_insert", pgtrigger.Insert, old=False, new=True),
             _counting("count_update", pgtrigger.Update, old=True, new=True),
             _counting("count_delete", pgtrigger.Delete, old=True, new=False),
-            NoTruncate("The table of reservations"),
+            NoTruncateTrigger("The table of reservations"),
         ]
 
     def __str__(self) -> str:

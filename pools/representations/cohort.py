@@ -8,20 +8,20 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from pools.domain.cohort_config import editable
+from pools.domain.cohort_config import editable_body
 from pools.domain.quota.tree import QuotaNode, QuotaTree
 from pools.models import Cohort, Pool
 from pools.selectors.quota_tree import cycle_condition
 
-Body = dict[str, Any]
+JsonBody = dict[str, Any]
 
 
-def cohort_body(row: Cohort, *, warnings: Iterable[str] = ()) -> Body:
+def cohort_body(row: Cohort, *, warnings: Iterable[str] = ()) -> JsonBody:
     """One cohort: what a PUT takes, and what the ledger adds."""
     return cohort_bodies(Cohort.objects.filter(pk=row.pk))[0] | {"warnings": list(warnings)}
 
 
-def cohort_bodies(rows: QuerySet[Cohort]) -> list[Body]:
+def cohort_bodies(rows: QuerySet[Cohort]) -> list[JsonBody]:
     """Cohorts in the order of the query; four queries however many there are."""
     found = list(rows.select_related("parent"))
     ids = [row.pk for row in found]
@@ -34,9 +34,9 @@ def cohort_bodies(rows: QuerySet[Cohort]) -> list[Body]:
     return [
         {
             "name": row.name,
-            **editable(row.settings),
+            **editable_body(row.settings),
             "explicit": row.explicit,
-            "active": not (circle := shape.circle(row.name)),
+            "active": not (circle := shape.cycle_of(row.name)),
             "condition": cycle_condition(circle),
             "inactive_since": row.inactive_since,
             "cohorts": below[row.pk],

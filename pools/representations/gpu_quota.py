@@ -8,21 +8,21 @@ from typing import Any
 
 from django.utils import timezone
 
-from pools.domain.gpu_quota.checks import room_for
-from pools.domain.gpu_quota.spec import spec_body
-from pools.domain.gpu_quota.status import gauges
-from pools.domain.gpu_quota.workers import Worker
+from pools.domain.gpu_quota.checks import headroom_for
+from pools.domain.gpu_quota.spec import gpu_quota_spec_body
+from pools.domain.gpu_quota.status import usage_gauges
+from pools.domain.gpu_quota.workers import GpuWorker
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
-from pools.selectors.gpu_namespace import Namespace, held_in, look_at, worker_of
+from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, totals_from_counters, worker_from_row
 
 
-def quota_body(facts: Namespace) -> dict[str, Any]:
+def gpu_quota_body(facts: GpuNamespace) -> dict[str, Any]:
     """One quota with its status. `assumed` is what is reserved beside what is used."""
     assert facts.quota is not None
     return {
         "namespace": facts.name,
-        "spec": spec_body(facts.spec),
-        "status": status_body(facts),
+        "spec": gpu_quota_spec_body(facts.spec),
+        "status": gpu_status_body(facts),
         "assumed": facts.assumed.as_dict(),
         "source": facts.quota.source,
         "alerting": facts.quota.alerting,
@@ -32,41 +32,41 @@ def quota_body(facts: Namespace) -> dict[str, Any]:
     }
 
 
-def status_body(facts: Namespace) -> dict[str, Any]:
+def gpu_status_body(facts: GpuNamespace) -> dict[str, Any]:
     """The status in the camelCase of the GPUResourceQuota object."""
     now = timezone.now()
     return {
         "used": facts.committed.as_dict(),
-        "availablePercent": {gauge.key: gauge.printed for gauge in gauges(facts.spec, facts.committed)},
+        "availablePercent": {gauge.key: gauge.available_text for gauge in usage_gauges(facts.spec, facts.committed)},
         "conditions": [condition.as_dict() for condition in facts.conditions(now)],
-        "lastUpdateTime": last_update(facts),
+        "lastUpdateTime": last_updated_at(facts),
     }
 
 
-def last_update(facts: Namespace) -> datetime | None:
+def last_updated_at(facts: GpuNamespace) -> datetime | None:
     """When use or caps moved last."""
     moments = [facts.changed_at, facts.quota.updated_at if facts.quota else None]
     return max((moment for moment in moments if moment is not None), default=None)
 
 
-def shown(namespace: str) -> dict[str, Any] | None:
+def current_gpu_quota_body(namespace: str) -> dict[str, Any] | None:
     """One quota as it is now, None where there is none."""
-    facts = look_at([namespace])[namespace]
-    return None if facts.quota is None else quota_body(facts)
+    facts = read_namespaces([namespace])[namespace]
+    return None if facts.quota is None else gpu_quota_body(facts)
 
 
-def quota_bodies(namespaces: Iterable[str] | None) -> list[dict[str, Any]]:
+def gpu_quota_bodies(namespaces: Iterable[str] | None) -> list[dict[str, Any]]:
     """The quotas of these namespaces (None: of all), by name; two queries however many there are."""
     rows = GpuQuota.objects.order_by("namespace")
     if namespaces is not None:
         rows = rows.filter(namespace__in=namespaces)
-    found = look_at(rows.values_list("namespace", flat=True))
-    return [quota_body(facts) for facts in found.values() if facts.quota is not None]
+    found = read_namespaces(rows.values_list("namespace", flat=True))
+    return [gpu_quota_body(facts) for facts in found.values() if facts.quota is not None]
 
 
 def allocation_body(row: GpuAllocation) -> dict[str, Any]:
     """One allocation."""
-    worker = worker_of(row)
+    worker = worker_from_row(row)
     return {
         "id": row.name,
         "namespace": row.namespace,
@@ -82,21 +82,21 @@ def allocation_body(row: GpuAllocation) -> dict[str, Any]:
     }
 
 
-def room_body(facts: Namespace, worker: Worker) -> dict[str, Any]:
+def headroom_body(facts: GpuNamespace, worker: GpuWorker) -> dict[str, Any]:
     """How many more workers of this size fit beside what is used and reserved (null: no cap counts them), and what
     stops the next one."""
-    fits, stopped_by = room_for(facts.spec, facts.reserved, facts.spec.filled(worker))
+    fits, stopped_by = headroom_for(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(worker))
     return {
         "namespace": facts.name,
         "fits": fits,
-        "stopped_by": [broken.violation(facts.name).as_dict() for broken in stopped_by],
+        "stopped_by": [broken.as_violation(facts.name).as_dict() for broken in stopped_by],
     }
 
 
-def history_body(namespace: str, samples: Sequence[GpuUsageSample], usage: GpuUsage | None) -> dict[str, Any]:
+def usage_history_body(namespace: str, samples: Sequence[GpuUsageSample], usage: GpuUsage | None) -> dict[str, Any]:
     """What a namespace used over time, oldest first, with what it uses now at the end."""
     families = usage.families if usage else "DDDD"
-    points = [{"time": sample.at, **held_in(sample, families=families).as_dict()} for sample in samples]
+    points = [{"time": sample.at, **totals_from_counters(sample, families=families).as_dict()} for sample in samples]
     if usage is not None:
-        points.append({"time": timezone.now(), **held_in(usage).as_dict()})
+        points.append({"time": timezone.now(), **totals_from_counters(usage).as_dict()})
     return {"namespace": namespace, "samples": points}

@@ -8,13 +8,13 @@ from typing import Any
 from django.utils import timezone
 
 from pools.domain.platforms import platform_body, platforms_of
-from pools.domain.pool_config import PoolSettings, editable
+from pools.domain.pool_config import PoolSettings, editable_body
 from pools.models import Pool
 
 ONLINE, OFFLINE, MAINTENANCE = "ONLINE", "OFFLINE", "MAINTENANCE"
 
 
-def settings_of(row: Pool) -> PoolSettings:
+def pool_settings_of(row: Pool) -> PoolSettings:
     """The configuration that a top-level row keeps."""
     return PoolSettings(
         backend=row.backend.name if row.backend else "",
@@ -30,11 +30,11 @@ def settings_of(row: Pool) -> PoolSettings:
     )
 
 
-def status(*, maintenance: bool, offline: bool) -> str:
+def pool_status(*, is_maintenance: bool, is_offline: bool) -> str:
     """What the contract calls a pool's status (5.3)."""
-    if maintenance:
+    if is_maintenance:
         return MAINTENANCE
-    return OFFLINE if offline else ONLINE
+    return OFFLINE if is_offline else ONLINE
 
 
 def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ()) -> dict[str, Any]:
@@ -49,18 +49,18 @@ def pool_body(row: Pool, *, verbose: bool = False, warnings: Iterable[str] = ())
         "version": row.version,
         "warnings": list(warnings),
     }
-    return (verbose_body(row) if verbose else editable(settings_of(row))) | added
+    return (verbose_pool_body(row) if verbose else editable_body(pool_settings_of(row))) | added
 
 
-def listed_body(row: Pool, *, verbose: bool = False) -> dict[str, Any]:
+def pool_list_body(row: Pool, *, verbose: bool = False) -> dict[str, Any]:
     """One pool in the list of configurations; an archived one says so."""
-    body = verbose_body(row) if verbose else editable(settings_of(row))
+    body = verbose_pool_body(row) if verbose else editable_body(pool_settings_of(row))
     return body | {"archived": True} if row.archived else body
 
 
-def verbose_body(row: Pool) -> dict[str, Any]:
+def verbose_pool_body(row: Pool) -> dict[str, Any]:
     """What a PUT takes, and what follows from it. Templates are names here, so nothing parsed ever follows."""
-    body = editable(settings_of(row))
+    body = editable_body(pool_settings_of(row))
     online = row.backend is not None and not row.backend.offline
     return body | {
         "name": row.name,
@@ -85,4 +85,4 @@ def _verbose_platform(platform: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _status(row: Pool) -> str:
-    return status(maintenance=row.enable_maintenance, offline=row.backend is None or row.backend.offline)
+    return pool_status(is_maintenance=row.enable_maintenance, is_offline=row.backend is None or row.backend.offline)

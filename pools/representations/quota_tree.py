@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount, as_json
-from pools.domain.quota.forest import shown
+from pools.domain.quota.forest import display_name
 from pools.domain.quota.outline import OutlineNode
-from pools.domain.quota.tree import NOTHING
+from pools.domain.quota.tree import NO_QUOTA
 from pools.selectors.quota_tree import Body, QuotaView
 
 _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable")
 
 
-def tree_nodes(view: QuotaView) -> list[Body]:
+def tree_node_bodies(view: QuotaView) -> list[Body]:
     """The nodes as the API shows them."""
     return [_node_body(view, node) for node in view.nodes]
 
@@ -23,20 +23,20 @@ def _node_body(view: QuotaView, node: OutlineNode) -> Body:
     return {
         "name": node.name,
         "kind": node.kind,
-        "parent": None if node.parent is None else shown(node.parent),
-        "explicit": node.explicit,
+        "parent": None if node.parent is None else display_name(node.parent),
+        "explicit": node.is_explicit,
         "active": condition is None,
         "condition": condition,
-        "quotas": [_quota_body(view, node, key) for key in view.keys_of(node)],
+        "quotas": [_quota_body(view, node, key) for key in view.keys_for(node)],
         "weight": as_json(view.tree.nodes[node.key].weight),
-        "weighted_share": found.reported,
+        "weighted_share": found.reported_share,
         "dominant_resource": found.dominant_resource,
     }
 
 
 def _quota_body(view: QuotaView, node: OutlineNode, key: str) -> Body:
     flavor, _, resource = key.partition("/")
-    own, held = view.tree.nodes[node.key].quotas.get(key, NOTHING), view.numbers[key][node.key]
+    own, held = view.tree.nodes[node.key].quotas.get(key, NO_QUOTA), view.numbers[key][node.key]
     return {
         "flavor": flavor,
         "resource": resource,

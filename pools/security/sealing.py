@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
 
-class Unreadable(Exception):
+class UnreadableSecret(Exception):
     """It was sealed with another key than this house has now."""
 
 
@@ -24,10 +24,10 @@ def unseal(sealed: str) -> str:
     try:
         return _box().decrypt(sealed.encode()).decode()
     except InvalidToken as error:
-        raise Unreadable("It was sealed with another OSMO_SECRET_KEY.") from error
+        raise UnreadableSecret("It was sealed with another OSMO_SECRET_KEY.") from error
 
 
-def mark(text: str) -> str:
+def fingerprint(text: str) -> str:
     """A short mark by which a secret is known again, and from which nobody makes it."""
     return hashlib.blake2b(text.encode(), key=_key(settings.SECRET_KEY), digest_size=8).hexdigest()
 

@@ -14,10 +14,10 @@ from django.conf import settings
 from django.utils import timezone
 
 from pools.models import AccessToken
-from pools.selectors.submission_path import valid_token
+from pools.selectors.submission_path import find_valid_token
 
 ISSUER = "osmo-admin"
-LIFETIME = timedelta(minutes=5)
+JWT_LIFETIME = timedelta(minutes=5)
 SECRET_BYTES = 32  # 43 url-safe characters, the length that OSMO's own tokens have
 
 
@@ -36,16 +36,16 @@ def secret_from(seed: str) -> str:
     return base64.urlsafe_b64encode(hmac.digest(key, seed.encode(), "sha256")).rstrip(b"=").decode()
 
 
-def digest(secret: str) -> str:
+def secret_digest(secret: str) -> str:
     """What is kept of a secret. It has 256 random bits, so a plain hash cannot be guessed backwards."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def find(secret: str) -> AccessToken | None:
+def find_token(secret: str) -> AccessToken | None:
     """The valid token of this secret, with its owner."""
     return (
         AccessToken.objects.select_related("owner")
-        .filter(digest=digest(secret), expires_at__gt=timezone.now(), owner__is_active=True)
+        .filter(digest=secret_digest(secret), expires_at__gt=timezone.now(), owner__is_active=True)
         .first()
     )
 
@@ -54,7 +54,7 @@ def issue_jwt(token: AccessToken) -> tuple[str, int]:
     """(JWT, expiry in seconds of the epoch) for a token. Roles in it are for reading only: what counts is looked up
     with each request, so that a revoked role or token is gone at once."""
     now = datetime.now(UTC)
-    expires = min(now + LIFETIME, token.expires_at)
+    expires = min(now + JWT_LIFETIME, token.expires_at)
     claims: dict[str, Any] = {
         "iss": ISSUER,
         "aud": ISSUER,
@@ -85,4 +85,4 @@ def verify_jwt(encoded: str) -> AccessToken | None:
     except jwt.InvalidTokenError:
         return None
     token_id = claims["osmo_token_id"]
-    return valid_token(token_id) if isinstance(token_id, int) else None
+    return find_valid_token(token_id) if isinstance(token_id, int) else None

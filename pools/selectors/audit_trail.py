@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import BooleanField, F, Func, Value
 
-from pools.domain.audit_sentences import sentence
+from pools.domain.audit_sentences import audit_message
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
 from pools.models import AuditEntry
@@ -32,7 +32,7 @@ def entry_body(entry: AuditEntry) -> dict[str, Any]:
         "after": _image(entry.after),
         "description": entry.description,
         "request_id": entry.request_id,
-        "sentence": sentence(
+        "sentence": audit_message(
             entry.action, entry.object, entry.actor, entry.before, entry.after, description=entry.description
         ),
     }
@@ -51,22 +51,22 @@ def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return shown
 
 
-def entries(
+def visible_entries(
     actor: Actor,
     *,
     object_name: str | None = None,
-    by: str | None = None,
+    actor_name: str | None = None,
     action: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Any:
     """What `actor` may see of the trail, the newest first; both ends of the time are included."""
-    asked = {"object": object_name, "actor": by, "action": action, "time__gte": since, "time__lte": until}
+    asked = {"object": object_name, "actor": actor_name, "action": action, "time__gte": since, "time__lte": until}
     return AuditEntry.objects.visible_to(actor).filter(**{key: value for key, value in asked.items() if value})
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Position:
+class StreamPosition:
     """A place in the stream: behind the entry `entry` of the database transaction `transaction`.
 
     Entry ids are given out before transactions commit, so a reader that follows them passes over whoever commits late.
@@ -81,15 +81,15 @@ class Position:
         return f"{self.transaction}{self.entry:0{_ID_DIGITS}}"
 
 
-def position_of(text: str) -> Position | None:
+def parse_position(text: str) -> StreamPosition | None:
     """The place that a `Last-Event-ID` names: one of ours, or the id of an entry in the audit list. None: no such."""
     if not (text.isascii() and text.isdigit() and len(text) <= 32):
         return None
     transaction, entry = divmod(int(text), 10**_ID_DIGITS)
     if transaction:
-        return Position(transaction, entry)
+        return StreamPosition(transaction, entry)
     known = AuditEntry.objects.filter(pk=entry).values_list("transaction", flat=True).first()
-    return Position(int(known), entry) if known is not None else Position(0, 0)
+    return StreamPosition(int(known), entry) if known is not None else StreamPosition(0, 0)
 
 
 class _Visible(Func):
@@ -100,29 +100,29 @@ class _Visible(Func):
     output_field = BooleanField()
 
 
-def snapshot() -> str:
+def current_snapshot() -> str:
     """Which transactions have ended, in PostgreSQL's words: `10:20:10,14,15`."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_current_snapshot()::text")
         return str(cursor.fetchone()[0])
 
 
-def horizon(seen: str | None = None) -> Position:
+def stream_horizon(seen: str | None = None) -> StreamPosition:
     """The place before which every transaction has ended: what stands there now (or in that snapshot) is final."""
-    return Position(int((seen or snapshot()).partition(":")[0]))
+    return StreamPosition(int((seen or current_snapshot()).partition(":")[0]))
 
 
-def after(
-    actor: Actor, place: Position, end: Position, *, limit: int, unless_in: str | None = None
-) -> list[tuple[Position, AuditEntry]]:
-    """The entries that `actor` may see behind `place` and before the horizon `end`, in the order of the stream; without
-    those that the snapshot `unless_in` knows."""
+def entries_after(
+    actor: Actor, start: StreamPosition, end: StreamPosition, *, limit: int, known_snapshot: str | None = None
+) -> list[tuple[StreamPosition, AuditEntry]]:
+    """The entries that `actor` may see behind `start` and before the horizon `end`, in the order of the stream; without
+    those that the snapshot `known_snapshot` knows."""
     rows = (
         AuditEntry.objects.visible_to(actor)
-        .filter(transaction__gte=str(place.transaction), transaction__lt=str(end.transaction))
-        .exclude(transaction=str(place.transaction), pk__lte=place.entry)
+        .filter(transaction__gte=str(start.transaction), transaction__lt=str(end.transaction))
+        .exclude(transaction=str(start.transaction), pk__lte=start.entry)
         .order_by("transaction", "pk")
     )
-    if unless_in is not None:
-        rows = rows.exclude(_Visible(F("transaction"), Value(unless_in)))
-    return [(Position(int(row.transaction), row.pk), row) for row in rows[:limit]]
+    if known_snapshot is not None:
+        rows = rows.exclude(_Visible(F("transaction"), Value(known_snapshot)))
+    return [(StreamPosition(int(row.transaction), row.pk), row) for row in rows[:limit]]

@@ -16,10 +16,10 @@ from typing import Any
 from django.db import connection
 
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
-from pools.domain.gpu_quota.spec import parse_spec
-from pools.domain.gpu_quota.status import Condition, conditions
-from pools.domain.gpu_quota.workers import Amounts, Held, Worker
-from pools.domain.quantities import Family, Quantity
+from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
+from pools.domain.gpu_quota.status import GpuQuotaCondition, compute_conditions
+from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals
+from pools.domain.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample
 from pools.models.gpu_quota import AMOUNTS, COUNTERS
 
@@ -29,42 +29,44 @@ QUOTAS_SQL = f"SELECT {', '.join(_QUOTA)} FROM pools_gpuquota WHERE namespace = 
 
 
 @dataclass(frozen=True, slots=True)
-class Namespace:
+class GpuNamespace:
     """One namespace: its quota's row if it has one, and what its workers hold, committed and assumed."""
 
     name: str
     quota: GpuQuota | None
-    committed: Held
-    assumed: Held
+    committed: WorkerTotals
+    assumed: WorkerTotals
     changed_at: datetime | None = None
     revision: int = 0
 
     @property
     def spec(self) -> GpuQuotaSpec:
         """The caps; none where there is no quota."""
-        return GpuQuotaSpec() if self.quota is None else spec_of(self.quota)
+        return GpuQuotaSpec() if self.quota is None else spec_from_row(self.quota)
 
     @property
-    def reserved(self) -> Held:
+    def committed_and_assumed(self) -> WorkerTotals:
         """What a new worker has to fit beside: committed and assumed together."""
         return self.committed + self.assumed
 
-    def conditions(self, now: datetime) -> list[Condition]:
+    def conditions(self, now: datetime) -> list[GpuQuotaCondition]:
         """The conditions as they are now, with the times that were kept; none without a quota."""
         if self.quota is None:
             return []
-        return conditions(self.spec, self.committed, kept_conditions(self.quota), now, faults=self.quota.faults)
+        return compute_conditions(
+            self.spec, self.committed, stored_condition_times(self.quota), now, faults=self.quota.faults
+        )
 
 
-def spec_of(quota: GpuQuota) -> GpuQuotaSpec:
+def spec_from_row(quota: GpuQuota) -> GpuQuotaSpec:
     """The caps of a row; they were checked when it was written."""
-    return parse_spec(quota.spec)[0]
+    return parse_gpu_quota_spec(quota.spec)[0]
 
 
-def kept_conditions(quota: GpuQuota) -> list[Condition]:
+def stored_condition_times(quota: GpuQuota) -> list[GpuQuotaCondition]:
     """What is kept of the conditions: status and time of each."""
     return [
-        Condition(kept["type"], kept["status"], "", "", datetime.fromisoformat(kept["since"]))
+        GpuQuotaCondition(kept["type"], kept["status"], "", "", datetime.fromisoformat(kept["since"]))
         for kept in quota.conditions
     ]
 
@@ -77,7 +79,7 @@ def quota_row(row: Sequence[Any]) -> GpuQuota:
     return GpuQuota.from_db(connection.alias, _QUOTA, list(values.values()))
 
 
-def look_at(names: Iterable[str]) -> dict[str, Namespace]:
+def read_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
     """The same without a lock: true when it was read."""
     wanted = sorted(set(names))
     quotas = GpuQuota.objects.filter(namespace__in=wanted)
@@ -86,33 +88,36 @@ def look_at(names: Iterable[str]) -> dict[str, Namespace]:
 
 def namespace_facts(
     names: Sequence[str], usage: Iterable[GpuUsage], limits: Iterable[GpuQuota]
-) -> dict[str, Namespace]:
+) -> dict[str, GpuNamespace]:
     quotas = {row.namespace: row for row in limits}
-    found = {name: Namespace(name, quotas.get(name), Held(), Held()) for name in names}
+    found = {name: GpuNamespace(name, quotas.get(name), WorkerTotals(), WorkerTotals()) for name in names}
     for row in usage:
-        found[row.namespace] = Namespace(
+        found[row.namespace] = GpuNamespace(
             row.namespace,
             quotas.get(row.namespace),
-            held_in(row),
-            held_in(row, "assumed_"),
+            totals_from_counters(row),
+            totals_from_counters(row, "assumed_"),
             row.changed_at,
             row.revision,
         )
     return found
 
 
-def held_in(row: GpuUsage | GpuUsageSample, prefix: str = "", families: str | None = None) -> Held:
+def totals_from_counters(row: GpuUsage | GpuUsageSample, prefix: str = "", families: str | None = None) -> WorkerTotals:
     """The counters of a row: what is committed, or with `assumed_` what is only reserved. A sample knows no
     `families` of its own."""
     printed = families if families is not None else row.families if isinstance(row, GpuUsage) else "DDDD"
-    sums = [quantity_of(getattr(row, f"{prefix}{name}"), printed[place]) for place, name in enumerate(COUNTERS[:4])]
-    return Held(Amounts(sums[0], sums[1]), Amounts(sums[2], sums[3]), getattr(row, f"{prefix}workers"))
+    sums = [
+        quantity_from_decimal(getattr(row, f"{prefix}{name}"), printed[place])
+        for place, name in enumerate(COUNTERS[:4])
+    ]
+    return WorkerTotals(GpuAmounts(sums[0], sums[1]), GpuAmounts(sums[2], sums[3]), getattr(row, f"{prefix}workers"))
 
 
-def worker_of(row: GpuAllocation) -> Worker:
+def worker_from_row(row: GpuAllocation) -> GpuWorker:
     """What an allocation holds, as it was typed."""
     found = [
-        quantity_of(amount, family, written)
+        quantity_from_decimal(amount, family, written)
         for amount, family, written in zip(
             (getattr(row, name) for name in AMOUNTS),
             row.families,
@@ -120,30 +125,30 @@ def worker_of(row: GpuAllocation) -> Worker:
             strict=True,
         )
     ]
-    return Worker(Amounts(found[0], found[1]), Amounts(found[2], found[3]), row.count)
+    return GpuWorker(GpuAmounts(found[0], found[1]), GpuAmounts(found[2], found[3]), row.count)
 
 
-def columns_of(worker: Worker) -> dict[str, Any]:
+def allocation_columns(worker: GpuWorker) -> dict[str, Any]:
     """A worker as the columns of an allocation."""
     amounts = (worker.request.tflops, worker.request.vram, worker.limit.tflops, worker.limit.vram)
     return {
         **dict(zip(AMOUNTS, map(_decimal, amounts), strict=True)),
         "count": worker.count,
-        "families": "".join(amount.family for amount in amounts),
+        "families": "".join(amount.format for amount in amounts),
         "written": [amount.written for amount in amounts],
     }
 
 
-def quantity_of(amount: Decimal, family: str, written: str = "") -> Quantity:
+def quantity_from_decimal(amount: Decimal, family: str, written: str = "") -> Quantity:
     """A stored amount as a quantity. Exact at any length, where Decimal's own arithmetic would round."""
     numerator, denominator = amount.as_integer_ratio()
-    return Quantity(numerator * 1000 // denominator, Family(family), written)
+    return Quantity(numerator * 1000 // denominator, QuantityFormat(family), written)
 
 
 def _decimal(amount: Quantity) -> Decimal:
     return Decimal(amount.milli).scaleb(-3)
 
 
-def stored_conditions(found: Iterable[Condition]) -> list[Mapping[str, Any]]:
+def conditions_to_store(found: Iterable[GpuQuotaCondition]) -> list[Mapping[str, Any]]:
     """Conditions as the row keeps them."""
     return [{"type": each.type, "status": each.status, "since": each.since.isoformat()} for each in found]

@@ -13,13 +13,13 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from pools.domain.gpu_quota.checks import Caps, GpuQuotaSpec
+from pools.domain.gpu_quota.checks import GpuQuotaSpec, ResourceCaps
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
-from pools.domain.gpu_quota.status import KEYS, WORKERS, Condition, gauges
-from pools.domain.gpu_quota.workers import Amounts, Held
-from pools.domain.quantities import Family, Quantity
+from pools.domain.gpu_quota.status import GAUGE_KEYS, WORKERS, GpuQuotaCondition, usage_gauges
+from pools.domain.gpu_quota.workers import GpuAmounts, WorkerTotals
+from pools.domain.quantities import Quantity, QuantityFormat
 from pools.models import GpuAllocation, GpuQuota, GpuUsage, GpuUsageSample, Pool
-from pools.selectors.gpu_namespace import Namespace, held_in, look_at
+from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, totals_from_counters
 
 LABELS = {
     "requests.tflops": "TFLOPS requested",
@@ -28,15 +28,15 @@ LABELS = {
     "limits.vram": "Memory limit",
     WORKERS: "Workers",
 }
-HISTORY = timedelta(days=7)
-SHORTEST = timedelta(hours=1)
+HISTORY_PERIOD = timedelta(days=7)
+MIN_CHART_PERIOD = timedelta(hours=1)
 """What a chart shows at least; a young namespace would else be a speck at the end of an empty week."""
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
+class GpuMeter:
     """One amount against its cap, as it is drawn. Texts are as people write them, empty for none; `committed`,
     `assumed` and `left` are parts of the bar, the longest of which is 1000. `alert`: less is left than the threshold
     asks for; `over`: more is used than the cap."""
@@ -52,8 +52,8 @@ class Meter:
     committed: int
     assumed: int
     left: int
-    alert: bool
-    over: bool
+    is_in_alert: bool
+    is_exceeded: bool
 
     @property
     def has_cap(self) -> bool:
@@ -66,22 +66,22 @@ class NamespaceRow:
     """A namespace in the list or on its page. `standing` is one word; a namespace without a quota has UNLIMITED."""
 
     name: str
-    standing: str
-    meters: tuple[Meter, ...]
+    status: str
+    meters: tuple[GpuMeter, ...]
     workers: int
     source: str
     alert_since: datetime | None
     version: int | None
 
     @property
-    def tightest(self) -> Meter | None:
+    def tightest(self) -> GpuMeter | None:
         """The amount of which the least is left."""
         capped = [meter for meter in self.meters if meter.has_cap]
-        return min(capped, key=lambda meter: (not meter.over, meter.left)) if capped else None
+        return min(capped, key=lambda meter: (not meter.is_exceeded, meter.left)) if capped else None
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class UsageSeries:
     """Use of one amount over time: `points` of an SVG polyline in a box of 600 × 80, `most` at its top."""
 
     label: str
@@ -96,14 +96,14 @@ def namespace_rows(names: set[str] | None) -> list[NamespaceRow]:
     if names is not None:
         quotas, usage = quotas.filter(namespace__in=names), usage.filter(namespace__in=names)
     known = {*quotas.values_list("namespace", flat=True), *usage.values_list("namespace", flat=True)}
-    return [namespace_row(facts) for _, facts in sorted(look_at(known).items())]
+    return [namespace_row(facts) for _, facts in sorted(read_namespaces(known).items())]
 
 
-def namespace_row(facts: Namespace) -> NamespaceRow:
+def namespace_row(facts: GpuNamespace) -> NamespaceRow:
     """One namespace as it is drawn."""
     return NamespaceRow(
         facts.name,
-        standing(facts),
+        namespace_status(facts),
         tuple(_meters(facts)),
         facts.committed.workers,
         "" if facts.quota is None else facts.quota.source,
@@ -112,7 +112,7 @@ def namespace_row(facts: Namespace) -> NamespaceRow:
     )
 
 
-def standing(facts: Namespace) -> str:
+def namespace_status(facts: GpuNamespace) -> str:
     """How a namespace stands, in one word: the worst that its conditions say."""
     if facts.quota is None:
         return "UNLIMITED"
@@ -122,40 +122,40 @@ def standing(facts: Namespace) -> str:
     return "EXCEEDED" if "Exceeded" in true else "ALERT" if "AlertThresholdReached" in true else "OK"
 
 
-def _meters(facts: Namespace) -> Iterator[Meter]:
+def _meters(facts: GpuNamespace) -> Iterator[GpuMeter]:
     spec = facts.spec
-    reserved = {gauge.key: gauge.used for gauge in gauges(spec, facts.assumed)}
-    for gauge in gauges(spec, facts.committed):
+    reserved = {gauge.key: gauge.used for gauge in usage_gauges(spec, facts.assumed)}
+    for gauge in usage_gauges(spec, facts.committed):
         side, _, resource = gauge.key.partition(".")
         cap = gauge.total
         whole = max(cap or 0, gauge.used + reserved[gauge.key], 1)
         committed = min(1000, gauge.used * 1000 // whole)
         assumed = min(1000 - committed, reserved[gauge.key] * 1000 // whole)
-        yield Meter(
+        yield GpuMeter(
             key=gauge.key,
             label=LABELS[gauge.key],
             used=_text(facts.committed, gauge.key),
             reserved=_text(facts.assumed, gauge.key) if reserved[gauge.key] else "",
             cap="" if cap is None else _cap_text(spec, gauge.key),
-            available="" if cap is None else gauge.printed,
+            available="" if cap is None else gauge.available_text,
             per_gpu="" if not resource else _per_gpu(spec, side, resource),
             default="" if not resource else _default(spec, side, resource),
             committed=committed,
             assumed=assumed,
             left=0 if cap is None else max(0, 1000 - committed - assumed),
-            alert=gauge.available < 100 - spec.threshold,
-            over=gauge.is_exceeded,
+            is_in_alert=gauge.available_percent < 100 - spec.threshold,
+            is_exceeded=gauge.is_exceeded,
         )
 
 
-def _text(held: Held, key: str) -> str:
+def _text(held: WorkerTotals, key: str) -> str:
     side, _, resource = key.partition(".")
     return str(held.side(side).of(resource)) if resource else str(held.workers)
 
 
 def _cap_text(spec: GpuQuotaSpec, key: str) -> str:
     side, _, resource = key.partition(".")
-    return str(spec.total(side).of(resource)) if resource else str(spec.max_workers)
+    return str(spec.total_caps(side).of(resource)) if resource else str(spec.max_workers)
 
 
 def _per_gpu(spec: GpuQuotaSpec, side: str, resource: str) -> str:
@@ -164,44 +164,44 @@ def _per_gpu(spec: GpuQuotaSpec, side: str, resource: str) -> str:
 
 
 def _default(spec: GpuQuotaSpec, side: str, resource: str) -> str:
-    amounts: Amounts = spec.default_requests if side == "requests" else spec.default_limits
+    amounts: GpuAmounts = spec.default_requests if side == "requests" else spec.default_limits
     return str(amounts.of(resource)) if amounts.of(resource).milli else ""
 
 
-def conditions_of(facts: Namespace) -> list[Condition]:
+def current_conditions(facts: GpuNamespace) -> list[GpuQuotaCondition]:
     """The three conditions of a namespace with a quota."""
     return facts.conditions(timezone.now())
 
 
-def workers_in(namespace: str, *, released: bool) -> QuerySet[GpuAllocation]:
+def allocations_in(namespace: str, *, include_released: bool) -> QuerySet[GpuAllocation]:
     """The workers of a namespace, the newest first."""
     rows = GpuAllocation.objects.filter(namespace=namespace).select_related("backend").order_by("-id")
-    return rows if released else rows.exclude(state=GpuAllocation.State.RELEASED)
+    return rows if include_released else rows.exclude(state=GpuAllocation.State.RELEASED)
 
 
-def pools_of(namespace: str, visible: QuerySet[Pool]) -> list[str]:
+def pools_using_namespace(namespace: str, visible: QuerySet[Pool]) -> list[str]:
     """Names of those of these pools whose work counts in the namespace."""
     rows = visible.filter(parent=None, archived=False, **{f"config__{GPU_NAMESPACE}": namespace})
     return list(rows.order_by("name").values_list("name", flat=True))
 
 
-def history(facts: Namespace) -> list[Line]:
+def usage_history(facts: GpuNamespace) -> list[UsageSeries]:
     """Use of each amount over the last week, or since its first sample; nothing where there are no samples of it."""
     now = timezone.now()
-    recent = GpuUsageSample.objects.filter(namespace=facts.name, at__gte=now - HISTORY)
-    samples = list(recent.order_by("-at")[:MOST_POINTS])[::-1]
+    recent = GpuUsageSample.objects.filter(namespace=facts.name, at__gte=now - HISTORY_PERIOD)
+    samples = list(recent.order_by("-at")[:MAX_POINTS])[::-1]
     if not samples:
         return []
-    begin = min(samples[0].at, now - SHORTEST)
-    held = [(sample.at, held_in(sample)) for sample in samples] + [(now, facts.committed)]
+    begin = min(samples[0].at, now - MIN_CHART_PERIOD)
+    held = [(sample.at, totals_from_counters(sample)) for sample in samples] + [(now, facts.committed)]
     lines = []
-    for key in KEYS:
+    for key in GAUGE_KEYS:
         values = [(at, _number(each, key)) for at, each in held]
         most = max(value for _, value in values)
         if most:
             family = _family(facts.committed, key)
             lines.append(
-                Line(
+                UsageSeries(
                     LABELS[key],
                     _steps(values, begin, now, most),
                     _number_text(most, key, family),
@@ -211,20 +211,22 @@ def history(facts: Namespace) -> list[Line]:
     return lines
 
 
-def _number(held: Held, key: str) -> int:
+def _number(held: WorkerTotals, key: str) -> int:
     side, _, resource = key.partition(".")
     return held.side(side).of(resource).milli if resource else held.workers
 
 
-def _family(held: Held, key: str) -> Family:
+def _family(held: WorkerTotals, key: str) -> QuantityFormat:
     side, _, resource = key.partition(".")
-    return held.side(side).of(resource).family if resource else Family.DECIMAL
+    return held.side(side).of(resource).format if resource else QuantityFormat.DECIMAL
 
 
-def _number_text(value: int, key: str, family: Family) -> str:
+def _number_text(value: int, key: str, family: QuantityFormat) -> str:
     if key == WORKERS:
         return str(value)
-    return str(Quantity(value, Family.BINARY if key.endswith("vram") and family is Family.DECIMAL else family))
+    return str(
+        Quantity(value, QuantityFormat.BINARY if key.endswith("vram") and family is QuantityFormat.DECIMAL else family)
+    )
 
 
 def _steps(values: Sequence[tuple[datetime, int]], begin: datetime, end: datetime, most: int) -> str:
@@ -240,14 +242,14 @@ def _steps(values: Sequence[tuple[datetime, int]], begin: datetime, end: datetim
     return " ".join(points)
 
 
-def form_values(spec: GpuQuotaSpec) -> dict[str, Any]:
+def spec_form_values(spec: GpuQuotaSpec) -> dict[str, Any]:
     """A spec as the texts of a form, by field."""
     found: dict[str, Any] = {
         "max_workers": spec.max_workers,
         "alert_threshold": spec.threshold,
         "max_gpu_count": spec.max_gpu_count,
     }
-    groups: dict[str, Caps | Amounts] = {
+    groups: dict[str, ResourceCaps | GpuAmounts] = {
         "requests": spec.requests,
         "limits": spec.limits,
         "max_requests": spec.max_requests,

@@ -9,39 +9,43 @@ from django.db.models import Count, QuerySet
 
 from pools.domain import names
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quota.pool_balance import PoolBalance, Slice, Usage
+from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.models import LeafUsage, Pool, User
 
 
-def balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
+def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
     """The balance of each tree by the id of its top-level pool; two queries however many there are."""
     wanted = {root.pk: root for root in roots}
-    slices: dict[int, list[Slice]] = {pk: [] for pk in wanted}
+    slices: dict[int, list[Subpool]] = {pk: [] for pk in wanted}
     usage = {row.pool_id: row.as_usage() for row in LeafUsage.objects.filter(pool__in=wanted)}
     rows = Pool.objects.filter(parent__in=wanted).select_related("usage").order_by("subpool_name")
     for row in rows:
         assert row.parent_id is not None
-        slices[row.parent_id].append(as_slice(row))
+        slices[row.parent_id].append(subpool_from_row(row))
     return {
-        pk: PoolBalance(root.name, root.guaranteed, root.limit, tuple(slices[pk]), usage.get(pk, Usage()))
+        pk: PoolBalance(
+            root.name, root.effective_guarantee, root.effective_maximum, tuple(slices[pk]), usage.get(pk, UsageCounts())
+        )
         for pk, root in wanted.items()
     }
 
 
-def balance(root: Pool) -> PoolBalance:
+def read_balance(root: Pool) -> PoolBalance:
     """The balance of one tree."""
-    return balances([root])[root.pk]
+    return read_balances([root])[root.pk]
 
 
-def as_slice(row: Pool) -> Slice:
+def subpool_from_row(row: Pool) -> Subpool:
     """A subpool's row, with its usage, as the arithmetic sees it."""
     assert row.subpool_name
     assert row.subpool_state
     assert row.last_quota is not None
-    return Slice(row.subpool_name, SubpoolState(row.subpool_state), row.last_quota, row.usage.as_usage())
+    return Subpool(row.subpool_name, SubpoolState(row.subpool_state), row.last_quota, row.usage.as_usage())
 
 
-def subpool_body(row: Pool, part: Slice, *, warnings: Iterable[str] = (), reactivated: bool = False) -> dict[str, Any]:
+def subpool_body(
+    row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reactivated: bool = False
+) -> dict[str, Any]:
     """One subpool as the API shows it (api.md, "Subpools")."""
     return {
         "name": row.name,
@@ -63,13 +67,13 @@ def subpool_body(row: Pool, part: Slice, *, warnings: Iterable[str] = (), reacti
     }
 
 
-def tree_body(root: Pool, *, include_archived: bool = False) -> dict[str, Any]:
+def pool_tree_body(root: Pool, *, include_archived: bool = False) -> dict[str, Any]:
     """A pool with its shared leaf and its slices as the API shows it (api.md, "Subpools")."""
-    facts = balance(root)
-    parts = {part.name: part for part in facts.slices}
+    facts = read_balance(root)
+    parts = {part.name: part for part in facts.subpools}
     rows = Pool.objects.filter(parent=root).select_related("parent__backend", "usage").order_by("subpool_name")
     if not include_archived:
-        rows = rows.listed()
+        rows = rows.not_archived()
     return {
         "pool": root.name,
         "quota": facts.guarantee,
@@ -91,6 +95,6 @@ def tree_body(root: Pool, *, include_archived: bool = False) -> dict[str, Any]:
     }
 
 
-def accounts() -> QuerySet[User]:
+def list_accounts() -> QuerySet[User]:
     """Everybody's account by name, closed ones too, with the roles at hand and `token_count`."""
     return User.objects.order_by("username").prefetch_related("groups").annotate(token_count=Count("tokens"))

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.names import split
-from pools.domain.node_sets import NodeSet, Place, node_sets
+from pools.domain.names import split_name
+from pools.domain.node_sets import NodeGroup, NodeSet, connected_node_sets
 from pools.domain.platforms import default_platform, platforms_of
-from pools.domain.pool_config import TIMEOUTS, PoolSettings
-from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.pool_config import TIMEOUT_KEYS, PoolSettings
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.roles import Actor
 from pools.models import Node, Pool
-from pools.representations.pool import status
+from pools.representations.pool import pool_status
 
 Body = dict[str, Any]
 
 
-class RootRow(NamedTuple):
+class ListedRootRow(NamedTuple):
     """A top-level pool; the fields are columns."""
 
     id: int
@@ -43,7 +43,7 @@ class RootRow(NamedTuple):
     usage__total_usage: int
 
 
-class SliceRow(NamedTuple):
+class ListedSubpoolRow(NamedTuple):
     """A slice; the fields are columns."""
 
     parent_id: int
@@ -61,78 +61,84 @@ class SliceRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ListedPool:
     """A top-level pool and its slices by name. `shown` are the names a list was asked for; None means all."""
 
-    root: RootRow
-    slices: Sequence[SliceRow]
-    shown: Collection[str] | None
+    root: ListedRootRow
+    subpools: Sequence[ListedSubpoolRow]
+    listed_names: Collection[str] | None
 
-    def shows(self, name: str) -> bool:
+    def is_listed(self, name: str) -> bool:
         """Whether the list has a row for this pool or slice."""
-        return self.shown is None or name in self.shown
+        return self.listed_names is None or name in self.listed_names
 
     @property
-    def shows_anything(self) -> bool:
+    def lists_anything(self) -> bool:
         """Whether the list has a row of this tree."""
-        return self.shows(self.root.name) or any(self.shows(row.name) for row in self.slices)
+        return self.is_listed(self.root.name) or any(self.is_listed(row.name) for row in self.subpools)
 
     @property
     def allocated(self) -> int:
         """What the ACTIVE slices were promised."""
-        return sum(row.quota for row in self.slices)
+        return sum(row.quota for row in self.subpools)
 
     @property
-    def is_divided(self) -> bool:
+    def is_partitioned(self) -> bool:
         """Whether it has ACTIVE or DELETING slices."""
-        return any(row.subpool_state != SubpoolState.ARCHIVED for row in self.slices)
+        return any(row.subpool_state != SubpoolState.ARCHIVED for row in self.subpools)
 
     @property
     def guarantee(self) -> int:
         """The pool's whole guarantee, -1 without one; an archived pool guarantees nothing."""
         if self.root.archived:
             return 0
-        return UNLIMITED if self.root.guarantee is None else self.root.guarantee
+        return UNLIMITED_GPUS if self.root.guarantee is None else self.root.guarantee
 
 
-def listed_trees(actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False) -> list[Tree]:
+def list_pools(
+    actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False
+) -> list[ListedPool]:
     """The trees that `actor` sees, by the pool's name. With `names` those that hold one of these pools or slices;
     names that are unknown or unseen are left out."""
     seen = Pool.objects.visible_to(actor)
     if not include_archived:
-        seen = seen.listed()
+        seen = seen.not_archived()
     roots, slices = seen.filter(parent__isnull=True), seen.filter(parent__isnull=False)
     if names is not None:
-        wanted = {split(name).parent for name in names}
+        wanted = {split_name(name).parent for name in names}
         roots, slices = roots.filter(name__in=wanted), slices.filter(parent__name__in=wanted)
-    by_parent: dict[int, list[SliceRow]] = defaultdict(list)
-    for row in map(SliceRow._make, slices.order_by().values_list(*SliceRow._fields)):
+    by_parent: dict[int, list[ListedSubpoolRow]] = defaultdict(list)
+    for row in map(ListedSubpoolRow._make, slices.order_by().values_list(*ListedSubpoolRow._fields)):
         by_parent[row.parent_id].append(row)
     shown = None if names is None else frozenset(names)
-    rows = sorted(map(RootRow._make, roots.order_by().values_list(*RootRow._fields)), key=_name)
-    trees = [Tree(root, sorted(by_parent[root.id], key=_short_name), shown) for root in rows]
-    return [tree for tree in trees if tree.shows_anything]
+    rows = sorted(map(ListedRootRow._make, roots.order_by().values_list(*ListedRootRow._fields)), key=_name)
+    trees = [ListedPool(root, sorted(by_parent[root.id], key=_short_name), shown) for root in rows]
+    return [tree for tree in trees if tree.lists_anything]
 
 
-def places_with_nodes() -> set[Place]:
+def node_groups_with_nodes() -> set[NodeGroup]:
     """Every backend and platform that has a node."""
     return set(Node.objects.order_by().values_list("backend_id", "platform").distinct())
 
 
-def sets_of(trees: Sequence[Tree], there: Collection[Place]) -> list[tuple[NodeSet, list[Tree]]]:
-    """The trees by the nodes they share; see :func:`pools.domain.node_sets.node_sets`."""
+def group_by_node_set(
+    trees: Sequence[ListedPool], existing_groups: Collection[NodeGroup]
+) -> list[tuple[NodeSet, list[ListedPool]]]:
+    """The trees by the nodes they share; see :func:`pools.domain.node_sets.connected_node_sets`."""
     by_name = {tree.root.name: tree for tree in trees}
-    found = node_sets(((t.root.name, t.root.backend_id, platforms_of(t.root.config)) for t in trees), there)
+    found = connected_node_sets(
+        ((t.root.name, t.root.backend_id, platforms_of(t.root.config)) for t in trees), existing_groups
+    )
     return [(each, [by_name[name] for name in each.pools]) for each in found]
 
 
-def minimal_bodies(tree: Tree) -> Iterator[tuple[str, Body]]:
+def minimal_bodies(tree: ListedPool) -> Iterator[tuple[str, Body]]:
     """The rows of one tree that the list shows, by name: the pool first, then its slices (5.1)."""
-    root, shared, gpu = tree.root, inherited(tree.root), gpu_shares(tree.root)
-    if tree.shows(root.name):
-        yield root.name, own_body(root) | shared
-    for row in tree.slices:
-        if tree.shows(row.name):
+    root, shared, gpu = tree.root, inherited_body(tree.root), gpu_resources(tree.root)
+    if tree.is_listed(root.name):
+        yield root.name, root_body(root) | shared
+    for row in tree.subpools:
+        if tree.is_listed(row.name):
             own = {
                 "name": row.name,
                 "resources": {"gpu": {**(gpu or {}), "guarantee": row.quota}},
@@ -143,33 +149,35 @@ def minimal_bodies(tree: Tree) -> Iterator[tuple[str, Body]]:
             yield row.name, own | shared
 
 
-def own_body(root: RootRow) -> Body:
+def root_body(root: ListedRootRow) -> Body:
     """What a top-level pool says of itself alone."""
     return {
         "name": root.name,
-        "resources": {"gpu": gpu_shares(root)},
+        "resources": {"gpu": gpu_resources(root)},
         "parent_pool": None,
         "subpool_name": None,
         "subpool_state": None,
     }
 
 
-def gpu_shares(root: RootRow) -> dict[str, int] | None:
+def gpu_resources(root: ListedRootRow) -> dict[str, int] | None:
     """`resources.gpu` of a top-level pool; a divided one always has it, for slices need a finite guarantee."""
-    return PoolSettings(root.backend__name, guarantee=root.guarantee, maximum=root.maximum, weight=root.weight).gpu
+    return PoolSettings(
+        root.backend__name, guarantee=root.guarantee, maximum=root.maximum, weight=root.weight
+    ).gpu_resources
 
 
-def inherited(root: RootRow) -> Body:
+def inherited_body(root: ListedRootRow) -> Body:
     """What a pool and all its slices have in common."""
     config = root.config
     return {
         "description": root.description,
-        "status": status(maintenance=root.enable_maintenance, offline=root.backend__offline),
+        "status": pool_status(is_maintenance=root.enable_maintenance, is_offline=root.backend__offline),
         "download_type": config.get("download_type"),
         "enable_maintenance": root.enable_maintenance,
         "backend": root.backend__name,
         "default_platform": default_platform(config),
-        **{key: config.get(key, "") for key in TIMEOUTS},
+        **{key: config.get(key, "") for key in TIMEOUT_KEYS},
         "default_exit_actions": config.get("default_exit_actions", {}),
         "topology_keys": config.get("topology_keys", []),
         "platforms": {name: _platform(platform) for name, platform in platforms_of(config).items()},
@@ -187,9 +195,9 @@ def _platform(platform: Mapping[str, Any]) -> Body:
     }
 
 
-def _name(row: RootRow) -> str:
+def _name(row: ListedRootRow) -> str:
     return row.name
 
 
-def _short_name(row: SliceRow) -> str:
+def _short_name(row: ListedSubpoolRow) -> str:
     return row.subpool_name

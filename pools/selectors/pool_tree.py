@@ -15,20 +15,20 @@ from django.db.models import BigIntegerField, Count, F, OuterRef, Q, Subquery, S
 from django.db.models.functions import Cast, Coalesce, Greatest, RowNumber
 
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, Slice, Usage
-from pools.domain.quota.usage_bar import Parts, added, leaf_parts, pool_parts, slice_parts
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
+from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
 from pools.domain.roles import Actor
 from pools.models import Pool, Reservation
 from pools.models.pool import PoolQuerySet
-from pools.models.usage import PREEMPTIBLE
-from pools.representations.pool import status
-from pools.selectors.pool_balance import balances
+from pools.models.usage import PREEMPTIBLE_PRIORITY
+from pools.representations.pool import pool_status
+from pools.selectors.pool_balance import read_balances
 
-POOLS_ON_A_PAGE = 20
-HOLDERS_SHOWN = 20
+POOLS_PER_PAGE = 20
+MAX_HOLDERS = 20
 
 
-class Show(StrEnum):
+class PoolFilter(StrEnum):
     """Which pools a tree is made of."""
 
     ALL = ""
@@ -40,7 +40,7 @@ class Show(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PoolTreeRow:
     """One line of the tree. GPUs, but `live`; `available` may be negative; -1 in `quota` is unlimited."""
 
     name: str
@@ -51,96 +51,96 @@ class Row:
     used: int
     available: int
     total_usage: int
-    live: int
-    parts: Parts
+    live_workflows: int
+    bar: UsageBar
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class PoolTree:
     """A pool with its unallocated part and its slices, ready to be drawn."""
 
     pool: Pool
     status: str
     balance: PoolBalance
-    head: Row
-    leaves: tuple[Row, ...]
+    head: PoolTreeRow
+    leaves: tuple[PoolTreeRow, ...]
 
     @property
-    def draining(self) -> tuple[Row, ...]:
+    def draining(self) -> tuple[PoolTreeRow, ...]:
         """Slices on their way out."""
         return tuple(row for row in self.leaves if row.state == SubpoolState.DELETING)
 
 
 @dataclass(frozen=True, slots=True)
-class TreePage:
+class PoolTreePage:
     """One page of trees; `page` counts."""
 
     page: Page[Pool]
-    trees: list[Tree]
+    trees: list[PoolTree]
 
 
 @dataclass(frozen=True, slots=True)
-class HouseSums:
+class PlatformTotals:
     """Everything that the reader may see, added up. GPUs, but `pools`, `slices` and `unlimited`, the number of pools
     without a finite guarantee, which `promised` does not count."""
 
     pools: int
-    slices: int
-    unlimited: int
-    promised: int
+    subpools: int
+    unlimited_pools: int
+    quota: int
     used: int
-    parts: Parts
+    bar: UsageBar
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LeafHolder:
     """A live workflow on a leaf: what it holds now, what it still needs at once."""
 
     workflow: str
     owner: str
     priority: str
-    held: int
-    needed: int
-    since: object
-    submitted: object
+    held_gpus: int
+    needed_gpus: int
+    held_since: object
+    submitted_at: object
 
 
-def status_of(root: Pool) -> str:
+def pool_status_of(root: Pool) -> str:
     """What a top-level pool is called in a list; its backend is loaded."""
     if root.archived:
         return str(SubpoolState.ARCHIVED)
-    return status(maintenance=root.enable_maintenance, offline=root.backend is None or root.backend.offline)
+    return pool_status(is_maintenance=root.enable_maintenance, is_offline=root.backend is None or root.backend.offline)
 
 
-def pool_trees(actor: Actor, *, search: str = "", show: Show = Show.ALL, page: str = "1") -> TreePage:
+def pool_trees(actor: Actor, *, search: str = "", show: PoolFilter = PoolFilter.ALL, page: str = "1") -> PoolTreePage:
     """One page of the pools that `actor` sees, by name; five queries however many there are."""
     rows = _matching(Pool.objects.visible_to(actor).roots(), search.strip().lower(), show)
-    found = Paginator(rows.select_related("backend").order_by("name"), POOLS_ON_A_PAGE).get_page(page)
-    return TreePage(found, trees(list(found.object_list)))
+    found = Paginator(rows.select_related("backend").order_by("name"), POOLS_PER_PAGE).get_page(page)
+    return PoolTreePage(found, pool_trees_of(list(found.object_list)))
 
 
-def trees(roots: Sequence[Pool]) -> list[Tree]:
+def pool_trees_of(roots: Sequence[Pool]) -> list[PoolTree]:
     """These pools as trees, in this order."""
-    facts = balances(roots)
-    return [tree(root, facts[root.pk]) for root in roots]
+    facts = read_balances(roots)
+    return [pool_tree_of(root, facts[root.pk]) for root in roots]
 
 
-def tree(root: Pool, facts: PoolBalance) -> Tree:
+def pool_tree_of(root: Pool, facts: PoolBalance) -> PoolTree:
     """One pool as a tree: itself, what no slice owns, its slices by name. ARCHIVED slices are not in it."""
     shared = facts.shared_usage
-    head = Row(
+    head = PoolTreeRow(
         name=root.name,
         label=root.name,
         kind="pool",
         state="",
         quota=facts.guarantee,
         used=facts.used,
-        available=UNLIMITED if facts.is_unlimited else facts.guarantee - facts.used,
+        available=UNLIMITED_GPUS if facts.is_unlimited else facts.guarantee - facts.used,
         total_usage=facts.total_usage,
-        live=shared.live_workflows + sum(part.usage.live_workflows for part in facts.slices),
-        parts=pool_parts(facts),
+        live_workflows=shared.live_workflows + sum(part.usage.live_workflows for part in facts.subpools),
+        bar=pool_bar(facts),
     )
-    unallocated = Row(
+    unallocated = PoolTreeRow(
         name=root.name,
         label="unallocated",
         kind="shared",
@@ -149,16 +149,16 @@ def tree(root: Pool, facts: PoolBalance) -> Tree:
         used=shared.used,
         available=facts.shared_available,
         total_usage=shared.total_usage,
-        live=shared.live_workflows,
-        parts=leaf_parts(facts.unallocated, shared),
+        live_workflows=shared.live_workflows,
+        bar=leaf_bar(facts.unallocated, shared),
     )
-    standing = [part for part in facts.slices if part.state is not SubpoolState.ARCHIVED]
+    standing = [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]
     leaves = (unallocated, *(_slice_row(root, part) for part in standing))
-    return Tree(root, status_of(root), facts, head, leaves)
+    return PoolTree(root, pool_status_of(root), facts, head, leaves)
 
 
-def _slice_row(root: Pool, part: Slice) -> Row:
-    return Row(
+def _slice_row(root: Pool, part: Subpool) -> PoolTreeRow:
+    return PoolTreeRow(
         name=f"{root.name}--{part.name}",
         label=part.name,
         kind="slice",
@@ -167,22 +167,22 @@ def _slice_row(root: Pool, part: Slice) -> Row:
         used=part.usage.used,
         available=part.available,
         total_usage=part.usage.total_usage,
-        live=part.usage.live_workflows,
-        parts=slice_parts(part),
+        live_workflows=part.usage.live_workflows,
+        bar=subpool_bar(part),
     )
 
 
-def _matching(roots: PoolQuerySet, search: str, show: Show) -> PoolQuerySet:
-    roots = roots.filter(archived=show is Show.ARCHIVED)
+def _matching(roots: PoolQuerySet, search: str, show: PoolFilter) -> PoolQuerySet:
+    roots = roots.filter(archived=show is PoolFilter.ARCHIVED)
     if search:
         roots = roots.filter(
             Q(name__contains=search) | Q(pk__in=Pool.objects.filter(name__contains=search).values("parent"))
         )
-    if show is Show.MAINTENANCE:
+    if show is PoolFilter.MAINTENANCE:
         return roots.filter(enable_maintenance=True)
-    if show is Show.OFFLINE:
+    if show is PoolFilter.OFFLINE:
         return roots.filter(backend__offline=True)
-    if show is Show.DRAINING:
+    if show is PoolFilter.DRAINING:
         draining = Pool.objects.filter(subpool_state=SubpoolState.DELETING)
         cut = _active_slices().filter(usage__used__gt=F("last_quota"))
         return _with_quota(roots).filter(
@@ -190,7 +190,7 @@ def _matching(roots: PoolQuerySet, search: str, show: Show) -> PoolQuerySet:
             | Q(pk__in=cut.values("parent"))
             | Q(usage__used__gt=F("shared_quota"), guarantee__gte=0)
         )
-    if show is Show.OVER:
+    if show is PoolFilter.OVER:
         over = _active_slices().filter(usage__total_usage__gt=_most(_big("last_quota"), F("usage__used")))
         return _with_quota(roots).filter(
             Q(pk__in=over.values("parent"))
@@ -228,39 +228,42 @@ def _below(slices: PoolQuerySet, column: str) -> Coalesce:
     return Coalesce(Subquery(sums, output_field=BigIntegerField()), _zero())
 
 
-def house_sums(actor: Actor) -> HouseSums:
+def platform_totals(actor: Actor) -> PlatformTotals:
     """The sums over all that `actor` sees: two queries, the slices added up by pool in the database."""
     roots = Pool.objects.visible_to(actor).roots().filter(archived=False)
     slices = _slice_sums(roots)
-    parts: list[Parts] = []
+    parts: list[UsageBar] = []
     promised = used = unlimited = count = 0
     for pk, guarantee, own_used, own_total in roots.values_list("pk", "guarantee", "usage__used", "usage__total_usage"):
-        below = slices.get(pk, SliceSums())
+        below = slices.get(pk, SubpoolSums())
         total = own_total + below.total
         used += total
         count += below.count
-        if guarantee is None or guarantee == UNLIMITED:
+        if guarantee is None or guarantee == UNLIMITED_GPUS:
             unlimited += 1
-            shared, free = leaf_parts(UNLIMITED, Usage(own_used, own_total)), 0
+            shared, free = leaf_bar(UNLIMITED_GPUS, UsageCounts(own_used, own_total)), 0
         else:
             promised += guarantee
-            shared, free = leaf_parts(guarantee - below.promised, Usage(own_used, own_total)), max(0, guarantee - total)
-        parts.append(replace(added([shared, below.parts]), free=free))
-    return HouseSums(len(parts), count, unlimited, promised, used, added(parts))
+            shared, free = (
+                leaf_bar(guarantee - below.promised, UsageCounts(own_used, own_total)),
+                max(0, guarantee - total),
+            )
+        parts.append(replace(sum_bars([shared, below.parts]), free=free))
+    return PlatformTotals(len(parts), count, unlimited, promised, used, sum_bars(parts))
 
 
 @dataclass(frozen=True, slots=True)
-class SliceSums:
+class SubpoolSums:
     """The slices of one pool, added up; `parts` without what is free, which only the whole pool knows."""
 
     count: int = 0
     promised: int = 0
     total: int = 0
-    parts: Parts = Parts()  # noqa: RUF009  # frozen
+    parts: UsageBar = UsageBar()  # noqa: RUF009  # frozen
 
 
-def _slice_sums(roots: PoolQuerySet) -> dict[int, SliceSums]:
-    """By pool, its standing slices; the arithmetic is that of :func:`pools.domain.quota.usage_bar.slice_parts`."""
+def _slice_sums(roots: PoolQuerySet) -> dict[int, SubpoolSums]:
+    """By pool, its standing slices; the arithmetic is that of :func:`pools.domain.quota.usage_bar.subpool_bar`."""
     active, deleting = Q(subpool_state=SubpoolState.ACTIVE), Q(subpool_state=SubpoolState.DELETING)
     used, total, quota = F("usage__used"), F("usage__total_usage"), _big("last_quota")
     rows = (
@@ -280,18 +283,18 @@ def _slice_sums(roots: PoolQuerySet) -> dict[int, SliceSums]:
     return {parent: _as_sums(row) for row in rows if (parent := row["parent"]) is not None}
 
 
-def _as_sums(amounts: Mapping[str, Any]) -> SliceSums:
+def _as_sums(amounts: Mapping[str, Any]) -> SubpoolSums:
     row = {key: int(value or 0) for key, value in amounts.items()}
     draining = row["cut"] + row["leaving"]
-    parts = Parts(inside=row["held"] - row["over"] - draining, over=row["over"], draining=draining)
-    return SliceSums(row["count"], row["promised"], row["held"], parts)
+    parts = UsageBar(within_quota=row["held"] - row["over"] - draining, over_quota=row["over"], draining=draining)
+    return SubpoolSums(row["count"], row["promised"], row["held"], parts)
 
 
-def holders(leaves: Sequence[str]) -> dict[str, list[Holder]]:
-    """By leaf, the live workflows that it drains of, those that hold longest first; at most `HOLDERS_SHOWN` each, one
+def find_holders(leaves: Sequence[str]) -> dict[str, list[LeafHolder]]:
+    """By leaf, the live workflows that it drains of, those that hold longest first; at most `MAX_HOLDERS` each, one
     query: all of a slice that is deleted, elsewhere what LOW work cannot be blamed for.
     The caller has made sure that the leaves may be seen."""
-    drains = Q(pool__subpool_state=SubpoolState.DELETING) | (Q(held_gpus__gt=0) & ~Q(priority=PREEMPTIBLE))
+    drains = Q(pool__subpool_state=SubpoolState.DELETING) | (Q(held_gpus__gt=0) & ~Q(priority=PREEMPTIBLE_PRIORITY))
     ranked = (
         Reservation.objects.filter(drains, pool__name__in=leaves)
         .annotate(
@@ -301,27 +304,27 @@ def holders(leaves: Sequence[str]) -> dict[str, list[Holder]]:
                 order_by=[F("held_since").asc(nulls_last=True), F("created_at").asc(), F("workflow_name").asc()],
             )
         )
-        .filter(rank__lte=HOLDERS_SHOWN)
+        .filter(rank__lte=MAX_HOLDERS)
         .select_related("pool")
         .order_by("rank")
     )
-    found: dict[str, list[Holder]] = {name: [] for name in leaves}
+    found: dict[str, list[LeafHolder]] = {name: [] for name in leaves}
     for row in ranked:
         found[row.pool.name].append(
-            Holder(
+            LeafHolder(
                 workflow=row.workflow_name,
                 owner=row.owner,
                 priority=row.priority,
-                held=row.held_gpus,
-                needed=row.needed_gpus,
-                since=row.held_since,
-                submitted=row.created_at,
+                held_gpus=row.held_gpus,
+                needed_gpus=row.needed_gpus,
+                held_since=row.held_since,
+                submitted_at=row.created_at,
             )
         )
     return found
 
 
-def archived_slices(root: Pool) -> list[Pool]:
+def archived_subpools(root: Pool) -> list[Pool]:
     """The ARCHIVED slices of a pool, newest first."""
     return list(
         Pool.objects.filter(parent=root, subpool_state=SubpoolState.ARCHIVED).order_by("-updated_at", "subpool_name")

@@ -8,10 +8,10 @@ from fractions import Fraction
 from django.db import connection
 from django.db.models import QuerySet
 
-from pools.domain.amounts import whole_if_whole
+from pools.domain.amounts import simplify
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quota.forest import CohortFact, PoolFact, forest
-from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.quota.tree import QuotaTree
 from pools.models import Cohort, Pool
 
@@ -37,47 +37,47 @@ _POOLS = f"""
         FROM pools_pool part JOIN pools_leafusage held ON held.pool_id = part.id
         WHERE part.parent_id IN (SELECT id FROM member) GROUP BY part.parent_id
     )
-    SELECT member.name, member.cohort_name, COALESCE(member.guarantee, {UNLIMITED}),
-        COALESCE(member.maximum, {UNLIMITED}), member.borrowing_limit, member.lending_limit,
+    SELECT member.name, member.cohort_name, COALESCE(member.guarantee, {UNLIMITED_GPUS}),
+        COALESCE(member.maximum, {UNLIMITED_GPUS}), member.borrowing_limit, member.lending_limit,
         COALESCE(member.weight, 1), COALESCE(parts.kept, 0)::bigint,
         (held.total_usage + COALESCE(parts.used, 0))::bigint
     FROM member JOIN pools_leafusage held ON held.pool_id = member.id LEFT JOIN parts ON parts.parent_id = member.id
 """
 
 
-def verdict_tree(tops: Collection[int]) -> QuotaTree:
+def read_admission_tree(roots: Collection[int]) -> QuotaTree:
     """The trees below these cohorts with what their pools hold right now, a pool being one node. Three queries, or none
     for no cohort."""
-    if not tops:
+    if not roots:
         return QuotaTree([])
     with connection.cursor() as cursor:
-        cursor.execute(_POOLS, [list(tops)])
+        cursor.execute(_POOLS, [list(roots)])
         rows = cursor.fetchall()
     pools = [
-        PoolFact(
+        PoolQuotaFacts(
             name, cohort, guarantee, maximum, borrowing, lending, weight,
-            quota=UNLIMITED if guarantee == UNLIMITED else max(guarantee, kept), usage=usage,
+            quota=UNLIMITED_GPUS if guarantee == UNLIMITED_GPUS else max(guarantee, kept), usage=usage,
         )
         for name, cohort, guarantee, maximum, borrowing, lending, weight, kept, usage in rows
     ]  # fmt: skip
-    return forest(cohort_facts(Cohort.objects.filter(pk__in=cohorts_below(tops))), pools)
+    return build_forest(read_cohort_facts(Cohort.objects.filter(pk__in=cohort_ids_below(roots))), pools)
 
 
-def cohort_facts(rows: QuerySet[Cohort]) -> list[CohortFact]:
+def read_cohort_facts(rows: QuerySet[Cohort]) -> list[CohortQuotaFacts]:
     """Cohorts by name; one query."""
     found = rows.order_by("name").values_list("name", "parent__name", "quotas", "weight")
     return [
-        CohortFact(name, parent, quotas, whole_if_whole(Fraction(weight))) for name, parent, quotas, weight in found
+        CohortQuotaFacts(name, parent, quotas, simplify(Fraction(weight))) for name, parent, quotas, weight in found
     ]
 
 
-def cohorts_below(tops: Collection[int]) -> list[int]:
+def cohort_ids_below(roots: Collection[int]) -> list[int]:
     """The ids of these cohorts and of everything below them."""
     with connection.cursor() as cursor:
-        cursor.execute(f"{_BELOW} SELECT id FROM tree", [list(tops)])
+        cursor.execute(f"{_BELOW} SELECT id FROM tree", [list(roots)])
         return [pk for (pk,) in cursor.fetchall()]
 
 
-def pools_below(tops: Collection[int]) -> list[int]:
+def pool_ids_below(roots: Collection[int]) -> list[int]:
     """The ids of the pools in the trees below these cohorts."""
-    return list(Pool.objects.filter(cohort__in=cohorts_below(tops)).order_by("pk").values_list("pk", flat=True))
+    return list(Pool.objects.filter(cohort__in=cohort_ids_below(roots)).order_by("pk").values_list("pk", flat=True))

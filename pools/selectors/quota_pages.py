@@ -6,22 +6,28 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount, text_of
+from pools.domain.amounts import GPU, UNLIMITED, Amount, amount_text
 from pools.domain.errors import NotFound
-from pools.domain.quota.explanations import ShareWhy, Term, Why, share_why, why
-from pools.domain.quota.forest import COHORT, shown
+from pools.domain.quota.explanations import (
+    ExplanationTerm,
+    NumberExplanation,
+    ShareExplanation,
+    explain_node,
+    explain_share,
+)
+from pools.domain.quota.forest import COHORT_PREFIX, display_name
 from pools.domain.quota.node_numbers import NodeNumbers
 from pools.domain.quota.outline import NodeKind, OutlineNode
-from pools.domain.quota.tree import NOTHING
+from pools.domain.quota.tree import NO_QUOTA
 from pools.domain.roles import Actor
-from pools.selectors.quota_tree import QuotaView, quota_view
+from pools.selectors.quota_tree import QuotaView, read_quota_view
 
-LONGEST_TREE = 60
+MAX_OPEN_NODES = 60
 """Nodes above which a tree is first shown with its pools closed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LimitTexts:
     """A node's own row of one resource, in words; empty where there is none."""
 
     nominal: str
@@ -30,7 +36,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeRow:
+class QuotaTreeRow:
     """One line of the tree. `parent` is the key of the line above it, None for a top, whose `depth` is 0; `closed`:
     what is below it is hidden at first."""
 
@@ -38,18 +44,18 @@ class TreeRow:
     parent: str | None
     depth: int
     has_children: bool
-    closed: bool
-    limits: Limits
+    is_collapsed: bool
+    limits: LimitTexts
     numbers: NodeNumbers
     debt: Amount
     pending: int
     share: str
-    active: bool
+    is_active: bool
 
     @property
-    def sort(self) -> str:
+    def kind_segment(self) -> str:
         """The first half of its address."""
-        return sort_of(self.node.key)
+        return kind_segment_of(self.node.key)
 
     @property
     def free(self) -> Amount:
@@ -64,15 +70,15 @@ class TreeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TreePage:
+class QuotaTreePage:
     """The tree for one resource; `keys` are the ones that there are, `alone` counts pools outside any cohort,
     `circles` are those in which parents run."""
 
-    rows: Sequence[TreeRow]
+    rows: Sequence[QuotaTreeRow]
     key: str
     keys: Sequence[str]
-    alone: int
-    circles: Sequence[str]
+    pools_without_cohort: int
+    cycles: Sequence[str]
     root: str | None
 
     @property
@@ -82,27 +88,27 @@ class TreePage:
 
 
 @dataclass(frozen=True, slots=True)
-class NumberLine:
+class NumberExplanationRow:
     """A number of a node with what it is made of, as a page writes it."""
 
     number: str
     title: str
     amount: Amount
     rule: str
-    terms: tuple[Term, ...]
+    terms: tuple[ExplanationTerm, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class NodePage:
+class QuotaNodePage:
     """One node with all its numbers of one resource."""
 
-    row: TreeRow
+    row: QuotaTreeRow
     keys: Sequence[str]
     key: str
-    lines: Sequence[NumberLine]
-    share: ShareWhy
+    explanations: Sequence[NumberExplanationRow]
+    share: ShareExplanation
     above: Sequence[OutlineNode]
-    below: Sequence[TreeRow]
+    below: Sequence[QuotaTreeRow]
     condition: str
 
     @property
@@ -111,12 +117,12 @@ class NodePage:
         return _query(self.key)
 
     @property
-    def waiting(self) -> Sequence[TreeRow]:
+    def rows_with_pending(self) -> Sequence[QuotaTreeRow]:
         """Those right below it where something waits."""
         return [row for row in self.below if row.pending]
 
 
-TITLES = {
+NUMBER_TITLES = {
     "subtree_quota": "Subtree quota",
     "usage": "Used",
     "t": "Balance",
@@ -133,19 +139,19 @@ def _query(key: str) -> str:
     return "" if key == GPU else f"?{urlencode({'resource': key})}"
 
 
-def sort_of(key: str) -> str:
+def kind_segment_of(key: str) -> str:
     """`cohort` or `pool`: which of the two name spaces a node's name belongs to."""
-    return "cohort" if key.startswith(COHORT) else "pool"
+    return "cohort" if key.startswith(COHORT_PREFIX) else "pool"
 
 
-def tree_page(actor: Actor, *, root: str | None = None, key: str = "") -> TreePage:
+def quota_tree_page(actor: Actor, *, root: str | None = None, key: str = "") -> QuotaTreePage:
     """The cohorts that `actor` may see with everything below them. Raises NotFound for an unknown root."""
-    view = quota_view(actor, root=root)
-    nodes = [node for node in view.nodes if node.governed] if root is None else list(view.nodes)
+    view = read_quota_view(actor, root=root)
+    nodes = [node for node in view.nodes if node.is_in_cohort_tree] if root is None else list(view.nodes)
     chosen = _chosen(view, key)
-    alone = sum(node.kind is NodeKind.POOL and not node.governed for node in view.nodes)
-    circles = {" → ".join(shown(each) for each in [*cycle, cycle[0]]) for cycle in view.tree.cycles}
-    return TreePage(_rows(view, nodes, chosen), chosen, _keys(view), alone, sorted(circles), root)
+    alone = sum(node.kind is NodeKind.POOL and not node.is_in_cohort_tree for node in view.nodes)
+    circles = {" → ".join(display_name(each) for each in [*cycle, cycle[0]]) for cycle in view.tree.cycles}
+    return QuotaTreePage(_rows(view, nodes, chosen), chosen, _keys(view), alone, sorted(circles), root)
 
 
 def _keys(view: QuotaView) -> list[str]:
@@ -157,7 +163,7 @@ def _chosen(view: QuotaView, key: str) -> str:
     return key if key in view.tree.columns else GPU
 
 
-def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[TreeRow]:
+def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[QuotaTreeRow]:
     there = {node.key for node in nodes}
     parents = {node.parent for node in nodes if node.depth}
     base = min((node.depth for node in nodes), default=0)
@@ -165,37 +171,37 @@ def _rows(view: QuotaView, nodes: Sequence[OutlineNode], key: str) -> list[TreeR
     cut = {node.parent for node in nodes if node.kind is NodeKind.SUBPOOL}
     rows = []
     for node in nodes:
-        own = view.tree.nodes[node.key].quotas.get(key, NOTHING)
+        own = view.tree.nodes[node.key].quotas.get(key, NO_QUOTA)
         is_pool = node.kind is NodeKind.POOL
         rows.append(
-            TreeRow(
+            QuotaTreeRow(
                 node=node,
                 parent=node.parent if node.depth and node.parent in there else None,
                 depth=node.depth - base,
                 has_children=node.key in parents,
-                closed=is_pool and (len(nodes) > LONGEST_TREE or node.key not in cut),
-                limits=Limits(text_of(own.nominal), _limit(own.borrowing_limit), _limit(own.lending_limit)),
+                is_collapsed=is_pool and (len(nodes) > MAX_OPEN_NODES or node.key not in cut),
+                limits=LimitTexts(amount_text(own.nominal), _limit(own.borrowing_limit), _limit(own.lending_limit)),
                 numbers=view.numbers[key][node.key],
                 debt=view.debt(node, key),
                 pending=view.pending.get(node.key, 0) if key == GPU else 0,
-                share=str(view.share(node).reported),
-                active=view.tree.active(node.key),
+                share=str(view.share(node).reported_share),
+                is_active=view.tree.is_active(node.key),
             )
         )
     return rows
 
 
 def _limit(limit: Amount) -> str:
-    return "" if limit == UNLIMITED else text_of(limit)
+    return "" if limit == UNLIMITED else amount_text(limit)
 
 
-def node_page(actor: Actor, sort: str, name: str, *, key: str = "") -> NodePage:
+def quota_node_page(actor: Actor, kind_segment: str, name: str, *, key: str = "") -> QuotaNodePage:
     """One node of the tree. Raises NotFound where `actor` may not see it."""
-    view = quota_view(actor)
-    wanted = f"{sort}/{name}"
+    view = read_quota_view(actor)
+    wanted = f"{kind_segment}/{name}"
     node = next((node for node in view.nodes if node.key == wanted), None)
     if node is None:
-        raise NotFound(f"There is no {sort} {name[:80]}, or you have no role on anything in it.")
+        raise NotFound(f"There is no {kind_segment} {name[:80]}, or you have no role on anything in it.")
     chosen = _chosen(view, key)
     rows = {row.node.key: row for row in _rows(view, view.nodes, chosen)}
     by_key = {each.key: each for each in view.nodes}
@@ -204,33 +210,35 @@ def node_page(actor: Actor, sort: str, name: str, *, key: str = "") -> NodePage:
         above.append(by_key[up])
         up = by_key[up].parent
     condition = view.condition(node)
-    return NodePage(
+    return QuotaNodePage(
         row=rows[node.key],
         keys=_keys(view),
         key=chosen,
-        lines=[_line(each, view, node, chosen, by_key) for each in why(view.tree, chosen, node.key)],
-        share=share_why(view.tree, node.key),
+        explanations=[_line(each, view, node, chosen, by_key) for each in explain_node(view.tree, chosen, node.key)],
+        share=explain_share(view.tree, node.key),
         above=above[::-1],
         below=[row for row in rows.values() if row.node.parent == node.key],
         condition=condition["message"] if condition else "",
     )
 
 
-def _line(told: Why, view: QuotaView, node: OutlineNode, key: str, seen: Collection[str]) -> NumberLine:
+def _line(
+    told: NumberExplanation, view: QuotaView, node: OutlineNode, key: str, seen: Collection[str]
+) -> NumberExplanationRow:
     amount, terms = told.amount, _veiled(told.terms, seen)
-    if told.number == "debt" and not node.governed:
+    if told.number == "debt" and not node.is_in_cohort_tree:
         amount, terms = view.debt(node, key), ()
-    return NumberLine(told.number, TITLES[told.number], amount, told.rule, terms)
+    return NumberExplanationRow(told.number, NUMBER_TITLES[told.number], amount, told.rule, terms)
 
 
-def _veiled(terms: Sequence[Term], seen: Collection[str]) -> tuple[Term, ...]:
+def _veiled(terms: Sequence[ExplanationTerm], seen: Collection[str]) -> tuple[ExplanationTerm, ...]:
     """The terms as their reader may know them: numbers of nodes that he may not see are told in one sum."""
-    known: list[Term] = []
-    hidden: list[Term] = []
+    known: list[ExplanationTerm] = []
+    hidden: list[ExplanationTerm] = []
     for term in terms:
         inner = replace(term, least_of=_veiled(term.least_of, seen), sum_of=_veiled(term.sum_of, seen))
         (known if term.node is None or term.node in seen else hidden).append(inner)
     if not hidden:
         return tuple(known)
     rest = sum((term.sign * term.amount for term in hidden), start=0)
-    return (*known, Term(abs(rest), "of others, whom you may not see", sign=1 if rest >= 0 else -1))
+    return (*known, ExplanationTerm(abs(rest), "of others, whom you may not see", sign=1 if rest >= 0 else -1))

@@ -13,14 +13,14 @@ from typing import Any
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.quota import pool_balance
-from pools.domain.quota.forest import PoolFact, forest, pool_key, shown
+from pools.domain.quota.forest import PoolQuotaFacts, build_forest, display_name, pool_key
 from pools.domain.quota.tree import QuotaTree
 from pools.models import Cohort, Pool, QuotaStamp
-from pools.selectors.quota_facts import cohort_facts
+from pools.selectors.quota_facts import read_cohort_facts
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class PotentialLimit:
     """GPUs, and why not more: the node of the tree, which of its limits (`borrowing_limit`, or `quota` at the top) and
     how much that is."""
 
@@ -30,19 +30,19 @@ class Ceiling:
     bound: Amount
 
 
-def ceiling(pool: Pool) -> Ceiling | None:
+def potential_limit(pool: Pool) -> PotentialLimit | None:
     """Of a top-level pool; None without a cohort, and where the tree is no tree: work waits there until it is."""
     if pool.cohort_id is None:
         return None
     tree, name = _KEPT.tree(), pool_key(pool.name)
-    if name not in tree.index or not tree.active(name):
+    if name not in tree.index or not tree.is_active(name):
         return None
     column, x = tree.columns[GPU], tree.index[name]
     if (most := column.potential(x)) == UNLIMITED:
         return None
-    node, limit = column.potential_binding(x)
+    node, limit = column.binding_potential_limit(x)
     bound = column.borrowing[node] if limit == "borrowing_limit" else column.subtree[node]
-    return Ceiling(most, shown(tree.names[node]), limit, bound)
+    return PotentialLimit(most, display_name(tree.names[node]), limit, bound)
 
 
 class _Kept:
@@ -71,11 +71,11 @@ def _idle_tree() -> QuotaTree:
         "name", "cohort__name", "guarantee", "maximum", "borrowing_limit", "lending_limit"
     )
     pools = [
-        PoolFact(name, cohort, _gpus(guarantee), _gpus(maximum), borrowing, lending, quota=_gpus(guarantee))
+        PoolQuotaFacts(name, cohort, _gpus(guarantee), _gpus(maximum), borrowing, lending, quota=_gpus(guarantee))
         for name, cohort, guarantee, maximum, borrowing, lending in rows
     ]
-    return forest(cohort_facts(Cohort.objects.all()), pools)
+    return build_forest(read_cohort_facts(Cohort.objects.all()), pools)
 
 
 def _gpus(amount: int | None) -> int:
-    return pool_balance.UNLIMITED if amount is None else amount
+    return pool_balance.UNLIMITED_GPUS if amount is None else amount

@@ -18,17 +18,17 @@ from pools.domain.amounts import GPU, Amount
 from pools.domain.errors import NotFound
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota import pool_balance
-from pools.domain.quota.forest import LeafFact, PoolFact, cohort_key, forest, pool_key, shown
-from pools.domain.quota.node_numbers import NodeNumbers, Share, numbers, share
-from pools.domain.quota.outline import Outline, OutlineNode, from_root, outline, with_ancestors
+from pools.domain.quota.forest import LeafQuotaFacts, PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
+from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
+from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.roles import Actor
-from pools.locking import cohort_tops
+from pools.locking import cohort_roots
 from pools.models import Cohort, Pool, Reservation
 from pools.models.pool import PoolQuerySet
-from pools.selectors.pool_balance import balances
-from pools.selectors.quota_facts import cohort_facts, cohorts_below
+from pools.selectors.pool_balance import read_balances
+from pools.selectors.quota_facts import cohort_ids_below, read_cohort_facts
 
 Body = dict[str, Any]
 
@@ -45,7 +45,7 @@ class QuotaView:
     numbers: Mapping[str, Mapping[str, NodeNumbers]]
     pending: Mapping[str, int]
 
-    def keys_of(self, node: OutlineNode) -> list[str]:
+    def keys_for(self, node: OutlineNode) -> list[str]:
         """The (flavor, resource) pairs that say something about a node; its GPUs always do."""
         x, own = self.tree.index[node.key], self.tree.nodes[node.key].quotas
         columns = self.tree.columns
@@ -54,17 +54,17 @@ class QuotaView:
     def debt(self, node: OutlineNode, key: str) -> Amount:
         """How far a node is beyond what its limits allow; without a cohort above only a pool's maximum is one."""
         held = self.numbers[key][node.key]
-        if node.governed:
+        if node.is_in_cohort_tree:
             return held.debt
-        return 0 if node.maximum == pool_balance.UNLIMITED or key != GPU else max(0, held.usage - node.maximum)
+        return 0 if node.maximum == pool_balance.UNLIMITED_GPUS or key != GPU else max(0, held.usage - node.maximum)
 
-    def share(self, node: OutlineNode) -> Share:
+    def share(self, node: OutlineNode) -> WeightedShare:
         """Its weighted share of what it could borrow."""
-        return share(self.tree, node.key)
+        return weighted_share(self.tree, node.key)
 
     def condition(self, node: OutlineNode) -> Body | None:
         """What is wrong with the shape of the tree there; None for nothing."""
-        return cycle_condition([shown(key) for key in self.tree.circle(node.key)])
+        return cycle_condition([display_name(key) for key in self.tree.cycle_of(node.key)])
 
 
 def cycle_condition(circle: Sequence[str]) -> Body | None:
@@ -76,7 +76,7 @@ def cycle_condition(circle: Sequence[str]) -> Body | None:
     return {"type": "Active", "status": "False", "reason": "Cycle", "message": message, "cycle": list(circle)}
 
 
-def quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
+def read_quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
     """Everything that `actor` may see, or of it what stands at and below the cohort or pool `root`.
 
     The numbers of a node depend on its whole tree, so that is read whatever is shown; a handful of queries, however
@@ -85,17 +85,17 @@ def quota_view(actor: Actor, *, root: str | None = None) -> QuotaView:
     seen = Pool.objects.visible_to(actor).roots().filter(archived=False)
     place = _place(root, seen) if root is not None else None
     cohorts, rows = _needed(actor, seen, place)
-    facts, pools = cohort_facts(cohorts), _pool_facts(rows)
-    tree = forest(facts, pools)
+    facts, pools = read_cohort_facts(cohorts), _pool_facts(rows)
+    tree = build_forest(facts, pools)
     only_named = set(cohorts.filter(explicit=False).values_list("name", flat=True))
-    nodes = outline(tree, facts, pools, only_named=only_named)
-    if not actor.reads_all:
-        nodes = with_ancestors(tree, nodes, {pool_key(name) for name in seen.values_list("name", flat=True)})
+    nodes = build_outline(tree, facts, pools, implicit_cohorts=only_named)
+    if not actor.can_read_all:
+        nodes = keep_with_ancestors(tree, nodes, {pool_key(name) for name in seen.values_list("name", flat=True)})
     if place is not None:
-        nodes = from_root(nodes, place.key)
+        nodes = keep_subtree(nodes, place.key)
     if place is not None and not nodes:
         raise _no_such_root(place.name)
-    return QuotaView(tree, nodes, {key: numbers(tree, key) for key in tree.keys}, _pending(tree, pools))
+    return QuotaView(tree, nodes, {key: node_numbers(tree, key) for key in tree.keys}, _pending(tree, pools))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _no_such_root(name: str) -> NotFound:
 def _needed(actor: Actor, seen: PoolQuerySet, place: _Place | None) -> tuple[QuerySet[Cohort], list[Pool]]:
     """The cohorts and pools on which the numbers of what is shown depend."""
     rows = Pool.objects.roots().filter(archived=False).select_related("cohort").order_by("name")
-    if place is None and actor.reads_all:
+    if place is None and actor.can_read_all:
         return Cohort.objects.all(), list(rows)
     if place is None:
         members = set(seen.exclude(cohort=None).values_list("cohort_id", flat=True))
@@ -131,23 +131,23 @@ def _needed(actor: Actor, seen: PoolQuerySet, place: _Place | None) -> tuple[Que
     else:
         members = {place.cohort_id} if place.cohort_id else set()
         wanted = Q(pk=place.pool_id)
-    cohorts = Cohort.objects.filter(pk__in=cohorts_below(set(cohort_tops(members).values())))
+    cohorts = Cohort.objects.filter(pk__in=cohort_ids_below(set(cohort_roots(members).values())))
     return cohorts, list(rows.filter(wanted | Q(cohort__in=cohorts)))
 
 
-def _pool_facts(rows: Sequence[Pool]) -> list[PoolFact]:
-    facts, waiting = balances(rows), _waiting(rows)
+def _pool_facts(rows: Sequence[Pool]) -> list[PoolQuotaFacts]:
+    facts, waiting = read_balances(rows), _waiting(rows)
     return [_pool_fact(row, facts[row.pk], waiting) for row in rows]
 
 
-def _pool_fact(row: Pool, balance: PoolBalance, waiting: Mapping[str, int]) -> PoolFact:
-    shared, use = names.canonical(row.name, names.SHARED), balance.shared_usage.total_usage
-    leaves = [LeafFact(shared, balance.shared_scheduling_quota, use, waiting.get(row.name, 0))]
-    for part in balance.slices:
+def _pool_fact(row: Pool, balance: PoolBalance, waiting: Mapping[str, int]) -> PoolQuotaFacts:
+    shared, use = names.canonical_name(row.name, names.SHARED_QUEUE), balance.shared_usage.total_usage
+    leaves = [LeafQuotaFacts(shared, balance.shared_scheduling_quota, use, waiting.get(row.name, 0))]
+    for part in balance.subpools:
         if part.state is not SubpoolState.ARCHIVED:
-            name = names.canonical(row.name, part.name)
-            leaves.append(LeafFact(name, part.scheduling_quota, part.usage.total_usage, waiting.get(name, 0)))
-    return PoolFact(
+            name = names.canonical_name(row.name, part.name)
+            leaves.append(LeafQuotaFacts(name, part.scheduling_quota, part.usage.total_usage, waiting.get(name, 0)))
+    return PoolQuotaFacts(
         name=row.name,
         cohort=row.cohort.name if row.cohort else None,
         guarantee=balance.guarantee,
@@ -167,7 +167,7 @@ def _waiting(rows: Sequence[Pool]) -> dict[str, int]:
     return dict(found.order_by().values_list("pool__name").annotate(total=Sum(more)))
 
 
-def _pending(tree: QuotaTree, pools: Sequence[PoolFact]) -> dict[str, int]:
+def _pending(tree: QuotaTree, pools: Sequence[PoolQuotaFacts]) -> dict[str, int]:
     """What waits at and below every node where something does."""
     sums: dict[str, int] = defaultdict(int)
     for pool in pools:

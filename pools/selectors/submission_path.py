@@ -47,7 +47,7 @@ _TOKEN_SQL = f"""
 """
 
 
-def leaf_with_root(name: str) -> Pool | None:
+def find_leaf_with_root(name: str) -> Pool | None:
     """The pool or slice of this canonical name with its parent and backend, or None."""
     with connection.cursor() as cursor:
         cursor.execute(_LEAF_SQL, [name])
@@ -64,7 +64,7 @@ def leaf_with_root(name: str) -> Pool | None:
     return leaf
 
 
-def valid_token(pk: int) -> AccessToken | None:
+def find_valid_token(pk: int) -> AccessToken | None:
     """A token that has not expired, of an active owner, who comes with the roles held right now."""
     with connection.cursor() as cursor:
         cursor.execute(_TOKEN_SQL, [pk])

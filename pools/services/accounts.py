@@ -7,21 +7,26 @@ from collections.abc import Collection
 from pools.domain.errors import BadInput, NotFound, Stale
 from pools.domain.roles import Actor
 from pools.models import User
-from pools.permissions import require_house
-from pools.services.members import grant_role, keep_an_admin, revoke_role, role_violations
+from pools.permissions import require_platform
+from pools.services.members import grant_role, require_another_admin, revoke_role, role_violations
 from pools.transactions import change
 
 
 def set_roles(
-    *, actor: Actor, username: str, roles: Collection[str], seen: Collection[str] | None = None, description: str = ""
+    *,
+    actor: Actor,
+    username: str,
+    roles: Collection[str],
+    expected_roles: Collection[str] | None = None,
+    description: str = "",
 ) -> None:
-    """Leave a user with exactly these roles, all or nothing. `seen` are the roles the caller took for the user's.
+    """Leave a user with exactly these roles, all or nothing. `expected_roles` are the roles the caller took for the user's.
 
     Raises Stale if they are not any more, BadInput with every role that does not exist."""
-    require_house(actor)
+    require_platform(actor)
     with change(actor=actor, description=description):
         held = _locked(username).as_actor().roles
-        if seen is not None and held != set(seen):
+        if expected_roles is not None and held != set(expected_roles):
             raise Stale(f"The roles of {username} were changed meanwhile. Look at them again.")
         if unknown := role_violations(sorted(set(roles) - held)):
             raise BadInput.of(unknown)
@@ -34,13 +39,13 @@ def set_roles(
 def set_active(*, actor: Actor, username: str, active: bool, description: str = "") -> None:
     """Close an account, which keeps its roles, tokens and history and lets nobody in; or open it again. Raises Conflict
     for the last that may run the house."""
-    require_house(actor)
+    require_platform(actor)
     if username == actor.username:
         raise BadInput("You cannot close your own account; ask another osmo-admin.")
     with change(actor=actor, description=description):
         user = _locked(username)
         if not active:
-            keep_an_admin(user)
+            require_another_admin(user)
         user.is_active = active
         user.save(update_fields=["is_active"])
 

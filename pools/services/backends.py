@@ -9,13 +9,13 @@ from typing import Any
 
 from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from pools.domain.versions import check_version
 from pools.locking import lock_configuration
 from pools.models import Backend, Node
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.services.clusters import put_cluster, read_credential
-from pools.signals import hint, work_on_nodes
+from pools.signals import backend_changed, workflows_on_nodes_requested
 from pools.transactions import change
 
 SHOWN_NAMES = 10
@@ -42,9 +42,9 @@ def put_backend(
     Work on a node that is taken out stays until it ends; a warning names it. Raises BadInput (every fault at once),
     Conflict (its namespace, while pools use it; its cluster, when another backend has it), Stale, Forbidden.
     """
-    require_house(actor)
+    require_platform(actor)
     present = Backend.objects.filter(name=name).select_related("kubernetes").first()
-    spec, faults = parse_backend(name, body, kind=present.kind if present else None)
+    spec, faults = parse_backend(name, body, present_kind=present.kind if present else None)
     credential, more = read_credential(spec.cluster, present) if spec.cluster else (None, [])
     if faults or more:
         raise BadInput.of([*faults, *more])
@@ -68,13 +68,13 @@ def put_backend(
         if changed:
             row.version += 1
             row.save(update_fields=["version"])
-        hint(row.pk)
+        backend_changed(row.pk)
     return BackendResult(row, tuple(warnings))
 
 
 def delete_backend(*, actor: Actor, name: str, description: str = "", expected_version: int | None = None) -> None:
     """Remove a backend with its nodes. Raises Conflict while pools are on it; archived ones count."""
-    require_house(actor)
+    require_platform(actor)
     with change(actor=actor, description=description):
         lock_configuration()
         row = get_backend(name)
@@ -90,7 +90,7 @@ def delete_backend(*, actor: Actor, name: str, description: str = "", expected_v
 
 def read_backend(actor: Actor, name: str) -> Backend:
     """One backend, for those who read the house."""
-    require_house(actor, Action.HOUSE_READ)
+    require_platform(actor, Permission.PLATFORM_READ)
     return get_backend(name)
 
 
@@ -169,7 +169,7 @@ def _put_nodes(row: Backend, wanted: Sequence[NodeSpec]) -> tuple[bool, list[str
 def _left_behind(row: Backend, nodes: Iterable[str]) -> list[str]:
     """Removing a machine ends nobody's work; whoever removes it should know whose stays."""
     gone = sorted(nodes)
-    answers = work_on_nodes.send(sender=None, backend=row, nodes=gone)
+    answers = workflows_on_nodes_requested.send(sender=None, backend=row, nodes=gone)
     work = sorted({str(name) for _, names in answers for name in names or ()})
     if not work:
         return []

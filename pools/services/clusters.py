@@ -11,11 +11,11 @@ from django.conf import settings
 
 from pools.domain.cluster_config import FILE, IN_CLUSTER, KUBECONFIG, NODE_POOL_KEY, SCHEDULER, ClusterSpec
 from pools.domain.errors import Conflict, Violation
-from pools.domain.kubeconfig import LONGEST, KubeconfigFacts, read_kubeconfig
+from pools.domain.kubeconfig import MAX_LENGTH, KubeconfigFacts, read_kubeconfig
 from pools.models import Backend, KubernetesSettings
-from pools.security.sealing import Unreadable, mark, seal, unseal
+from pools.security.sealing import UnreadableSecret, fingerprint, seal, unseal
 
-OWN_CLUSTER = "in-cluster"
+IN_CLUSTER_SERVER = "in-cluster"
 _DEFAULTS = {"scheduler_name": SCHEDULER, "node_pool_key": NODE_POOL_KEY}
 
 
@@ -32,7 +32,7 @@ def read_credential(spec: ClusterSpec, present: Backend | None) -> tuple[Credent
     row = _settings_of(present)
     access = _access(spec, row)
     if access == IN_CLUSTER:
-        return Credential(_columns(access, server=OWN_CLUSTER)), []
+        return Credential(_columns(access, server=IN_CLUSTER_SERVER)), []
     if access == FILE:
         return _file(spec, row)
     if access == KUBECONFIG:
@@ -62,7 +62,7 @@ def put_cluster(row: Backend, spec: ClusterSpec, credential: Credential) -> bool
     return bool(different)
 
 
-def kubeconfig_of(row: KubernetesSettings) -> tuple[Any, str]:
+def load_kubeconfig(row: KubernetesSettings) -> tuple[Any, str]:
     """The kubeconfig of a cluster, read, with the context to use: from its seal, or from the operator's folder.
 
     Raises Unreadable with a sentence that holds no credential.
@@ -70,17 +70,17 @@ def kubeconfig_of(row: KubernetesSettings) -> tuple[Any, str]:
     if row.access == FILE:
         folder = settings.OSMO.kubeconfig_dir
         if folder is None:
-            raise Unreadable("OSMO_KUBECONFIG_DIR is not set here, so kubeconfig files cannot be found.")
+            raise UnreadableSecret("OSMO_KUBECONFIG_DIR is not set here, so kubeconfig files cannot be found.")
         try:
             text = (folder / row.kubeconfig_file).read_text()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is no text"
-            raise Unreadable(f"The file {row.kubeconfig_file} in OSMO_KUBECONFIG_DIR: {reason}.") from error
+            raise UnreadableSecret(f"The file {row.kubeconfig_file} in OSMO_KUBECONFIG_DIR: {reason}.") from error
     else:
         text = _unsealed(row)
     content = _yaml(text)
     if content is None:
-        raise Unreadable("The kubeconfig is no YAML.")
+        raise UnreadableSecret("The kubeconfig is no YAML.")
     return content, row.context
 
 
@@ -120,16 +120,18 @@ def _kubeconfig(spec: ClusterSpec, row: KubernetesSettings | None) -> tuple[Cred
             return Credential(_present(kept)), []
         try:
             text = _unsealed(kept)
-        except Unreadable as error:
+        except UnreadableSecret as error:
             return Credential({}), [Violation(KUBECONFIG, "unreadable", str(error))]
     else:
         text = spec.kubeconfig
     facts, faults = _facts(text, context)
     columns = _columns(KUBECONFIG, context=context, server=facts.server)
-    if kept is not None and kept.credential_mark == mark(text):  # a new seal of the same would only look like news
+    if kept is not None and kept.credential_mark == fingerprint(
+        text
+    ):  # a new seal of the same would only look like news
         columns |= {"sealed_kubeconfig": kept.sealed_kubeconfig, "credential_mark": kept.credential_mark}
     else:
-        columns |= {"sealed_kubeconfig": seal(text), "credential_mark": mark(text)}
+        columns |= {"sealed_kubeconfig": seal(text), "credential_mark": fingerprint(text)}
     return Credential(columns, facts.warnings), faults
 
 
@@ -140,17 +142,17 @@ def _present(row: KubernetesSettings) -> dict[str, str]:
 def _unsealed(row: KubernetesSettings) -> str:
     try:
         return unseal(row.sealed_kubeconfig)
-    except Unreadable as error:
+    except UnreadableSecret as error:
         sentence = (
             "The stored kubeconfig was sealed with another OSMO_SECRET_KEY and cannot be read. Send it again, or put "
             "the old key into OSMO_SECRET_KEY_FALLBACKS."
         )
-        raise Unreadable(sentence) from error
+        raise UnreadableSecret(sentence) from error
 
 
 def _facts(text: str, context: str) -> tuple[KubeconfigFacts, list[Violation]]:
-    if len(text) > LONGEST:
-        sentence = f"kubeconfig has {len(text)} characters; the most is {LONGEST}."
+    if len(text) > MAX_LENGTH:
+        sentence = f"kubeconfig has {len(text)} characters; the most is {MAX_LENGTH}."
         return KubeconfigFacts("", "", ""), [Violation(KUBECONFIG, "too_long", sentence)]
     return read_kubeconfig(_yaml(text), context)
 

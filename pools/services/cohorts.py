@@ -16,24 +16,24 @@ from pools.domain import names
 from pools.domain.amounts import GPU
 from pools.domain.cohort_config import (
     CohortSettings,
-    editable,
-    from_stored,
+    editable_body,
     parse_cohort,
-    to_stored,
+    rows_from_stored,
+    stored_from_rows,
     without_limits,
 )
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.quota.debts import debt_sentence, new_debts
-from pools.domain.quota.rules import cycle_closed_by
-from pools.domain.roles import Action, Actor
+from pools.domain.quota.debts import debt_message, new_debts
+from pools.domain.quota.rules import find_closed_cycle
+from pools.domain.roles import Actor, Permission
 from pools.domain.versions import check_version
-from pools.locking import lock_cohort_trees, lock_configuration, lock_trees
+from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
-from pools.permissions import require_house
-from pools.selectors.quota_facts import verdict_tree
-from pools.services.cohort_circles import mark_circles
-from pools.services.cohort_naming import forget_unnamed, hint_cohorts, named_cohorts
-from pools.services.config_history import record
+from pools.permissions import require_platform
+from pools.selectors.quota_facts import read_admission_tree
+from pools.services.cohort_circles import mark_cycles
+from pools.services.cohort_naming import cohorts_changed, delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.config_history import record_revision
 from pools.transactions import change
 
 Body = Mapping[str, Any]
@@ -66,7 +66,7 @@ def patch_cohort(
     """Replace only the keys that are given. Raises what :func:`put_cohort` raises, and NotFound."""
 
     def patched(row: Cohort | None) -> Body:
-        return editable(_there(name, row).settings) | dict(patch)
+        return editable_body(_there(name, row).settings) | dict(patch)
 
     return _write(actor, name, patched, description, expected_version)
 
@@ -79,9 +79,9 @@ def move_cohort(
 
     def moved(row: Cohort | None) -> Body:
         settings = _there(name, row).settings
-        stored = to_stored(settings.quotas)
+        stored = stored_from_rows(settings.quotas)
         kept = stored if parent is not None else without_limits(stored)
-        return editable(CohortSettings(parent, from_stored(kept), settings.weight))
+        return editable_body(CohortSettings(parent, rows_from_stored(kept), settings.weight))
 
     return _write(actor, name, moved, description, expected_version)
 
@@ -91,17 +91,17 @@ def delete_cohort(
 ) -> None:
     """Remove a cohort with its quota. Its children become tops of their own trees if `orphan`, and lose the limits that
     mean nothing there; otherwise Conflict names them."""
-    require_house(actor)
+    require_platform(actor)
     with change(actor=actor, description=description):
         lock_configuration()
         row = get_cohort(name)
         _check_version(name, row, expected_version)
-        pools = lock_trees(list(row.pools.values_list("pk", flat=True)))
+        pools = lock_pool_trees(list(row.pools.values_list("pk", flat=True)))
         lock_cohort_trees([row.pk])
         children = list(row.children.order_by("name"))
         if (children or pools) and not orphan:
             raise _has_children(name, children, pools)
-        hint_cohorts([row.pk])
+        cohorts_changed([row.pk])
         for child in children:
             child.parent, child.quotas = None, without_limits(child.quotas)
             child.save(update_fields=["parent", "quotas"])
@@ -109,15 +109,15 @@ def delete_cohort(
             pool.cohort, pool.borrowing_limit, pool.lending_limit = None, None, None
             pool.save(update_fields=["cohort", "borrowing_limit", "lending_limit"])
         row.delete()
-        forget_unnamed()
-        mark_circles()
+        delete_unused_implicit_cohorts()
+        mark_cycles()
         if pools:  # their configuration changed, so it has a revision
-            record(actor=actor, name="", description=description or f"cohort {name} was deleted", tags=None)
+            record_revision(actor=actor, name="", description=description or f"cohort {name} was deleted", tags=None)
 
 
 def read_cohort(actor: Actor, name: str) -> Cohort:
     """One cohort, for those who read the house."""
-    require_house(actor, Action.HOUSE_READ)
+    require_platform(actor, Permission.PLATFORM_READ)
     return get_cohort(name)
 
 
@@ -140,7 +140,7 @@ def _write(
     expected_version: int | None,
 ) -> CohortResult:
     """Put what `body_from` makes of the cohort as it is, or of None where it is not."""
-    require_house(actor)
+    require_platform(actor)
     with change(actor=actor, description=description):
         lock_configuration()
         row = Cohort.objects.select_related("parent").filter(name=name).first()
@@ -159,23 +159,23 @@ def _judge(name: str, settings: CohortSettings) -> Iterator[Violation]:
         return
     yield from names.cohort_name_violations(settings.parent, "parent")
     parents = dict(Cohort.objects.values_list("name", "parent__name"))
-    if circle := cycle_closed_by(parents, name, settings.parent):
+    if circle := find_closed_cycle(parents, name, settings.parent):
         way = ARROW.join([*circle, name])
         sentence = f"{name} cannot stand below {settings.parent}: the parents would run in a circle, {way}."
         yield Violation("parent", "cycle", sentence, numbers=(("cycle", circle),))
 
 
 def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResult:
-    parents = named_cohorts([settings.parent] if settings.parent else [])
+    parents = get_or_create_cohorts([settings.parent] if settings.parent else [])
     parent = parents[settings.parent] if settings.parent else None
     touched = [each.pk for each in (row, parent) if each is not None]
     tops = lock_cohort_trees(touched)
-    before = verdict_tree(tops)
-    hint_cohorts(touched)
+    before = read_admission_tree(tops)
+    cohorts_changed(touched)
     columns = {
         "parent_id": parent.pk if parent else None,
         "explicit": True,
-        "quotas": to_stored(settings.quotas),
+        "quotas": stored_from_rows(settings.quotas),
         "weight": Decimal(Fraction(settings.weight).numerator) / Fraction(settings.weight).denominator,
     }
     if row is None:
@@ -186,16 +186,16 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
             setattr(row, column, columns[column])
         if different:
             row.save(update_fields=different)
-    forget_unnamed()
-    mark_circles()
-    made = new_debts(before, verdict_tree({*tops, row.pk}))
-    return CohortResult(get_cohort(name), (*(debt_sentence(debt) for debt in made), *_not_counted(settings)))
+    delete_unused_implicit_cohorts()
+    mark_cycles()
+    made = new_debts(before, read_admission_tree({*tops, row.pk}))
+    return CohortResult(get_cohort(name), (*(debt_message(debt) for debt in made), *_not_counted(settings)))
 
 
 def _not_counted(settings: CohortSettings) -> Iterator[str]:
     """Pools promise GPUs, so that is what work is held to; of other quotas people shall not expect what they do not
     do."""
-    others = [key for key in to_stored(settings.quotas) if key != GPU]
+    others = [key for key in stored_from_rows(settings.quotas) if key != GPU]
     if others:
         yield (
             f"{_listed(others)}: kept and shown in the tree, but no work is held to it, because pools promise GPUs "

@@ -15,14 +15,14 @@ from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.pool_config import PoolSettings, editable
-from pools.domain.roles import Action, Actor
+from pools.domain.pool_config import PoolSettings, editable_body
+from pools.domain.roles import Actor, Permission
 from pools.models import AuditEntry, Backend, ConfigRevision
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.transactions import change
 
 POOL = "POOL"
-MOST_TAGS = 100
+MAX_TAGS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class HistoryFilter:
     at: datetime | None = None
 
 
-def record(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> ConfigRevision:
+def record_revision(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> ConfigRevision:
     """Number the pool configuration as it is now. Inside the change's own transaction, after its writes, under
     :func:`pools.locking.lock_configuration`. `name` is the touched pool, '' for many."""
     return ConfigRevision.objects.create(
@@ -66,48 +66,48 @@ def next_revision() -> int:
     return (ConfigRevision.objects.filter(config_type=POOL).aggregate(last=Max("revision"))["last"] or 0) + 1
 
 
-def history(actor: Actor, wanted: HistoryFilter) -> QuerySet[ConfigRevision]:
+def list_revisions(actor: Actor, criteria: HistoryFilter) -> QuerySet[ConfigRevision]:
     """Revisions, newest first, for those who read the house. A deleted one is not listed."""
-    require_house(actor, Action.HOUSE_READ)
+    require_platform(actor, Permission.PLATFORM_READ)
     rows = ConfigRevision.objects.filter(deleted_at__isnull=True).order_by("-revision")
-    if wanted.config_types:
-        rows = rows.filter(config_type__in=[each.upper() for each in wanted.config_types])
-    if wanted.name is not None:
-        rows = rows.filter(name=wanted.name)
-    if wanted.revision is not None:
-        rows = rows.filter(revision=wanted.revision)
-    if wanted.tags:
+    if criteria.config_types:
+        rows = rows.filter(config_type__in=[each.upper() for each in criteria.config_types])
+    if criteria.name is not None:
+        rows = rows.filter(name=criteria.name)
+    if criteria.revision is not None:
+        rows = rows.filter(revision=criteria.revision)
+    if criteria.tags:
         tagged = Q()
-        for tag in wanted.tags:
+        for tag in criteria.tags:
             tagged |= Q(tags__contains=[tag])
         rows = rows.filter(tagged)
-    if wanted.created_before is not None:
-        rows = rows.filter(created_at__lte=wanted.created_before)
-    if wanted.created_after is not None:
-        rows = rows.filter(created_at__gte=wanted.created_after)
-    if wanted.at is not None:
-        then = ConfigRevision.objects.filter(deleted_at__isnull=True, created_at__lte=wanted.at)
+    if criteria.created_before is not None:
+        rows = rows.filter(created_at__lte=criteria.created_before)
+    if criteria.created_after is not None:
+        rows = rows.filter(created_at__gte=criteria.created_after)
+    if criteria.at is not None:
+        then = ConfigRevision.objects.filter(deleted_at__isnull=True, created_at__lte=criteria.at)
         newest = then.order_by("config_type", "-revision").distinct("config_type").values_list("pk", flat=True)
         rows = rows.filter(pk__in=list(newest))
     return rows
 
 
-def revision_of(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
+def get_revision(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
     """One revision that is not deleted, for those who read the house."""
-    row = history(actor, HistoryFilter(config_types=[config_type], revision=revision)).first()
+    row = list_revisions(actor, HistoryFilter(config_types=[config_type], revision=revision)).first()
     if row is None:
         raise NotFound(f"There is no revision {revision} of {config_type.upper()}.")
     return row
 
 
-def current(actor: Actor) -> ConfigRevision | None:
+def current_revision(actor: Actor) -> ConfigRevision | None:
     """The revision in force."""
-    return history(actor, HistoryFilter(config_types=[POOL])).first()
+    return list_revisions(actor, HistoryFilter(config_types=[POOL])).first()
 
 
-def data_of(row: ConfigRevision) -> dict[str, Any]:
+def revision_data(row: ConfigRevision) -> dict[str, Any]:
     """The whole pool configuration at a revision, as `GET /api/configs/pool` gives it."""
-    return {"pools": {pool.name: editable(pool.settings) for pool in pools_at(row.audit_id)}}
+    return {"pools": {pool.name: editable_body(pool.settings) for pool in pools_at(row.audit_id)}}
 
 
 def pools_at(audit_id: int) -> list[PastPool]:
@@ -122,7 +122,7 @@ def pools_at(audit_id: int) -> list[PastPool]:
 
 def delete_revision(*, actor: Actor, config_type: str, revision: int, description: str = "") -> None:
     """Hide a revision from the history; never the one in force."""
-    require_house(actor)
+    require_platform(actor)
     with change(actor=actor, description=description):
         row = _locked(actor, config_type, revision)
         newest = ConfigRevision.objects.filter(config_type=row.config_type, deleted_at__isnull=True)
@@ -136,17 +136,17 @@ def delete_revision(*, actor: Actor, config_type: str, revision: int, descriptio
 
 
 def tag_revision(
-    *, actor: Actor, config_type: str, revision: int, put: Sequence[str] = (), take: Sequence[str] = ()
+    *, actor: Actor, config_type: str, revision: int, add: Sequence[str] = (), remove: Sequence[str] = ()
 ) -> ConfigRevision:
     """Put tags on a revision and take others off."""
-    require_house(actor)
+    require_platform(actor)
     with change(actor=actor):
         row = _locked(actor, config_type, revision)
-        tags = [tag for tag in row.tags or [] if tag not in take]
-        tags += [tag for tag in dict.fromkeys(put) if tag not in tags]
-        if len(tags) > MOST_TAGS:
+        tags = [tag for tag in row.tags or [] if tag not in remove]
+        tags += [tag for tag in dict.fromkeys(add) if tag not in tags]
+        if len(tags) > MAX_TAGS:
             raise BadInput.of(
-                [Violation("set_tags", "too_many", f"A revision carries at most {MOST_TAGS} tags, not {len(tags)}.")]
+                [Violation("set_tags", "too_many", f"A revision carries at most {MAX_TAGS} tags, not {len(tags)}.")]
             )
         row.tags = tags or None
         row.save(update_fields=["tags"])
@@ -154,7 +154,7 @@ def tag_revision(
 
 
 def _locked(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
-    found = revision_of(actor, config_type, revision)
+    found = get_revision(actor, config_type, revision)
     return ConfigRevision.objects.select_for_update().get(pk=found.pk)
 
 

@@ -11,40 +11,42 @@ from pools.domain.errors import BadInput, Conflict, DomainError
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
 from pools.models import Pool, Reservation
-from pools.selectors.pool_balance import tree_body
-from pools.signals import AtStake, Concerned, Stakes, hints_noted, work_at_stake
+from pools.selectors.pool_balance import pool_tree_body
+from pools.signals import AffectedWorkflows, Impact, ImpactReader, collect_changed_backends, impact_requested
 
 
-def effect_on_tree(root_name: str, deed: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
-    """What `deed` would do to a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does not
-    exist yet. See :func:`effect_of`."""
-    return effect_of(deed, read=lambda: tree_of(root_name), draining=lambda: _draining(root_name), actor=actor)
+def effect_on_pool_tree(root_name: str, operation: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
+    """What `operation` would do to a pool's tree (api.md, "Subpools", `dry_run`); `before` is None for a pool that does not
+    exist yet. See :func:`read_effect`."""
+    return read_effect(
+        operation, read_state=lambda: read_pool_tree(root_name), read_draining=lambda: _draining(root_name), actor=actor
+    )
 
 
-def effect_of(
-    deed: Callable[[], object],
+def read_effect(
+    operation: Callable[[], object],
     *,
-    read: Callable[[], Any],
-    read_after: Callable[[], Any] | None = None,
-    draining: Callable[[], list[str]] = list,
+    read_state: Callable[[], Any],
+    read_state_after: Callable[[], Any] | None = None,
+    read_draining: Callable[[], list[str]] = list,
     actor: Actor | None = None,
 ) -> dict[str, Any]:
-    """What `deed` would do to whatever `read` (afterwards `read_after`) shows: done, looked at, and rolled back.
+    """What `operation` would do to whatever `read_state` (afterwards `read_state_after`) shows: done, looked at, and rolled back.
 
     `{"dry_run": true, "before", "after", "violations", "draining"}` and the keys of :data:`WORK`; a change that a rule
     forbids (quota, name, state) has violations and no `after`. Unreadable input, missing objects and missing roles
     raise as they would in earnest. With `actor` it is also told what the next scheduling would do if the change were
-    made (:class:`pools.signals.Stakes`): by name what that actor may see, the rest as a number.
+    made (:class:`pools.signals.Impact`): by name what that actor may see, the rest as a number.
     """
     violations, after, drains = [], None, []
-    at_stake: list[AtStake] = []
-    before = read()
+    at_stake: list[ImpactReader] = []
+    before = read_state()
     try:
-        with transaction.atomic(), hints_noted() as moved:
-            deed()
-            after, drains = (read_after or read)(), draining()
+        with transaction.atomic(), collect_changed_backends() as moved:
+            operation()
+            after, drains = (read_state_after or read_state)(), read_draining()
             if actor is not None and moved:
-                answers: list[Any] = work_at_stake.send(sender=None, actor=actor, backend_ids=frozenset(moved))
+                answers: list[Any] = impact_requested.send(sender=None, actor=actor, backend_ids=frozenset(moved))
                 at_stake = [tell for _, tell in answers]
             transaction.set_rollback(True)
     except (BadInput, Conflict) as refusal:
@@ -58,35 +60,35 @@ def effect_of(
         "after": after,
         "violations": violations,
         "draining": drains,
-        **{key: value for word, which in WORK.items() for key, value in _told(word, map(which, stakes)).items()},
+        **{key: value for word, which in IMPACT_KEYS.items() for key, value in _told(word, map(which, stakes)).items()},
     }
 
 
-WORK: Mapping[str, Callable[[Stakes], Concerned]] = {
-    "may_be_reclaimed": lambda stakes: stakes.taken,
-    "could_start": lambda stakes: stakes.starts,
-    "could_no_longer_start": lambda stakes: stakes.stays,
+IMPACT_KEYS: Mapping[str, Callable[[Impact], AffectedWorkflows]] = {
+    "may_be_reclaimed": lambda stakes: stakes.reclaimed,
+    "could_start": lambda stakes: stakes.starting,
+    "could_no_longer_start": lambda stakes: stakes.blocked,
 }
 """The keys under which an effect names work; each has a second one, `…_elsewhere`, for the number of the others."""
 
 
-def _told(key: str, concerned: Iterable[Concerned]) -> dict[str, Any]:
+def _told(key: str, concerned: Iterable[AffectedWorkflows]) -> dict[str, Any]:
     found = list(concerned)
     names = [name for each in found for name in each.names]
-    return {key: names, f"{key}_elsewhere": sum(each.others for each in found)}
+    return {key: names, f"{key}_elsewhere": sum(each.hidden_count for each in found)}
 
 
-UNREADABLE = frozenset({"unknown_key", "missing", "bad_value", "bad_quota", "bad_json", "bad_query"})
+UNREADABLE_CODES = frozenset({"unknown_key", "missing", "bad_value", "bad_quota", "bad_json", "bad_query"})
 
 
 def _is_unreadable(refusal: DomainError) -> bool:
-    return bool(refusal.details) and any(violation.code in UNREADABLE for violation in refusal.details)
+    return bool(refusal.details) and any(violation.code in UNREADABLE_CODES for violation in refusal.details)
 
 
-def tree_of(root_name: str) -> dict[str, Any] | None:
+def read_pool_tree(root_name: str) -> dict[str, Any] | None:
     """A pool's tree as dry runs show it, None if there is none."""
     root = Pool.objects.roots().select_related("backend").filter(name=root_name).first()
-    return tree_body(root) if root else None
+    return pool_tree_body(root) if root else None
 
 
 def _draining(root_name: str) -> list[str]:

@@ -12,30 +12,30 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.gpu_quota.spec import namespace_violations, parse_spec, spec_body
+from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.roles import Actor
 from pools.domain.versions import check_version
 from pools.locking import lock_namespace
 from pools.models import GpuQuota, GpuUsageSample
-from pools.permissions import require_house
-from pools.selectors.gpu_namespace import Namespace, look_at, spec_of
-from pools.services.gpu_status import restate
-from pools.signals import hint_room
+from pools.permissions import require_platform
+from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
+from pools.services.gpu_status import update_conditions
+from pools.signals import notify_gpu_headroom
 from pools.transactions import change
 
-KEPT = timedelta(days=30)
+SAMPLE_RETENTION = timedelta(days=30)
 """How long samples of use are kept."""
 
 
-def put_quota(
+def put_gpu_quota(
     *, actor: Actor, namespace: str, spec: object, description: str = "", expected_version: int | None = None
-) -> Namespace:
+) -> GpuNamespace:
     """Make the quota of a namespace, or replace its spec as a whole. `osmo-admin` only.
 
     Raises BadInput (every fault at once), Conflict (an object in a cluster keeps this quota), Stale, Forbidden.
     """
-    require_house(actor)
-    parsed, faults = parse_spec(spec)
+    require_platform(actor)
+    parsed, faults = parse_gpu_quota_spec(spec)
     faults = [*namespace_violations(namespace), *faults]
     if faults:
         raise BadInput.of(faults)
@@ -45,13 +45,15 @@ def put_quota(
         _check_version(namespace, row, expected_version)
         if row is not None and row.source != "api":
             raise _kept_elsewhere(row)
-        _store(facts, spec_body(parsed))
-    return look_at([namespace])[namespace]
+        _store(facts, gpu_quota_spec_body(parsed))
+    return read_namespaces([namespace])[namespace]
 
 
-def delete_quota(*, actor: Actor, namespace: str, description: str = "", expected_version: int | None = None) -> None:
+def delete_gpu_quota(
+    *, actor: Actor, namespace: str, description: str = "", expected_version: int | None = None
+) -> None:
     """Take a quota away; allocations stay and go on being counted. Raises NotFound, Conflict, Stale, Forbidden."""
-    require_house(actor)
+    require_platform(actor)
     with change(actor=actor, description=description):
         row = lock_namespace(namespace).quota
         if row is None:
@@ -60,49 +62,49 @@ def delete_quota(*, actor: Actor, namespace: str, description: str = "", expecte
         if row.source != "api":
             raise _kept_elsewhere(row)
         row.delete()
-        hint_room([namespace])
+        notify_gpu_headroom([namespace])
 
 
-def take_from_cluster(*, actor: Actor, namespace: str, source: str, spec: object) -> bool:
+def apply_cluster_quota(*, actor: Actor, namespace: str, source: str, spec: object) -> bool:
     """Bring a namespace's quota in line with the object `source` (`kubernetes:BACKEND/NAME`) of a cluster; whether
     anything changed.
 
     An object whose spec cannot be read leaves the one before it in force, and `faults` say why. Raises Conflict when
     somebody else keeps the quota of that namespace.
     """
-    parsed, found = parse_spec(spec)
+    parsed, found = parse_gpu_quota_spec(spec)
     faults = [fault.message for fault in found]
     with change(actor=actor, description=f"read from {source}"):
         facts = lock_namespace(namespace)
         row = facts.quota
         if row is not None and row.source != source:
             raise _kept_elsewhere(row)
-        if is_taken(row, source, spec):
+        if is_cluster_quota_applied(row, source, spec):
             return False
-        body = row.spec if faults and row is not None else spec_body(parsed)
+        body = row.spec if faults and row is not None else gpu_quota_spec_body(parsed)
         _store(facts, body, source=source, faults=faults)
     return True
 
 
-def is_taken(row: GpuQuota | None, source: str, spec: object) -> bool:
-    """Whether :func:`take_from_cluster` has nothing to do: somebody else keeps the quota, or the row says what the
+def is_cluster_quota_applied(row: GpuQuota | None, source: str, spec: object) -> bool:
+    """Whether :func:`apply_cluster_quota` has nothing to do: somebody else keeps the quota, or the row says what the
     object says, or the object says nothing that can be read and nothing was in force before it."""
-    parsed, found = parse_spec(spec)
+    parsed, found = parse_gpu_quota_spec(spec)
     if row is None:
         return bool(found)
     faults = [fault.message for fault in found]
-    is_same = row.faults == faults and (bool(faults) or row.spec == spec_body(parsed))
+    is_same = row.faults == faults and (bool(faults) or row.spec == gpu_quota_spec_body(parsed))
     return is_same or row.source != source
 
 
-def drop_from_cluster(*, actor: Actor, namespace: str, source: str) -> bool:
+def drop_cluster_quota(*, actor: Actor, namespace: str, source: str) -> bool:
     """Take away the quota that an object kept, now that the object is gone; whether there was one."""
     with change(actor=actor, description=f"{source} is gone"):
         row = lock_namespace(namespace).quota
         if row is None or row.source != source:
             return False
         row.delete()
-        hint_room([namespace])
+        notify_gpu_headroom([namespace])
     return True
 
 
@@ -126,11 +128,13 @@ def sample_usage() -> int:
             """
         )
         kept = int(cursor.rowcount)
-    GpuUsageSample.objects.filter(at__lt=timezone.now() - KEPT).delete()
+    GpuUsageSample.objects.filter(at__lt=timezone.now() - SAMPLE_RETENTION).delete()
     return kept
 
 
-def _store(facts: Namespace, spec: dict[str, object], *, source: str = "api", faults: list[str] | None = None) -> None:
+def _store(
+    facts: GpuNamespace, spec: dict[str, object], *, source: str = "api", faults: list[str] | None = None
+) -> None:
     now, row = timezone.now(), facts.quota
     if row is None:
         row = GpuQuota.objects.create(namespace=facts.name, spec=spec, source=source, faults=faults or [])
@@ -138,8 +142,8 @@ def _store(facts: Namespace, spec: dict[str, object], *, source: str = "api", fa
         row.spec, row.faults, row.updated_at = spec, faults or [], now
         row.version += 1
         row.save(update_fields=["spec", "faults", "updated_at", "version"])
-    restate(row, spec_of(row), facts.committed, now)
-    hint_room([facts.name])
+    update_conditions(row, spec_from_row(row), facts.committed, now)
+    notify_gpu_headroom([facts.name])
 
 
 def _check_version(namespace: str, row: GpuQuota | None, expected: int | None) -> None:

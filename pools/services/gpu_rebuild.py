@@ -16,13 +16,13 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
-from pools.domain.gpu_quota.workers import Worker
+from pools.domain.gpu_quota.workers import GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_namespace
 from pools.models import GpuAllocation
-from pools.selectors.gpu_namespace import Namespace, columns_of, look_at, worker_of
-from pools.services.gpu_status import restate
-from pools.signals import hint_room
+from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
+from pools.services.gpu_status import update_conditions
+from pools.signals import notify_gpu_headroom
 from pools.transactions import change
 
 State, Source = GpuAllocation.State, GpuAllocation.Source
@@ -35,12 +35,12 @@ class PodWorker:
     namespace: str
     uid: str
     workload: str
-    worker: Worker
+    worker: GpuWorker
     backend: int
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class GpuRepair:
     """One difference that was put right. `code` is `added`, `removed`, `changed`, `committed` or `recounted`."""
 
     namespace: str
@@ -70,7 +70,9 @@ def database_time() -> datetime:
     return found
 
 
-def rebuild(pods: Iterable[PodWorker], listed: Mapping[int, datetime], only: str | None = None) -> list[Repair]:
+def rebuild_gpu_usage(
+    pods: Iterable[PodWorker], listed: Mapping[int, datetime], only: str | None = None
+) -> list[GpuRepair]:
     """Bring every namespace (or `only` one) in line with these pods, and recount it.
 
     An amount that a pod does not say is the default of its namespace at the time it is first counted, as it was when
@@ -81,16 +83,16 @@ def rebuild(pods: Iterable[PodWorker], listed: Mapping[int, datetime], only: str
     by_namespace: dict[str, list[PodWorker]] = {}
     for pod in pods:
         by_namespace.setdefault(pod.namespace, []).append(pod)
-    repairs: list[Repair] = []
+    repairs: list[GpuRepair] = []
     for namespace in sorted({*by_namespace, *_known()} if only is None else {only}):
         with change(actor=SYSTEM, description="rebuilt"):
             facts = lock_namespace(namespace)
             found = _replace_pods(facts, by_namespace.get(namespace, []), listed) if listed else []
             found += _recount(namespace)
             if found:
-                now = look_at([namespace])[namespace]
-                restate(facts.quota, facts.spec, now.committed, timezone.now())
-                hint_room([namespace])
+                now = read_namespaces([namespace])[namespace]
+                update_conditions(facts.quota, facts.spec, now.committed, timezone.now())
+                notify_gpu_headroom([namespace])
             repairs += found
     return repairs
 
@@ -101,7 +103,7 @@ def _known() -> set[str]:
         return {name for (name,) in cursor.fetchall()}
 
 
-def _replace_pods(facts: Namespace, pods: Sequence[PodWorker], listed: Mapping[int, datetime]) -> list[Repair]:
+def _replace_pods(facts: GpuNamespace, pods: Sequence[PodWorker], listed: Mapping[int, datetime]) -> list[GpuRepair]:
     live = {row.name: row for row in GpuAllocation.objects.filter(namespace=facts.name).exclude(state=State.RELEASED)}
     there = {pod.uid: pod for pod in pods}
     repairs, gone = [], []
@@ -114,13 +116,15 @@ def _replace_pods(facts: Namespace, pods: Sequence[PodWorker], listed: Mapping[i
             repairs += [] if is_newer and row.state == State.COMMITTED else _brought_up(row, pod)
         elif row.state == State.COMMITTED and _older(row, listed):
             gone.append(row)
-            repairs.append(Repair(facts.name, uid, "removed", _body(worker_of(row)), None))
+            repairs.append(GpuRepair(facts.name, uid, "removed", _body(worker_from_row(row)), None))
     GpuAllocation.objects.filter(pk__in=[row.pk for row in gone]).update(state=State.RELEASED, reason="gone")
     new = [pod for uid, pod in there.items() if uid not in live]
     late = _released_later(facts.name, new, listed)
     new = [pod for pod in new if pod.uid not in late]
     _count_new(facts, new)
-    return repairs + [Repair(facts.name, pod.uid, "added", None, _body(facts.spec.filled(pod.worker))) for pod in new]
+    return repairs + [
+        GpuRepair(facts.name, pod.uid, "added", None, _body(facts.spec.with_defaults(pod.worker))) for pod in new
+    ]
 
 
 def _older(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
@@ -128,7 +132,7 @@ def _older(row: GpuAllocation, listed: Mapping[int, datetime]) -> bool:
     return row.backend_id is not None and row.backend_id in listed and row.changed_at < listed[row.backend_id]
 
 
-def _count_new(facts: Namespace, pods: Iterable[PodWorker]) -> None:
+def _count_new(facts: GpuNamespace, pods: Iterable[PodWorker]) -> None:
     spec = facts.spec
     GpuAllocation.objects.bulk_create(
         GpuAllocation(
@@ -137,23 +141,23 @@ def _count_new(facts: Namespace, pods: Iterable[PodWorker]) -> None:
             workload=pod.workload,
             source=Source.POD,
             backend_id=pod.backend,
-            **columns_of(spec.filled(pod.worker)),
+            **allocation_columns(spec.with_defaults(pod.worker)),
         )
         for pod in pods
     )
 
 
-def _brought_up(row: GpuAllocation, pod: PodWorker) -> list[Repair]:
+def _brought_up(row: GpuAllocation, pod: PodWorker) -> list[GpuRepair]:
     """A known pod: bound by now, or with other amounts. Of an amount that it does not say, the one counted stays."""
-    before, repairs = worker_of(row), []
+    before, repairs = worker_from_row(row), []
     after = pod.worker.or_else(before)
     columns: dict[str, Any] = {}
     if row.state == State.ASSUMED:
         columns |= {"state": State.COMMITTED, "expires_at": None}
-        repairs.append(Repair(row.namespace, row.name, "committed", "assumed", "committed"))
-    if not before.same_as(after):
-        columns |= columns_of(after)
-        repairs.append(Repair(row.namespace, row.name, "changed", _body(before), _body(after)))
+        repairs.append(GpuRepair(row.namespace, row.name, "committed", "assumed", "committed"))
+    if not before.is_same_size(after):
+        columns |= allocation_columns(after)
+        repairs.append(GpuRepair(row.namespace, row.name, "changed", _body(before), _body(after)))
     if row.workload != pod.workload or row.backend_id != pod.backend:
         columns |= {"workload": pod.workload, "backend_id": pod.backend}
     if columns:
@@ -170,7 +174,7 @@ def _released_later(namespace: str, pods: Sequence[PodWorker], listed: Mapping[i
     return {name for name, at in rows if at is not None and at >= since[name]}
 
 
-def _body(worker: Worker) -> dict[str, Any]:
+def _body(worker: GpuWorker) -> dict[str, Any]:
     return {"request": worker.request.as_dict(), "limit": worker.limit.as_dict(), "count": worker.count}
 
 
@@ -187,7 +191,7 @@ _SUMS = {
 }
 
 
-def _recount(namespace: str) -> list[Repair]:
+def _recount(namespace: str) -> list[GpuRepair]:
     """Counters that are not the sum of their rows, put right."""
     names = list(_SUMS)
     with connection.cursor() as cursor:
@@ -209,10 +213,12 @@ def _recount(namespace: str) -> list[Repair]:
                 [*(counted[place] for place in wrong), namespace],
             )
             cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
-    return [Repair(namespace, names[place], "recounted", str(stored[place]), str(counted[place])) for place in wrong]
+    return [GpuRepair(namespace, names[place], "recounted", str(stored[place]), str(counted[place])) for place in wrong]
 
 
-def follow_pods(backend: int, workers: Sequence[PodWorker], idle: Sequence[str] = (), gone: Sequence[str] = ()) -> None:
+def apply_pod_changes(
+    backend: int, workers: Sequence[PodWorker], idle: Sequence[str] = (), gone: Sequence[str] = ()
+) -> None:
     """What a watch told of the pods of one cluster since the last time: these count now; those (by uid) do not, or not
     yet; those are gone, and with them what was reserved for them.
 
@@ -232,12 +238,14 @@ def follow_pods(backend: int, workers: Sequence[PodWorker], idle: Sequence[str] 
                 ended.update(state=State.RELEASED, reason=reason, expires_at=None)
             moved = _seen(facts, by_namespace[namespace]) or bool(rows)
             if moved:
-                restate(facts.quota, facts.spec, look_at([namespace])[namespace].committed, timezone.now())
+                update_conditions(
+                    facts.quota, facts.spec, read_namespaces([namespace])[namespace].committed, timezone.now()
+                )
             if rows:
-                hint_room([namespace])
+                notify_gpu_headroom([namespace])
 
 
-def _seen(facts: Namespace, pods: Sequence[PodWorker]) -> bool:
+def _seen(facts: GpuNamespace, pods: Sequence[PodWorker]) -> bool:
     """Count pods that are bound; whether anything moved."""
     there = {pod.uid: pod for pod in pods}
     rows = GpuAllocation.objects.filter(namespace=facts.name, name__in=there)

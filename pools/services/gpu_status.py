@@ -8,13 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
-from pools.domain.gpu_quota.status import alerts_after, conditions
-from pools.domain.gpu_quota.workers import Held
+from pools.domain.gpu_quota.status import alerts_after_change, compute_conditions
+from pools.domain.gpu_quota.workers import WorkerTotals
 from pools.models import GpuQuota
-from pools.selectors.gpu_namespace import kept_conditions, stored_conditions
+from pools.selectors.gpu_namespace import conditions_to_store, stored_condition_times
 
 
-def restate(quota: GpuQuota | None, spec: GpuQuotaSpec, used: Held, now: datetime) -> None:
+def update_conditions(quota: GpuQuota | None, spec: GpuQuotaSpec, used: WorkerTotals, now: datetime) -> None:
     """Bring the conditions in line with what is committed now, and raise or end the alert.
 
     The audit entry that a raised alert leaves is the event people and streams hear.
@@ -22,11 +22,11 @@ def restate(quota: GpuQuota | None, spec: GpuQuotaSpec, used: Held, now: datetim
     if quota is None:
         return
     before = quota.conditions
-    quota.conditions = stored_conditions(
-        conditions(spec, used, kept_conditions(quota), now, faults=tuple(quota.faults))
+    quota.conditions = conditions_to_store(
+        compute_conditions(spec, used, stored_condition_times(quota), now, faults=tuple(quota.faults))
     )
     known = set(quota.alerting)
-    alerting = alerts_after(spec, used, known)
+    alerting = alerts_after_change(spec, used, known)
     if set(alerting) == known and quota.conditions == before:
         return
     quota.alerts += not known.issuperset(alerting)

@@ -19,12 +19,12 @@ from psycopg import errors as pg
 from pools.domain.errors import Conflict, Violation
 from pools.models import IdempotencyRecord
 
-KEPT_FOR = timedelta(hours=24)
+RECORD_RETENTION = timedelta(hours=24)
 WAIT_FOR_FIRST = "250ms"
 
 
 @dataclass
-class Slot:
+class IdempotencySlot:
     """The place of one key. `stored` is the first request's success and `etag` its version, if there was one; else the
     caller sets `answer`, and `etag` if the answer has one."""
 
@@ -35,7 +35,7 @@ class Slot:
 
 
 @contextmanager
-def once(*, user: str, address: str, key: str, body: bytes) -> Iterator[Slot]:
+def run_once(*, user: str, address: str, key: str, body: bytes) -> Iterator[IdempotencySlot]:
     """Run the body of the `with` at most once per key, inside one transaction.
 
     Raises Conflict for the key with another body, and (with Retry-After) while the first request still runs: its row is
@@ -51,13 +51,13 @@ def once(*, user: str, address: str, key: str, body: bytes) -> Iterator[Slot]:
             )
 
 
-def forget_old() -> int:
+def purge_old_records() -> int:
     """Drop what is older than a day; how many."""
-    gone, _ = IdempotencyRecord.objects.filter(created_at__lt=timezone.now() - KEPT_FOR).delete()
+    gone, _ = IdempotencyRecord.objects.filter(created_at__lt=timezone.now() - RECORD_RETENTION).delete()
     return gone
 
 
-def _claim(user: str, address: str, key: str, mark: str) -> Slot:
+def _claim(user: str, address: str, key: str, mark: str) -> IdempotencySlot:
     now = timezone.now()
     try:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -71,10 +71,10 @@ def _claim(user: str, address: str, key: str, mark: str) -> Slot:
                     WHERE known.created_at < %s
                 RETURNING id
                 """,
-                [user, address, key, mark, now, now - KEPT_FOR],
+                [user, address, key, mark, now, now - RECORD_RETENTION],
             )
             if cursor.fetchone():
-                return Slot()
+                return IdempotencySlot()
     except OperationalError as error:
         if isinstance(error.__cause__, pg.LockNotAvailable):
             raise Conflict(
@@ -87,4 +87,4 @@ def _claim(user: str, address: str, key: str, mark: str) -> Slot:
         raise Conflict(sentence, [Violation("Idempotency-Key", "key_reused", sentence)])
     assert record.response is not None, "it is written in the transaction that wrote the key"
     stored, *more = record.response  # those of an older release have no version
-    return Slot(stored=stored, etag=more[0] if more else None, is_repeat=True)
+    return IdempotencySlot(stored=stored, etag=more[0] if more else None, is_repeat=True)

@@ -11,12 +11,21 @@ from django.db.models import Q, QuerySet
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.roles import HOUSE_ADMIN, HOUSE_ROLES, SYSTEM, Action, Actor, Kind, parse_pool_role, pool_role
+from pools.domain.roles import (
+    PLATFORM_ADMIN,
+    PLATFORM_ROLES,
+    SYSTEM,
+    Actor,
+    Permission,
+    PoolRoleKind,
+    parse_pool_role,
+    pool_role,
+)
 from pools.models import AccessToken, Pool, RoleAssignment, User
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.transactions import change
 
-LONGEST_NAME = 150  # as long as the column
+MAX_NAME_LENGTH = 150  # as long as the column
 
 
 def create_user(
@@ -26,13 +35,13 @@ def create_user(
     password: str | None = None,
     roles: Collection[str] = (),
     description: str = "",
-    any_password: bool = False,
+    skip_password_rules: bool = False,
 ) -> User:
     """Make a user with roles, or bring a removed one back with these roles only. Without a password it can only sign in
-    by token. `any_password`: the operator of the machine chose it and answers for it. Raises BadInput, Conflict."""
-    require_house(actor)
+    by token. `skip_password_rules`: the operator of the machine chose it and answers for it. Raises BadInput, Conflict."""
+    require_platform(actor)
     found = [*_username_violations(username), *role_violations(roles)]
-    if not any_password:
+    if not skip_password_rules:
         found += _password_violations(password, username)
     if found:
         raise BadInput.of(found)
@@ -56,12 +65,12 @@ def create_user(
 
 def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
     """Remove a user with its roles and tokens. One whose workflows are on record keeps its row, and so its name."""
-    require_house(actor)
+    require_platform(actor)
     if username == actor.username:
         raise BadInput("You cannot remove yourself; ask another osmo-admin.")
     with change(actor=actor, description=description):
         user = _user(username, lock=True)  # accounts are locked before the role is held
-        keep_an_admin(user)
+        require_another_admin(user)
         if user.workflows.exists():  # the reverse edge is scheduling's
             user.is_active = False
             user.set_unusable_password()
@@ -76,7 +85,7 @@ def set_password(*, actor: Actor, username: str, password: str) -> None:
     """Give a user another password. Oneself (a token does not count: it may hold fewer roles than a password opens) or
     an osmo-admin."""
     if actor.username != username or actor.token is not None:
-        require_house(actor)
+        require_platform(actor)
     if found := _password_violations(password, username):
         raise BadInput.of(found)
     with change(actor=actor):
@@ -87,7 +96,7 @@ def set_password(*, actor: Actor, username: str, password: str) -> None:
 
 def grant_role(*, actor: Actor, username: str, role: str, description: str = "") -> RoleAssignment:
     """Put a role in a user's hands; again is no error."""
-    require_house(actor)
+    require_platform(actor)
     if found := role_violations([role], "role_name"):
         raise BadInput.of(found)
     with change(actor=actor, description=description):
@@ -98,13 +107,13 @@ def grant_role(*, actor: Actor, username: str, role: str, description: str = "")
 
 def revoke_role(*, actor: Actor, username: str, role: str, description: str = "") -> None:
     """Take a role back, from the user and from every token that was made with it."""
-    require_house(actor)
-    if username == actor.username and role == HOUSE_ADMIN:
-        raise BadInput(f"You cannot take {HOUSE_ADMIN} from yourself; ask another {HOUSE_ADMIN}.")
+    require_platform(actor)
+    if username == actor.username and role == PLATFORM_ADMIN:
+        raise BadInput(f"You cannot take {PLATFORM_ADMIN} from yourself; ask another {PLATFORM_ADMIN}.")
     with change(actor=actor, description=description):
         user = _user(username)
-        if role == HOUSE_ADMIN:
-            keep_an_admin(user)
+        if role == PLATFORM_ADMIN:
+            require_another_admin(user)
         gone, _ = RoleAssignment.objects.filter(user=user, group__name=role).delete()
         if not gone:
             raise NotFound(f"User {username} does not have the role {role}.")
@@ -113,20 +122,20 @@ def revoke_role(*, actor: Actor, username: str, role: str, description: str = ""
             token.save(update_fields=["roles"])
 
 
-def keep_an_admin(user: User) -> None:
+def require_another_admin(user: User) -> None:
     """Refuse what would leave the house without an open account that may run it: `user` is about to lose its own.
 
     Holds the role until the change is over, so that two admins who shut each other out come one after the other.
     Raises Conflict.
     """
-    _hold_role(HOUSE_ADMIN)
-    if [*User.objects.filter(is_active=True, groups__name=HOUSE_ADMIN)[:2]] == [user]:
+    _hold_role(PLATFORM_ADMIN)
+    if [*User.objects.filter(is_active=True, groups__name=PLATFORM_ADMIN)[:2]] == [user]:
         raise Conflict.of(
             [
                 Violation(
                     "roles",
                     "last_admin",
-                    f"{user.username} has the last open account with the role {HOUSE_ADMIN}; without it nobody could "
+                    f"{user.username} has the last open account with the role {PLATFORM_ADMIN}; without it nobody could "
                     "run the house. Give the role to somebody else first.",
                 )
             ]
@@ -138,7 +147,7 @@ def _hold_role(role: str) -> None:
     list(Group.objects.select_for_update(no_key=True).filter(name=role))
 
 
-def roles_held(username: str) -> list[str]:
+def list_roles(username: str) -> list[str]:
     """The roles of a user by name. Raises NotFound."""
     return sorted(_user(username).as_actor().roles)
 
@@ -154,7 +163,7 @@ def update_profile(
     with change(actor=actor):
         user = _user(actor.username)
         if pool is not None:
-            if not submittable(actor).filter(name=pool).exists():
+            if not submittable_pools(actor).filter(name=pool).exists():
                 raise BadInput.of([Violation("pool", "unknown_pool", f"Pool {pool} not found.")])
             user.default_pool = pool
         if email_notification is not None:
@@ -165,25 +174,25 @@ def update_profile(
         return user
 
 
-def submittable(actor: Actor) -> QuerySet[Pool]:
+def submittable_pools(actor: Actor) -> QuerySet[Pool]:
     """Pools and ACTIVE slices to which `actor` may submit, in the order of lists."""
-    open_pools = Pool.objects.listed().filter(Q(parent__isnull=True) | Q(subpool_state=SubpoolState.ACTIVE))
+    open_pools = Pool.objects.not_archived().filter(Q(parent__isnull=True) | Q(subpool_state=SubpoolState.ACTIVE))
     if not actor.is_admin:
-        mine = actor.pools_for(Action.POOL_SUBMIT)
+        mine = actor.pools_with(Permission.POOL_SUBMIT)
         open_pools = open_pools.filter(Q(parent__isnull=True, name__in=mine) | Q(parent__name__in=mine))
-    return open_pools.tree_order()
+    return open_pools.in_tree_order()
 
 
-def make_pool_roles(*pools: str) -> None:
+def create_pool_roles(*pools: str) -> None:
     """The two roles of each new top-level pool; they stay when the pool is archived."""
-    roles = [Group(name=pool_role(pool, kind)) for pool in pools for kind in Kind]
+    roles = [Group(name=pool_role(pool, kind)) for pool in pools for kind in PoolRoleKind]
     Group.objects.bulk_create(roles, ignore_conflicts=True)
 
 
-def drop_pool_roles(pool: str) -> None:
+def delete_pool_roles(pool: str) -> None:
     """Take back the roles of a pool that is gone for good, so that whoever had them has nothing on a later pool of that
     name."""
-    Group.objects.filter(name__in=[pool_role(pool, kind) for kind in Kind]).delete()
+    Group.objects.filter(name__in=[pool_role(pool, kind) for kind in PoolRoleKind]).delete()
 
 
 def rename_default_pool(old: str, new: str) -> None:
@@ -193,7 +202,7 @@ def rename_default_pool(old: str, new: str) -> None:
 
 def rename_pool_roles(old: str, new: str) -> None:
     """Take the roles of a renamed pool along: with everybody who holds them, and every token made with them."""
-    for kind in Kind:
+    for kind in PoolRoleKind:
         was, becomes = pool_role(old, kind), pool_role(new, kind)
         Group.objects.filter(name=becomes).exclude(users__isnull=False).delete()
         Group.objects.filter(name=was).update(name=becomes)
@@ -228,8 +237,8 @@ def _username_violations(username: str) -> list[Violation]:
         return [Violation("id", "bad_username", " ".join(error.messages))]
     if not username:
         return [Violation("id", "bad_username", "A user needs a name.")]
-    if len(username) > LONGEST_NAME:
-        return [Violation("id", "bad_username", f"A user's name has at most {LONGEST_NAME} characters.")]
+    if len(username) > MAX_NAME_LENGTH:
+        return [Violation("id", "bad_username", f"A user's name has at most {MAX_NAME_LENGTH} characters.")]
     if username == SYSTEM.username:
         return [Violation("id", "reserved_username", f"{username!r} is what the audit trail calls the house itself.")]
     return []
@@ -241,13 +250,13 @@ def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation
     found = []
     for role in roles:
         parsed = parse_pool_role(role)
-        if role in HOUSE_ROLES or (parsed and Pool.objects.roots().filter(name=parsed[0]).exists()):
+        if role in PLATFORM_ROLES or (parsed and Pool.objects.roots().filter(name=parsed[0]).exists()):
             continue
         found.append(
             Violation(
                 path,
                 "unknown_role",
-                f"There is no role {role}. Roles are {', '.join(HOUSE_ROLES)}, and osmo-POOL-admin and osmo-POOL-user "
+                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and osmo-POOL-user "
                 "of each pool.",
             )
         )

@@ -14,19 +14,19 @@ from typing import Any
 from pools.domain import names
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, parse_pool
-from pools.domain.quota.debts import debt_sentence, new_debts
-from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, guarantee_violation
+from pools.domain.quota.debts import debt_message, new_debts
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, guarantee_violation
 from pools.domain.roles import Actor
 from pools.domain.versions import check_version
-from pools.locking import cohort_tops, lock_configuration, lock_trees
+from pools.locking import cohort_roots, lock_configuration, lock_pool_trees
 from pools.models import Backend, Cohort, Pool
 from pools.permissions import unknown_pool
-from pools.selectors.pool_balance import balances
-from pools.selectors.quota_facts import verdict_tree
-from pools.services.cohort_naming import forget_unnamed, hint_cohorts, named_cohorts
-from pools.services.config_history import record
-from pools.services.members import make_pool_roles
-from pools.signals import hint
+from pools.selectors.pool_balance import read_balances
+from pools.selectors.quota_facts import read_admission_tree
+from pools.services.cohort_naming import cohorts_changed, delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.config_history import record_revision
+from pools.services.members import create_pool_roles
+from pools.signals import backend_changed
 from pools.transactions import change
 
 LIVE_WORK = "live_work"
@@ -53,23 +53,25 @@ class _Wanted:
 
 
 @contextmanager
-def configuring(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> Iterator[None]:
+def configuration_change(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> Iterator[None]:
     """The transaction of one configuration write, which ends with its revision. `name` is the pool, '' for many."""
     with change(actor=actor, description=description):
         lock_configuration()
         yield
-        record(actor=actor, name=name, description=description, tags=tags)
+        record_revision(actor=actor, name=name, description=description, tags=tags)
 
 
-def locked_pool(name: str, *, expected_version: int | None, deed: str) -> Pool:
-    """The top-level pool, locked with its tree, if it is there, not archived, and as the caller saw it. `deed` is what
+def lock_pool_for_change(name: str, *, expected_version: int | None, forbidden_action: str) -> Pool:
+    """The top-level pool, locked with its tree, if it is there, not archived, and as the caller saw it. `forbidden_action` is what
     cannot be done to an archived one."""
     row = next(iter(_locked([name])), None)
     if row is None:
         raise unknown_pool(name)
     check_version(name, expected_version, row.version)
     if row.archived:
-        sentence = f"Pool {name} is archived, so it cannot be {deed}. PUT its configuration to bring it back."
+        sentence = (
+            f"Pool {name} is archived, so it cannot be {forbidden_action}. PUT its configuration to bring it back."
+        )
         raise Conflict(sentence, [Violation("name", "archived", sentence)])
     return row
 
@@ -89,14 +91,14 @@ def write_pools(
         faults += found
         wanted.append(_Wanted(name, path, settings, row))
     backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in wanted})}
-    facts = balances(rows.values())
+    facts = read_balances(rows.values())
     for each in wanted:
         faults += _judge(each, facts.get(each.row.pk) if each.row else None, backends)
-    refuse(faults)
+    raise_violations(faults)
     return _write(wanted, facts, backends)
 
 
-def refuse(faults: Sequence[Violation]) -> None:
+def raise_violations(faults: Sequence[Violation]) -> None:
     """Raise what these faults amount to: Conflict if only the state forbids it, else BadInput."""
     if faults:
         raise (Conflict if all(fault.code in _STATE_CODES for fault in faults) else BadInput).of(faults)
@@ -104,7 +106,7 @@ def refuse(faults: Sequence[Violation]) -> None:
 
 def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Violation | None:
     """Why something cannot be done while work is live in the tree."""
-    live = facts.shared_usage.live_workflows + sum(part.usage.live_workflows for part in facts.slices)
+    live = facts.shared_usage.live_workflows + sum(part.usage.live_workflows for part in facts.subpools)
     if not live:
         return None
     return Violation(
@@ -117,7 +119,7 @@ def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Viol
 
 def _locked(pools: Sequence[str]) -> list[Pool]:
     ids = Pool.objects.roots().filter(name__in=pools).values_list("pk", flat=True)
-    return lock_trees(set(ids))
+    return lock_pool_trees(set(ids))
 
 
 def _judge(wanted: _Wanted, facts: PoolBalance | None, backends: Mapping[str, Backend]) -> Iterator[Violation]:
@@ -139,7 +141,7 @@ def _judge(wanted: _Wanted, facts: PoolBalance | None, backends: Mapping[str, Ba
         return
     if backend is not None and backend.pk != wanted.row.backend_id:
         yield from _judge_move(wanted, facts, backend, f"{at}backend")
-    if cut := guarantee_violation(facts, wanted.settings.guaranteed):
+    if cut := guarantee_violation(facts, wanted.settings.effective_guarantee):
         yield replace(cut, path=f"{at}{cut.path}")
 
 
@@ -148,7 +150,7 @@ def _judge_move(wanted: _Wanted, facts: PoolBalance, backend: Backend, path: str
     if live := live_work_violation(facts, path, f"it cannot move to backend {backend.name}"):
         yield live
     yield from names.short_name_violations(wanted.name, namespace=backend.namespace, parent=None, path=path)
-    for part in facts.slices:
+    for part in facts.subpools:
         yield from names.short_name_violations(part.name, namespace=backend.namespace, parent=wanted.name, path=path)
 
 
@@ -157,15 +159,15 @@ def _write(
 ) -> list[PoolResult]:
     warnings: dict[str, tuple[str, ...]] = {}
     reactivated, new = set(), []
-    cohorts = named_cohorts({each.settings.cohort for each in wanted if each.settings.cohort})
+    cohorts = get_or_create_cohorts({each.settings.cohort for each in wanted if each.settings.cohort})
     touched = {row.pk for row in cohorts.values()}
     touched |= {each.row.cohort_id for each in wanted if each.row and each.row.cohort_id}
-    before = verdict_tree(tops := cohort_tops(touched).values())
+    before = read_admission_tree(tops := cohort_roots(touched).values())
     for each in wanted:
         columns = _columns(each.settings, backends, cohorts)
         for backend_id in {columns["backend_id"], each.row.backend_id if each.row else None}:
-            hint(backend_id)
-        hint_cohorts({columns["cohort_id"], each.row.cohort_id if each.row else None})
+            backend_changed(backend_id)
+        cohorts_changed({columns["cohort_id"], each.row.cohort_id if each.row else None})
         if each.row is None:
             new.append(Pool(name=each.name, **columns))
             continue
@@ -178,9 +180,9 @@ def _write(
         if different:
             each.row.save(update_fields=different)
     Pool.objects.bulk_create(new)
-    make_pool_roles(*(row.name for row in new))
-    forget_unnamed()
-    owing = tuple(debt_sentence(debt) for debt in new_debts(before, verdict_tree(tops)))
+    create_pool_roles(*(row.name for row in new))
+    delete_unused_implicit_cohorts()
+    owing = tuple(debt_message(debt) for debt in new_debts(before, read_admission_tree(tops)))
     fresh = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in wanted])
     rows = {row.name: row for row in fresh}
     return [
@@ -206,8 +208,8 @@ def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: M
 
 def _draining(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
     """What a cut leaves to drain: nobody's work is stopped by it."""
-    after = replace(facts, guarantee=settings.guaranteed)
-    if settings.guaranteed == UNLIMITED or after.shared_available >= 0:
+    after = replace(facts, guarantee=settings.effective_guarantee)
+    if settings.effective_guarantee == UNLIMITED_GPUS or after.shared_available >= 0:
         return ()
     sentence = (
         f"{after.shared_usage.used} GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, which is "
@@ -216,6 +218,6 @@ def _draining(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
     return (sentence,)
 
 
-def not_found_platform(pool: str, platform: str) -> NotFound:
+def unknown_platform(pool: str, platform: str) -> NotFound:
     """The answer for a platform that the pool does not have."""
     return NotFound(f"Pool {pool} has no platform {platform[:60]!r}.")

@@ -13,27 +13,27 @@ from django.db.models import F, TextField, Value
 from django.db.models.functions import Concat
 
 from pools.domain import names
-from pools.domain.config_merge import merged
+from pools.domain.config_merge import merge_patch
 from pools.domain.errors import BadInput, Conflict, Violation
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.pool_config import editable
-from pools.domain.roles import Action, Actor
+from pools.domain.pool_config import editable_body
+from pools.domain.roles import Actor, Permission
 from pools.models import Pool
-from pools.permissions import require, require_house
-from pools.representations.pool import settings_of
-from pools.selectors.pool_balance import balance
-from pools.services.cohort_naming import forget_unnamed, hint_cohorts
-from pools.services.members import drop_pool_roles, rename_default_pool, rename_pool_roles
+from pools.permissions import require_permission, require_platform
+from pools.representations.pool import pool_settings_of
+from pools.selectors.pool_balance import read_balance
+from pools.services.cohort_naming import cohorts_changed, delete_unused_implicit_cohorts
+from pools.services.members import delete_pool_roles, rename_default_pool, rename_pool_roles
 from pools.services.pool_writing import (
     PoolResult,
-    configuring,
+    configuration_change,
     live_work_violation,
-    locked_pool,
-    not_found_platform,
-    refuse,
+    lock_pool_for_change,
+    raise_violations,
+    unknown_platform,
     write_pools,
 )
-from pools.signals import hint
+from pools.signals import backend_changed
 
 Body = Mapping[str, Any]
 
@@ -52,8 +52,8 @@ def put_pool(
     Raises BadInput with every fault at once (form, name, unknown backend, guarantee below the ACTIVE slices), Conflict
     (another backend while work is live), Stale, NotFound/Forbidden.
     """
-    require(actor, Action.POOL_CONFIGURE, name)
-    with configuring(actor=actor, name=name, description=description, tags=tags):
+    require_permission(actor, Permission.POOL_CONFIGURE, name)
+    with configuration_change(actor=actor, name=name, description=description, tags=tags):
         (result,) = write_pools({name: body}, nested=False, expected_version=expected_version)
     return result
 
@@ -62,8 +62,8 @@ def put_pools(
     *, actor: Actor, bodies: Mapping[str, Body], description: str = "", tags: Sequence[str] | None = None
 ) -> list[PoolResult]:
     """Put many pools, all or none; those not named stay as they are. Faults carry the pool's name before their path."""
-    require_house(actor, Action.POOL_CONFIGURE)
-    with configuring(actor=actor, name="", description=description, tags=tags):
+    require_platform(actor, Permission.POOL_CONFIGURE)
+    with configuration_change(actor=actor, name="", description=description, tags=tags):
         return write_pools(bodies, nested=True)
 
 
@@ -79,8 +79,8 @@ def patch_pool(
     """Merge `patch` into the pool's editable JSON (:mod:`pools.domain.config_merge`) and put the result."""
 
     def edit(body: dict[str, Any]) -> Body:
-        result, faults = merged(body, patch)
-        refuse(faults)
+        result, faults = merge_patch(body, patch)
+        raise_violations(faults)
         return result
 
     return _edit(actor, name, edit, description, tags, expected_version)
@@ -120,7 +120,7 @@ def rename_platform(
     def edit(pool: dict[str, Any]) -> Body:
         there = pool["platforms"]
         if platform not in there:
-            raise not_found_platform(name, platform)
+            raise unknown_platform(name, platform)
         if new_name != platform and new_name in there:
             raise Conflict(f"Pool {name} has a platform {new_name} already.")
         renamed = {new_name if key == platform else key: value for key, value in there.items()}
@@ -139,10 +139,10 @@ def _edit(
     expected_version: int | None,
 ) -> PoolResult:
     """Put what `edit` makes of the pool's editable JSON, read under its lock."""
-    require(actor, Action.POOL_CONFIGURE, name)
-    with configuring(actor=actor, name=name, description=description, tags=tags):
-        row = locked_pool(name, expected_version=expected_version, deed="changed")
-        (result,) = write_pools({name: edit(editable(settings_of(row)))}, nested=False)
+    require_permission(actor, Permission.POOL_CONFIGURE, name)
+    with configuration_change(actor=actor, name=name, description=description, tags=tags):
+        row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="changed")
+        (result,) = write_pools({name: edit(editable_body(pool_settings_of(row)))}, nested=False)
     return result
 
 
@@ -158,12 +158,12 @@ def delete_pool(
 
     Raises Conflict while it has ACTIVE or DELETING slices or live work, and for one that is archived already.
     """
-    require(actor, Action.POOL_CONFIGURE, name)
-    with configuring(actor=actor, name=name, description=description, tags=tags):
-        row = locked_pool(name, expected_version=expected_version, deed="deleted")
+    require_permission(actor, Permission.POOL_CONFIGURE, name)
+    with configuration_change(actor=actor, name=name, description=description, tags=tags):
+        row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="deleted")
         refuse_while_in_use(row, "it cannot be deleted")
-        hint(row.backend_id)
-        hint_cohorts({row.cohort_id})
+        backend_changed(row.backend_id)
+        cohorts_changed({row.cohort_id})
         left: Pool | None = None
         if row.subpools.exists() or row.workflows.exists():  # the second edge is scheduling's
             row.archived, row.cohort, row.borrowing_limit, row.lending_limit = True, None, None, None
@@ -172,8 +172,8 @@ def delete_pool(
             left = row
         else:
             row.delete()
-            drop_pool_roles(name)
-        forget_unnamed()
+            delete_pool_roles(name)
+        delete_unused_implicit_cohorts()
         return left
 
 
@@ -190,9 +190,9 @@ def rename_pool(
 
     Raises BadInput (name rules, of the slices too), Conflict (name taken; ACTIVE or DELETING slices; live work).
     """
-    require(actor, Action.POOL_CONFIGURE, name)
-    with configuring(actor=actor, name=new_name, description=description, tags=tags):
-        row = locked_pool(name, expected_version=expected_version, deed="renamed")
+    require_permission(actor, Permission.POOL_CONFIGURE, name)
+    with configuration_change(actor=actor, name=new_name, description=description, tags=tags):
+        row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="renamed")
         _check_new_name(row, new_name)
         refuse_while_in_use(row, "it cannot be renamed")
         row.name = new_name
@@ -202,15 +202,15 @@ def rename_pool(
         )
         rename_pool_roles(name, new_name)
         rename_default_pool(name, new_name)
-        hint(row.backend_id)
+        backend_changed(row.backend_id)
     return PoolResult(Pool.objects.select_related("backend", "cohort").get(pk=row.pk))
 
 
 def refuse_while_in_use(row: Pool, consequence: str) -> None:
     """Raise Conflict, with everything that stands in the way, while the tree has open slices or live work."""
-    facts = balance(row)
+    facts = read_balance(row)
     found = []
-    if open_slices := [part for part in facts.slices if part.state is not SubpoolState.ARCHIVED]:
+    if open_slices := [part for part in facts.subpools if part.state is not SubpoolState.ARCHIVED]:
         listed = ", ".join(f"{part.name} {part.state}" for part in open_slices)
         sentence = f"Pool {row.name} has slices ({listed}), so {consequence}. Delete them and let them drain first."
         found.append(Violation("subpools", "has_slices", sentence, numbers=(("slices", len(open_slices)),)))

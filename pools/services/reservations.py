@@ -15,7 +15,7 @@ from pools.services.subpools import archive_if_drained
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class ReservationUpdate:
     """What a live workflow holds now, and its largest gang not yet ended, in GPUs."""
 
     workflow: UUID
@@ -24,7 +24,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ReservationClaim:
     """A new live workflow on a leaf. It holds nothing yet; `needed_gpus` is its largest gang."""
 
     workflow: UUID
@@ -34,7 +34,7 @@ class Claim:
     needed_gpus: int
 
 
-def reserve(*, leaf: Pool, claims: Sequence[Claim], at: datetime) -> None:
+def create_reservations(*, leaf: Pool, claims: Sequence[ReservationClaim], at: datetime) -> None:
     """Book new live workflows on a leaf; they count as live from now. One statement, for it stands under a tree's
     lock."""
     assert connection.in_atomic_block
@@ -59,10 +59,10 @@ def reserve(*, leaf: Pool, claims: Sequence[Claim], at: datetime) -> None:
         )
 
 
-def adjust(holdings: Sequence[Holding], *, at: datetime) -> None:
+def update_reservations(updates: Sequence[ReservationUpdate], *, at: datetime) -> None:
     """Write what live workflows hold and need after a start or an end, in one statement."""
     assert connection.in_atomic_block
-    if not holdings:
+    if not updates:
         return
     with connection.cursor() as cursor:
         cursor.execute(
@@ -75,14 +75,14 @@ def adjust(holdings: Sequence[Holding], *, at: datetime) -> None:
             """,
             [
                 at,
-                [holding.workflow for holding in holdings],
-                [holding.held_gpus for holding in holdings],
-                [holding.needed_gpus for holding in holdings],
+                [holding.workflow for holding in updates],
+                [holding.held_gpus for holding in updates],
+                [holding.needed_gpus for holding in updates],
             ],
         )
 
 
-def release(*, root: Pool, leaf_ids: Collection[int], workflows: Collection[UUID]) -> None:
+def release_reservations(*, root: Pool, leaf_ids: Collection[int], workflows: Collection[UUID]) -> None:
     """Give back all that ended workflows held, and archive a draining leaf that was waiting for the last of them."""
     assert connection.in_atomic_block
     Reservation.objects.filter(workflow__in=workflows).delete()

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pools.domain import lifecycle, names
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, Slice, parse_quota, slice_quota_violation
-from pools.domain.roles import SYSTEM, Action, Actor
+from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, Subpool, parse_quota, subpool_quota_violation
+from pools.domain.roles import SYSTEM, Actor, Permission
 from pools.domain.versions import check_version
-from pools.locking import lock_tree, lock_trees
+from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool, Reservation
-from pools.permissions import require, unknown_pool, visible_root
-from pools.selectors.pool_balance import as_slice, balance
-from pools.signals import cancel_pending_work, hint
+from pools.permissions import get_visible_root, require_permission, unknown_pool
+from pools.selectors.pool_balance import read_balance, subpool_from_row
+from pools.signals import backend_changed, cancel_pending_work
 from pools.transactions import change
 
 
@@ -27,7 +27,7 @@ class SubpoolResult:
     """A subpool after a change, and what is worth saying about it."""
 
     row: Pool
-    part: Slice
+    subpool: Subpool
     warnings: tuple[str, ...] = ()
     reactivated: bool = False
 
@@ -46,11 +46,11 @@ def create_subpool(
     `quota` is whole GPUs, a fraction or a percentage of the parent. Raises BadInput (name, quota), Conflict (the name
     is ACTIVE or DELETING), NotFound/Forbidden (role).
     """
-    require(actor, Action.POOL_PARTITION, parent)
-    seen = visible_root(actor, parent)
+    require_permission(actor, Permission.POOL_PARTITION, parent)
+    seen = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
         root = _open_tree(seen)
-        facts = balance(root)
+        facts = read_balance(root)
         found = names.short_name_violations(
             subpool_name, namespace=root.namespace, parent=root.name, path="subpool_name"
         )
@@ -61,7 +61,7 @@ def create_subpool(
         gpus = _quota_for(facts, subpool_name, quota, found)
         if row is None:
             row = Pool.objects.create(
-                name=names.canonical(root.name, subpool_name),
+                name=names.canonical_name(root.name, subpool_name),
                 parent=root,
                 subpool_name=subpool_name,
                 subpool_state=SubpoolState.ACTIVE,
@@ -73,11 +73,11 @@ def create_subpool(
             row.subpool_state, row.last_quota = SubpoolState.ACTIVE, gpus.gpus
             row.save(update_fields=["subpool_state", "last_quota"])
             reactivated = True
-        hint(root.backend_id)
+        backend_changed(root.backend_id)
         return _result(root, row, warnings=_said(gpus), reactivated=reactivated)
 
 
-def update_quota(
+def resize_subpool(
     *,
     actor: Actor,
     parent: str,
@@ -87,17 +87,17 @@ def update_quota(
     expected_version: int | None = None,
 ) -> SubpoolResult:
     """Give an ACTIVE slice another quota. A decrease is soft: what runs goes on, `available` may go below zero."""
-    require(actor, Action.POOL_PARTITION, parent)
-    seen = visible_root(actor, parent)
+    require_permission(actor, Permission.POOL_PARTITION, parent)
+    seen = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
         root = _open_tree(seen)
         row = _slice_row(root, subpool_name)
         _check_version(row, expected_version)
         _require_active(row, "its quota cannot change")
-        gpus = _quota_for(balance(root), subpool_name, quota, [])
+        gpus = _quota_for(read_balance(root), subpool_name, quota, [])
         row.last_quota = gpus.gpus
         row.save(update_fields=["last_quota"])
-        hint(root.backend_id)
+        backend_changed(root.backend_id)
         return _result(root, row, warnings=_said(gpus))
 
 
@@ -112,8 +112,8 @@ def delete_subpool(
 ) -> SubpoolResult:
     """Take a slice back without killing work: ARCHIVED at once if nothing live belongs to it, else DELETING until it
     has drained (D3). `cancel_pending` ends what has not started in the same step."""
-    require(actor, Action.POOL_PARTITION, parent)
-    seen = visible_root(actor, parent)
+    require_permission(actor, Permission.POOL_PARTITION, parent)
+    seen = get_visible_root(actor, parent)
     with change(actor=actor, description=description):
         root = _open_tree(seen)
         row = _slice_row(root, subpool_name)
@@ -122,9 +122,9 @@ def delete_subpool(
         if cancel_pending:
             cancel_pending_work.send(sender=None, actor=actor, pool=row)
         row.usage.refresh_from_db()
-        row.subpool_state = lifecycle.after_delete(live_workflows=row.usage.live_workflows)
+        row.subpool_state = lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
         row.save(update_fields=["subpool_state"])
-        hint(root.backend_id)
+        backend_changed(root.backend_id)
         return _result(root, row)
 
 
@@ -136,7 +136,7 @@ def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
         pk=leaf_id, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0
     ).update(subpool_state=SubpoolState.ARCHIVED)
     if drained:
-        hint(root.backend_id)
+        backend_changed(root.backend_id)
     return bool(drained)
 
 
@@ -159,16 +159,16 @@ def archive_drained() -> int:
             batch = list(drained.filter(pk__gt=last).order_by("pk").values_list("pk", "parent")[:DRAIN_BATCH])
             if not batch:
                 return caught
-            roots = lock_trees({root for _, root in batch if root is not None})
+            roots = lock_pool_trees({root for _, root in batch if root is not None})
             last = batch[-1][0]
             caught += drained.filter(pk__in=[pk for pk, _ in batch]).update(subpool_state=SubpoolState.ARCHIVED)
             for backend_id in {root.backend_id for root in roots}:
-                hint(backend_id)
+                backend_changed(backend_id)
 
 
 def _open_tree(seen: Pool) -> Pool:
     try:
-        root = lock_tree(seen.pk)
+        root = lock_pool_tree(seen.pk)
     except Pool.DoesNotExist:
         raise unknown_pool(seen.name) from None
     if root.archived:
@@ -215,7 +215,7 @@ def _quota_for(facts: PoolBalance, name: str, asked: object, found: Collection[V
     parsed = parse_quota(asked, parent=facts.guarantee)
     if isinstance(parsed, Violation):
         violations.append(parsed)
-    elif too_much := slice_quota_violation(facts, name=name, quota=parsed.gpus):
+    elif too_much := subpool_quota_violation(facts, name=name, quota=parsed.gpus):
         violations.append(too_much)
     if violations:
         raise BadInput.of(violations)
@@ -230,4 +230,4 @@ def _said(quota: ParsedQuota) -> tuple[str, ...]:
 def _result(root: Pool, row: Pool, *, warnings: tuple[str, ...] = (), reactivated: bool = False) -> SubpoolResult:
     """The row as the database has it now: version and counters are moved there."""
     fresh = Pool.objects.select_related("parent__backend", "usage").get(pk=row.pk)
-    return SubpoolResult(fresh, as_slice(fresh), warnings, reactivated)
+    return SubpoolResult(fresh, subpool_from_row(fresh), warnings, reactivated)

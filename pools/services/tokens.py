@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from pools.models import AccessToken, User
-from pools.permissions import require_house
-from pools.security.tokens import digest, new_secret
+from pools.permissions import require_platform
+from pools.security.tokens import new_secret, secret_digest
 from pools.transactions import change
 
 DEFAULT_LIFETIME = timedelta(days=31)
-LONGEST_LIFETIME = timedelta(days=365)
+MAX_LIFETIME = timedelta(days=365)
 _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?\Z")
 
 
@@ -36,7 +36,7 @@ def create_token(
     able to give the same one again. Raises BadInput (name, expiry, roles the owner has not), Conflict (name taken),
     NotFound, Forbidden.
     """
-    user = owner_of(actor, owner)
+    user = get_token_owner(actor, owner)
     expires = expires_at or timezone.now() + DEFAULT_LIFETIME
     held = user.as_actor().roles
     if actor.username == owner and actor.roles != held:
@@ -52,7 +52,7 @@ def create_token(
         token = AccessToken.objects.create(
             owner=user,
             name=name,
-            digest=digest(secret),
+            digest=secret_digest(secret),
             description=description,
             expires_at=expires,
             roles=sorted(roles) if roles is not None else None,
@@ -62,31 +62,33 @@ def create_token(
 
 def delete_token(*, actor: Actor, owner: str, name: str) -> None:
     """Revoke a token; requests with it are refused from now."""
-    user = owner_of(actor, owner)
+    user = get_token_owner(actor, owner)
     with change(actor=actor):
         gone, _ = AccessToken.objects.filter(owner=user, name=name).delete()
         if not gone:
             raise NotFound(f"{owner} has no token {name}.")
 
 
-def owner_of(actor: Actor, owner: str, action: Action = Action.HOUSE_WRITE) -> User:
-    """The user whose tokens are meant: oneself, or anybody for those who may do `action` to the house."""
+def get_token_owner(actor: Actor, owner: str, permission: Permission = Permission.PLATFORM_WRITE) -> User:
+    """The user whose tokens are meant: oneself, or anybody for those who may do `permission` to the house."""
     if actor.username != owner:
-        require_house(actor, action)
+        require_platform(actor, permission)
     user = User.objects.filter(username=owner, is_active=True).first()
     if user is None:
         raise NotFound(f"User {owner} does not exist, or the account is closed.")
     return user
 
 
-def tokens_of(*, actor: Actor, owner: str) -> list[AccessToken]:
+def list_tokens(*, actor: Actor, owner: str) -> list[AccessToken]:
     """A user's tokens by name, those past their end too. Oneself, or who reads the house."""
-    return list(AccessToken.objects.filter(owner=owner_of(actor, owner, Action.HOUSE_READ)).order_by("name"))
+    return list(
+        AccessToken.objects.filter(owner=get_token_owner(actor, owner, Permission.PLATFORM_READ)).order_by("name")
+    )
 
 
-def token_of(*, actor: Actor, owner: str, name: str) -> AccessToken:
+def get_token(*, actor: Actor, owner: str, name: str) -> AccessToken:
     """One token. Raises NotFound, Forbidden."""
-    token = AccessToken.objects.filter(owner=owner_of(actor, owner, Action.HOUSE_READ), name=name).first()
+    token = AccessToken.objects.filter(owner=get_token_owner(actor, owner, Permission.PLATFORM_READ), name=name).first()
     if token is None:
         raise NotFound(f"{owner} has no token {name}.")
     return token
@@ -108,8 +110,8 @@ def _violations(
     now = timezone.now()
     if expires <= now:
         found.append(Violation("expires_at", "expired", "The expiry must lie in the future."))
-    elif expires > now + LONGEST_LIFETIME:
-        found.append(Violation("expires_at", "too_long", f"A token lives at most {LONGEST_LIFETIME.days} days."))
+    elif expires > now + MAX_LIFETIME:
+        found.append(Violation("expires_at", "too_long", f"A token lives at most {MAX_LIFETIME.days} days."))
     found += [
         Violation("roles", "role_not_held", f"{owner} does not have the role {role} to give to a token.")
         for role in roles or ()

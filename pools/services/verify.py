@@ -15,27 +15,27 @@ from pools.transactions import one_snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class LedgerCheck:
     """`sql` finds what is wrong; its columns fill `sentence`, in order."""
 
     code: str
     sql: str
-    sentence: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class LedgerDifference:
     """One thing that is not as it must be."""
 
     code: str
-    sentence: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.sentence}"
+        return f"{self.code}: {self.message}"
 
 
 LEDGER_CHECKS = (
-    Check(
+    LedgerCheck(
         "counter",
         """
         SELECT pool.name, counter.label, counter.stored, counter.counted
@@ -56,7 +56,7 @@ LEDGER_CHECKS = (
         """,
         "{}: the counter {} says {}, its reservations add up to {}.",
     ),
-    Check(
+    LedgerCheck(
         "promises",
         """
         SELECT root.name, sum(part.last_quota), root.guarantee
@@ -66,7 +66,7 @@ LEDGER_CHECKS = (
         """,
         "{}: its ACTIVE slices were promised {} GPUs, the pool guarantees {}.",
     ),
-    Check(
+    LedgerCheck(
         "archived",
         """
         SELECT pool.name, count(*) FROM pools_pool pool JOIN pools_reservation held ON held.pool_id = pool.id
@@ -74,7 +74,7 @@ LEDGER_CHECKS = (
         """,
         "{} is archived and still has {} live workflows.",
     ),
-    Check(
+    LedgerCheck(
         "drained",
         """
         SELECT pool.name FROM pools_pool pool JOIN pools_leafusage leaf ON leaf.pool_id = pool.id
@@ -84,7 +84,7 @@ LEDGER_CHECKS = (
         """,
         "{} has been drained for more than a day and is not archived: is the drain monitor running?",
     ),
-    Check(
+    LedgerCheck(
         "name",
         """
         SELECT part.name, root.name FROM pools_pool part JOIN pools_pool root ON root.id = part.parent_id
@@ -92,7 +92,7 @@ LEDGER_CHECKS = (
         """,
         "{} does not carry the name of its parent {}.",
     ),
-    Check(
+    LedgerCheck(
         "circle",
         """
         WITH RECURSIVE tree (id) AS (
@@ -104,7 +104,7 @@ LEDGER_CHECKS = (
         """,
         "The parents of cohort {} run in a circle: nothing starts below it until one of them gets another parent.",
     ),
-    Check(
+    LedgerCheck(
         "gpu_usage",
         """
         SELECT usage.namespace, counter.label, counter.stored, counter.counted
@@ -130,7 +130,7 @@ LEDGER_CHECKS = (
         """,
         "Namespace {}: the counter {} says {}, its workers add up to {}; a rebuild puts it right.",
     ),
-    Check(
+    LedgerCheck(
         "audit",
         """
         SELECT pool.name FROM pools_pool pool
@@ -149,16 +149,16 @@ LEDGER_CHECKS = (
 )
 
 
-def verify() -> list[Difference]:
+def verify_ledger() -> list[LedgerDifference]:
     """All differences of the ledger; none means that it is right."""
     with one_snapshot():
-        return list(run(LEDGER_CHECKS))
+        return list(run_checks(LEDGER_CHECKS))
 
 
-def run(checks: Sequence[Check]) -> Iterator[Difference]:
+def run_checks(checks: Sequence[LedgerCheck]) -> Iterator[LedgerDifference]:
     """The differences that these checks find."""
     with connection.cursor() as cursor:
         for check in checks:
             cursor.execute(check.sql)
             for row in cursor.fetchall():
-                yield Difference(check.code, check.sentence.format(*row))
+                yield LedgerDifference(check.code, check.message.format(*row))

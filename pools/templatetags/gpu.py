@@ -6,10 +6,10 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.domain.gpu_quota.workers import Amounts
+from pools.domain.gpu_quota.workers import GpuAmounts
 from pools.models import GpuAllocation
-from pools.selectors.gpu_namespace import worker_of
-from pools.selectors.gpu_usage import Line, Meter
+from pools.selectors.gpu_namespace import worker_from_row
+from pools.selectors.gpu_usage import GpuMeter, UsageSeries
 
 register = template.Library()
 
@@ -25,11 +25,11 @@ def standing_badge(standing: str) -> SafeString:
 
 
 @register.simple_tag
-def meter_bar(meter: Meter) -> SafeString | str:
+def meter_bar(meter: GpuMeter) -> SafeString | str:
     """Used, reserved and free of a cap, with a sentence for those who do not see it; nothing without a cap."""
     if not meter.has_cap:
         return ""
-    used = "draining" if meter.over else "over" if meter.alert else "inside"
+    used = "draining" if meter.is_exceeded else "over" if meter.is_in_alert else "inside"
     parts = [(used, meter.committed), ("spare", meter.assumed), ("free", meter.left)]
     reserved = f", {meter.reserved} reserved" if meter.reserved else ""
     drawn = format_html_join("", _PART, [(name, size) for name, size in parts if size])
@@ -37,7 +37,7 @@ def meter_bar(meter: Meter) -> SafeString | str:
 
 
 @register.simple_tag
-def history_chart(line: Line) -> SafeString:
+def history_chart(line: UsageSeries) -> SafeString:
     """Use over a week as a line of steps."""
     return format_html(
         '<svg class="oa-chart" viewBox="0 0 600 80" preserveAspectRatio="none" role="img" '
@@ -60,16 +60,16 @@ def worker_state(worker: GpuAllocation) -> SafeString:
 @register.filter
 def request_of(worker: GpuAllocation) -> str:
     """What a worker asks for, per GPU."""
-    return _amounts(worker_of(worker).request)
+    return _amounts(worker_from_row(worker).request)
 
 
 @register.filter
 def limit_of(worker: GpuAllocation) -> str:
     """The most a worker may use, per GPU."""
-    return _amounts(worker_of(worker).limit)
+    return _amounts(worker_from_row(worker).limit)
 
 
-def _amounts(amounts: Amounts) -> str:
+def _amounts(amounts: GpuAmounts) -> str:
     said = [f"{amounts.tflops} TFLOPS"] if amounts.tflops.milli else []
     said += [str(amounts.vram)] if amounts.vram.milli else []
     return ", ".join(said) or "–"

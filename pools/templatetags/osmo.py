@@ -15,13 +15,13 @@ from django.utils.safestring import SafeString
 
 from pools.domain import audit_sentences
 from pools.domain.amounts import UNLIMITED as WITHOUT_END
-from pools.domain.amounts import Amount, text_of
+from pools.domain.amounts import Amount, amount_text
 from pools.domain.quota import forest
-from pools.domain.quota.pool_balance import UNLIMITED
-from pools.domain.quota.usage_bar import Parts
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS
+from pools.domain.quota.usage_bar import UsageBar
 from pools.models import AuditEntry
-from pools.selectors.pool_tree import Row
-from pools.selectors.quota_pages import TITLES, TreeRow, sort_of
+from pools.selectors.pool_tree import PoolTreeRow
+from pools.selectors.quota_pages import NUMBER_TITLES, QuotaTreeRow, kind_segment_of
 
 register = template.Library()
 
@@ -57,7 +57,7 @@ def gpus(value: int | None) -> str:
     """A number of GPUs: thousands apart, a true minus sign, `unlimited` for -1 (quotas only; see `signed`)."""
     if value is None:
         return "–"
-    return "unlimited" if value == UNLIMITED else signed(value)
+    return "unlimited" if value == UNLIMITED_GPUS else signed(value)
 
 
 @register.filter
@@ -71,7 +71,7 @@ def amount(value: Amount | None) -> str:
     """An exact amount of whatever resource: thousands apart, a true minus sign, `unlimited`."""
     if value is None:
         return "–"
-    return signed(value) if isinstance(value, int) else text_of(value).replace("-", MINUS)
+    return signed(value) if isinstance(value, int) else amount_text(value).replace("-", MINUS)
 
 
 @register.filter
@@ -83,19 +83,19 @@ def size(value: Amount) -> str:
 @register.filter
 def node_address(key: str) -> str:
     """The page of a node of the tree of quotas, by what the tree calls it."""
-    return reverse("admin:pools_quota_node", args=[sort_of(key), forest.shown(key)])
+    return reverse("admin:pools_quota_node", args=[kind_segment_of(key), forest.display_name(key)])
 
 
 @register.filter
 def node_name(key: str) -> str:
     """What people call a node of the tree of quotas."""
-    return forest.shown(key)
+    return forest.display_name(key)
 
 
 @register.filter
 def number_title(number: str) -> str:
     """What pages call a number of the tree of quotas."""
-    return TITLES[number]
+    return NUMBER_TITLES[number]
 
 
 @register.filter
@@ -145,7 +145,7 @@ def badge(state: str) -> SafeString:
 
 
 @register.simple_tag
-def usage_bar(parts: Parts, label: str) -> SafeString:
+def usage_bar(parts: UsageBar, label: str) -> SafeString:
     """The four-part bar with a sentence for those who do not see it. Built here: a page has hundreds."""
     if not parts.length:
         return format_html(_EMPTY_BAR, label)
@@ -153,16 +153,16 @@ def usage_bar(parts: Parts, label: str) -> SafeString:
     return format_html(
         _BAR,
         label,
-        signed(parts.inside),
+        signed(parts.within_quota),
         signed(parts.free),
-        signed(parts.over),
+        signed(parts.over_quota),
         signed(parts.draining),
         format_html_join("", _PART, [(name, amount) for name, amount in shown if amount]),
     )
 
 
 @register.simple_tag
-def quota_bar(row: TreeRow) -> SafeString:
+def quota_bar(row: QuotaTreeRow) -> SafeString:
     """What of a node is used, borrowed, lent out and free; with a sentence for those who do not see it."""
     shown = [("inside", row.inside), ("over", row.numbers.borrowed), ("lent", row.numbers.lent), ("free", row.free)]
     if any(part == WITHOUT_END for _, part in shown) or not any(part for _, part in shown):
@@ -174,9 +174,9 @@ def quota_bar(row: TreeRow) -> SafeString:
 
 
 @register.simple_tag
-def available(row: Row) -> SafeString | str:
+def available(row: PoolTreeRow) -> SafeString | str:
     """What may still start inside the quota; below zero, that much has to drain first."""
-    if row.quota == UNLIMITED:
+    if row.quota == UNLIMITED_GPUS:
         return "unlimited"
     text = signed(row.available)
     return format_html('<span class="oa-negative">{}</span>', text) if row.available < 0 else text
@@ -198,7 +198,7 @@ def is_dropped(field: BoundField) -> bool:
 @register.filter
 def sentence(entry: AuditEntry) -> str:
     """An audit entry as every door tells it."""
-    return audit_sentences.sentence(
+    return audit_sentences.audit_message(
         entry.action, entry.object, entry.actor, entry.before, entry.after, entry.description
     )
 

@@ -7,20 +7,20 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pools.admin import forms
-from pools.admin.paging import ROWS_ON_A_PAGE, Window, page_number
+from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.admin.policy import PolicyAdmin, actor_of
 from scheduling import pages
 from scheduling.models import Decision
-from scheduling.selectors.decisions import decisions
+from scheduling.selectors.decisions import list_decisions
 
 
-class Filters(forms.FilterForm):
+class DecisionFilterForm(forms.FilterForm):
     """Which decisions to show."""
 
     first = ("pool", "workflow", "action")
-    pool = forms.text("Pool or slice", placeholder="team or team--a")
-    workflow = forms.text("Workflow", placeholder="hello-1: what it did, and what was done for it")
-    action = forms.choice("What", [("", "everything"), *Decision.Action.choices], required=False)
+    pool = forms.text_field("Pool or slice", placeholder="team or team--a")
+    workflow = forms.text_field("Workflow", placeholder="hello-1: what it did, and what was done for it")
+    action = forms.choice_field("What", [("", "everything"), *Decision.Action.choices], required=False)
 
 
 @admin.register(Decision)
@@ -28,24 +28,24 @@ class DecisionAdmin(PolicyAdmin):
     """Read-only, like the table itself."""
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        actor, filters = actor_of(request), Filters(request.GET)
-        number = page_number(request.GET.get("page"))
+        actor, filters = actor_of(request), DecisionFilterForm(request.GET)
+        number = parse_page_number(request.GET.get("page"))
         pool, action = filters.value("pool"), filters.value("action")
-        rows, more = decisions(
+        rows, more = list_decisions(
             actor,
             pools=pages.leaves_meant(actor, pool) if pool else (),
             workflow=filters.value("workflow") or "",
             action=action if action in Decision.Action.values else "",
-            limit=ROWS_ON_A_PAGE,
-            offset=(number - 1) * ROWS_ON_A_PAGE,
+            limit=ROWS_PER_PAGE,
+            offset=(number - 1) * ROWS_PER_PAGE,
         )
         return self.page(
             request,
             "osmo/decisions.html",
             title="Timeline",
             filters=filters,
-            window=Window(rows, number, number + 1 if more else 0),
+            window=ListPage(rows, number, number + 1 if more else 0),
         )
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:scheduling_decision_changelist"))

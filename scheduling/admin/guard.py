@@ -12,30 +12,30 @@ from django.urls import reverse
 from pools.admin import forms
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError, Stale
-from pools.domain.roles import Action, Actor, allows
+from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Backend
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from scheduling.models import QueueGuard
-from scheduling.services.webhooks.queue_guard import bypasses, guard_of, put_guard, read_guard
+from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for, read_queue_guard
 
-MOST_SHOWN = 200
+MAX_CALLERS_SHOWN = 200
 
 
-class GuardForm(forms.HouseForm):
-    """What `put_guard` takes; accounts one a line."""
+class AdmissionWebhookForm(forms.ServiceForm):
+    """What `put_queue_guard` takes; accounts one a line."""
 
-    mode = forms.choice("Mode", QueueGuard.Mode.choices)
-    identity = forms.text(
+    mode = forms.choice_field("Mode", QueueGuard.Mode.choices)
+    identity = forms.text_field(
         "The cluster knows us as",
         help_text="Our own user name there, such as system:serviceaccount:osmo:osmo-admin. Our work is never refused.",
     )
-    accounts = forms.area(
+    accounts = forms.text_area_field(
         "Others who may use our queues",
         rows=4,
         help_text="One user or group a line, as the API server names them. Their work holds GPUs that nobody counts.",
     )
-    description = forms.text("Why", help_text="Optional. Stands in the audit trail beside your name.")
-    version = forms.hidden_number()
+    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    version = forms.hidden_number_field()
 
     def body(self) -> dict[str, Any]:
         """What the service takes."""
@@ -49,11 +49,11 @@ class GuardForm(forms.HouseForm):
 
 
 @admin.register(QueueGuard)
-class GuardAdmin(PolicyAdmin):
+class AdmissionWebhookAdmin(PolicyAdmin):
     """Looked at by those who read the house, changed by osmo-admin."""
 
     def may_see(self, actor: Actor) -> bool:
-        return allows(actor, Action.HOUSE_READ)
+        return is_allowed(actor, Permission.PLATFORM_READ)
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         clusters = (
@@ -62,20 +62,22 @@ class GuardAdmin(PolicyAdmin):
             .annotate(callers=Count("bypasses"), tries=Sum("bypasses__tries"))
             .order_by("name")
         )
-        rows = [{"backend": row, "guard": row.guard if hasattr(row, "guard") else guard_of(row)} for row in clusters]
+        rows = [
+            {"backend": row, "guard": row.guard if hasattr(row, "guard") else queue_guard_for(row)} for row in clusters
+        ]
         return self.page(request, "osmo/guards.html", title="Webhooks", rows=rows)
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """`object_id` is the backend's name."""
         actor = actor_of(request)
         if request.method == "POST":
-            require_house(actor)
-        row = read_guard(actor, object_id)
+            require_platform(actor)
+        row = read_queue_guard(actor, object_id)
         initial = {"mode": row.mode, "identity": row.identity, "accounts": "\n".join(row.accounts)}
-        form = GuardForm(forms.sent(request), initial=initial | {"version": row.version})
+        form = AdmissionWebhookForm(forms.submitted_data(request), initial=initial | {"version": row.version})
         if request.method == "POST" and form.is_valid():
             try:
-                put_guard(
+                put_queue_guard(
                     actor=actor,
                     backend=object_id,
                     body=form.body(),
@@ -83,13 +85,13 @@ class GuardAdmin(PolicyAdmin):
                     expected_version=form.cleaned_data["version"],
                 )
             except Stale as refusal:
-                form.outdated(refusal, "version", str(row.version))
+                form.add_stale_error(refusal, "version", str(row.version))
             except DomainError as refusal:
-                form.blame(refusal)
+                form.add_errors(refusal)
             else:
-                self.say(request, f"The webhooks of {object_id} are now in mode {form.cleaned_data['mode']}.")
+                self.show_success(request, f"The webhooks of {object_id} are now in mode {form.cleaned_data['mode']}.")
                 return HttpResponseRedirect(request.path)
-        met = bypasses(actor, object_id)
+        met = list_bypasses(actor, object_id)
         return self.page(
             request,
             "osmo/guard.html",
@@ -97,9 +99,9 @@ class GuardAdmin(PolicyAdmin):
             crumbs=[("Webhooks", reverse("admin:scheduling_queueguard_changelist"))],
             form=form,
             row=row,
-            bypasses=met[:MOST_SHOWN],
-            more=max(0, len(met) - MOST_SHOWN),
-            may_write=allows(actor, Action.HOUSE_WRITE),
+            bypasses=met[:MAX_CALLERS_SHOWN],
+            more=max(0, len(met) - MAX_CALLERS_SHOWN),
+            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
             button="Save",
             status=400 if form.errors else 200,
         )

@@ -8,19 +8,19 @@ from django.urls import reverse
 from django_celery_beat.models import PeriodicTask
 
 from pools.admin.policy import PolicyAdmin
-from pools.domain.roles import Action, Actor, allows
+from pools.domain.roles import Actor, Permission, is_allowed
 
 
 @admin.register(PeriodicTask)
-class ScheduleAdmin(PolicyAdmin):
+class BackgroundJobAdmin(PolicyAdmin):
     """For those who read the house."""
 
     def may_see(self, actor: Actor) -> bool:
-        return allows(actor, Action.HOUSE_READ)
+        return is_allowed(actor, Permission.PLATFORM_READ)
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked").order_by("name")
         return self.page(request, "osmo/schedules.html", title="Schedules", schedules=list(rows))
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:django_celery_beat_periodictask_changelist"))

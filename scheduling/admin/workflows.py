@@ -9,33 +9,39 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
-from pools.admin.paging import ROWS_ON_A_PAGE, Window, page_number
+from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError
-from pools.domain.roles import Action, Actor, allows
+from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import AuditEntry
-from pools.permissions import require
+from pools.permissions import require_permission
 from scheduling import pages
-from scheduling.admin.queue import queue_page
-from scheduling.admin.submit import submit_page
+from scheduling.admin.queue import pool_queue_page
+from scheduling.admin.submit import submit_workflow_page
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
-from scheduling.selectors.gangs import rows_of
-from scheduling.selectors.queue import waiting_of
-from scheduling.selectors.workflows import WorkflowFilter, listed_workflows, queues_of, visible_workflow, whole_workflow
+from scheduling.selectors.gangs import read_gang_tree_rows
+from scheduling.selectors.queue import waiting_gangs_of
+from scheduling.selectors.workflows import (
+    WorkflowFilter,
+    get_full_workflow,
+    get_visible_workflow,
+    list_workflows,
+    queue_names_of,
+)
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow, may_cancel
 
-MOST_AT_ONCE = 200
-ENTRIES_SHOWN = 30
+MAX_CANCELLED_AT_ONCE = 200
+MAX_ENTRIES_SHOWN = 30
 
 
-class Filters(forms.FilterForm):
+class WorkflowFilterForm(forms.FilterForm):
     """Which workflows to show."""
 
     first = ("q", "status", "pool")
-    q = forms.text("Name", placeholder="part of a name")
-    status = forms.choice(
+    q = forms.text_field("Name", placeholder="part of a name")
+    status = forms.choice_field(
         "Status",
         [
             ("", "any"),
@@ -45,13 +51,13 @@ class Filters(forms.FilterForm):
         ],
         required=False,
     )
-    pool = forms.text("Pool or slice", placeholder="team or team--a")
-    user = forms.text("Submitted by", placeholder="exact name")
-    priority = forms.choice("Priority", [("", "any"), *((each, each) for each in Priority)], required=False)
-    since = forms.moment("Submitted from")
-    until = forms.moment("Submitted until")
+    pool = forms.text_field("Pool or slice", placeholder="team or team--a")
+    user = forms.text_field("Submitted by", placeholder="exact name")
+    priority = forms.choice_field("Priority", [("", "any"), *((each, each) for each in Priority)], required=False)
+    since = forms.datetime_field("Submitted from")
+    until = forms.datetime_field("Submitted until")
 
-    def asked(self, actor: Actor) -> WorkflowFilter:
+    def to_workflow_filter(self, actor: Actor) -> WorkflowFilter:
         """The same for the selector."""
         since, until = self.value("since"), self.value("until")
         return WorkflowFilter(
@@ -65,16 +71,18 @@ class Filters(forms.FilterForm):
         )
 
 
-class CancelForm(forms.HouseForm):
+class CancelWorkflowForm(forms.ServiceForm):
     """Why work ends before its time."""
 
-    message = forms.text("Why", help_text="Optional. Its owner reads it beside the workflow.")
+    message = forms.text_field("Why", help_text="Optional. Its owner reads it beside the workflow.")
 
 
-class EndForm(forms.HouseForm):
+class EndWorkflowForm(forms.ServiceForm):
     """How running gangs ended."""
 
-    status = forms.choice("The running gangs", [(TaskStatus.COMPLETED, "completed"), (TaskStatus.FAILED, "failed")])
+    status = forms.choice_field(
+        "The running gangs", [(TaskStatus.COMPLETED, "completed"), (TaskStatus.FAILED, "failed")]
+    )
 
 
 @admin.register(Workflow)
@@ -83,59 +91,67 @@ class WorkflowAdmin(PolicyAdmin):
 
     def extra_urls(self) -> list[URLPattern]:
         return [
-            path("submit/", self.door(lambda request: submit_page(self, request)), name="scheduling_workflow_submit"),
+            path(
+                "submit/",
+                self.protect(lambda request: submit_workflow_page(self, request)),
+                name="scheduling_workflow_submit",
+            ),
             path(
                 "queue/<str:pool>/",
-                self.door(lambda request, pool: queue_page(self, request, pool)),
+                self.protect(lambda request, pool: pool_queue_page(self, request, pool)),
                 name="scheduling_workflow_queue",
             ),
-            path("cancel/", self.door(self._cancel), name="scheduling_workflow_cancel"),
-            path("<str:name>/end/", self.door(self._end), name="scheduling_workflow_end"),
+            path("cancel/", self.protect(self._cancel), name="scheduling_workflow_cancel"),
+            path("<str:name>/end/", self.protect(self._end), name="scheduling_workflow_end"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        actor, filters = actor_of(request), Filters(request.GET)
-        number = page_number(request.GET.get("page"))
-        rows, more = listed_workflows(
-            actor, filters.asked(actor), limit=ROWS_ON_A_PAGE, offset=(number - 1) * ROWS_ON_A_PAGE
+        actor, filters = actor_of(request), WorkflowFilterForm(request.GET)
+        number = parse_page_number(request.GET.get("page"))
+        rows, more = list_workflows(
+            actor, filters.to_workflow_filter(actor), limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE
         )
-        listed = [(row, WorkflowStatus(row.status).is_live and may_cancel(actor, row)) for row in rows]
+        listed = [(row, WorkflowStatus(row.status).is_active and may_cancel(actor, row)) for row in rows]
         return self.page(
             request,
             "osmo/workflows.html",
             title="Workflows",
             filters=filters,
-            window=Window(rows, number, number + 1 if more else 0),
+            window=ListPage(rows, number, number + 1 if more else 0),
             listed=listed,
             may_cancel_some=any(cancellable for _, cancellable in listed),
-            may_submit=actor.is_admin or bool(actor.pools_for(Action.POOL_SUBMIT)),
+            may_submit=actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT)),
         )
 
-    def show_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         actor = actor_of(request)
-        workflow = whole_workflow(actor, object_id, every_try=True)
+        workflow = get_full_workflow(actor, object_id, all_attempts=True)
         groups = list(workflow.groups.all())
-        queue, _ = queues_of(workflow)
+        queue, _ = queue_names_of(workflow)
         subject = f"workflow/{workflow.name}"
         status = WorkflowStatus(workflow.status)
-        told = waiting_of(actor, workflow)
+        told = waiting_gangs_of(actor, workflow)
         return self.page(
             request,
             "osmo/workflow.html",
             title=workflow.name,
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             workflow=workflow,
-            groups=[(group, list(group.tasks.all()), told.get(group.name), rows_of(group)) for group in groups],
+            groups=[
+                (group, list(group.tasks.all()), told.get(group.name), read_gang_tree_rows(group)) for group in groups
+            ],
             queue=queue,
-            is_live=status.is_live,
-            may_cancel=status.is_live and may_cancel(actor, workflow),
+            is_live=status.is_active,
+            may_cancel=status.is_active and may_cancel(actor, workflow),
             may_end=status is WorkflowStatus.RUNNING
-            and allows(actor, Action.POOL_MANAGE_WORK, workflow.root_pool.name)
+            and is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
             and workflow.root_pool.backend is not None
             and workflow.root_pool.backend.kind == "simulated",
-            may_submit=allows(actor, Action.POOL_SUBMIT, workflow.root_pool.name),
-            sees_pool=allows(actor, Action.POOL_READ, workflow.root_pool.name),
-            entries=list(AuditEntry.objects.visible_to(actor).filter(object=subject).order_by("-id")[:ENTRIES_SHOWN]),
+            may_submit=is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
+            sees_pool=is_allowed(actor, Permission.POOL_READ, workflow.root_pool.name),
+            entries=list(
+                AuditEntry.objects.visible_to(actor).filter(object=subject).order_by("-id")[:MAX_ENTRIES_SHOWN]
+            ),
         )
 
     def _cancel(self, request: HttpRequest) -> HttpResponse:
@@ -144,28 +160,28 @@ class WorkflowAdmin(PolicyAdmin):
         names = list(dict.fromkeys((request.POST if request.method == "POST" else request.GET).getlist("name")))
         back = reverse("admin:scheduling_workflow_changelist")
         if not names:
-            return self._told(request, back, "Tick the workflows to cancel first.")
-        names = names[:MOST_AT_ONCE]
-        rows = [visible_workflow(actor, name) for name in names]
+            return self._redirect_with_warnings(request, back, "Tick the workflows to cancel first.")
+        names = names[:MAX_CANCELLED_AT_ONCE]
+        rows = [get_visible_workflow(actor, name) for name in names]
         if len(rows) == 1:
             back = reverse("admin:scheduling_workflow_change", args=[rows[0].name])
         if request.method == "POST" and request.POST.get("step") == "confirm":
-            form = CancelForm(request.POST)
+            form = CancelWorkflowForm(request.POST)
             if form.is_valid():
-                return self._cancelled(request, [row.name for row in rows], form, back)
+                return self._cancel_each(request, [row.name for row in rows], form, back)
         else:
-            form = CancelForm()
+            form = CancelWorkflowForm()
         return self.page(
             request,
             "osmo/cancel.html",
             title=f"Cancel {rows[0].name}" if len(rows) == 1 else f"Cancel {len(rows)} workflows",
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             form=form,
-            rows=[(row, WorkflowStatus(row.status).is_live, may_cancel(actor, row)) for row in rows],
+            rows=[(row, WorkflowStatus(row.status).is_active, may_cancel(actor, row)) for row in rows],
             back=back,
         )
 
-    def _cancelled(self, request: HttpRequest, names: list[str], form: CancelForm, back: str) -> HttpResponse:
+    def _cancel_each(self, request: HttpRequest, names: list[str], form: CancelWorkflowForm, back: str) -> HttpResponse:
         """Each is its own transaction: what could be cancelled is, and the rest says why not."""
         done, refused = 0, []
         for name in names:
@@ -176,26 +192,28 @@ class WorkflowAdmin(PolicyAdmin):
             else:
                 done += 1
         if done:
-            self.say(request, f"{names[0]} was cancelled." if len(names) == 1 else f"{done} workflows were cancelled.")
-        return self._told(request, back, *refused[:5])
+            self.show_success(
+                request, f"{names[0]} was cancelled." if len(names) == 1 else f"{done} workflows were cancelled."
+            )
+        return self._redirect_with_warnings(request, back, *refused[:5])
 
     def _end(self, request: HttpRequest, name: str) -> HttpResponse:
         """Report that the running gangs of a workflow on a simulated backend have ended."""
-        workflow = visible_workflow(actor_of(request), name)
-        require(actor_of(request), Action.POOL_MANAGE_WORK, workflow.root_pool.name)
+        workflow = get_visible_workflow(actor_of(request), name)
+        require_permission(actor_of(request), Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
         back = reverse("admin:scheduling_workflow_change", args=[workflow.name])
-        form = EndForm(forms.sent(request), initial={"status": TaskStatus.COMPLETED})
+        form = EndWorkflowForm(forms.submitted_data(request), initial={"status": TaskStatus.COMPLETED})
         if request.method == "POST" and form.is_valid():
             try:
                 ended = end_workflow(
                     actor=actor_of(request), name=workflow.name, status=TaskStatus(form.cleaned_data["status"])
                 )
             except DomainError as refusal:
-                form.blame(refusal)
+                form.add_errors(refusal)
             else:
-                self.say(request, f"The running gangs of {ended.name} have ended; it is {ended.status} now.")
+                self.show_success(request, f"The running gangs of {ended.name} have ended; it is {ended.status} now.")
                 return HttpResponseRedirect(back)
-        return self.form_page(
+        return self.render_form_page(
             request,
             form,
             title=f"Report the end of {workflow.name}",
@@ -205,7 +223,7 @@ class WorkflowAdmin(PolicyAdmin):
             "for these go on, or fail with them.",
         )
 
-    def _told(self, request: HttpRequest, back: str, *sentences: str) -> HttpResponse:
-        for sentence in sentences:
-            self.warn(request, sentence)
+    def _redirect_with_warnings(self, request: HttpRequest, back: str, *warnings: str) -> HttpResponse:
+        for sentence in warnings:
+            self.show_warning(request, sentence)
         return HttpResponseRedirect(back)

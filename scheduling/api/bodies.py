@@ -10,52 +10,52 @@ from django.conf import settings
 from django.utils import timezone
 from rest_framework.request import Request
 
-from pools.api.rendering import naive
-from scheduling.api.queue import standing
+from pools.api.rendering import utc_text
+from scheduling.api.queue import queue_position_body
 from scheduling.domain.cluster.naming import pod_name
-from scheduling.domain.gang_rows import gang_answer
+from scheduling.domain.gang_rows import gang_body
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.selectors.gangs import rows_of
-from scheduling.selectors.queue import Told
-from scheduling.selectors.workflows import queues_of
+from scheduling.selectors.gangs import read_gang_tree_rows
+from scheduling.selectors.queue import WaitingGang
+from scheduling.selectors.workflows import queue_names_of
 
 GIB = 2**30
 
 
-class Links:
+class WorkflowLinks:
     """Addresses that an answer carries: where the browser finds a workflow, and where its texts are."""
 
     def __init__(self, request: Request) -> None:
         self._base = settings.OSMO.public_url or request.build_absolute_uri("/").rstrip("/")
 
-    def page(self, workflow: Workflow) -> str:
+    def page_url(self, workflow: Workflow) -> str:
         """The workflow in the dashboard."""
         return f"{self._base}/scheduling/workflow/{workflow.pk}/change/"
 
-    def text(self, workflow: Workflow, kind: str) -> str:
+    def text_url(self, workflow: Workflow, kind: str) -> str:
         """Its `logs`, `error_logs`, `events` or `spec`."""
         return f"{self._base}/api/workflow/{workflow.name}/{kind}"
 
-    def task_text(self, workflow: Workflow, task: Task, kind: str) -> str:
+    def task_text_url(self, workflow: Workflow, task: Task, kind: str) -> str:
         """The same of one try of one task."""
-        return f"{self.text(workflow, kind)}?task_name={task.name}&retry_id={task.retry_id}"
+        return f"{self.text_url(workflow, kind)}?task_name={task.name}&retry_id={task.retry_id}"
 
 
-def list_entry(workflow: Workflow, links: Links) -> dict[str, Any]:
+def workflow_list_entry(workflow: Workflow, links: WorkflowLinks) -> dict[str, Any]:
     """One row of `workflow list`."""
-    queue, k8s_queue = queues_of(workflow)
+    queue, k8s_queue = queue_names_of(workflow)
     return {
         "user": workflow.submitted_by.username,
         "name": workflow.name,
         "workflow_uuid": str(workflow.pk),
         **_times(workflow),
         "status": workflow.status,
-        "overview": links.page(workflow),
-        "logs": links.text(workflow, "logs"),
-        "error_logs": links.text(workflow, "error_logs"),
+        "overview": links.page_url(workflow),
+        "logs": links.text_url(workflow, "logs"),
+        "error_logs": links.text_url(workflow, "error_logs"),
         "grafana_url": None,
-        "dashboard_url": links.page(workflow),
+        "dashboard_url": links.page_url(workflow),
         "pool": workflow.pool.name,
         "app_owner": None,
         "app_name": workflow.app_uuid or None,
@@ -68,9 +68,9 @@ def list_entry(workflow: Workflow, links: Links) -> dict[str, Any]:
     }
 
 
-def detail(workflow: Workflow, links: Links, waiting: Mapping[str, Told]) -> dict[str, Any]:
+def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[str, WaitingGang]) -> dict[str, Any]:
     """One workflow with groups and tasks, which must be loaded; `waiting` says of its groups why they wait."""
-    queue, k8s_queue = queues_of(workflow)
+    queue, k8s_queue = queue_names_of(workflow)
     groups = list(workflow.groups.all())
     assert workflow.root_pool.backend is not None
     first = min(waiting.values(), key=lambda told: told.position, default=None)
@@ -79,15 +79,15 @@ def detail(workflow: Workflow, links: Links, waiting: Mapping[str, Told]) -> dic
         "uuid": str(workflow.pk),
         "submitted_by": workflow.submitted_by.username,
         "cancelled_by": workflow.cancelled_by or None,
-        "spec": links.text(workflow, "spec"),
-        "template_spec": f"{links.text(workflow, 'spec')}?use_template=True",
-        "logs": links.text(workflow, "logs"),
-        "error_logs": links.text(workflow, "error_logs"),
-        "events": links.text(workflow, "events"),
-        "overview": links.page(workflow),
+        "spec": links.text_url(workflow, "spec"),
+        "template_spec": f"{links.text_url(workflow, 'spec')}?use_template=True",
+        "logs": links.text_url(workflow, "logs"),
+        "error_logs": links.text_url(workflow, "error_logs"),
+        "events": links.text_url(workflow, "events"),
+        "overview": links.page_url(workflow),
         "parent_name": workflow.parent.name if workflow.parent else None,
         "parent_job_id": None,
-        "dashboard_url": links.page(workflow),
+        "dashboard_url": links.page_url(workflow),
         "grafana_url": None,
         "tags": workflow.tags,
         **_times(workflow),
@@ -108,11 +108,11 @@ def detail(workflow: Workflow, links: Links, waiting: Mapping[str, Told]) -> dic
         "warnings": workflow.warnings,
         "queue": queue,
         "k8s_queue": k8s_queue,
-        "reason": None if first is None else standing(first)["reason"],
+        "reason": None if first is None else queue_position_body(first)["reason"],
     }
 
 
-def task_entry(task: Task, links: Links) -> dict[str, Any]:
+def task_entry(task: Task, links: WorkflowLinks) -> dict[str, Any]:
     """One row of `task list`; memory and storage in GiB."""
     workflow = task.group.workflow
     return {
@@ -124,13 +124,13 @@ def task_entry(task: Task, links: Links) -> dict[str, Any]:
         "retry_id": task.retry_id,
         "pool": workflow.pool.name,
         "node": task.node_name or None,
-        "start_time": naive(task.start_time),
-        "end_time": naive(task.end_time),
+        "start_time": utc_text(task.start_time),
+        "end_time": utc_text(task.end_time),
         "duration": _span(task.start_time, task.end_time),
         "status": task.status,
-        "overview": links.page(workflow),
-        "logs": links.task_text(workflow, task, "logs"),
-        "error_logs": links.task_text(workflow, task, "error_logs"),
+        "overview": links.page_url(workflow),
+        "logs": links.task_text_url(workflow, task, "logs"),
+        "error_logs": links.task_text_url(workflow, task, "error_logs"),
         "storage": task.storage_bytes / GIB,
         "cpu": task.cpu_count,
         "memory": task.memory_bytes / GIB,
@@ -145,44 +145,46 @@ def summary_entry(row: dict[str, Any]) -> dict[str, Any]:
     return body | {"storage": float(row["storage_bytes"] / GIB), "memory": float(row["memory_bytes"] / GIB)}
 
 
-def _group(workflow: Workflow, group: Group, groups: list[Group], links: Links, waiting: Told | None) -> dict[str, Any]:
-    queue, k8s_queue = queues_of(workflow)
+def _group(
+    workflow: Workflow, group: Group, groups: list[Group], links: WorkflowLinks, waiting: WaitingGang | None
+) -> dict[str, Any]:
+    queue, k8s_queue = queue_names_of(workflow)
     done = {each.name for each in groups if each.status == TaskStatus.COMPLETED}
     return {
         "name": group.name,
         "status": group.status,
-        "start_time": naive(group.start_time),
-        "end_time": naive(group.end_time),
-        "processing_start_time": naive(group.ready_at),
-        "scheduling_start_time": naive(group.ready_at),
-        "initializing_start_time": naive(group.start_time),
+        "start_time": utc_text(group.start_time),
+        "end_time": utc_text(group.end_time),
+        "processing_start_time": utc_text(group.ready_at),
+        "scheduling_start_time": utc_text(group.ready_at),
+        "initializing_start_time": utc_text(group.start_time),
         "remaining_upstream_groups": [name for name in group.upstream if name not in done],
         "downstream_groups": [each.name for each in groups if group.name in each.upstream],
         "failure_message": group.failure_message or None,
         "gpus": group.gpus,
         "queue": queue,
         "k8s_queue": k8s_queue,
-        "waiting": None if waiting is None else standing(waiting),
-        "gang": gang_answer(rows_of(group)),
+        "waiting": None if waiting is None else queue_position_body(waiting),
+        "gang": gang_body(read_gang_tree_rows(group)),
         "tasks": [_task(workflow, group, task, links) for task in group.tasks.all()],
     }
 
 
-def _task(workflow: Workflow, group: Group, task: Task, links: Links) -> dict[str, Any]:
+def _task(workflow: Workflow, group: Group, task: Task, links: WorkflowLinks) -> dict[str, Any]:
     return {
         "name": task.name,
         "retry_id": task.retry_id,
         "status": task.status,
         "failure_message": task.failure_message or None,
         "exit_code": task.exit_code,
-        "logs": links.task_text(workflow, task, "logs"),
-        "error_logs": links.task_text(workflow, task, "error_logs"),
-        "events": links.task_text(workflow, task, "events"),
-        "processing_start_time": naive(group.ready_at),
-        "scheduling_start_time": naive(group.ready_at),
-        "initializing_start_time": naive(task.start_time),
-        "start_time": naive(task.start_time),
-        "end_time": naive(task.end_time),
+        "logs": links.task_text_url(workflow, task, "logs"),
+        "error_logs": links.task_text_url(workflow, task, "error_logs"),
+        "events": links.task_text_url(workflow, task, "events"),
+        "processing_start_time": utc_text(group.ready_at),
+        "scheduling_start_time": utc_text(group.ready_at),
+        "initializing_start_time": utc_text(task.start_time),
+        "start_time": utc_text(task.start_time),
+        "end_time": utc_text(task.end_time),
         "input_download_start_time": None,
         "input_download_end_time": None,
         "output_upload_start_time": None,
@@ -199,9 +201,9 @@ def _task(workflow: Workflow, group: Group, task: Task, links: Links) -> dict[st
 
 def _times(workflow: Workflow) -> dict[str, Any]:
     return {
-        "submit_time": naive(workflow.submit_time),
-        "start_time": naive(workflow.start_time),
-        "end_time": naive(workflow.end_time),
+        "submit_time": utc_text(workflow.submit_time),
+        "start_time": utc_text(workflow.start_time),
+        "end_time": utc_text(workflow.end_time),
         "queued_time": _span(workflow.submit_time, workflow.start_time or workflow.end_time),
         "duration": _span(workflow.start_time, workflow.end_time),
     }

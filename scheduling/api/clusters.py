@@ -6,56 +6,58 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, only
-from pools.api.schema import ANYTHING, documented, fields
+from pools.api.http import body_object, reject_unknown_keys
+from pools.api.schema import ANY_VALUE, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.services.backends import read_backend
-from scheduling.api.shapes import NOTES
-from scheduling.selectors.sync_state import sync_body
-from scheduling.services.kubernetes.connection_test import ask_for_test, cluster_row
-from scheduling.services.kubernetes.queue_sync import ask_for_sync
+from scheduling.api.shapes import NOTES_BODY
+from scheduling.selectors.sync_state import queue_sync_body
+from scheduling.services.kubernetes.connection_test import queue_sync_row, request_connection_test
+from scheduling.services.kubernetes.queue_sync import request_sync
 
-STATE = fields(dict.fromkeys(("backend", "generation_wanted", "generation_applied", "condition", "drift"), ANYTHING))
+SYNC_STATUS = object_with(
+    dict.fromkeys(("backend", "generation_wanted", "generation_applied", "condition", "drift"), ANY_VALUE)
+)
 
 
-class QueueSyncState(View):
+class QueueSyncStatus(View):
     """The queues of one cluster."""
 
-    @documented(
+    @describe_operation(
         "Show how far a cluster's queues follow the ledger, and what somebody else changed there.",
-        answer=STATE,
-        more=[409],
+        answer=SYNC_STATUS,
+        extra_statuses=[409],
     )
     def get(self, request: Request, backend: str) -> Response:
         row = read_backend(self.actor, backend)
-        cluster_row(row)
-        return Response(sync_body(row))
+        queue_sync_row(row)
+        return Response(queue_sync_body(row))
 
-    @documented(
+    @describe_operation(
         "Ask for a sync now, also of a cluster that failed a moment ago. `reapply` names queues (or is true for all) "
         "that are written also where the sync only reports.",
-        body=fields({"reapply": ANYTHING}, required=[], more=True),
-        answer=STATE,
+        body=object_with({"reapply": ANY_VALUE}, required=[], additional=True),
+        answer=SYNC_STATUS,
     )
     def post(self, request: Request, backend: str) -> Response:
         body = body_object(request)
-        only(body, "reapply", "description", "tags")
-        row = ask_for_sync(actor=self.actor, backend=backend, reapply=_reapply(body.get("reapply")))
-        return Response(sync_body(row))
+        reject_unknown_keys(body, "reapply", "description", "tags")
+        row = request_sync(actor=self.actor, backend=backend, reapply=_reapply(body.get("reapply")))
+        return Response(queue_sync_body(row))
 
 
-class ConnectionTest(View):
+class ConnectionTestRequest(View):
     """Whether the cluster can be worked with."""
 
-    @documented(
+    @describe_operation(
         "Ask a worker to try the cluster out; the report is in `connection` of the answer of GET .../sync.",
-        body=NOTES,
-        answer=STATE,
+        body=NOTES_BODY,
+        answer=SYNC_STATUS,
     )
     def post(self, request: Request, backend: str) -> Response:
-        only(body_object(request), "description", "tags")
-        return Response(sync_body(ask_for_test(actor=self.actor, backend=backend).backend))
+        reject_unknown_keys(body_object(request), "description", "tags")
+        return Response(queue_sync_body(request_connection_test(actor=self.actor, backend=backend).backend))
 
 
 def _reapply(asked: object) -> list[str] | bool:

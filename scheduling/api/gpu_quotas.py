@@ -7,16 +7,18 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, only
-from pools.api.schema import OBJECT, TEXT, array, documented, fields
+from pools.api.http import body_object, reject_unknown_keys
+from pools.api.schema import OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
-from pools.permissions import require_house
-from scheduling.services.gpu_quota.admission import review_gpu
-from scheduling.services.gpu_quota.rebuild import rebuild_now
+from pools.permissions import require_platform
+from scheduling.services.gpu_quota.admission import review_gpu_request
+from scheduling.services.gpu_quota.rebuild import rebuild_from_all_clusters
 
-REVIEW = fields({"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], more=True)
-ANSWER = fields({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
+REVIEW = object_with(
+    {"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], additional=True
+)
+ANSWER = object_with({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
 
 
 class GpuReview(View):
@@ -26,27 +28,29 @@ class GpuReview(View):
     authentication_classes = ()
     permission_classes = ()
 
-    @documented("Judge a GPU worker's pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, anonymous=True)
+    @describe_operation(
+        "Judge a GPU worker's pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True
+    )
     def post(self, request: Request, backend: str | None = None, mark: str = "") -> Response:
-        return Response(review_gpu(body_object(request), backend=backend, mark=mark))
+        return Response(review_gpu_request(body_object(request), backend=backend, token=mark))
 
 
 class GpuRebuild(View):
     """Bringing the ledger of GPU quota in line with the pods there are."""
 
-    @documented(
+    @describe_operation(
         "Replace what was recorded of pods by what the clusters say now, and recount. Needs osmo-admin.",
-        body=fields({"namespace": TEXT}, required=[], more=True),
-        answer=fields({"differences": array(OBJECT)}),
+        body=object_with({"namespace": TEXT}, required=[], additional=True),
+        answer=object_with({"differences": array_of(OBJECT)}),
     )
     def post(self, request: Request) -> Response:
-        require_house(self.actor)
+        require_platform(self.actor)
         body = body_object(request)
         body.pop("description", None)
         body.pop("tags", None)
-        only(body, "namespace")
+        reject_unknown_keys(body, "namespace")
         namespace: Any = body.get("namespace")
         if namespace is not None and not isinstance(namespace, str):
             raise BadInput.of([Violation("namespace", "bad_value", "namespace must be a text.")])
-        repairs = rebuild_now(actor=self.actor, namespace=namespace)
+        repairs = rebuild_from_all_clusters(actor=self.actor, namespace=namespace)
         return Response({"differences": [repair.as_dict() for repair in repairs]})

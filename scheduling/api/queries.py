@@ -9,22 +9,22 @@ from typing import TypeVar
 
 from rest_framework.request import Request
 
-from pools.api.http import boolean
+from pools.api.http import query_boolean
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor
-from scheduling.domain.label_selectors import as_pattern
+from scheduling.domain.label_selectors import selector_pattern
 from scheduling.domain.priorities import Priority
 
 Member = TypeVar("Member", bound=StrEnum)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,252}\Z", re.ASCII)
 
 
-def many(request: Request, name: str) -> list[str]:
+def query_list(request: Request, name: str) -> list[str]:
     """A repeated key's values, without empty ones."""
     return [value for value in request.query_params.getlist(name) if value]
 
 
-def members(values: Iterable[str], kind: type[Member], path: str) -> list[Member]:
+def parse_enum_values(values: Iterable[str], kind: type[Member], path: str) -> list[Member]:
     """Values of an enum, any case. Raises BadInput with every unknown one."""
     known = {str(member): member for member in kind}
     wanted = [(value, known.get(value.upper())) for value in values]
@@ -38,26 +38,26 @@ def members(values: Iterable[str], kind: type[Member], path: str) -> list[Member
     return [member for _, member in wanted if member is not None]
 
 
-def priorities(request: Request) -> list[Priority]:
+def query_priorities(request: Request) -> list[Priority]:
     """The priorities a list is narrowed to."""
-    return members(many(request, "priority"), Priority, "priority")
+    return parse_enum_values(query_list(request, "priority"), Priority, "priority")
 
 
-def users(request: Request, actor: Actor) -> list[str] | None:
+def query_users(request: Request, actor: Actor) -> list[str] | None:
     """Whose work a list shows: those named, everybody's (None), or one's own."""
-    named = many(request, "users")
+    named = query_list(request, "users")
     if named:
         return named
-    return None if boolean(request, "all_users") else [actor.username]
+    return None if query_boolean(request, "all_users") else [actor.username]
 
 
-def pools(request: Request) -> list[str]:
+def query_pools(request: Request) -> list[str]:
     """The pools a list is narrowed to; none: all that one may see (`all_pools` says so in words)."""
-    boolean(request, "all_pools")
-    return many(request, "pools")
+    query_boolean(request, "all_pools")
+    return query_list(request, "pools")
 
 
-def newest_first(request: Request) -> bool:
+def is_newest_first(request: Request) -> bool:
     """`order=ASC|DESC`; DESC when nothing is said."""
     value = request.query_params.get("order") or "DESC"
     if value.upper() not in {"ASC", "DESC"}:
@@ -65,12 +65,12 @@ def newest_first(request: Request) -> bool:
     return value.upper() == "DESC"
 
 
-def label_selectors(request: Request) -> list[tuple[str, str]]:
+def query_label_selectors(request: Request) -> list[tuple[str, str]]:
     """`label=KEY=SELECTOR` as (key, regular expression)."""
     selectors, found = [], []
-    for text in many(request, "label"):
+    for text in query_list(request, "label"):
         key, equals, selector = text.partition("=")
-        pattern = as_pattern(selector)
+        pattern = selector_pattern(selector)
         if not key or not equals or pattern is None:
             wanted = "KEY=SELECTOR, where a selector is a value, with * for anything and (A|B) for alternatives"
             found.append(Violation("label", "bad_query", f"label={text[:60]!r}: give {wanted}."))
@@ -81,7 +81,7 @@ def label_selectors(request: Request) -> list[tuple[str, str]]:
     return selectors
 
 
-def pairs(values: Iterable[str], path: str, found: list[Violation]) -> dict[str, str]:
+def parse_pairs(values: Iterable[str], path: str, found: list[Violation]) -> dict[str, str]:
     """`KEY=VALUE` texts as a map, the last of one key wins; what is none is noted in `found`."""
     result = {}
     for text in values:

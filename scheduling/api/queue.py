@@ -8,16 +8,27 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import page
-from pools.api.rendering import naive
-from pools.api.schema import BOOLEAN, LIMIT, OFFSET, TEXT, TIME, WHOLE, Query, array, documented, fields
+from pools.api.http import query_page
+from pools.api.rendering import utc_text
+from pools.api.schema import (
+    BOOLEAN,
+    DATETIME,
+    INTEGER,
+    LIMIT,
+    OFFSET,
+    TEXT,
+    QueryParameter,
+    array_of,
+    describe_operation,
+    object_with,
+)
 from pools.api.views import View
-from scheduling.api.queries import many
-from scheduling.api.shapes import PRIORITY, STANDING
+from scheduling.api.queries import query_list
+from scheduling.api.shapes import PRIORITY, QUEUE_POSITION
 from scheduling.pages import leaves_meant
-from scheduling.selectors.queue import Told, waiting
+from scheduling.selectors.queue import WaitingGang, list_waiting_gangs
 
-ENTRY = fields(
+ENTRY = object_with(
     {
         "workflow": TEXT,
         "group": TEXT,
@@ -26,49 +37,49 @@ ENTRY = fields(
         "pool": TEXT,
         "queue": TEXT,
         "priority": PRIORITY,
-        "submit_time": TIME,
-        "gpus": WHOLE,
-        **STANDING,
+        "submit_time": DATETIME,
+        "gpus": INTEGER,
+        **QUEUE_POSITION,
     },
-    more=True,
+    additional=True,
 )
 
 
-class Queue(View):
+class PendingQueueList(View):
     """The waiting gangs that the caller may see, in the order they are served. Positions count those he may not see."""
 
-    @documented(
+    @describe_operation(
         "Show what waits, at which place and why.",
-        query=[
-            Query("pool", TEXT, "Only on this pool with its slices, or on this slice.", many=True),
-            Query("user", TEXT, "Only work of this user.", many=True),
-            Query("workflow", TEXT, "Only the groups of this workflow.", many=True),
+        query_parameters=[
+            QueryParameter("pool", TEXT, "Only on this pool with its slices, or on this slice.", is_list=True),
+            QueryParameter("user", TEXT, "Only work of this user.", is_list=True),
+            QueryParameter("workflow", TEXT, "Only the groups of this workflow.", is_list=True),
             LIMIT,
             OFFSET,
         ],
-        answer=fields({"entries": array(ENTRY), "more_entries": BOOLEAN}),
+        answer=object_with({"entries": array_of(ENTRY), "more_entries": BOOLEAN}),
     )
     def get(self, request: Request) -> Response:
-        limit, offset = page(request, limit=100)
-        asked = many(request, "pool")
+        limit, offset = query_page(request, limit=100)
+        asked = query_list(request, "pool")
         pools = [leaf for name in asked for leaf in leaves_meant(self.actor, name)]
-        found, more = waiting(
+        found, more = list_waiting_gangs(
             self.actor,
             pools=pools,
-            users=many(request, "user"),
-            workflows=many(request, "workflow"),
+            users=query_list(request, "user"),
+            workflows=query_list(request, "workflow"),
             limit=limit,
             offset=offset,
         )
-        return Response({"entries": [entry(told) for told in found], "more_entries": more})
+        return Response({"entries": [pending_gang_entry(told) for told in found], "more_entries": more})
 
 
-def entry(told: Told) -> dict[str, Any]:
+def pending_gang_entry(told: WaitingGang) -> dict[str, Any]:
     """One waiting gang."""
-    return asdict(told) | {"submit_time": naive(told.submit_time), "unblock": list(told.unblock)}
+    return asdict(told) | {"submit_time": utc_text(told.submit_time), "unblock": list(told.unblock)}
 
 
-def standing(told: Told) -> dict[str, Any]:
+def queue_position_body(told: WaitingGang) -> dict[str, Any]:
     """Where a gang stands and why, as the answer about its workflow carries it."""
-    body = entry(told)
-    return {key: body[key] for key in STANDING}
+    body = pending_gang_entry(told)
+    return {key: body[key] for key in QUEUE_POSITION}

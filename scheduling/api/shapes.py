@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from pools.api.schema import ANYTHING, BOOLEAN, LIMIT, OBJECT, OFFSET, TEXT, TIME, WHOLE, Query, array, fields, nullable
+from pools.api.schema import (
+    ANY_VALUE,
+    BOOLEAN,
+    DATETIME,
+    INTEGER,
+    LIMIT,
+    OBJECT,
+    OFFSET,
+    TEXT,
+    QueryParameter,
+    array_of,
+    nullable,
+    object_with,
+)
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 
@@ -10,58 +23,58 @@ NUMBER = {"type": "number"}
 PRIORITY = {"type": "string", "enum": [str(each) for each in Priority]}
 WORKFLOW_STATUS = {"type": "string", "enum": [str(each) for each in WorkflowStatus]}
 TASK_STATUS = {"type": "string", "enum": [str(each) for each in TaskStatus]}
-_TEXT_OR_NULL, _TIME_OR_NULL = nullable(TEXT), nullable(TIME)
+_TEXT_OR_NULL, _TIME_OR_NULL = nullable(TEXT), nullable(DATETIME)
 
-SUBMITTED = fields(
+SUBMISSION_ANSWER = object_with(
     {
         "name": TEXT,
         "overview": _TEXT_OR_NULL,
         "logs": _TEXT_OR_NULL,
         "spec": _TEXT_OR_NULL,
         "dashboard_url": _TEXT_OR_NULL,
-        "warnings": array(TEXT),
+        "warnings": array_of(TEXT),
         "queue": TEXT,
         "k8s_queue": TEXT,
         "workflow_uuid": _TEXT_OR_NULL,
         "status": nullable(TEXT),
         "pool": TEXT,
     },
-    more=True,
+    additional=True,
 )
 _FILE = {
     "file": {**TEXT, "description": "The workflow file, YAML."},
-    "set_variables": array(TEXT),
-    "set_string_variables": array(TEXT),
+    "set_variables": array_of(TEXT),
+    "set_string_variables": array_of(TEXT),
     "uploaded_templated_spec": nullable(TEXT),
 }
-FILE = fields(_FILE, required=[])
-ONE_OF_MANY = fields(
+SUBMISSION_BODY = object_with(_FILE, required=[])
+BATCH_ITEM = object_with(
     {
         **_FILE,
         "priority": PRIORITY,
-        "label": array(TEXT),
-        "env_vars": array(TEXT),
+        "label": array_of(TEXT),
+        "env_vars": array_of(TEXT),
         "app_uuid": TEXT,
         "app_version": TEXT,
     },
     required=["file"],
 )
-MANY_FILES = fields(
+BATCH_SUBMISSION_BODY = object_with(
     {
-        "workflows": {**array(ONE_OF_MANY), "minItems": 1, "maxItems": 500},
-        "description": ANYTHING,
-        "tags": ANYTHING,
+        "workflows": {**array_of(BATCH_ITEM), "minItems": 1, "maxItems": 500},
+        "description": ANY_VALUE,
+        "tags": ANY_VALUE,
     },
     required=["workflows"],
 )
 _TIMES = {
-    "submit_time": TIME,
+    "submit_time": DATETIME,
     "start_time": _TIME_OR_NULL,
     "end_time": _TIME_OR_NULL,
     "queued_time": NUMBER,
     "duration": nullable(NUMBER),
 }
-_ENTRY = fields(
+_ENTRY = object_with(
     {
         "user": TEXT,
         "name": TEXT,
@@ -76,12 +89,14 @@ _ENTRY = fields(
         "queue": TEXT,
         "k8s_queue": TEXT,
     },
-    more=True,
+    additional=True,
 )
-_TASK = fields({"name": TEXT, "retry_id": WHOLE, "status": TASK_STATUS, "start_time": _TIME_OR_NULL}, more=True)
-_COUNTED = {"threshold": WHOLE, "count": WHOLE, "size": WHOLE, "satisfied": BOOLEAN}
+_TASK = object_with(
+    {"name": TEXT, "retry_id": INTEGER, "status": TASK_STATUS, "start_time": _TIME_OR_NULL}, additional=True
+)
+_COUNTED = {"threshold": INTEGER, "count": INTEGER, "size": INTEGER, "satisfied": BOOLEAN}
 AMOUNT = nullable({"anyOf": [NUMBER, TEXT]})
-REASON = fields(
+REASON = object_with(
     {
         "code": TEXT,
         "message": TEXT,
@@ -92,28 +107,28 @@ REASON = fields(
         "missing": AMOUNT,
     }
 )
-STANDING = {
-    "position": WHOLE,
-    "position_in_queue": WHOLE,
-    "ahead": WHOLE,
+QUEUE_POSITION = {
+    "position": INTEGER,
+    "position_in_queue": INTEGER,
+    "ahead": INTEGER,
     "reason": REASON,
-    "unblock": array(TEXT),
+    "unblock": array_of(TEXT),
 }
-_SUB_GROUP = fields({"name": TEXT, "parent": nullable(TEXT), **_COUNTED, "optional": BOOLEAN})
-_GROUP = fields(
+_SUB_GROUP = object_with({"name": TEXT, "parent": nullable(TEXT), **_COUNTED, "optional": BOOLEAN})
+_GROUP = object_with(
     {
         "name": TEXT,
         "status": TASK_STATUS,
         "queue": TEXT,
         "k8s_queue": TEXT,
-        "gang": nullable(fields({**_COUNTED, "sub_groups": array(_SUB_GROUP)})),
-        "waiting": nullable(fields(STANDING)),
-        "tasks": array(_TASK),
+        "gang": nullable(object_with({**_COUNTED, "sub_groups": array_of(_SUB_GROUP)})),
+        "waiting": nullable(object_with(QUEUE_POSITION)),
+        "tasks": array_of(_TASK),
     },
-    more=True,
+    additional=True,
 )
-WORKFLOWS = fields({"workflows": array(_ENTRY), "more_entries": BOOLEAN})
-WORKFLOW = fields(
+WORKFLOW_LIST_ANSWER = object_with({"workflows": array_of(_ENTRY), "more_entries": BOOLEAN})
+WORKFLOW_ANSWER = object_with(
     {
         "name": TEXT,
         "uuid": TEXT,
@@ -121,7 +136,7 @@ WORKFLOW = fields(
         **_TIMES,
         "status": WORKFLOW_STATUS,
         "overview": TEXT,
-        "groups": array(_GROUP),
+        "groups": array_of(_GROUP),
         "pool": TEXT,
         "backend": TEXT,
         "priority": PRIORITY,
@@ -130,9 +145,9 @@ WORKFLOW = fields(
         "k8s_queue": TEXT,
         "reason": nullable(REASON),
     },
-    more=True,
+    additional=True,
 )
-_TASK_ENTRY = fields(
+_TASK_ENTRY = object_with(
     {
         "user": TEXT,
         "workflow_id": TEXT,
@@ -142,70 +157,76 @@ _TASK_ENTRY = fields(
         "storage": NUMBER,
         "cpu": NUMBER,
         "memory": NUMBER,
-        "gpu": WHOLE,
+        "gpu": INTEGER,
         "priority": PRIORITY,
     },
-    more=True,
+    additional=True,
 )
-TASKS = fields({"tasks": array(_TASK_ENTRY), "summaries": array(OBJECT)}, required=[])
-END = fields(
+TASK_LIST_ANSWER = object_with({"tasks": array_of(_TASK_ENTRY), "summaries": array_of(OBJECT)}, required=[])
+END_REPORT = object_with(
     {
         "status": {"type": "string", "enum": ["COMPLETED", "FAILED"]},
         "group": nullable(TEXT),
         "description": TEXT,
-        "tags": ANYTHING,
+        "tags": ANY_VALUE,
     },
     required=["status"],
 )
-NOTES = fields({"description": ANYTHING, "tags": ANYTHING}, required=[])
-SETTLED = fields({"steps": array(OBJECT), "settled": BOOLEAN})
+NOTES_BODY = object_with({"description": ANY_VALUE, "tags": ANY_VALUE}, required=[])
+SCHEDULING_RESULT = object_with({"steps": array_of(OBJECT), "settled": BOOLEAN})
 
-SUBMIT_DRY_RUN = Query("dry_run", BOOLEAN, "Check the file and answer it rendered; submit nothing.")
-VALIDATION_ONLY = Query("validation_only", BOOLEAN, "Check the file and say so in words; submit nothing.")
-SUBMIT = (
-    Query("priority", PRIORITY, "NORMAL if nobody says, a PodGroup either. LOW may go over quota and be preempted."),
+SUBMIT_DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Check the file and answer it rendered; submit nothing.")
+VALIDATION_ONLY = QueryParameter("validation_only", BOOLEAN, "Check the file and say so in words; submit nothing.")
+SUBMIT_PARAMETERS = (
+    QueryParameter(
+        "priority", PRIORITY, "NORMAL if nobody says, a PodGroup either. LOW may go over quota and be preempted."
+    ),
     SUBMIT_DRY_RUN,
     VALIDATION_ONLY,
-    Query("workflow_id", TEXT, "Submit the file of this workflow again; then there is no body."),
-    Query("env_vars", TEXT, "KEY=VALUE for every task.", many=True),
-    Query("label", TEXT, "KEY=VALUE; wins over the file's.", many=True),
-    Query("app_uuid", TEXT, "The app this work belongs to."),
-    Query("app_version", TEXT, "Its version."),
+    QueryParameter("workflow_id", TEXT, "Submit the file of this workflow again; then there is no body."),
+    QueryParameter("env_vars", TEXT, "KEY=VALUE for every task.", is_list=True),
+    QueryParameter("label", TEXT, "KEY=VALUE; wins over the file's.", is_list=True),
+    QueryParameter("app_uuid", TEXT, "The app this work belongs to."),
+    QueryParameter("app_version", TEXT, "Its version."),
 )
-ORDER = Query("order", {"type": "string", "enum": ["ASC", "DESC"]}, "By submit time; DESC if not given.")
+ORDER_PARAMETER = QueryParameter(
+    "order", {"type": "string", "enum": ["ASC", "DESC"]}, "By submit time; DESC if not given."
+)
 COMMON_FILTERS = (
     LIMIT,
     OFFSET,
-    ORDER,
-    Query("users", TEXT, "Only work of these users; without it one's own.", many=True),
-    Query("all_users", BOOLEAN, "Everybody's work that one may see."),
-    Query("pools", TEXT, "Only work on these pools.", many=True),
-    Query("all_pools", BOOLEAN, "Work on every pool; so it is anyway without `pools`."),
-    Query("priority", PRIORITY, "Only work of these priorities.", many=True),
+    ORDER_PARAMETER,
+    QueryParameter("users", TEXT, "Only work of these users; without it one's own.", is_list=True),
+    QueryParameter("all_users", BOOLEAN, "Everybody's work that one may see."),
+    QueryParameter("pools", TEXT, "Only work on these pools.", is_list=True),
+    QueryParameter("all_pools", BOOLEAN, "Work on every pool; so it is anyway without `pools`."),
+    QueryParameter("priority", PRIORITY, "Only work of these priorities.", is_list=True),
 )
 WORKFLOW_FILTERS = (
     *COMMON_FILTERS,
-    Query("statuses", WORKFLOW_STATUS, "Only workflows that stand so.", many=True),
-    Query("name", TEXT, "Only ids that contain this."),
-    Query("tags", TEXT, "Only workflows with all of these tags.", many=True),
-    Query("label", TEXT, "KEY=SELECTOR: a value, `*` for anything, `(A|B)` for alternatives.", many=True),
-    Query("no_label", TEXT, "Only workflows without this label.", many=True),
-    Query("app", TEXT, "Only work of this app, as UUID or UUID:VERSION."),
-    Query("submitted_after", TEXT, "From this time on, UTC."),
-    Query("submitted_before", TEXT, "Before this time, UTC."),
+    QueryParameter("statuses", WORKFLOW_STATUS, "Only workflows that stand so.", is_list=True),
+    QueryParameter("name", TEXT, "Only ids that contain this."),
+    QueryParameter("tags", TEXT, "Only workflows with all of these tags.", is_list=True),
+    QueryParameter("label", TEXT, "KEY=SELECTOR: a value, `*` for anything, `(A|B)` for alternatives.", is_list=True),
+    QueryParameter("no_label", TEXT, "Only workflows without this label.", is_list=True),
+    QueryParameter("app", TEXT, "Only work of this app, as UUID or UUID:VERSION."),
+    QueryParameter("submitted_after", TEXT, "From this time on, UTC."),
+    QueryParameter("submitted_before", TEXT, "Before this time, UTC."),
 )
 TASK_FILTERS = (
     *COMMON_FILTERS,
-    Query("statuses", TASK_STATUS, "Only tasks that stand so.", many=True),
-    Query("nodes", TEXT, "Only tasks on these nodes.", many=True),
-    Query("workflow_id", TEXT, "Only tasks of workflows whose id contains this."),
-    Query("started_after", TEXT, "From this time on, UTC."),
-    Query("started_before", TEXT, "Before this time, UTC."),
-    Query("summary", BOOLEAN, "What they ask for together, by user, pool and priority."),
-    Query("aggregate_by_workflow", BOOLEAN, "The same by workflow, too."),
+    QueryParameter("statuses", TASK_STATUS, "Only tasks that stand so.", is_list=True),
+    QueryParameter("nodes", TEXT, "Only tasks on these nodes.", is_list=True),
+    QueryParameter("workflow_id", TEXT, "Only tasks of workflows whose id contains this."),
+    QueryParameter("started_after", TEXT, "From this time on, UTC."),
+    QueryParameter("started_before", TEXT, "Before this time, UTC."),
+    QueryParameter("summary", BOOLEAN, "What they ask for together, by user, pool and priority."),
+    QueryParameter("aggregate_by_workflow", BOOLEAN, "The same by workflow, too."),
 )
-LINES = (
-    Query("task_name", TEXT, "Only of this task."),
-    Query("retry_id", {"type": "integer", "minimum": 0}, "Only of this try of that task; the latest if not given."),
-    Query("last_n_lines", {"type": "integer", "minimum": 0}, "Only so many lines, the last ones."),
+LINE_FILTERS = (
+    QueryParameter("task_name", TEXT, "Only of this task."),
+    QueryParameter(
+        "retry_id", {"type": "integer", "minimum": 0}, "Only of this try of that task; the latest if not given."
+    ),
+    QueryParameter("last_n_lines", {"type": "integer", "minimum": 0}, "Only so many lines, the last ones."),
 )

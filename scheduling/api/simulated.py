@@ -5,17 +5,17 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, only
-from pools.api.schema import documented
+from pools.api.http import body_object, reject_unknown_keys
+from pools.api.schema import describe_operation
 from pools.api.views import View
-from scheduling.api.shapes import NOTES, SETTLED
-from scheduling.services.simulated.reconcile import settle_now
+from scheduling.api.shapes import NOTES_BODY, SCHEDULING_RESULT
+from scheduling.services.simulated.reconcile import reconcile_now
 
 
-class Settle(View):
+class ReconcileRequest(View):
     """Run scheduling now. `osmo-admin` only; without it passes run on events and on a beat tick."""
 
-    @documented("Run scheduling on a simulated backend now.", body=NOTES, answer=SETTLED)
+    @describe_operation("Run scheduling on a simulated backend now.", body=NOTES_BODY, answer=SCHEDULING_RESULT)
     def post(self, request: Request, backend: str) -> Response:
-        only(body_object(request), "description", "tags")
-        return self.once(lambda: Response(settle_now(actor=self.actor, backend=backend)))
+        reject_unknown_keys(body_object(request), "description", "tags")
+        return self.run_once(lambda: Response(reconcile_now(actor=self.actor, backend=backend)))

@@ -8,49 +8,49 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.schema import BOOLEAN, OBJECT, TEXT, array, documented, fields, nullable
+from pools.api.schema import BOOLEAN, OBJECT, TEXT, array_of, describe_operation, nullable, object_with
 from pools.api.views import View, raw_body
 from pools.domain.errors import BadInput
 from pools.domain.roles import Actor
-from scheduling.api.yaml_bodies import YAMLParser
+from scheduling.api.yaml_bodies import YamlBodyParser
 from scheduling.scenario import ScenarioError
-from scheduling.scenario.answer import answer_to
-from scheduling.scenario.batch import with_lines
-from scheduling.scenario.bounds import WEB
-from scheduling.scenario.parse import parse
-from scheduling.selectors.what_if import live_answer
+from scheduling.scenario.answer import answer_scenario
+from scheduling.scenario.batch import add_lines
+from scheduling.scenario.bounds import WEB_BOUNDS
+from scheduling.scenario.parse import parse_scenario
+from scheduling.selectors.what_if import answer_live_question
 
-CHANGE = fields({"set": OBJECT, "remove": TEXT, "finish": {}, "submit": OBJECT}, required=[])
-QUESTION = fields(
+SIMULATION_CHANGE = object_with({"set": OBJECT, "remove": TEXT, "finish": {}, "submit": OBJECT}, required=[])
+SIMULATION_BODY = object_with(
     {
         "live": {**BOOLEAN, "description": "true: the live state instead of a scenario; then `changes` alone."},
         "backend": {**TEXT, "description": "Of the live state; needed where you administer pools on several."},
-        "nodes": nullable(array(OBJECT)),
+        "nodes": nullable(array_of(OBJECT)),
         "capacity": {},
-        "cohorts": nullable(array(OBJECT)),
-        "queues": nullable(array(OBJECT)),
+        "cohorts": nullable(array_of(OBJECT)),
+        "queues": nullable(array_of(OBJECT)),
         "usage": nullable(OBJECT),
         "demand": nullable(OBJECT),
-        "workloads": nullable(array(OBJECT)),
-        "changes": nullable(array(CHANGE)),
+        "workloads": nullable(array_of(OBJECT)),
+        "changes": nullable(array_of(SIMULATION_CHANGE)),
     },
     required=[],
-    more=True,
+    additional=True,
 )
-ANSWER = fields(
+SIMULATION_ANSWER = object_with(
     {
         "queues": OBJECT,
         "cohorts": OBJECT,
         "workloads": OBJECT,
-        "steps": array(OBJECT),
+        "steps": array_of(OBJECT),
         "settled": BOOLEAN,
-        "violations": array(OBJECT),
+        "violations": array_of(OBJECT),
     },
-    more=True,
+    additional=True,
 )
 
 
-class ScenarioParser(YAMLParser):
+class ScenarioParser(YamlBodyParser):
     """The same bounds; what breaks them is a scenario that cannot be read."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
@@ -65,14 +65,14 @@ class Simulation(View):
 
     parser_classes = [ScenarioParser]
 
-    @documented(
+    @describe_operation(
         "Run a scenario, YAML or JSON, or the live state with changes, through the scheduler. Writes nothing.",
-        body=QUESTION,
-        answer=ANSWER,
+        body=SIMULATION_BODY,
+        answer=SIMULATION_ANSWER,
     )
     def post(self, request: Request) -> Response:
         question = request.data
-        return self.once(lambda: Response(self._answer(question)))
+        return self.run_once(lambda: Response(self._answer(question)))
 
     def _answer(self, question: Any) -> dict[str, Any]:
         try:
@@ -81,10 +81,10 @@ class Simulation(View):
             text = raw_body(self.request).decode("utf-8-sig").strip()
             if "\n" not in text:
                 raise  # a file has lines, what a program sends has one
-            raise ScenarioError.of_faults(with_lines(text, 0, refusal.details)) from None
+            raise ScenarioError.of_faults(add_lines(text, 0, refusal.details)) from None
 
 
 def _answer(actor: Actor, question: Any) -> dict[str, Any]:
     if isinstance(question, Mapping) and question.get("live") is not None:
-        return live_answer(actor, question)
-    return answer_to(parse(question, bounds=WEB))
+        return answer_live_question(actor, question)
+    return answer_scenario(parse_scenario(question, bounds=WEB_BOUNDS))

@@ -8,56 +8,77 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, boolean, unknown_key
-from pools.api.schema import array, documented, fields
+from pools.api.http import body_object, query_boolean, unknown_key_violation
+from pools.api.schema import array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, ErrorCode, Violation
-from scheduling.api.bodies import Links
-from scheduling.api.queries import many, members, pairs
-from scheduling.api.shapes import FILE, MANY_FILES, NOTES, SUBMIT, SUBMIT_DRY_RUN, SUBMITTED, VALIDATION_ONLY
+from scheduling.api.bodies import WorkflowLinks
+from scheduling.api.queries import parse_enum_values, parse_pairs, query_list
+from scheduling.api.shapes import (
+    BATCH_SUBMISSION_BODY,
+    NOTES_BODY,
+    SUBMISSION_ANSWER,
+    SUBMISSION_BODY,
+    SUBMIT_DRY_RUN,
+    SUBMIT_PARAMETERS,
+    VALIDATION_ONLY,
+)
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
-from scheduling.selectors.workflows import queues_of, visible_workflow
-from scheduling.services.workflows.submission import Receipt, Submission, again, check, check_many, submit, submit_many
+from scheduling.selectors.workflows import get_visible_workflow, queue_names_of
+from scheduling.services.workflows.submission import (
+    Submission,
+    SubmissionReceipt,
+    check_submission,
+    check_submissions,
+    resubmission,
+    submit,
+    submit_many,
+)
 
-MOST_AT_ONCE = 500
+MAX_BATCH = 500
 _VALID = "The workflow file is valid and pool {pool} would take it."
 _IN_FILE = ("file", "set_variables", "set_string_variables", "uploaded_templated_spec")
 _BESIDE = ("priority", "label", "env_vars", "app_uuid", "app_version")
 
 
-class Submit(View):
+class WorkflowSubmission(View):
     """One workflow: a file in the body, or with `workflow_id` the file of one on record."""
 
-    @documented("Submit a workflow file, or a PodGroup manifest as work.", query=SUBMIT, body=FILE, answer=SUBMITTED)
+    @describe_operation(
+        "Submit a workflow file, or a PodGroup manifest as work.",
+        query_parameters=SUBMIT_PARAMETERS,
+        body=SUBMISSION_BODY,
+        answer=SUBMISSION_ANSWER,
+    )
     def post(self, request: Request, pool: str) -> Response:
         submission = _submission(self, request)
-        return self.once(lambda: _answer(self, request, pool, submission))
+        return self.run_once(lambda: _answer(self, request, pool, submission))
 
 
-class SubmitMany(View):
+class WorkflowBatchSubmission(View):
     """Up to 500 workflows, all or none, for one lock and one commit."""
 
-    @documented(
+    @describe_operation(
         "Submit up to 500 workflows, all or none.",
-        query=[SUBMIT_DRY_RUN],
-        body=MANY_FILES,
-        answer=fields({"workflows": array(SUBMITTED)}),
+        query_parameters=[SUBMIT_DRY_RUN],
+        body=BATCH_SUBMISSION_BODY,
+        answer=object_with({"workflows": array_of(SUBMISSION_ANSWER)}),
     )
     def post(self, request: Request, pool: str) -> Response:
         body = body_object(request)
-        found = [unknown_key(key) for key in body if key not in {"workflows", "description", "tags"}]
+        found = [unknown_key_violation(key) for key in body if key not in {"workflows", "description", "tags"}]
         items = body.get("workflows")
-        if not isinstance(items, list) or not 1 <= len(items) <= MOST_AT_ONCE:
-            sentence = f"workflows is a list of 1 to {MOST_AT_ONCE} objects, each with its file."
+        if not isinstance(items, list) or not 1 <= len(items) <= MAX_BATCH:
+            sentence = f"workflows is a list of 1 to {MAX_BATCH} objects, each with its file."
             raise _refused([*found, Violation("workflows", "bad_value", sentence)])
         submissions = [_from_item(item, f"workflows[{place}].", found) for place, item in enumerate(items)]
         if found:
             raise _refused(found)
 
-        links = Links(request)
-        if boolean(request, "dry_run"):
-            checked = check_many(actor=self.actor, pool=pool, submissions=submissions)
+        links = WorkflowLinks(request)
+        if query_boolean(request, "dry_run"):
+            checked = check_submissions(actor=self.actor, pool=pool, submissions=submissions)
             bodies = [_body(receipt, links, logs=None, spec=receipt.rendered) for receipt in checked]
             return Response({"workflows": bodies})
 
@@ -65,20 +86,23 @@ class SubmitMany(View):
             receipts = submit_many(actor=self.actor, pool=pool, submissions=submissions)
             return Response({"workflows": [_submitted(receipt, links) for receipt in receipts]})
 
-        return self.once(make)
+        return self.run_once(make)
 
 
-class Restart(View):
+class WorkflowRestart(View):
     """A failed workflow again, as a new one with the old one's priority."""
 
-    @documented(
-        "Submit a failed workflow again.", query=[SUBMIT_DRY_RUN, VALIDATION_ONLY], body=NOTES, answer=SUBMITTED
+    @describe_operation(
+        "Submit a failed workflow again.",
+        query_parameters=[SUBMIT_DRY_RUN, VALIDATION_ONLY],
+        body=NOTES_BODY,
+        answer=SUBMISSION_ANSWER,
     )
     def post(self, request: Request, pool: str, workflow: str) -> Response:
         body = body_object(request)
-        if found := [unknown_key(key) for key in body if key not in {"description", "tags"}]:
+        if found := [unknown_key_violation(key) for key in body if key not in {"description", "tags"}]:
             raise _refused(found)
-        seen = visible_workflow(self.actor, workflow)
+        seen = get_visible_workflow(self.actor, workflow)
         if not WorkflowStatus(seen.status).is_failed:
             sentence = f"Workflow {seen.name} is {seen.status}; only failed workflows can be restarted."
             raise BadInput(
@@ -87,31 +111,31 @@ class Restart(View):
                 error_code=ErrorCode.USAGE,
                 workflow_id=seen.name,
             )
-        submission = again(seen, Submission(file="", priority=Priority(seen.priority)))
-        return self.once(lambda: _answer(self, request, pool, submission))
+        submission = resubmission(seen, Submission(file="", priority=Priority(seen.priority)))
+        return self.run_once(lambda: _answer(self, request, pool, submission))
 
 
 def _answer(view: View, request: Request, pool: str, submission: Submission) -> Response:
-    links = Links(request)
-    if boolean(request, "validation_only"):
-        receipt = check(actor=view.actor, pool=pool, submission=submission)
+    links = WorkflowLinks(request)
+    if query_boolean(request, "validation_only"):
+        receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
         sentence = _VALID.format(pool=receipt.pool.name)
         return Response(_body(receipt, links, logs=sentence, spec=None))
-    if boolean(request, "dry_run"):
-        receipt = check(actor=view.actor, pool=pool, submission=submission)
+    if query_boolean(request, "dry_run"):
+        receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
         return Response(_body(receipt, links, logs=None, spec=receipt.rendered))
     return Response(_submitted(submit(actor=view.actor, pool=pool, submission=submission), links))
 
 
-def _submitted(receipt: Receipt, links: Links) -> dict[str, Any]:
+def _submitted(receipt: SubmissionReceipt, links: WorkflowLinks) -> dict[str, Any]:
     assert receipt.workflow is not None
-    return _body(receipt, links, logs=links.text(receipt.workflow, "logs"), spec=None)
+    return _body(receipt, links, logs=links.text_url(receipt.workflow, "logs"), spec=None)
 
 
-def _body(receipt: Receipt, links: Links, *, logs: str | None, spec: str | None) -> dict[str, Any]:
+def _body(receipt: SubmissionReceipt, links: WorkflowLinks, *, logs: str | None, spec: str | None) -> dict[str, Any]:
     workflow = receipt.workflow
-    page = links.page(workflow) if workflow else None
-    queue, k8s_queue = queues_of(workflow) if workflow else (receipt.pool.queue, receipt.pool.k8s_queue)
+    page = links.page_url(workflow) if workflow else None
+    queue, k8s_queue = queue_names_of(workflow) if workflow else (receipt.pool.queue, receipt.pool.k8s_queue)
     return {
         "name": workflow.name if workflow else receipt.spec.name,
         "overview": page,
@@ -134,8 +158,8 @@ def _submission(view: View, request: Request) -> Submission:
     old = request.query_params.get("workflow_id")
     beside: dict[str, Any] = {
         "priority": request.query_params.get("priority"),
-        "label": many(request, "label"),
-        "env_vars": many(request, "env_vars"),
+        "label": query_list(request, "label"),
+        "env_vars": query_list(request, "env_vars"),
         "app_uuid": request.query_params.get("app_uuid"),
         "app_version": request.query_params.get("app_version"),
     }
@@ -147,8 +171,8 @@ def _submission(view: View, request: Request) -> Submission:
         raise _refused([Violation("file", "missing", "Give a workflow file, or the workflow_id of one on record.")])
     if old:
         submission = _read({"file": ""} | beside, "", found)
-        return again(visible_workflow(view.actor, old), _sound(submission, found))
-    found += [unknown_key(key) for key in body if key not in _IN_FILE]
+        return resubmission(get_visible_workflow(view.actor, old), _sound(submission, found))
+    found += [unknown_key_violation(key) for key in body if key not in _IN_FILE]
     return _sound(_read({key: body.get(key) for key in _IN_FILE} | beside, "", found), found)
 
 
@@ -168,7 +192,7 @@ def _from_item(item: Any, prefix: str, found: list[Violation]) -> Submission:
         return Submission(file="")
     for key in item:
         if key not in _IN_FILE and key not in _BESIDE:
-            fault = unknown_key(key)
+            fault = unknown_key_violation(key)
             found.append(Violation(prefix + fault.path, fault.code, fault.message))
     return _read(item, prefix, found)
 
@@ -199,7 +223,7 @@ def _read(values: dict[str, Any], prefix: str, found: list[Violation]) -> Submis
     priority = None
     try:
         if written := text("priority"):
-            (priority,) = members([written], Priority, f"{prefix}priority")
+            (priority,) = parse_enum_values([written], Priority, f"{prefix}priority")
     except BadInput as error:
         found += error.details
     template = text("uploaded_templated_spec")
@@ -210,8 +234,8 @@ def _read(values: dict[str, Any], prefix: str, found: list[Violation]) -> Submis
         set_string_variables=texts("set_string_variables"),
         template=template,
         already_rendered=bool(template),
-        labels=pairs(texts("label"), f"{prefix}label", found),
-        env_vars=pairs(texts("env_vars"), f"{prefix}env_vars", found),
+        labels=parse_pairs(texts("label"), f"{prefix}label", found),
+        env_vars=parse_pairs(texts("env_vars"), f"{prefix}env_vars", found),
         app_uuid=text("app_uuid"),
         app_version=text("app_version"),
     )

@@ -6,7 +6,7 @@ from django.urls import URLPattern, path
 
 from scheduling.api import gpu_quotas, webhooks
 
-reviews: list[URLPattern] = [
+review_urls: list[URLPattern] = [
     path("pod", webhooks.PodReview.as_view()),
     path("pod/<str:backend>", webhooks.PodReview.as_view()),
     path("gpu_quota", gpu_quotas.GpuReview.as_view()),
@@ -15,7 +15,7 @@ reviews: list[URLPattern] = [
     path("podgroup", webhooks.PodGroupReview.as_view()),
     path("podgroup/<str:backend>", webhooks.PodGroupReview.as_view()),
 ]
-settings: list[URLPattern] = [
-    path("configs/backend/<str:backend>/webhook", webhooks.Guard.as_view()),
-    path("backend/<str:backend>/bypasses", webhooks.Bypasses.as_view()),
+settings_urls: list[URLPattern] = [
+    path("configs/backend/<str:backend>/webhook", webhooks.WebhookSettings.as_view()),
+    path("backend/<str:backend>/bypasses", webhooks.BypassList.as_view()),
 ]

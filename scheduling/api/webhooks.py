@@ -5,20 +5,29 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, boolean, etag, expected_version, only, unwrapped
-from pools.api.schema import DRY_RUN, OBJECT, TEXT, TIME, WHOLE, array, documented, fields
+from pools.api.http import body_object, etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.schema import DATETIME, DRY_RUN, INTEGER, OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
-from pools.permissions import require_house
-from pools.services.dry_run import effect_of
-from scheduling.domain.cluster.membership import Kind
-from scheduling.services.webhooks.queue_guard import MODES, SHOWN_KEYS, bypasses, guard_body, put_guard, read_guard
-from scheduling.services.webhooks.reviews import review
+from pools.permissions import require_platform
+from pools.services.dry_run import read_effect
+from scheduling.domain.cluster.membership import WorkloadKind
+from scheduling.services.webhooks.queue_guard import (
+    GUARD_KEYS,
+    GUARD_MODES,
+    list_bypasses,
+    put_queue_guard,
+    queue_guard_body,
+    read_queue_guard,
+)
+from scheduling.services.webhooks.reviews import review_object
 
-REVIEW = fields({"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], more=True)
-ANSWER = fields({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
-SETTINGS = {"mode": {"type": "string", "enum": list(MODES)}, "identity": TEXT, "accounts": array(TEXT)}
-GUARD = fields({"backend": TEXT, **SETTINGS, "version": WHOLE})
-BYPASS = fields(
+REVIEW = object_with(
+    {"apiVersion": TEXT, "kind": TEXT, "request": OBJECT}, required=["apiVersion", "request"], additional=True
+)
+ANSWER = object_with({"apiVersion": TEXT, "kind": TEXT, "response": OBJECT})
+SETTINGS = {"mode": {"type": "string", "enum": list(GUARD_MODES)}, "identity": TEXT, "accounts": array_of(TEXT)}
+WEBHOOK_SETTINGS = object_with({"backend": TEXT, **SETTINGS, "version": INTEGER})
+BYPASS = object_with(
     {
         "kind": TEXT,
         "namespace": TEXT,
@@ -26,84 +35,86 @@ BYPASS = fields(
         "code": TEXT,
         "object_name": TEXT,
         "message": TEXT,
-        "tries": WHOLE,
-        "refused": WHOLE,
-        "first_at": TIME,
-        "last_at": TIME,
+        "tries": INTEGER,
+        "refused": INTEGER,
+        "first_at": DATETIME,
+        "last_at": DATETIME,
     }
 )
 
 
-class _Review(View):
+class _AdmissionReview(View):
     """An API server has no login here: the answer tells nothing that it did not send, and changes nothing."""
 
     authentication_classes = ()
     permission_classes = ()
-    kind: Kind
+    kind: WorkloadKind
 
-    def answered(self, request: Request, backend: str | None) -> Response:
+    def review_response(self, request: Request, backend: str | None) -> Response:
         """The AdmissionReview with our answer."""
-        return Response(review(self.kind, body_object(request), backend=backend))
+        return Response(review_object(self.kind, body_object(request), backend=backend))
 
 
-class PodReview(_Review):
+class PodReview(_AdmissionReview):
     """May this pod use the queue it names?"""
 
-    kind = Kind.POD
+    kind = WorkloadKind.POD
 
-    @documented("Judge a pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, anonymous=True)
+    @describe_operation("Judge a pod for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
     def post(self, request: Request, backend: str | None = None) -> Response:
-        return self.answered(request, backend)
+        return self.review_response(request, backend)
 
 
-class PodGroupReview(_Review):
+class PodGroupReview(_AdmissionReview):
     """Do its minimums make sense, and may it use the queue it names?"""
 
-    kind = Kind.POD_GROUP
+    kind = WorkloadKind.POD_GROUP
 
-    @documented("Judge a PodGroup for a Kubernetes API server.", body=REVIEW, answer=ANSWER, anonymous=True)
+    @describe_operation("Judge a PodGroup for a Kubernetes API server.", body=REVIEW, answer=ANSWER, is_anonymous=True)
     def post(self, request: Request, backend: str | None = None) -> Response:
-        return self.answered(request, backend)
+        return self.review_response(request, backend)
 
 
-class Guard(View):
+class WebhookSettings(View):
     """How strict the webhooks of a backend are, and whom they let in."""
 
-    @documented("Show how a backend's webhooks are set.", answer=GUARD)
+    @describe_operation("Show how a backend's webhooks are set.", answer=WEBHOOK_SETTINGS)
     def get(self, request: Request, backend: str) -> Response:
-        row = read_guard(self.actor, backend)
-        return Response(guard_body(row), headers=etag(row.version))
+        row = read_queue_guard(self.actor, backend)
+        return Response(queue_guard_body(row), headers=etag_header(row.version))
 
-    @documented(
+    @describe_operation(
         "Set mode, identity or allowed accounts of a backend's webhooks.",
-        query=[DRY_RUN],
-        body=fields(SETTINGS, required=[]),
-        answer=GUARD,
+        query_parameters=[DRY_RUN],
+        body=object_with(SETTINGS, required=[]),
+        answer=WEBHOOK_SETTINGS,
     )
     def put(self, request: Request, backend: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
-        only(body, *SHOWN_KEYS, "backend", "version")
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
+        reject_unknown_keys(body, *GUARD_KEYS, "backend", "version")
         version = expected_version(request)
 
         def deed() -> Response:
-            row = put_guard(
+            row = put_queue_guard(
                 actor=self.actor, backend=backend, body=body, description=description, expected_version=version
             )
-            return Response(guard_body(row), headers=etag(row.version))
+            return Response(queue_guard_body(row), headers=etag_header(row.version))
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: guard_body(read_guard(self.actor, backend))))
+        if query_boolean(request, "dry_run"):
+            return Response(
+                read_effect(deed, read_state=lambda: queue_guard_body(read_queue_guard(self.actor, backend)))
+            )
         return deed()
 
 
-class Bypasses(View):
+class BypassList(View):
     """Who tried to go around the house."""
 
-    @documented(
-        "List who tried to use a backend's queues around the house.", answer=fields({"bypasses": array(BYPASS)})
+    @describe_operation(
+        "List who tried to use a backend's queues around the house.", answer=object_with({"bypasses": array_of(BYPASS)})
     )
     def get(self, request: Request, backend: str) -> Response:
-        rows = bypasses(self.actor, backend)
+        rows = list_bypasses(self.actor, backend)
         names = BYPASS["properties"]
         return Response({"bypasses": [{name: getattr(row, name) for name in names} for row in rows]})

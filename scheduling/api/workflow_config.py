@@ -7,51 +7,55 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import boolean, etag, expected_version, unknown_keys, unwrapped
-from pools.api.schema import DRY_RUN, WHOLE, documented, fields
+from pools.api.http import etag_header, expected_version, query_boolean, unknown_key_violations, unwrap_body
+from pools.api.schema import DRY_RUN, INTEGER, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
-from pools.permissions import require_house
-from pools.services.dry_run import effect_of
+from pools.permissions import require_platform
+from pools.services.dry_run import read_effect
 from scheduling.models import WorkflowConfig
 from scheduling.services.workflow_config import (
     DRAIN_INTERVAL,
-    LEAST_MINUTES,
+    MAX_MINUTES,
+    MAX_RETRIES,
     MAX_RETRY,
-    MOST_MINUTES,
-    MOST_RETRIES,
-    bad_values,
+    MIN_MINUTES,
     config_body,
-    current,
+    config_violations,
+    current_config,
     update_workflow_config,
 )
 
-INTERVAL = {"type": "integer", "minimum": LEAST_MINUTES, "maximum": MOST_MINUTES}
-RETRIES = {"type": "integer", "minimum": 0, "maximum": MOST_RETRIES}
-CONFIG = fields({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES, "version": WHOLE})
-CHANGE = fields({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES})
+INTERVAL = {"type": "integer", "minimum": MIN_MINUTES, "maximum": MAX_MINUTES}
+RETRIES = {"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}
+CONFIG = object_with({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES, "version": INTEGER})
+CONFIG_CHANGE = object_with({DRAIN_INTERVAL: INTERVAL, MAX_RETRY: RETRIES})
 
 
 class WorkflowConfigView(View):
     """The workflow configuration."""
 
-    @documented("Show the workflow configuration.", answer=CONFIG)
+    @describe_operation("Show the workflow configuration.", answer=CONFIG)
     def get(self, request: Request) -> Response:
-        return self._shown(current())
+        return self._shown(current_config())
 
-    @documented("Change the workflow configuration.", query=[DRY_RUN], body=CHANGE, answer=CONFIG)
+    @describe_operation(
+        "Change the workflow configuration.", query_parameters=[DRY_RUN], body=CONFIG_CHANGE, answer=CONFIG
+    )
     def patch(self, request: Request) -> Response:
         return self._change(request)
 
-    @documented("Replace the workflow configuration.", query=[DRY_RUN], body=CHANGE, answer=CONFIG)
+    @describe_operation(
+        "Replace the workflow configuration.", query_parameters=[DRY_RUN], body=CONFIG_CHANGE, answer=CONFIG
+    )
     def put(self, request: Request) -> Response:
         return self._change(request, "version")
 
     def _change(self, request: Request, *ignored: str) -> Response:
-        require_house(self.actor)
-        body, description, _ = unwrapped(request)
-        found = unknown_keys(body, DRAIN_INTERVAL, MAX_RETRY, *ignored)
-        found += bad_values(body.get(DRAIN_INTERVAL), body.get(MAX_RETRY))
+        require_platform(self.actor)
+        body, description, _ = unwrap_body(request)
+        found = unknown_key_violations(body, DRAIN_INTERVAL, MAX_RETRY, *ignored)
+        found += config_violations(body.get(DRAIN_INTERVAL), body.get(MAX_RETRY))
         if body.get(DRAIN_INTERVAL) is None and body.get(MAX_RETRY) is None:
             sentence = f"{DRAIN_INTERVAL} is missing, and so is {MAX_RETRY}; give one of them."
             found.append(Violation(DRAIN_INTERVAL, "missing", sentence))
@@ -68,11 +72,11 @@ class WorkflowConfigView(View):
                 expected_version=version,
             )
 
-        if boolean(request, "dry_run"):
-            return Response(effect_of(deed, read=lambda: config_body(current())))
+        if query_boolean(request, "dry_run"):
+            return Response(read_effect(deed, read_state=lambda: config_body(current_config())))
         return self._shown(deed())
 
     @staticmethod
     def _shown(row: WorkflowConfig) -> Response:
         answer: dict[str, Any] = config_body(row)
-        return Response(answer, headers=etag(row.version))
+        return Response(answer, headers=etag_header(row.version))

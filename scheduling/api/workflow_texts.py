@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from pools.api.http import all_at_once, boolean, whole
-from pools.api.schema import BOOLEAN, TEXT, Query, documented
+from pools.api.http import collect_faults, query_boolean, query_integer
+from pools.api.schema import BOOLEAN, TEXT, QueryParameter, describe_operation
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.models import Backend
-from scheduling.api.shapes import LINES
+from scheduling.api.shapes import LINE_FILTERS
 from scheduling.models import Task, Workflow
-from scheduling.selectors.timeline import Line, event_lines, task_lines
-from scheduling.selectors.workflows import visible_workflow, whole_workflow
+from scheduling.selectors.timeline import LogLine, event_log_lines, task_log_lines
+from scheduling.selectors.workflows import get_full_workflow, get_visible_workflow
 
-MOST_LINES = 2**31 - 1
+MAX_LINES = 2**31 - 1
 _NO_OUTPUT = {
     Backend.Kind.SIMULATED: "Simulated work runs no process, so it prints nothing. This is what is known of its tasks.",
     Backend.Kind.KUBERNETES: "What containers print stays on their cluster; read it there, with kubectl logs. "
@@ -25,57 +25,66 @@ _NO_OUTPUT = {
 }
 
 
-class Spec(View):
+class WorkflowSpecText(View):
     """The file as it was rendered, or with `use_template` as it was written."""
 
-    @documented(
+    @describe_operation(
         "Read a workflow's file.",
-        query=[Query("use_template", BOOLEAN, "As it was written, not as it was rendered.")],
+        query_parameters=[QueryParameter("use_template", BOOLEAN, "As it was written, not as it was rendered.")],
         answer=TEXT,
-        media="text/plain",
+        media_type="text/plain",
     )
     def get(self, request: Request, name: str) -> HttpResponse:
-        workflow = visible_workflow(self.actor, name)
-        template = workflow.template_spec if boolean(request, "use_template") else ""
+        workflow = get_visible_workflow(self.actor, name)
+        template = workflow.template_spec if query_boolean(request, "use_template") else ""
         return _text(template or workflow.spec)
 
 
-class Logs(View):
+class WorkflowLog(View):
     """Starts and ends of the tasks."""
 
-    @documented("Read what is known of the tasks.", query=LINES, answer=TEXT, media="text/plain")
+    @describe_operation(
+        "Read what is known of the tasks.", query_parameters=LINE_FILTERS, answer=TEXT, media_type="text/plain"
+    )
     def get(self, request: Request, name: str) -> HttpResponse:
-        workflow = whole_workflow(self.actor, name, every_try=True)
-        lines = _asked(request, workflow, task_lines(workflow))
+        workflow = get_full_workflow(self.actor, name, all_attempts=True)
+        lines = _asked(request, workflow, task_log_lines(workflow))
         backend = workflow.root_pool.backend
         assert backend is not None, "work is only submitted where there is a backend"
         return _text(_joined([_NO_OUTPUT[Backend.Kind(backend.kind)], *map(str, lines)], request))
 
 
-class ErrorLogs(View):
+class WorkflowErrorLog(View):
     """Tasks that failed, and why."""
 
-    @documented("Read which tasks failed, and why.", query=LINES, answer=TEXT, media="text/plain")
+    @describe_operation(
+        "Read which tasks failed, and why.", query_parameters=LINE_FILTERS, answer=TEXT, media_type="text/plain"
+    )
     def get(self, request: Request, name: str) -> HttpResponse:
-        workflow = whole_workflow(self.actor, name, every_try=True)
-        lines = _asked(request, workflow, task_lines(workflow))
-        return _text(_joined([str(line) for line in lines if line.failed], request))
+        workflow = get_full_workflow(self.actor, name, all_attempts=True)
+        lines = _asked(request, workflow, task_log_lines(workflow))
+        return _text(_joined([str(line) for line in lines if line.is_failure], request))
 
 
-class Events(View):
+class WorkflowEventLog(View):
     """What became of the workflow, its groups and its tasks, oldest first."""
 
-    @documented("Read what became of a workflow, oldest first.", query=LINES, answer=TEXT, media="text/plain")
+    @describe_operation(
+        "Read what became of a workflow, oldest first.",
+        query_parameters=LINE_FILTERS,
+        answer=TEXT,
+        media_type="text/plain",
+    )
     def get(self, request: Request, name: str) -> HttpResponse:
-        workflow = whole_workflow(self.actor, name, every_try=True)
-        lines = _asked(request, workflow, event_lines(workflow))
+        workflow = get_full_workflow(self.actor, name, all_attempts=True)
+        lines = _asked(request, workflow, event_log_lines(workflow))
         return _text(_joined([str(line) for line in lines], request))
 
 
-def _asked(request: Request, workflow: Workflow, lines: Iterable[Line]) -> list[Line]:
+def _asked(request: Request, workflow: Workflow, lines: Iterable[LogLine]) -> list[LogLine]:
     """The lines of the task (and try) that was asked for, or all. Raises NotFound for one that never was."""
     task = request.query_params.get("task_name")
-    retry, _ = all_at_once(lambda: _retry(request), lambda: _last(request))
+    retry, _ = collect_faults(lambda: _retry(request), lambda: _last(request))
     if not task:
         return list(lines)
     tries: list[Task] = [each for group in workflow.groups.all() for each in group.tasks.all() if each.name == task]
@@ -89,7 +98,7 @@ def _asked(request: Request, workflow: Workflow, lines: Iterable[Line]) -> list[
 
 def _retry(request: Request) -> int | None:
     """The number of the try that is asked for, None for the latest. Tries are counted for each task by itself."""
-    number = whole(request, "retry_id", -1)
+    number = query_integer(request, "retry_id", -1)
     if number < 0:
         return None
     if not request.query_params.get("task_name"):
@@ -99,7 +108,7 @@ def _retry(request: Request) -> int | None:
 
 
 def _last(request: Request) -> int:
-    return whole(request, "last_n_lines", MOST_LINES)
+    return query_integer(request, "last_n_lines", MAX_LINES)
 
 
 def _joined(lines: list[str], request: Request) -> str:

@@ -8,83 +8,91 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, boolean, only, page, unknown_keys
-from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, Query, array, documented, fields
-from pools.api.times import moment
+from pools.api.http import body_object, query_boolean, query_page, reject_unknown_keys, unknown_key_violations
+from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, QueryParameter, array_of, describe_operation, object_with
+from pools.api.times import query_datetime
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
-from pools.services.dry_run import effect_of
-from scheduling.api.bodies import Links, detail, list_entry
-from scheduling.api.queries import label_selectors, many, members, newest_first, pools, priorities, users
-from scheduling.api.shapes import END, NOTES, WORKFLOW, WORKFLOW_FILTERS, WORKFLOWS
+from pools.services.dry_run import read_effect
+from scheduling.api.bodies import WorkflowLinks, workflow_detail, workflow_list_entry
+from scheduling.api.queries import (
+    is_newest_first,
+    parse_enum_values,
+    query_label_selectors,
+    query_list,
+    query_pools,
+    query_priorities,
+    query_users,
+)
+from scheduling.api.shapes import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
-from scheduling.selectors.queue import waiting_of
+from scheduling.selectors.queue import waiting_gangs_of
 from scheduling.selectors.workflows import (
     WorkflowFilter,
-    listed_workflows,
-    tags_of,
-    visible_workflow,
-    whole_workflow,
+    get_full_workflow,
+    get_visible_workflow,
+    list_tags,
+    list_workflows,
 )
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow, tag_workflow
 
-REPORTED = (TaskStatus.COMPLETED, TaskStatus.FAILED)
+REPORTABLE_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
 
 class WorkflowList(View):
     """Workflows that the caller may see; one's own unless others are asked for."""
 
-    @documented("List workflows.", query=WORKFLOW_FILTERS, answer=WORKFLOWS)
+    @describe_operation("List workflows.", query_parameters=WORKFLOW_FILTERS, answer=WORKFLOW_LIST_ANSWER)
     def get(self, request: Request) -> Response:
-        limit, offset = page(request)
+        limit, offset = query_page(request)
         app, _, version = (request.query_params.get("app") or "").partition(":")
         asked = WorkflowFilter(
-            users=users(request, self.actor),
-            statuses=members(many(request, "statuses"), WorkflowStatus, "statuses"),
-            pools=pools(request),
-            priorities=priorities(request),
+            users=query_users(request, self.actor),
+            statuses=parse_enum_values(query_list(request, "statuses"), WorkflowStatus, "statuses"),
+            pools=query_pools(request),
+            priorities=query_priorities(request),
             name=request.query_params.get("name") or "",
-            tags=many(request, "tags"),
-            labels=label_selectors(request),
-            no_labels=many(request, "no_label"),
+            tags=query_list(request, "tags"),
+            labels=query_label_selectors(request),
+            no_labels=query_list(request, "no_label"),
             app=(app, version) if app else None,
-            submitted_after=moment(request, "submitted_after"),
-            submitted_before=moment(request, "submitted_before"),
-            newest_first=newest_first(request),
+            submitted_after=query_datetime(request, "submitted_after"),
+            submitted_before=query_datetime(request, "submitted_before"),
+            newest_first=is_newest_first(request),
         )
-        rows, more = listed_workflows(self.actor, asked, limit=limit, offset=offset)
-        links = Links(request)
-        return Response({"workflows": [list_entry(row, links) for row in rows], "more_entries": more})
+        rows, more = list_workflows(self.actor, asked, limit=limit, offset=offset)
+        links = WorkflowLinks(request)
+        return Response({"workflows": [workflow_list_entry(row, links) for row in rows], "more_entries": more})
 
 
 class WorkflowDetail(View):
     """One workflow by id or uuid; with `verbose` the earlier tries of its tasks too."""
 
-    @documented(
+    @describe_operation(
         "Show a workflow with its groups and tasks.",
-        query=[Query("verbose", BOOLEAN, "With the earlier tries of its tasks.")],
-        answer=WORKFLOW,
+        query_parameters=[QueryParameter("verbose", BOOLEAN, "With the earlier tries of its tasks.")],
+        answer=WORKFLOW_ANSWER,
     )
     def get(self, request: Request, name: str) -> Response:
-        return Response(_whole(self, request, name, every_try=boolean(request, "verbose")))
+        return Response(_whole(self, request, name, every_try=query_boolean(request, "verbose")))
 
 
-class Cancel(View):
+class WorkflowCancel(View):
     """End a live workflow. The owner or an admin of the pool."""
 
-    @documented(
+    @describe_operation(
         "Cancel a workflow.",
-        query=[
-            Query("force", BOOLEAN, "One that has ended already is no error."),
-            Query("message", TEXT, "Why, for the audit trail."),
+        query_parameters=[
+            QueryParameter("force", BOOLEAN, "One that has ended already is no error."),
+            QueryParameter("message", TEXT, "Why, for the audit trail."),
             DRY_RUN,
         ],
-        body=NOTES,
-        answer=fields({"name": TEXT}),
+        body=NOTES_BODY,
+        answer=object_with({"name": TEXT}),
     )
     def post(self, request: Request, name: str) -> Response:
-        only(body_object(request), "description", "tags")
-        force = boolean(request, "force")
+        reject_unknown_keys(body_object(request), "description", "tags")
+        force = query_boolean(request, "force")
         message = request.query_params.get("message") or ""
 
         def deed() -> Response:
@@ -94,16 +102,18 @@ class Cancel(View):
         return _tried_or_done(self, request, name, deed)
 
 
-class End(View):
+class WorkflowEnd(View):
     """Report how simulated work ended. An admin of the pool; answers the workflow."""
 
-    @documented("Report how simulated work ended.", query=[DRY_RUN], body=END, answer=WORKFLOW)
+    @describe_operation(
+        "Report how simulated work ended.", query_parameters=[DRY_RUN], body=END_REPORT, answer=WORKFLOW_ANSWER
+    )
     def post(self, request: Request, name: str) -> Response:
         body = body_object(request)
-        found = unknown_keys(body, "status", "group", "description", "tags")
+        found = unknown_key_violations(body, "status", "group", "description", "tags")
         status = body.get("status")
-        if status not in REPORTED:
-            found.append(Violation("status", "bad_value", f"status is {' or '.join(REPORTED)}."))
+        if status not in REPORTABLE_STATUSES:
+            found.append(Violation("status", "bad_value", f"status is {' or '.join(REPORTABLE_STATUSES)}."))
         group, description = body.get("group"), body.get("description") or ""
         if group is not None and not isinstance(group, str):
             found.append(Violation("group", "bad_value", "group is the name of a group."))
@@ -121,18 +131,22 @@ class End(View):
         return _tried_or_done(self, request, name, deed)
 
 
-class Tag(View):
+class WorkflowTags(View):
     """Take tags off a workflow and put tags on it. The owner or an admin of the pool."""
 
-    @documented(
+    @describe_operation(
         "Put tags on a workflow and take others off.",
-        query=[Query("add", TEXT, "Put on.", many=True), Query("remove", TEXT, "Take off.", many=True), DRY_RUN],
-        body=NOTES,
+        query_parameters=[
+            QueryParameter("add", TEXT, "Put on.", is_list=True),
+            QueryParameter("remove", TEXT, "Take off.", is_list=True),
+            DRY_RUN,
+        ],
+        body=NOTES_BODY,
         answer=NULL,
     )
     def post(self, request: Request, name: str) -> Response:
-        only(body_object(request), "description", "tags")
-        add, remove = many(request, "add"), many(request, "remove")
+        reject_unknown_keys(body_object(request), "description", "tags")
+        add, remove = query_list(request, "add"), query_list(request, "remove")
 
         def deed() -> Response:
             tag_workflow(actor=self.actor, name=name, add=add, remove=remove)
@@ -144,19 +158,19 @@ class Tag(View):
 class TagList(View):
     """Every tag in use on workflows that the caller may see."""
 
-    @documented("List the tags in use.", answer=fields({"tags": array(TEXT)}))
+    @describe_operation("List the tags in use.", answer=object_with({"tags": array_of(TEXT)}))
     def get(self, request: Request) -> Response:
-        return Response({"tags": tags_of(self.actor)})
+        return Response({"tags": list_tags(self.actor)})
 
 
 def _tried_or_done(view: View, request: Request, name: str, deed: Callable[[], Response]) -> Response:
     """Do it, or with `dry_run` say what it would do to the workflow."""
-    if not boolean(request, "dry_run"):
-        return view.once(deed)
-    visible_workflow(view.actor, name)
-    return Response(effect_of(deed, read=lambda: _whole(view, request, name)))
+    if not query_boolean(request, "dry_run"):
+        return view.run_once(deed)
+    get_visible_workflow(view.actor, name)
+    return Response(read_effect(deed, read_state=lambda: _whole(view, request, name)))
 
 
 def _whole(view: View, request: Request, name: str, *, every_try: bool = False) -> dict[str, Any]:
-    workflow = whole_workflow(view.actor, name, every_try=every_try)
-    return detail(workflow, Links(request), waiting_of(view.actor, workflow))
+    workflow = get_full_workflow(view.actor, name, all_attempts=every_try)
+    return workflow_detail(workflow, WorkflowLinks(request), waiting_gangs_of(view.actor, workflow))

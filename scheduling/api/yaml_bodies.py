@@ -11,21 +11,21 @@ from typing import Any
 from django.http import HttpRequest
 from rest_framework import parsers
 
-from pools.api.http import storable
+from pools.api.http import is_storable
 from pools.domain.errors import BadInput, Violation
-from scheduling.scenario.batch import value_of
-from scheduling.scenario.reader import MOST_LEVELS, Document, Map, Unreadable, documents
+from scheduling.scenario.batch import document_value
+from scheduling.scenario.reader import MAX_LEVELS, DocumentMap, UnreadableScalar, YamlDocument, read_documents
 
-MOST_VALUES = 100_000
+MAX_BODY_VALUES = 100_000
 """Some 25 000 pods of a plan. Every value may break a rule, and each broken rule is a sentence in the answer."""
 
-MOST_SPELLED = 16 * 2**20
+MAX_EXPANDED_CHARACTERS = 16 * 2**20
 """Characters of all texts and of the paths to all values: what sentences about them can quote at worst."""
 
 _INDEX = len("[99999]")
 
 
-class YAMLParser(parsers.BaseParser):
+class YamlBodyParser(parsers.BaseParser):
     """The body as one YAML document, which JSON is too, whatever the content type says; an empty body is no body.
 
     Repeated keys are kept in `Map.repeated` for the reader of the document. Raises `BadInput` for everything that is
@@ -39,15 +39,15 @@ class YAMLParser(parsers.BaseParser):
         content: bytes = stream.body if isinstance(stream, HttpRequest) else stream.read()
         if not content.strip():
             return {}
-        value = value_of(_only_document(content))
+        value = document_value(_only_document(content))
         if faults := _faults_of(value):
             raise BadInput.of(faults)
         return value
 
 
-def _only_document(content: bytes) -> Document:
+def _only_document(content: bytes) -> YamlDocument:
     try:
-        found = documents(content.decode("utf-8-sig"))
+        found = read_documents(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         # Also from inside the reader: a tag can spell bytes as %ED%A0%80.
         raise _bad("The body is no text in UTF-8.") from None
@@ -64,23 +64,23 @@ def _faults_of(value: Any) -> list[Violation]:
     stack: list[tuple[str, int, Any]] = [("", 1, value)]
     while stack:
         path, level, inner = stack.pop()
-        if isinstance(inner, Unreadable):
-            faults.append(Violation(path, "bad_value", f"'{inner.text}' {inner.why}."))
+        if isinstance(inner, UnreadableScalar):
+            faults.append(Violation(path, "bad_value", f"'{inner.text}' {inner.reason}."))
         elif isinstance(inner, str):
             spelled += len(inner)
-            if not storable(inner):
+            if not is_storable(inner):
                 faults.append(_no_text(path))
         elif isinstance(inner, dict | list):
-            if level > MOST_LEVELS:
-                raise _bad(f"Values may stand at most {MOST_LEVELS} levels deep.")
-            repeated = inner.repeated if isinstance(inner, Map) else ()
+            if level > MAX_LEVELS:
+                raise _bad(f"Values may stand at most {MAX_LEVELS} levels deep.")
+            repeated = inner.repeated_keys if isinstance(inner, DocumentMap) else ()
             size = len(inner) + len(repeated)
             values += size
             spelled += size * (len(path) + _INDEX) + (sum(map(len, inner)) if isinstance(inner, dict) else 0)
             _refuse_too_much(values, spelled)
             if isinstance(inner, list):
                 stack += [(f"{path}[{position}]", level + 1, below) for position, below in enumerate(inner)]
-            elif all(map(storable, inner)):
+            elif all(map(is_storable, inner)):
                 stack += [(f"{path}.{key}".lstrip("."), level + 1, below) for key, below in inner.items()]
             else:
                 # No path may lead through such a key, for it could not be sent.
@@ -90,10 +90,12 @@ def _faults_of(value: Any) -> list[Violation]:
 
 
 def _refuse_too_much(values: int, spelled: int) -> None:
-    if values > MOST_VALUES:
-        raise _bad(f"The body holds more than {MOST_VALUES} values, aliases counted as often as they stand.")
-    if spelled > MOST_SPELLED:
-        raise _bad(f"The body spells out more than {MOST_SPELLED} characters, aliases counted as often as they stand.")
+    if values > MAX_BODY_VALUES:
+        raise _bad(f"The body holds more than {MAX_BODY_VALUES} values, aliases counted as often as they stand.")
+    if spelled > MAX_EXPANDED_CHARACTERS:
+        raise _bad(
+            f"The body spells out more than {MAX_EXPANDED_CHARACTERS} characters, aliases counted as often as they stand."
+        )
 
 
 def _no_text(path: str) -> Violation:

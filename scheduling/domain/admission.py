@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pools.domain.amounts import Amount, as_json, text_of
+from pools.domain.amounts import Amount, amount_text, as_json
 from pools.domain.errors import Violation
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from scheduling.domain.priorities import Priority
 
 
@@ -26,11 +26,11 @@ class TreeLimit:
     bound: Amount
 
     @property
-    def why(self) -> str:
+    def explanation(self) -> str:
         """Which number of the tree stands in the way."""
         if self.limit == "borrowing_limit":
-            return f"the borrowing limit of {self.node} is {text_of(self.bound)}"
-        return f"everything under {self.node} is {text_of(self.bound)}"
+            return f"the borrowing limit of {self.node} is {amount_text(self.bound)}"
+        return f"everything under {self.node} is {amount_text(self.bound)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class LeafFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a submission is refused; `by_quota` tells the client that a number said no, not a rule of use."""
+class SubmissionRefusal:
+    """Why a submission is refused; `is_by_quota` tells the client that a number said no, not a rule of use."""
 
     violation: Violation
-    by_quota: bool = False
+    is_by_quota: bool = False
 
 
 def submission_verdict(
     leaf: LeafFacts, *, priority: Priority, largest_gang: int, ignores_maintenance: bool
-) -> Refusal | None:
+) -> SubmissionRefusal | None:
     """None: admitted. The first broken rule otherwise, in the order a person wants to hear it: is the door open at all,
     then can this ever run."""
     if leaf.archived:
@@ -66,37 +66,37 @@ def submission_verdict(
         return _closed(leaf, str(leaf.state), "It takes no new work; submit to its parent or to another subpool.")
     if leaf.maintenance and not ignores_maintenance:
         return _closed(leaf, "in MAINTENANCE", "Only osmo-admin may submit until it is over.")
-    if leaf.maximum != UNLIMITED and largest_gang > leaf.maximum:
+    if leaf.maximum != UNLIMITED_GPUS and largest_gang > leaf.maximum:
         return _too_large(leaf, largest_gang, leaf.maximum, "may never hold more than", "above_maximum")
-    if not priority.is_preemptible and leaf.quota != UNLIMITED and largest_gang > leaf.quota:
+    if not priority.is_preemptible and leaf.quota != UNLIMITED_GPUS and largest_gang > leaf.quota:
         return _too_large(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", "above_quota")
     if leaf.tree is not None and largest_gang > leaf.tree.gpus:
         return _above_tree(leaf.pool, largest_gang, leaf.tree)
     return None
 
 
-def _closed(leaf: LeafFacts, state: str, advice: str) -> Refusal:
-    return Refusal(Violation("pool", "pool_closed", f"{leaf.pool} is {state}. {advice}"))
+def _closed(leaf: LeafFacts, state: str, advice: str) -> SubmissionRefusal:
+    return SubmissionRefusal(Violation("pool", "pool_closed", f"{leaf.pool} is {state}. {advice}"))
 
 
-def _too_large(leaf: LeafFacts, asked: int, limit: int, phrase: str, code: str) -> Refusal:
+def _too_large(leaf: LeafFacts, asked: int, limit: int, phrase: str, code: str) -> SubmissionRefusal:
     sentence = (
         f"The largest gang asks for {asked} GPUs at once, {leaf.pool} {phrase} {limit}. "
         f"Ask for at most {limit} at once"
         + (", or submit with priority LOW, which may go over quota." if code == "above_quota" else ".")
     )
     numbers = (("requested", asked), ("limit", limit))
-    return Refusal(Violation("workflow", code, sentence, numbers=numbers), by_quota=True)
+    return SubmissionRefusal(Violation("workflow", code, sentence, numbers=numbers), is_by_quota=True)
 
 
-def _above_tree(pool: str, asked: int, tree: TreeLimit) -> Refusal:
-    most = text_of(tree.gpus)
+def _above_tree(pool: str, asked: int, tree: TreeLimit) -> SubmissionRefusal:
+    most = amount_text(tree.gpus)
     sentence = (
-        f"The largest gang asks for {asked} GPUs at once, {pool} may never hold more than {most}: {tree.why}. "
+        f"The largest gang asks for {asked} GPUs at once, {pool} may never hold more than {most}: {tree.explanation}. "
         f"Ask for at most {most} at once."
     )
     numbers = (("requested", asked), ("limit", as_json(tree.gpus)), ("node", tree.node), ("node_limit", tree.limit))
-    return Refusal(Violation("workflow", "above_tree", sentence, numbers=numbers), by_quota=True)
+    return SubmissionRefusal(Violation("workflow", "above_tree", sentence, numbers=numbers), is_by_quota=True)
 
 
 class WaitCode(StrEnum):
@@ -110,7 +110,7 @@ class WaitCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class StartRefusal:
     """A gang that may not start now: the gate, the node of the tree, its limit, what is asked and what is free."""
 
     code: WaitCode
@@ -131,7 +131,7 @@ class Gate:
     total_usage: int
 
 
-def start_verdict(path: tuple[Gate, ...], *, priority: Priority, gpus: int) -> Wait | None:
+def start_verdict(path: tuple[Gate, ...], *, priority: Priority, gpus: int) -> StartRefusal | None:
     """None: the quotas let the gang start. `path` runs from the leaf to the root.
 
     HIGH/NORMAL must fit inside the quota of the leaf and of every node above it, counting HIGH/NORMAL use only; every
@@ -140,9 +140,11 @@ def start_verdict(path: tuple[Gate, ...], *, priority: Priority, gpus: int) -> W
     if gpus == 0:
         return None
     for depth, gate in enumerate(path):
-        if not priority.is_preemptible and gate.quota != UNLIMITED and gate.used + gpus > gate.quota:
+        if not priority.is_preemptible and gate.quota != UNLIMITED_GPUS and gate.used + gpus > gate.quota:
             code = WaitCode.POOL_QUOTA if depth else WaitCode.LEAF_QUOTA
-            return Wait(code, gate.name, gate.quota, gpus, max(0, gate.quota - gate.used))
-        if gate.maximum != UNLIMITED and gate.total_usage + gpus > gate.maximum:
-            return Wait(WaitCode.POOL_MAXIMUM, gate.name, gate.maximum, gpus, max(0, gate.maximum - gate.total_usage))
+            return StartRefusal(code, gate.name, gate.quota, gpus, max(0, gate.quota - gate.used))
+        if gate.maximum != UNLIMITED_GPUS and gate.total_usage + gpus > gate.maximum:
+            return StartRefusal(
+                WaitCode.POOL_MAXIMUM, gate.name, gate.maximum, gpus, max(0, gate.maximum - gate.total_usage)
+            )
     return None

@@ -13,7 +13,7 @@ from scheduling.domain.statuses import TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
+class GangDeadlines:
     """The moments at which a gang ends by itself; None is never."""
 
     work: datetime | None = None
@@ -21,7 +21,7 @@ class Deadlines:
     queue: datetime | None = None
 
     @property
-    def first(self) -> datetime | None:
+    def earliest(self) -> datetime | None:
         """The earliest of them."""
         return min((at for at in (self.work, self.execution, self.queue) if at is not None), default=None)
 
@@ -30,7 +30,7 @@ class Deadlines:
 
         Whatever came first counts, however late we look; work that is done at the moment of its timeout is done.
         """
-        first = self.first
+        first = self.earliest
         if first is None or first > now:
             return None
         if first == self.work:
@@ -38,7 +38,7 @@ class Deadlines:
         return TaskStatus.FAILED_EXEC_TIMEOUT if first == self.execution else TaskStatus.FAILED_QUEUE_TIMEOUT
 
 
-def deadlines(
+def gang_deadlines(
     status: TaskStatus,
     *,
     ready_at: datetime | None,
@@ -46,11 +46,11 @@ def deadlines(
     workflow_started: datetime | None,
     exec_timeout: timedelta | None,
     queue_timeout: timedelta | None,
-) -> Deadlines:
+) -> GangDeadlines:
     """The deadlines of a gang that waits for GPUs, has them or runs; any other gang has none."""
     if status not in {TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING}:
-        return Deadlines()
-    return Deadlines(
+        return GangDeadlines()
+    return GangDeadlines(
         work=ends_at if status is TaskStatus.RUNNING else None,
         execution=_after(workflow_started, exec_timeout),
         queue=_after(ready_at, queue_timeout) if status is TaskStatus.SCHEDULING else None,

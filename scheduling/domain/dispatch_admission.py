@@ -13,16 +13,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount, as_json, text_of
-from pools.domain.quota.forest import shown
-from pools.domain.quota.pool_balance import UNLIMITED as NO_NUMBER
+from pools.domain.amounts import GPU, UNLIMITED, Amount, amount_text, as_json
+from pools.domain.quota.forest import display_name
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS as NO_NUMBER
 from pools.domain.quota.tree import QuotaTree, Shortfall
-from scheduling.domain.admission import Gate, Wait, WaitCode
+from scheduling.domain.admission import Gate, StartRefusal, WaitCode
 from scheduling.domain.plan_units import Gates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.tree_gates import TreeGates
 
-HOUSE = "house"
+BY_PLATFORM = "house"
 """Who says so, in the field `by` of the reason: the cluster has never heard of the gang."""
 
 NOT_LENT = "not_lent"
@@ -36,30 +36,32 @@ _CODES = {
 _TREE_CODES = {"quota": "nothing_to_borrow", "borrowing_limit": "over_borrowing_limit", "cycle": "cycle"}
 
 
-def must_keep(tree: QuotaTree, backends: int) -> bool:
+def needs_dispatch_admission(tree: QuotaTree, backends: int) -> bool:
     """Whether queues cannot say all that these trees ask, whose pools stand on so many backends."""
-    return backends > 1 or bool(tree.cyclic) or any(local > 0 for local in tree.columns[GPU].local)
+    return backends > 1 or bool(tree.cyclic_indexes) or any(local > 0 for local in tree.columns[GPU].local)
 
 
-def kept_back(gates: Gates, tree: TreeGates, leaf: int, priority: Priority, gpus: int) -> Wait | Shortfall | None:
+def dispatch_verdict(
+    gates: Gates, tree: TreeGates, leaf: int, priority: Priority, gpus: int
+) -> StartRefusal | Shortfall | None:
     """Why so many GPUs may not be given to the cluster on this leaf; None if they may. `gates` are those of its pool,
     without the cohorts above, and like `tree` with everything that was dispatched."""
     wait = gates.verdict(leaf, priority, gpus)
     if wait is not None or gpus == 0:
         return wait
     short = tree.shortfall(leaf, gpus)
-    if short is not None and short.limit != "cycle" and _is_owed(gates.path(leaf)[0], priority, gpus):
+    if short is not None and short.limit != "cycle" and _is_within_leaf_quota(gates.path(leaf)[0], priority, gpus):
         return None
     return short
 
 
-def _is_owed(leaf: Gate, priority: Priority, gpus: int) -> bool:
+def _is_within_leaf_quota(leaf: Gate, priority: Priority, gpus: int) -> bool:
     """Whether the leaf's own quota has the room. LOW work may stand on what nobody firm claims, so all use counts."""
     held = leaf.total_usage if priority.is_preemptible else leaf.used
     return leaf.quota == NO_NUMBER or held + gpus <= leaf.quota
 
 
-def not_lent(tree: QuotaTree, node: str) -> Amount:
+def idle_unlent_gpus(tree: QuotaTree, node: str) -> Amount:
     """GPUs that stand idle in the tree above this node, and that their owners do not lend."""
     column, x = tree.columns[GPU], tree.index[node]
     way = set()
@@ -71,7 +73,7 @@ def not_lent(tree: QuotaTree, node: str) -> Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptBack:
+class DispatchWait:
     """Why a gang is not given to its cluster yet, as it is kept and shown (`Group.waiting_reason`)."""
 
     code: str
@@ -86,7 +88,7 @@ class KeptBack:
         return {
             "code": self.code,
             "message": self.message,
-            "by": HOUSE,
+            "by": BY_PLATFORM,
             "queue": self.node,
             "limit": self.limit,
             "requested": as_json(self.requested),
@@ -95,31 +97,31 @@ class KeptBack:
         }
 
 
-def told(verdict: Wait | Shortfall, idle: Amount = 0) -> KeptBack:
-    """The verdict in words. `idle` are the GPUs of the tree that nobody uses and nobody lends."""
+def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount = 0) -> DispatchWait:
+    """The verdict in words. `idle_gpus` are the GPUs of the tree that nobody uses and nobody lends."""
     asked = f"It asks for {_gpus(verdict.requested)}"
-    if isinstance(verdict, Wait):
+    if isinstance(verdict, StartRefusal):
         code, limit = _CODES[verdict.code]
         sentence = f"{asked}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
-        return KeptBack(code, f"{sentence} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
-    code, node = _TREE_CODES[verdict.limit], shown(verdict.node)
+        return DispatchWait(code, f"{sentence} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
+    code, node = _TREE_CODES[verdict.limit], display_name(verdict.node)
     if verdict.limit == "cycle":
         sentence = f"The parents of {node} run in a circle; nothing is given to the cluster there until it is broken."
-        return KeptBack(code, sentence, node, verdict.limit, verdict.requested, verdict.available)
-    if idle and verdict.limit == "quota":
+        return DispatchWait(code, sentence, node, verdict.limit, verdict.requested, verdict.available)
+    if idle_gpus and verdict.limit == "quota":
         code = NOT_LENT
-        keeps = f"{text_of(idle)} more {'stands' if idle == 1 else 'stand'} idle that their owners do not lend"
+        keeps = f"{amount_text(idle_gpus)} more {'stands' if idle_gpus == 1 else 'stand'} idle that their owners do not lend"
         sentence = f"{asked}; everything under {node} lends {_gpus(verdict.available)}, and {keeps} (lending limits)."
     elif verdict.limit == "quota":
         sentence = f"{asked}; everything under {node} leaves {_gpus(verdict.available)}."
     else:
         sentence = f"{asked}; the borrowing limit of {node} leaves {_gpus(verdict.available)}."
-    return KeptBack(code, f"{sentence} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available)
+    return DispatchWait(code, f"{sentence} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available)
 
 
 _UNTIL = "The house gives it to the cluster when they are free."
 
 
 def _gpus(amount: Amount) -> str:
-    text = text_of(amount if amount == UNLIMITED else math.floor(amount))
+    text = amount_text(amount if amount == UNLIMITED else math.floor(amount))
     return "1 GPU" if text == "1" else f"{text} GPUs"

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from pools.domain.quota.tree import order_of
+from pools.domain.quota.tree import children_first_order
 
 ROOT = 0
-DEFAULT_GROUP = "default"
+DEFAULT_SUB_GROUP = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SubGroup:
     """One SubGroup as written. Names are unique, parents exist, no cycle: `podgroup.validate` has looked."""
 
     name: str
@@ -43,17 +43,17 @@ class GangTree:
     __slots__ = ("_deep_first", "children", "index", "names", "optional", "parents", "thresholds")
 
     def __init__(
-        self, min_member: int | None = None, min_sub_group: int | None = None, groups: Sequence[Group] = ()
+        self, min_member: int | None = None, min_sub_group: int | None = None, groups: Sequence[SubGroup] = ()
     ) -> None:
         """A minimum that is missing: all children of an inner group, 1 pod of a PodGroup without groups, else none."""
-        self.names = [DEFAULT_GROUP, *(group.name for group in groups)]
+        self.names = [DEFAULT_SUB_GROUP, *(group.name for group in groups)]
         self.index = {group.name: x for x, group in enumerate(groups, start=1)}
         self.parents = [-1, *(ROOT if group.parent is None else self.index[group.parent] for group in groups)]
         self.children: list[list[int]] = [[] for _ in self.names]
         for x, parent in enumerate(self.parents[1:], start=1):
             self.children[parent].append(x)
         if not groups:
-            self.index = {DEFAULT_GROUP: ROOT}
+            self.index = {DEFAULT_SUB_GROUP: ROOT}
             min_member = 1 if min_member is None else min_member
         members = [min_member, *(group.min_member for group in groups)]
         sub_groups = [min_sub_group, *(group.min_sub_group for group in groups)]
@@ -61,7 +61,7 @@ class GangTree:
             self._threshold(x, member, sub_group)
             for x, (member, sub_group) in enumerate(zip(members, sub_groups, strict=True))
         ]
-        self._deep_first = order_of(self.parents)[0]
+        self._deep_first = children_first_order(self.parents)[0]
         self.optional = any(self.thresholds[x] < len(below) for x, below in enumerate(self.children) if below)
         """Whether some group needs fewer than all of its children."""
 
@@ -71,7 +71,7 @@ class GangTree:
         return len(self.children[x]) if min_sub_group is None else max(0, min_sub_group)
 
     @property
-    def single(self) -> bool:
+    def is_single_leaf(self) -> bool:
         """A PodGroup without groups: the root is its only leaf."""
         return len(self.names) == 1
 
@@ -89,15 +89,15 @@ class GangTree:
 
     def leaf_of(self, sub_group: str) -> int:
         """The leaf a pod belongs to, by the name its row carries; the empty name is the one leaf of a plain gang."""
-        return self.index[sub_group or DEFAULT_GROUP]
+        return self.index[sub_group or DEFAULT_SUB_GROUP]
 
-    def satisfied(self, pods: Sequence[int]) -> bool:
+    def is_satisfied(self, pods: Sequence[int]) -> bool:
         """Whether these pods make the PodGroup hold its minimum."""
         if len(self.names) == 1:
             return pods[ROOT] >= self.thresholds[ROOT]
         return self.counts(pods)[ROOT] >= self.thresholds[ROOT]
 
-    def served(self, x: int, counts: Sequence[int]) -> list[int]:
+    def serving_order(self, x: int, counts: Sequence[int]) -> list[int]:
         """The children of x, first served first. Quotients of counts below 2²⁶ are equal only if the fractions are."""
 
         def place(child: int) -> tuple[int, float, int]:
@@ -108,28 +108,28 @@ class GangTree:
 
         return sorted(self.children[x], key=place)
 
-    def needed(self, x: int, counts: Sequence[int], ready: Sequence[int]) -> list[int]:
+    def needed_children(self, x: int, counts: Sequence[int], ready: Sequence[int]) -> list[int]:
         """The children that x needs now to reach its threshold; those that can be satisfied come first."""
         missing = self.thresholds[x] - counts[x]
         if missing <= 0:
             return []
-        below = [child for child in self.served(x, counts) if counts[child] < self.thresholds[child]]
+        below = [child for child in self.serving_order(x, counts) if counts[child] < self.thresholds[child]]
         below.sort(key=lambda child: ready[child] < self.thresholds[child])
         return below[:missing]
 
-    def least_pods(self, x: int = ROOT) -> int:
+    def min_pods(self, x: int = ROOT) -> int:
         """Pods that a fresh gang needs to run at all, and never gives up singly: 10 in the seed's training-job."""
         if self.is_leaf(x):
             return self.thresholds[x]
-        return sum(self.least_pods(child) for child in self.children[x][: self.thresholds[x]])
+        return sum(self.min_pods(child) for child in self.children[x][: self.thresholds[x]])
 
-    def least(self, amounts: Mapping[int, int], x: int = ROOT) -> int:
+    def min_amount(self, amounts: Mapping[int, int], x: int = ROOT) -> int:
         """The least that the gang holds when it holds its minimum; `amounts` is what one pod of each leaf asks for."""
         if self.is_leaf(x):
             return self.thresholds[x] * amounts.get(x, 0)
-        return sum(sorted(self.least(amounts, child) for child in self.children[x])[: self.thresholds[x]])
+        return sum(sorted(self.min_amount(amounts, child) for child in self.children[x])[: self.thresholds[x]])
 
-    def give_up(self, active: Sequence[int]) -> list[tuple[int, int]]:
+    def give_up_step(self, active: Sequence[int]) -> list[tuple[int, int]]:
         """One step: (leaf, how many of its active pods). Empty when nothing is active."""
         counts = self.counts(active)
         if counts[ROOT] >= self.thresholds[ROOT] and (step := self._surplus(ROOT, active, counts)):
@@ -140,7 +140,7 @@ class GangTree:
         """The least preferred thing that x, which is satisfied, can lose and stay satisfied."""
         if self.is_leaf(x):
             return [(x, 1)] if active[x] > self.thresholds[x] else []
-        order = self.served(x, counts)
+        order = self.serving_order(x, counts)
         order.reverse()
         kept = [child for child in order if counts[child] >= self.thresholds[child]]
         for child in kept:
@@ -161,7 +161,7 @@ class GangTree:
         return [part for child in reversed(self.children[x]) for part in self._whole(child, active)]
 
 
-def plain_of(min_member: int | None, min_sub_group: int | None, groups: Sequence[Group]) -> dict[str, Any]:
+def tree_to_json(min_member: int | None, min_sub_group: int | None, groups: Sequence[SubGroup]) -> dict[str, Any]:
     """The tree as it is kept in a row: what was written, and nothing that follows from it.
 
     `{"min_member": n}` for a tree of one leaf; else `{"min_sub_group": n, "sub_groups": [{"name", "parent",
@@ -191,15 +191,15 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def tree_of(plain: Mapping[str, Any] | None, pods: int) -> GangTree:
-    """The tree that :func:`plain_of` wrote down; of None that of a gang whose `pods` start together or not at all."""
-    if plain is None:
+def tree_from_json(tree: Mapping[str, Any] | None, pods: int) -> GangTree:
+    """The tree that :func:`tree_to_json` wrote down; of None that of a gang whose `pods` start together or not at all."""
+    if tree is None:
         return GangTree(pods)
     groups = [
-        Group(sub["name"], sub.get("parent"), sub.get("min_member"), sub.get("min_sub_group"))
-        for sub in plain.get("sub_groups", ())
+        SubGroup(sub["name"], sub.get("parent"), sub.get("min_member"), sub.get("min_sub_group"))
+        for sub in tree.get("sub_groups", ())
     ]
-    return GangTree(plain.get("min_member"), plain.get("min_sub_group"), groups)
+    return GangTree(tree.get("min_member"), tree.get("min_sub_group"), groups)
 
 
 class Growth:
@@ -231,30 +231,30 @@ class Growth:
         self.ready = tree.counts([a + w for a, w in zip(active, waiting, strict=True)])
 
     @property
-    def satisfied(self) -> bool:
+    def is_satisfied(self) -> bool:
         """Whether the gang holds its minimum already, so that the attempt is for surplus."""
         return self.counts[ROOT] >= self.tree.thresholds[ROOT]
 
     @property
-    def possible(self) -> bool:
+    def is_possible(self) -> bool:
         """Whether enough pods exist for the gang to hold its minimum."""
         return self.ready[ROOT] >= self.tree.thresholds[ROOT]
 
     def attempt(self) -> bool:
         """Place the next pods; False, with nothing placed, when they do not fit or there are none."""
-        return self._next() or (self.cost is not None and self.tree.optional and self.cheapest())
+        return self._next() or (self.cost is not None and self.tree.optional and self.attempt_cheapest())
 
-    def cheapest(self) -> bool:
+    def attempt_cheapest(self) -> bool:
         """The same, the cheapest children first."""
         self._costs = {}
         return self._next()
 
     def _next(self) -> bool:
-        if self.satisfied:
+        if self.is_satisfied:
             return self._extend(ROOT)
-        return self.possible and self._tried(ROOT)
+        return self.is_possible and self._try_satisfy(ROOT)
 
-    def _tried(self, x: int) -> bool:
+    def _try_satisfy(self, x: int) -> bool:
         before = self.mark()
         if self._satisfy(x):
             return True
@@ -266,13 +266,15 @@ class Growth:
         missing = tree.thresholds[x] - self.counts[x]
         if tree.is_leaf(x):
             return missing <= self.waiting[x] and self.place(x, missing)
-        children = [child for child in tree.served(x, self.counts) if self._below(child) and self._can(child)]
+        children = [
+            child for child in tree.serving_order(x, self.counts) if self._is_below(child) and self._can_satisfy(child)
+        ]
         if self._costs is not None:
             children.sort(key=self._cost_of)
         for child in children:
             if missing <= 0:
                 break
-            if self._tried(child):
+            if self._try_satisfy(child):
                 missing -= 1
         return missing <= 0
 
@@ -286,7 +288,7 @@ class Growth:
             if self.tree.is_leaf(x):
                 known = list(self.cost(x, missing))
             else:
-                below = [child for child in self.tree.children[x] if self._below(child) and self._can(child)]
+                below = [child for child in self.tree.children[x] if self._is_below(child) and self._can_satisfy(child)]
                 known = [sum(parts) for parts in zip(*sorted(map(self._cost_of, below))[:missing], strict=True)]
             self._costs[x] = known
         return known
@@ -296,12 +298,12 @@ class Growth:
         if tree.is_leaf(x):
             return self.waiting[x] > 0 and self.place(x, 1)
         return any(
-            (self._can(child) and self._tried(child)) if self._below(child) else self._extend(child)
-            for child in tree.served(x, self.counts)
+            (self._can_satisfy(child) and self._try_satisfy(child)) if self._is_below(child) else self._extend(child)
+            for child in tree.serving_order(x, self.counts)
         )
 
-    def _below(self, x: int) -> bool:
+    def _is_below(self, x: int) -> bool:
         return self.counts[x] < self.tree.thresholds[x]
 
-    def _can(self, x: int) -> bool:
+    def _can_satisfy(self, x: int) -> bool:
         return self.ready[x] >= self.tree.thresholds[x]

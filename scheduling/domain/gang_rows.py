@@ -10,7 +10,7 @@ from scheduling.domain.gang import ROOT, GangTree
 
 
 @dataclass(frozen=True, slots=True)
-class GangRow:
+class GangTreeRow:
     """One node. It needs `threshold` of its `size` children, or of its pods where it is a `leaf`, and has `count`.
 
     `optional`: the node above holds its minimum, or can come to hold it, without this one. Of equals those later in
@@ -37,7 +37,7 @@ class GangRow:
         return max(0, self.size - self.threshold)
 
 
-def gang_rows(tree: GangTree, name: str, active: Mapping[int, int], pods: Mapping[int, int]) -> list[GangRow]:
+def gang_tree_rows(tree: GangTree, name: str, active: Mapping[int, int], pods: Mapping[int, int]) -> list[GangTreeRow]:
     """The rows of a tree, each node before those below it, in the order of the spec; the first is the gang's own.
 
     `active` and `pods` are by leaf: its pods that run or have done their part, and all it has.
@@ -49,7 +49,7 @@ def gang_rows(tree: GangTree, name: str, active: Mapping[int, int], pods: Mappin
         x, level, optional = stack.pop()
         parent = tree.parents[x]
         rows.append(
-            GangRow(
+            GangTreeRow(
                 name=tree.names[x] if x != ROOT else name,
                 parent=tree.names[parent] if parent > ROOT else None,
                 level=level,
@@ -65,7 +65,7 @@ def gang_rows(tree: GangTree, name: str, active: Mapping[int, int], pods: Mappin
     return rows
 
 
-def gang_answer(rows: Sequence[GangRow]) -> dict[str, Any] | None:
+def gang_body(rows: Sequence[GangTreeRow]) -> dict[str, Any] | None:
     """The rows as programs are told them: the gang's own numbers, and `sub_groups` in their order; None of no rows."""
     if not rows:
         return None
@@ -74,11 +74,11 @@ def gang_answer(rows: Sequence[GangRow]) -> dict[str, Any] | None:
     return {**_numbers(whole), "sub_groups": sub_groups}
 
 
-def _numbers(row: GangRow) -> dict[str, Any]:
+def _numbers(row: GangTreeRow) -> dict[str, Any]:
     return {"threshold": row.threshold, "count": row.count, "size": row.size, "satisfied": row.satisfied}
 
 
 def _spare(tree: GangTree, x: int, counts: Sequence[int]) -> set[int]:
     """The children that x can do without: all but the first as many as it needs, satisfied ones first."""
-    satisfied_first = sorted(tree.served(x, counts), key=lambda child: counts[child] < tree.thresholds[child])
+    satisfied_first = sorted(tree.serving_order(x, counts), key=lambda child: counts[child] < tree.thresholds[child])
     return set(satisfied_first[tree.thresholds[x] :])

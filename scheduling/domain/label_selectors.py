@@ -5,27 +5,27 @@ from __future__ import annotations
 
 import re
 
-LONGEST = 200
+MAX_LENGTH = 200
 _PARTS = re.compile(r"\([^()]*\)|\*|\||[^()*|]+")
 
 
-def as_pattern(selector: str) -> str | None:
+def selector_pattern(selector: str) -> str | None:
     """A regular expression for the whole value, or None if the selector cannot be read."""
-    if not selector or len(selector) > LONGEST:
+    if not selector or len(selector) > MAX_LENGTH:
         return None
     pattern, position = "", 0
     for part in _PARTS.finditer(selector):
         if part.start() != position:
             return None
         position = part.end()
-        found = _translated(part[0])
+        found = _translate(part[0])
         if found is None:
             return None
         pattern += found
     return f"^{pattern}$" if position == len(selector) else None
 
 
-def _translated(part: str) -> str | None:
+def _translate(part: str) -> str | None:
     if part == "|":
         return None  # alternatives stand in parentheses
     if not part.startswith("("):

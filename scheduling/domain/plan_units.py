@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 
 from pools.domain.amounts import Amount, Number
 from pools.domain.quota.tree import Shortfall
-from scheduling.domain.admission import Gate, Wait, start_verdict
-from scheduling.domain.engine.facts import Facts, TaskState
-from scheduling.domain.engine.steps import Action, Step
+from scheduling.domain.admission import Gate, StartRefusal, start_verdict
+from scheduling.domain.engine.facts import ClusterFacts, TaskState
+from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.priorities import Priority
 from scheduling.domain.tree_gates import TreeGates
 
-TAKING = frozenset({Action.RECLAIM, Action.PREEMPT, Action.MOVE})
+VICTIM_ACTIONS = frozenset({StepAction.RECLAIM, StepAction.PREEMPT, StepAction.MOVE})
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class PlanUnit:
     """A start with everything that is taken or moved for it; or a start, or a giving up, alone. In the plan's order."""
 
     steps: tuple[Step, ...]
@@ -30,7 +30,7 @@ class Deed:
     @property
     def is_plain_start(self) -> bool:
         """Nobody loses anything by it."""
-        return len(self.steps) == 1 and self.steps[0].action is Action.START
+        return len(self.steps) == 1 and self.steps[0].action is StepAction.START
 
     @property
     def gangs(self) -> set[str]:
@@ -38,21 +38,21 @@ class Deed:
         return {step.gang for step in self.steps}
 
 
-def deeds(steps: Iterable[Step]) -> Iterator[Deed]:
+def split_plan(steps: Iterable[Step]) -> Iterator[PlanUnit]:
     """The steps of a plan, put together: what is taken for somebody stands right before that gang's start."""
     pending: list[Step] = []
     for step in steps:
         pending.append(step)
-        if step.action not in TAKING:
-            yield Deed(tuple(pending))
+        if step.action not in VICTIM_ACTIONS:
+            yield PlanUnit(tuple(pending))
             pending = []
 
 
-class Room:
+class NodeCapacity:
     """What is free on the nodes while a plan is carried out: as it was seen, with the deeds done since. Somebody may
     have left meanwhile, so there is at least as much."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ClusterFacts) -> None:
         self._requests: dict[str, dict[str, Mapping[str, Number]]] = {}
         self._place: dict[tuple[str, str], str] = {}
         self._free = {node.name: dict(node.resources) for node in facts.nodes or ()}
@@ -64,11 +64,11 @@ class Room:
                     self._put((gang.name, task.name), task.node)
         self._journal.clear()
 
-    def book(self, deed: Deed) -> bool:
+    def book(self, unit: PlanUnit) -> bool:
         """Do it to the nodes if they have the room; else nothing is changed and the answer is False."""
         before = self.mark()
         asked = set()
-        for step in deed.steps:
+        for step in unit.steps:
             for i, task in enumerate(step.tasks):
                 node = step.nodes[i] if step.nodes else None
                 self._put((step.gang, task), node)
@@ -106,35 +106,35 @@ class Room:
             self._place[key] = node
 
 
-Path = tuple[Gate, ...]
+GatePath = tuple[Gate, ...]
 """The gates a start passes, from the leaf to the root. Gates of one name are one gate."""
 
 
 class Gates:
     """Quotas and use of some leaves and of what stands above them, while work starts and loses its places."""
 
-    def __init__(self, paths: Mapping[int, Path], tree: TreeGates | None = None) -> None:
+    def __init__(self, paths: Mapping[int, GatePath], tree: TreeGates | None = None) -> None:
         """`paths` by the id of the leaf; `tree` are the cohorts above their pools."""
         self._tree = tree or TreeGates()
         self._names = {leaf: tuple(gate.name for gate in path) for leaf, path in paths.items()}
         self._gates = {gate.name: gate for path in paths.values() for gate in path}
 
-    def path(self, leaf: int) -> Path:
+    def path(self, leaf: int) -> GatePath:
         """The numbers on the way from a leaf to the root; empty for a leaf that is gone."""
         return tuple(self._gates[name] for name in self._names.get(leaf, ()))
 
-    def standing(self, leaf: int) -> tuple[Path, tuple[Amount, ...]]:
+    def leaf_numbers(self, leaf: int) -> tuple[GatePath, tuple[Amount, ...]]:
         """All numbers by which a leaf is judged: those on its path, and how the cohorts above it stand."""
         return self.path(leaf), self._tree.balances(leaf)
 
-    def verdict(self, leaf: int, priority: Priority, gpus: int) -> Wait | Shortfall | None:
+    def verdict(self, leaf: int, priority: Priority, gpus: int) -> StartRefusal | Shortfall | None:
         """Why so many GPUs may not start there, or None if they may."""
         wait = start_verdict(self.path(leaf), priority=priority, gpus=gpus)
         return wait or self._tree.shortfall(leaf, gpus)
 
-    def hold(self, leaf: int, priority: Priority, gpus: int) -> None:
+    def add_usage(self, leaf: int, priority: Priority, gpus: int) -> None:
         """Work starts there, or (below 0) loses its places."""
-        self._tree.hold(leaf, gpus)
+        self._tree.add_usage(leaf, gpus)
         firm = 0 if priority.is_preemptible else gpus
         for gate in self.path(leaf):
             used, total = gate.used + firm, gate.total_usage + gpus

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.errors import Violation
-from pools.domain.quota.tree import cycles_of, order_of
-from scheduling.domain.gang import GangTree, Group
+from pools.domain.quota.tree import children_first_order, find_cycles
+from scheduling.domain.gang import GangTree, SubGroup
 
-MOST_PODS = 2**31 - 1
+MAX_PODS = 2**31 - 1
 """Minimums are 32-bit integers in the CRD."""
 
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 """Far deeper than any workload; the walks over the tree are recursive."""
 
-LONGEST_SHOWN = 60
-MOST_NAMED = 20
+MAX_QUOTED_LENGTH = 60
+MAX_CYCLE_NAMES = 20
 """What a sentence quotes of a name, and how much of a circle it walks."""
 
 STRUCTURAL = frozenset({"bad_value", "duplicate_name", "unknown_parent", "cycle"})
@@ -30,7 +30,7 @@ WARNING = "warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class FieldNames:
     """How the fields are spelled where the group was written, so that paths and sentences match the reader's file."""
 
     spec: str = "spec"
@@ -38,13 +38,13 @@ class Names:
     min_member: str = "minMember"
     min_sub_group: str = "minSubGroup"
 
-    def at(self, position: int, field: str) -> str:
+    def field_path(self, position: int, field: str) -> str:
         """The path of a field; position −1 is the PodGroup itself."""
         base = self.spec if position < 0 else f"{self.spec}.{self.groups}[{position}]".lstrip(".")
         return f"{base}.{field}".lstrip(".")
 
 
-KUBERNETES = Names()
+KUBERNETES_NAMES = FieldNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,16 @@ class PodGroup:
 
     min_member: int | None
     min_sub_group: int | None
-    groups: tuple[Group, ...]
+    groups: tuple[SubGroup, ...]
 
     def tree(self) -> GangTree:
         """The tree to compute with. Only for a PodGroup without structural faults."""
         return GangTree(self.min_member, self.min_sub_group, self.groups)
 
 
-def validate(manifest: object) -> list[Violation]:
+def validate_pod_group(manifest: object) -> list[Violation]:
     """All violations of a PodGroup manifest; it is valid when none has severity `error`."""
-    return read(manifest)[1]
+    return read_pod_group(manifest)[1]
 
 
 def is_valid(violations: Sequence[Violation]) -> bool:
@@ -75,7 +75,7 @@ def is_structural(violations: Sequence[Violation]) -> bool:
     return any(violation.code in STRUCTURAL for violation in violations)
 
 
-def read(manifest: object) -> tuple[PodGroup, list[Violation]]:
+def read_pod_group(manifest: object) -> tuple[PodGroup, list[Violation]]:
     """The PodGroup of a manifest, and all that is wrong with it."""
     if not isinstance(manifest, Mapping):
         return PodGroup(None, None, ()), [Violation("", "bad_value", "A PodGroup is a map with a `spec`.")]
@@ -87,18 +87,18 @@ def read(manifest: object) -> tuple[PodGroup, list[Violation]]:
         return PodGroup(None, None, ()), [Violation("spec", "bad_value", "A PodGroup needs a `spec`, which is a map.")]
     group, unreadable, no_numbers = _read_spec(spec)
     told = {fault.path for fault in no_numbers}
-    deeper = [] if unreadable else [fault for fault in check(group) if fault.path not in told]
+    deeper = [] if unreadable else [fault for fault in check_pod_group(group) if fault.path not in told]
     return group, [*unreadable, *no_numbers, *deeper]
 
 
-def check(group: PodGroup, names: Names = KUBERNETES) -> list[Violation]:
+def check_pod_group(group: PodGroup, names: FieldNames = KUBERNETES_NAMES) -> list[Violation]:
     """The rules of a PodGroup whose fields have the right types."""
     return list(_structure(group, names)) or list(_minimums(group, names))
 
 
 def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list[Violation]]:
     """The PodGroup, what of its groups cannot be read, and minimums that are no numbers."""
-    names = KUBERNETES
+    names = KUBERNETES_NAMES
     faults: list[Violation] = []
     no_numbers: list[Violation] = []
 
@@ -106,9 +106,9 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list
         value = holder.get(field)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST_PODS:
-            message = f"`{field}` is a whole number, at most {MOST_PODS}."
-            no_numbers.append(Violation(names.at(position, field), "bad_value", message))
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_PODS:
+            message = f"`{field}` is a whole number, at most {MAX_PODS}."
+            no_numbers.append(Violation(names.field_path(position, field), "bad_value", message))
             return None
         return value
 
@@ -117,7 +117,7 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list
         if value is None and not needed:
             return ""
         if not isinstance(value, str) or (needed and not value):
-            faults.append(Violation(names.at(position, field), "bad_value", f"`{field}` is a name."))
+            faults.append(Violation(names.field_path(position, field), "bad_value", f"`{field}` is a name."))
             return ""
         return value
 
@@ -132,7 +132,7 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list
             faults.append(Violation(f"spec.subGroups[{position}]", "bad_value", "A SubGroup is a map with a `name`."))
             continue
         groups.append(
-            Group(
+            SubGroup(
                 text(item, "name", position, needed=True),
                 text(item, "parent", position, needed=False) or None,
                 minimum(item, "minMember", position),
@@ -142,48 +142,48 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list
     return PodGroup(*own, tuple(groups)), faults, no_numbers
 
 
-def _structure(group: PodGroup, names: Names) -> Iterator[Violation]:
+def _structure(group: PodGroup, names: FieldNames) -> Iterator[Violation]:
     first: dict[str, int] = {}
     for position, sub in enumerate(group.groups):
         if sub.name in first:
-            message = f"SubGroup name {_shown(sub.name)} is used twice; names are unique in a PodGroup."
-            yield Violation(names.at(position, "name"), "duplicate_name", message)
+            message = f"SubGroup name {_quoted(sub.name)} is used twice; names are unique in a PodGroup."
+            yield Violation(names.field_path(position, "name"), "duplicate_name", message)
         first.setdefault(sub.name, position)
     for position, sub in enumerate(group.groups):
         if sub.parent is not None and sub.parent not in first:
-            message = f"SubGroup {_shown(sub.name)} names the parent {_shown(sub.parent)}, which does not exist."
-            yield Violation(names.at(position, "parent"), "unknown_parent", message)
+            message = f"SubGroup {_quoted(sub.name)} names the parent {_quoted(sub.parent)}, which does not exist."
+            yield Violation(names.field_path(position, "parent"), "unknown_parent", message)
     parents = [first.get(sub.parent, -1) if sub.parent else -1 for sub in group.groups]
-    cycles = cycles_of(parents)
+    cycles = find_cycles(parents)
     if not cycles and (deep := _too_deep(parents)) is not None:
-        message = f"SubGroups may stand at most {MOST_LEVELS} levels deep."
-        yield Violation(names.at(deep, "parent"), "bad_value", message)
+        message = f"SubGroups may stand at most {MAX_LEVELS} levels deep."
+        yield Violation(names.field_path(deep, "parent"), "bad_value", message)
     for cycle in cycles:
-        way = " → ".join(_short(group.groups[x].name) for x in [*cycle[:MOST_NAMED], cycle[0]])
+        way = " → ".join(_short(group.groups[x].name) for x in [*cycle[:MAX_CYCLE_NAMES], cycle[0]])
         message = f"The parents run in a circle: {way}. Let one of them name another parent, or none."
-        yield Violation(names.at(cycle[0], "parent"), "cycle", message)
+        yield Violation(names.field_path(cycle[0], "parent"), "cycle", message)
 
 
 def _short(name: str) -> str:
-    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name[: LONGEST_SHOWN + 1])
-    return flat if len(flat) <= LONGEST_SHOWN else f"{flat[: LONGEST_SHOWN - 1]}…"
+    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name[: MAX_QUOTED_LENGTH + 1])
+    return flat if len(flat) <= MAX_QUOTED_LENGTH else f"{flat[: MAX_QUOTED_LENGTH - 1]}…"
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return f"'{_short(name)}'"
 
 
 def _too_deep(parents: Sequence[int]) -> int | None:
     """The first node found below the deepest level allowed. The parents have no cycle."""
     levels = [0] * len(parents)
-    for x in reversed(order_of(parents)[0]):
+    for x in reversed(children_first_order(parents)[0]):
         levels[x] = levels[parents[x]] + 1 if parents[x] >= 0 else 1
-        if levels[x] > MOST_LEVELS:
+        if levels[x] > MAX_LEVELS:
             return x
     return None
 
 
-def _minimums(group: PodGroup, names: Names) -> Iterator[Violation]:
+def _minimums(group: PodGroup, names: FieldNames) -> Iterator[Violation]:
     children = {sub.name: 0 for sub in group.groups}
     roots = 0
     for sub in group.groups:
@@ -199,12 +199,12 @@ def _minimums(group: PodGroup, names: Names) -> Iterator[Violation]:
 class _Rules:
     """The rules that the PodGroup and its SubGroups share; `who` is how sentences call it."""
 
-    def __init__(self, group: PodGroup | Group, names: Names, position: int, children: int, who: str) -> None:
+    def __init__(self, group: PodGroup | SubGroup, names: FieldNames, position: int, children: int, who: str) -> None:
         self.member, self.sub_group = group.min_member, group.min_sub_group
         self.names, self.position, self.children, self.who = names, position, children, who
 
     def _at(self, field: str, code: str, sentence: str, severity: str = "error") -> Violation:
-        return Violation(self.names.at(self.position, field), code, f"{self.who} {sentence}", severity=severity)
+        return Violation(self.names.field_path(self.position, field), code, f"{self.who} {sentence}", severity=severity)
 
     def violations(self) -> Iterator[Violation]:
         names, member, sub_group = self.names, self.member, self.sub_group
@@ -228,7 +228,7 @@ class _Rules:
 
 
 class _PodGroupRules(_Rules):
-    def __init__(self, group: PodGroup, names: Names, children: int) -> None:
+    def __init__(self, group: PodGroup, names: FieldNames, children: int) -> None:
         super().__init__(group, names, -1, children, "The PodGroup")
 
     def violations(self) -> Iterator[Violation]:
@@ -239,8 +239,8 @@ class _PodGroupRules(_Rules):
 
 
 class _SubGroupRules(_Rules):
-    def __init__(self, group: Group, names: Names, position: int, children: int) -> None:
-        super().__init__(group, names, position, children, f"SubGroup {_shown(group.name)}")
+    def __init__(self, group: SubGroup, names: FieldNames, position: int, children: int) -> None:
+        super().__init__(group, names, position, children, f"SubGroup {_quoted(group.name)}")
 
     def violations(self) -> Iterator[Violation]:
         yield from super().violations()

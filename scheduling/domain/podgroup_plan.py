@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pools.domain.errors import BadInput, Violation
-from scheduling.domain.gang import DEFAULT_GROUP, ROOT, GangTree, Growth
-from scheduling.domain.podgroup import is_structural, read
+from scheduling.domain.gang import DEFAULT_SUB_GROUP, ROOT, GangTree, Growth
+from scheduling.domain.podgroup import is_structural, read_pod_group
 
-ACTIVE = ("Bound", "Running")
-STATES = ("Pending", "Gated", *ACTIVE, "Releasing", "Succeeded", "Failed")
+ACTIVE_STATES = ("Bound", "Running")
+POD_STATES = ("Pending", "Gated", *ACTIVE_STATES, "Releasing", "Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class _Pods:
     active: dict[int, list[str]] = field(default_factory=dict)
 
 
-def plan(body: object) -> dict[str, Any]:
+def plan_pod_group(body: object) -> dict[str, Any]:
     """The answer to `{"podgroup": manifest, "pods": [{"name", "sub_group", "state"}]}`.
 
     Raises `BadInput` for structural faults of the PodGroup and for pods that cannot be read; other violations are
@@ -37,7 +37,7 @@ def plan(body: object) -> dict[str, Any]:
     ]
     if unknown:
         raise BadInput.of(unknown)
-    group, violations = read(body.get("podgroup"))
+    group, violations = read_pod_group(body.get("podgroup"))
     if is_structural(violations):
         raise BadInput.of(violations)
     tree = group.tree()
@@ -60,7 +60,7 @@ def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]
             continue
         name, state = item.get("name"), item.get("state", "Pending")
         group = item.get("sub_group")
-        group = DEFAULT_GROUP if group is None else group
+        group = DEFAULT_SUB_GROUP if group is None else group
         faults.extend(
             Violation(f"{path}.{key}", "unknown_key", f"'{key}' is not known here; use name, sub_group and state.")
             for key in item
@@ -76,11 +76,11 @@ def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]
         if leaf is None or not tree.is_leaf(leaf):
             message = f"'{group}' is no leaf SubGroup of this PodGroup."
             faults.append(Violation(f"{path}.sub_group", "unknown_name", message))
-        if state not in STATES:
-            faults.append(Violation(f"{path}.state", "bad_value", f"A pod's state is one of {', '.join(STATES)}."))
+        if state not in POD_STATES:
+            faults.append(Violation(f"{path}.state", "bad_value", f"A pod's state is one of {', '.join(POD_STATES)}."))
         elif leaf is not None and state == "Pending":
             pods.pending.setdefault(leaf, []).append(str(name))
-        elif leaf is not None and state in ACTIVE:
+        elif leaf is not None and state in ACTIVE_STATES:
             pods.active.setdefault(leaf, []).append(str(name))
     return pods, faults
 
@@ -106,17 +106,17 @@ def _answer(tree: GangTree, pods: _Pods) -> dict[str, Any]:
                 "satisfied": counts[x] >= tree.thresholds[x],
                 "required": required,
             }
-            for x, required in _served(tree, counts, ready)
+            for x, required in _serving_order(tree, counts, ready)
         ],
         "next": _next(tree, pods, active, waiting),
         "give_up_order": _give_up_order(tree, pods, active),
-        "non_preemptible_pods": tree.least_pods(),
+        "non_preemptible_pods": tree.min_pods(),
     }
 
 
-def _served(tree: GangTree, counts: Sequence[int], ready: Sequence[int]) -> list[tuple[int, bool]]:
+def _serving_order(tree: GangTree, counts: Sequence[int], ready: Sequence[int]) -> list[tuple[int, bool]]:
     """Every group with whether it is required now, in the order they are served, parents before their children."""
-    if tree.single:
+    if tree.is_single_leaf:
         return [(ROOT, counts[ROOT] < tree.thresholds[ROOT])]
     order: list[tuple[int, bool]] = []
     stack = [(ROOT, False)]
@@ -124,8 +124,8 @@ def _served(tree: GangTree, counts: Sequence[int], ready: Sequence[int]) -> list
         x, required = stack.pop()
         if x != ROOT:
             order.append((x, required))
-        needed = set(tree.needed(x, counts, ready))
-        stack.extend((child, child in needed) for child in reversed(tree.served(x, counts)))
+        needed = set(tree.needed_children(x, counts, ready))
+        stack.extend((child, child in needed) for child in reversed(tree.serving_order(x, counts)))
     return order
 
 
@@ -147,7 +147,7 @@ def _give_up_order(tree: GangTree, pods: _Pods, active: Sequence[int]) -> list[l
     left = {leaf: list(names) for leaf, names in pods.active.items()}
     held = list(active)
     order = []
-    while step := tree.give_up(held):
+    while step := tree.give_up_step(held):
         names: list[str] = []
         for leaf, count in step:
             names.extend(left[leaf].pop() for _ in range(count))

@@ -13,7 +13,7 @@ class Priority(StrEnum):
     LOW = "LOW"
 
     @property
-    def value_in_kai(self) -> int:
+    def priority_class_value(self) -> int:
         """The PriorityClass value; below 100 is preemptible."""
         return {Priority.HIGH: 125, Priority.NORMAL: 100, Priority.LOW: 50}[self]
 

@@ -27,9 +27,9 @@ class WorkflowStatus(StrEnum):
     FAILED_PREEMPTED = "FAILED_PREEMPTED"
 
     @property
-    def is_live(self) -> bool:
+    def is_active(self) -> bool:
         """Still to end."""
-        return self in LIVE_WORKFLOW
+        return self in ACTIVE_WORKFLOW_STATUSES
 
     @property
     def is_failed(self) -> bool:
@@ -37,7 +37,7 @@ class WorkflowStatus(StrEnum):
         return self.startswith("FAILED")
 
 
-LIVE_WORKFLOW = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.WAITING})
+ACTIVE_WORKFLOW_STATUSES = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.WAITING})
 
 
 class TaskStatus(StrEnum):
@@ -67,7 +67,7 @@ class TaskStatus(StrEnum):
     @property
     def is_finished(self) -> bool:
         """Has ended, well or not."""
-        return self not in UNFINISHED_TASK
+        return self not in UNFINISHED_TASK_STATUSES
 
     @property
     def is_failed(self) -> bool:
@@ -75,7 +75,7 @@ class TaskStatus(StrEnum):
         return self.startswith("FAILED")
 
 
-UNFINISHED_TASK = frozenset(
+UNFINISHED_TASK_STATUSES = frozenset(
     {
         TaskStatus.SUBMITTING,
         TaskStatus.WAITING,
@@ -87,7 +87,7 @@ UNFINISHED_TASK = frozenset(
 )
 
 # An end of one of these kinds names the whole workflow's end, in this order; all other failures only if they agree.
-_NAMES_THE_END = (
+_NAMES_WORKFLOW_END = (
     TaskStatus.FAILED_CANCELED,
     TaskStatus.FAILED_SERVER_ERROR,
     TaskStatus.FAILED_EXEC_TIMEOUT,
@@ -108,7 +108,7 @@ EXIT_CODES = {
 """What a task that ended in this way reports when the backend names no code of its own."""
 
 
-def workflow_status(groups: Iterable[TaskStatus]) -> WorkflowStatus:
+def derive_workflow_status(groups: Iterable[TaskStatus]) -> WorkflowStatus:
     """A workflow's status from its groups': RUNNING while one runs, PENDING while one is unfinished, then the end that
     outranks the others, else the single common failure (FAILED_UPSTREAM is only an echo), else FAILED."""
     statuses = set(groups)
@@ -117,7 +117,7 @@ def workflow_status(groups: Iterable[TaskStatus]) -> WorkflowStatus:
     failures = statuses - {TaskStatus.COMPLETED, TaskStatus.RESCHEDULED}
     if not failures:
         return WorkflowStatus.COMPLETED
-    for named in _NAMES_THE_END:
+    for named in _NAMES_WORKFLOW_END:
         if named in failures:
             return WorkflowStatus(named)
     failures.discard(TaskStatus.FAILED_UPSTREAM)

@@ -23,7 +23,7 @@ class TreeGates:
             return None
         return next(iter(self._tree.shortfalls(self._nodes[leaf], {GPU: gpus})), None)
 
-    def hold(self, leaf: int, gpus: int) -> None:
+    def add_usage(self, leaf: int, gpus: int) -> None:
         """Work starts there, or (below 0) loses its places."""
         if leaf not in self._nodes:
             return
@@ -39,6 +39,6 @@ class TreeGates:
             return ()
         found, x = [], self._tree.index[self._nodes[leaf]]
         while x >= 0:
-            found.append(self._tree.columns[GPU].t(x))
+            found.append(self._tree.columns[GPU].balance(x))
             x = self._tree.parents[x]
         return tuple(found)

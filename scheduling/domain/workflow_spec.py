@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from pools.domain.durations import duration
+from pools.domain.durations import parse_duration
 from pools.domain.exit_codes import ExitCodes
-from scheduling.domain.gang import tree_of
+from scheduling.domain.gang import tree_from_json
 from scheduling.domain.priorities import Priority
 
 SIMULATED_RUNTIME_LABEL = "osmo/simulated-runtime"
 
 
-def simulated_runtime(labels: Mapping[str, str]) -> float | None:
+def simulated_runtime_seconds(labels: Mapping[str, str]) -> float | None:
     """Seconds a group runs on the simulated backend; None if the label is absent or cannot be read.
 
     A label that cannot be read is refused when the file is parsed. Here it means "not given", because the reader of a
     stored workflow has nobody to complain to.
     """
     text = labels.get(SIMULATED_RUNTIME_LABEL)
-    found = None if text is None else duration(text)
+    found = None if text is None else parse_duration(text)
     return None if found is None else found.total_seconds()
 
 
@@ -40,7 +40,7 @@ def exit_action(exit_code: int, actions: Mapping[str, ExitCodes]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class TopologyRequirement:
     """Tasks with the same `key` and `group` want the same value of that key (one rack, one clique)."""
 
     key: str
@@ -75,7 +75,7 @@ class TaskSpec:
     host_network: bool = False
     volume_mounts: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
-    topology: tuple[Topology, ...] = ()
+    topology: tuple[TopologyRequirement, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Keys that are only passed on to the pod: checkpoint, kpis, downloadType, cacheSize."""
     sub_group: str = ""
@@ -92,7 +92,7 @@ class TaskSpec:
 class GroupSpec:
     """A gang: its tasks start together or not at all. It may start when all groups in `inputs` have completed.
 
-    `gang` is the tree of a PodGroup as :func:`scheduling.domain.gang.plain_of` writes it: then its minimum starts
+    `gang` is the tree of a PodGroup as :func:`scheduling.domain.gang.tree_to_json` writes it: then its minimum starts
     together, the rest one by one, no task leads, and the tasks of one SubGroup ask for the same.
     """
 
@@ -108,8 +108,8 @@ class GroupSpec:
         """GPUs the gang must have to run: those of all its tasks, or with a tree the least that hold its minimums."""
         if self.gang is None:
             return sum(task.gpu for task in self.tasks)
-        tree = tree_of(self.gang, len(self.tasks))
-        return tree.least({tree.leaf_of(task.sub_group): task.gpu for task in self.tasks})
+        tree = tree_from_json(self.gang, len(self.tasks))
+        return tree.min_amount({tree.leaf_of(task.sub_group): task.gpu for task in self.tasks})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +139,4 @@ class WorkflowSpec:
     @property
     def simulated_runtime(self) -> float | None:
         """Seconds from the label `osmo/simulated-runtime`, if there is one."""
-        return simulated_runtime(self.labels)
+        return simulated_runtime_seconds(self.labels)

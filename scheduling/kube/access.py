@@ -8,16 +8,16 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class InCluster:
+class InClusterAccess:
     """We run in the cluster; Kubernetes gives our pod a token and renews it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class KubeconfigAccess:
     """A kubeconfig, read; `context` names one of its contexts, empty is its current one."""
 
     content: Mapping[str, Any]
     context: str = ""
 
 
-Access = InCluster | Kubeconfig
+ClusterAccess = InClusterAccess | KubeconfigAccess

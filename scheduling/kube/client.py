@@ -21,28 +21,37 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 
 from scheduling.kube import errors
-from scheduling.kube.access import Access, InCluster
-from scheduling.kube.errors import ClusterError, FieldFault
-from scheduling.kube.port import CALL_SECONDS, CONNECT_SECONDS, PAGE, Event, EventType, Kind, Listing, Object
+from scheduling.kube.access import ClusterAccess, InClusterAccess
+from scheduling.kube.errors import ClusterError, FieldError
+from scheduling.kube.port import (
+    CALL_TIMEOUT_SECONDS,
+    CONNECT_TIMEOUT_SECONDS,
+    PAGE_SIZE,
+    Object,
+    ObjectList,
+    ResourceKind,
+    WatchEvent,
+    WatchEventType,
+)
 
-JSON = "application/json"
-APPLY = "application/apply-patch+yaml"
-MERGE = "application/merge-patch+json"
+JSON_TYPE = "application/json"
+APPLY_PATCH_TYPE = "application/apply-patch+yaml"
+MERGE_PATCH_TYPE = "application/merge-patch+json"
 _CHUNK = 65_536
 _MOST_RELISTS = 3
 _LONGEST_SENTENCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Timeouts:
     """How long we wait, in seconds: for a connection, for a whole answer, for the next word of a watch.
 
     An API server sends a bookmark about once a minute, so a watch that is silent for longer is dead.
     """
 
-    connect: float = CONNECT_SECONDS
-    call: float = CALL_SECONDS
-    silence: float = 75.0
+    connect: float = CONNECT_TIMEOUT_SECONDS
+    call: float = CALL_TIMEOUT_SECONDS
+    watch_silence: float = 75.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +64,13 @@ class _Answer:
 class KubernetesCluster:
     """:class:`scheduling.kube.port.Cluster` over HTTPS. `access` says where and who."""
 
-    def __init__(self, access: Access, *, limits: Limits = Limits()) -> None:
-        self._limits = limits
+    def __init__(self, access: ClusterAccess, *, timeouts: Timeouts = Timeouts()) -> None:
+        self._limits = timeouts
         settings = official.Configuration()
         settings.retries = False
         settings.connection_pool_maxsize = 8
         try:
-            if isinstance(access, InCluster):
+            if isinstance(access, InClusterAccess):
                 official_config.load_incluster_config(client_configuration=settings)
             else:
                 official_config.load_kube_config_from_dict(
@@ -78,27 +87,27 @@ class KubernetesCluster:
 
     def list(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         *,
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
-        page: int = PAGE,
-        keep: Callable[[Object], Any] | None = None,
-    ) -> Listing:
+        page_size: int = PAGE_SIZE,
+        transform: Callable[[Object], Any] | None = None,
+    ) -> ObjectList:
         """See the port."""
-        query = _selected(labels, fields) | {"limit": str(page)}
+        query = _selected(labels, fields) | {"limit": str(page_size)}
         for attempt in range(_MOST_RELISTS):
             try:
-                return self._list(kind, namespace, query, keep)
-            except errors.Gone:
+                return self._list(kind, namespace, query, transform)
+            except errors.ResourceVersionExpired:
                 if attempt == _MOST_RELISTS - 1:
                     raise
         raise AssertionError("the loop above returns or raises")
 
     def _list(
-        self, kind: Kind, namespace: str | None, query: Mapping[str, str], keep: Callable[[Object], Any] | None
-    ) -> Listing:
+        self, kind: ResourceKind, namespace: str | None, query: Mapping[str, str], keep: Callable[[Object], Any] | None
+    ) -> ObjectList:
         items: list[Any] = []
         more: dict[str, str] = {}
         while True:
@@ -107,68 +116,77 @@ class KubernetesCluster:
                 found = _named(kind, item)
                 items.append(found if keep is None else keep(found))
             if not body["metadata"].get("continue"):
-                return Listing(items, body["metadata"]["resourceVersion"])
+                return ObjectList(items, body["metadata"]["resourceVersion"])
             more = {"continue": body["metadata"]["continue"]}
 
     def watch(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         *,
-        since: str,
-        seconds: float,
+        resource_version: str,
+        timeout_seconds: float,
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
-    ) -> Iterator[Event]:
+    ) -> Iterator[WatchEvent]:
         """See the port."""
         query = _selected(labels, fields) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": since,
-            "timeoutSeconds": str(max(1, round(seconds))),
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, round(timeout_seconds))),
         }
-        silence = min(self._limits.silence, seconds + self._limits.call)
+        silence = min(self._limits.watch_silence, timeout_seconds + self._limits.call)
         with self._open("GET", _path(kind, namespace), query, read_seconds=silence) as response:
             if response.status != 200:
                 raise _error(_whole(response, time.monotonic() + self._limits.call))
             for line in _lines(response):
                 yield _event(kind, line)
 
-    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
+    def get(self, kind: ResourceKind, name: str, *, namespace: str | None = None) -> Object:
         """See the port."""
         return _named(kind, self._json("GET", _path(kind, namespace, name)))
 
     def apply(
-        self, kind: Kind, body: Object, *, owner: str, force: bool = False, dry_run: bool = False, status: bool = False
+        self,
+        kind: ResourceKind,
+        body: Object,
+        *,
+        field_manager: str,
+        force: bool = False,
+        dry_run: bool = False,
+        status: bool = False,
     ) -> Object:
         """See the port."""
         metadata = body["metadata"]
         path = _path(kind, metadata.get("namespace"), metadata["name"], status=status)
-        query = {"fieldManager": owner, "force": "true" if force else "false"} | _dry(dry_run)
-        return _named(kind, self._json("PATCH", path, query, _named(kind, body), APPLY))
+        query = {"fieldManager": field_manager, "force": "true" if force else "false"} | _dry(dry_run)
+        return _named(kind, self._json("PATCH", path, query, _named(kind, body), APPLY_PATCH_TYPE))
 
-    def create(self, kind: Kind, body: Object, *, owner: str, dry_run: bool = False) -> Object:
+    def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
         """See the port."""
         path = _path(kind, body["metadata"].get("namespace"))
-        return _named(kind, self._json("POST", path, {"fieldManager": owner} | _dry(dry_run), _named(kind, body)))
+        return _named(
+            kind, self._json("POST", path, {"fieldManager": field_manager} | _dry(dry_run), _named(kind, body))
+        )
 
     def merge(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
-        change: Mapping[str, Any],
+        patch: Mapping[str, Any],
         *,
-        owner: str,
+        field_manager: str,
         namespace: str | None = None,
         status: bool = False,
     ) -> Object:
         """See the port."""
         path = _path(kind, namespace, name, status=status)
-        return _named(kind, self._json("PATCH", path, {"fieldManager": owner}, dict(change), MERGE))
+        return _named(kind, self._json("PATCH", path, {"fieldManager": field_manager}, dict(patch), MERGE_PATCH_TYPE))
 
     def delete(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
         *,
         namespace: str | None = None,
@@ -194,7 +212,7 @@ class KubernetesCluster:
         path: str,
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
-        content_type: str = JSON,
+        content_type: str = JSON_TYPE,
     ) -> Object:
         """One call, answered in JSON within the limit, or the error that the answer means."""
         deadline = time.monotonic() + self._limits.call
@@ -205,9 +223,9 @@ class KubernetesCluster:
         try:
             found = json.loads(answer.body)
         except ValueError as error:
-            raise errors.ServerFault("The answer was no JSON; is this a Kubernetes API server?") from error
+            raise errors.ServerError("The answer was no JSON; is this a Kubernetes API server?") from error
         if not isinstance(found, dict):
-            raise errors.ServerFault("The answer was no JSON object; is this a Kubernetes API server?")
+            raise errors.ServerError("The answer was no JSON object; is this a Kubernetes API server?")
         return found
 
     @contextmanager
@@ -217,12 +235,12 @@ class KubernetesCluster:
         path: str,
         query: Mapping[str, str],
         body: Object | None = None,
-        content_type: str = JSON,
+        content_type: str = JSON_TYPE,
         *,
         read_seconds: float,
     ) -> Iterator[Any]:
         """Send a request and hand out the response, unread. What the network does wrong is Unreachable."""
-        headers = {"Accept": JSON} | ({"Content-Type": content_type} if body is not None else {})
+        headers = {"Accept": JSON_TYPE} | ({"Content-Type": content_type} if body is not None else {})
         try:
             request = self._api.param_serialize(
                 method,
@@ -248,7 +266,7 @@ class KubernetesCluster:
                 response.close()
 
 
-def _path(kind: Kind, namespace: str | None, name: str | None = None, *, status: bool = False) -> str:
+def _path(kind: ResourceKind, namespace: str | None, name: str | None = None, *, status: bool = False) -> str:
     parts = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
     if kind.namespaced and namespace is not None:
         parts += ["namespaces", namespace]
@@ -260,7 +278,7 @@ def _path(kind: Kind, namespace: str | None, name: str | None = None, *, status:
     return "/" + "/".join(parts)
 
 
-def _named(kind: Kind, item: Object) -> Object:
+def _named(kind: ResourceKind, item: Object) -> Object:
     """Lists of built-in kinds leave these two out of their items."""
     return {"apiVersion": kind.api_version, "kind": kind.name} | item
 
@@ -294,7 +312,7 @@ def _lines(response: Any) -> Iterator[bytes]:
         yield from (line for line in lines if line.strip())
 
 
-def _event(kind: Kind, line: bytes) -> Event:
+def _event(kind: ResourceKind, line: bytes) -> WatchEvent:
     try:
         said = json.loads(line)
         what, content = said["type"], said["object"]
@@ -302,7 +320,7 @@ def _event(kind: Kind, line: bytes) -> Event:
         raise errors.Unreachable("The watch broke off in the middle of a word.") from error
     if what == "ERROR":
         raise _error(_Answer(int(content.get("code") or 500), _as_body(content), None))
-    return Event(EventType(what), _named(kind, content), content["metadata"]["resourceVersion"])
+    return WatchEvent(WatchEventType(what), _named(kind, content), content["metadata"]["resourceVersion"])
 
 
 def _as_body(content: Object) -> bytes:
@@ -320,12 +338,12 @@ def _error(answer: _Answer) -> ClusterError:
     details = status.get("details") or {}
     sentence = status.get("message") or f"The API server answered {answer.status}."
     faults = [
-        FieldFault(cause.get("field", ""), cause.get("reason", ""), cause.get("message", ""))
+        FieldError(cause.get("field", ""), cause.get("reason", ""), cause.get("message", ""))
         for cause in details.get("causes") or []
     ]
     asked = details.get("retryAfterSeconds")
     pause = answer.retry_after if answer.retry_after is not None else (float(asked) if asked else None)
-    return _class_of(answer.status, status)(sentence, status=answer.status, details=faults, retry_after=pause)
+    return _class_of(answer.status, status)(sentence, status=answer.status, field_errors=faults, retry_after=pause)
 
 
 def _class_of(code: int, status: Object) -> type[ClusterError]:
@@ -335,21 +353,21 @@ def _class_of(code: int, status: Object) -> type[ClusterError]:
         )  # an object that is missing is answered with a Status, a path that is not served is not
     if code == 409 and status.get("reason") == "AlreadyExists":
         return errors.AlreadyExists
-    return errors.ServerFault if code >= 500 else _CLASSES.get(code, ClusterError)
+    return errors.ServerError if code >= 500 else _CLASSES.get(code, ClusterError)
 
 
 _CLASSES: dict[int, type[ClusterError]] = {
-    400: errors.Invalid,
+    400: errors.InvalidObject,
     401: errors.Unauthorized,
-    403: errors.Forbidden,
-    404: errors.NotFound,
-    405: errors.Invalid,
-    409: errors.Conflict,
-    410: errors.Gone,
-    413: errors.Invalid,
-    415: errors.Invalid,
-    422: errors.Invalid,
-    429: errors.TooMany,
+    403: errors.AccessDenied,
+    404: errors.ObjectNotFound,
+    405: errors.InvalidObject,
+    409: errors.WriteConflict,
+    410: errors.ResourceVersionExpired,
+    413: errors.InvalidObject,
+    415: errors.InvalidObject,
+    422: errors.InvalidObject,
+    429: errors.TooManyRequests,
 }
 
 

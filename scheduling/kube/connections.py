@@ -7,9 +7,9 @@ import threading
 from dataclasses import dataclass
 
 from pools.models import Backend, KubernetesSettings
-from pools.security.sealing import Unreadable
-from pools.services.clusters import kubeconfig_of
-from scheduling.kube.access import Access, InCluster, Kubeconfig
+from pools.security.sealing import UnreadableSecret
+from pools.services.clusters import load_kubeconfig
+from scheduling.kube.access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.errors import BadCredentials
 from scheduling.kube.port import Cluster
 
@@ -32,8 +32,8 @@ def connect(backend: Backend) -> Cluster:
 
     A file is read anew each time, since its owner may renew the credential in it.
     """
-    settings = settings_of(backend)
-    access = access_of(settings)
+    settings = kubernetes_settings(backend)
+    access = cluster_access_of(settings)
     key = _key(settings, access)
     with _lock:
         kept = _open.get(backend.pk)
@@ -47,7 +47,7 @@ def connect(backend: Backend) -> Cluster:
     return cluster
 
 
-def settings_of(backend: Backend) -> KubernetesSettings:
+def kubernetes_settings(backend: Backend) -> KubernetesSettings:
     """The Kubernetes side of a backend, as it is now. Raises BadCredentials when it has none."""
     settings = KubernetesSettings.objects.filter(backend=backend).first()
     if settings is None:
@@ -55,20 +55,20 @@ def settings_of(backend: Backend) -> KubernetesSettings:
     return settings
 
 
-def access_of(settings: KubernetesSettings) -> Access:
+def cluster_access_of(settings: KubernetesSettings) -> ClusterAccess:
     """Where and who. Raises BadCredentials."""
     if settings.access == KubernetesSettings.Access.IN_CLUSTER:
-        return InCluster()
+        return InClusterAccess()
     try:
-        content, context = kubeconfig_of(settings)
-    except Unreadable as error:
+        content, context = load_kubeconfig(settings)
+    except UnreadableSecret as error:
         raise BadCredentials(str(error)) from error
     if not isinstance(content, dict):
         raise BadCredentials("The kubeconfig is no YAML object.")
-    return Kubeconfig(content, context)
+    return KubeconfigAccess(content, context)
 
 
-def _key(settings: KubernetesSettings, access: Access) -> _Key:
+def _key(settings: KubernetesSettings, access: ClusterAccess) -> _Key:
     """What a connection was opened with; another key means another connection."""
-    content = repr(access.content) if isinstance(access, Kubeconfig) and not settings.credential_mark else ""
+    content = repr(access.content) if isinstance(access, KubeconfigAccess) and not settings.credential_mark else ""
     return (settings.access, settings.credential_mark, settings.kubeconfig_file, settings.context, content)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class FieldFault:
+class FieldError:
     """One thing that the API server found wrong: where (`spec.levels[0].nodeLabel`), which reason, which sentence."""
 
     field: str
@@ -26,13 +26,13 @@ class ClusterError(Exception):
         message: str,
         *,
         status: int | None = None,
-        details: Sequence[FieldFault] = (),
+        field_errors: Sequence[FieldError] = (),
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
-        self.details = tuple(details)
+        self.field_errors = tuple(field_errors)
         self.retry_after = retry_after
 
 
@@ -40,7 +40,7 @@ class Unreachable(ClusterError):
     """No answer, or none in time: it is not known whether the call was carried out."""
 
 
-class ServerFault(Unreachable):
+class ServerError(Unreachable):
     """The API server answered with a fault of its own (5xx); nor is it known here whether the call was carried out."""
 
 
@@ -48,15 +48,15 @@ class Unauthorized(ClusterError):
     """The credential is not valid, or not any more."""
 
 
-class Forbidden(ClusterError):
+class AccessDenied(ClusterError):
     """The credential is valid and may not do this."""
 
 
-class NotFound(ClusterError):
+class ObjectNotFound(ClusterError):
     """There is no such object."""
 
 
-class KindMissing(NotFound):
+class KindMissing(ObjectNotFound):
     """The cluster does not serve this kind: its CustomResourceDefinition is not installed, or not in this version."""
 
 
@@ -64,19 +64,19 @@ class AlreadyExists(ClusterError):
     """An object of that name is there."""
 
 
-class Conflict(ClusterError):
+class WriteConflict(ClusterError):
     """The object is not what the caller thought: a version, a uid, or (without force) somebody else's field."""
 
 
-class Gone(ClusterError):
+class ResourceVersionExpired(ClusterError):
     """The place in history that was asked for is forgotten: list again."""
 
 
-class TooMany(ClusterError):
+class TooManyRequests(ClusterError):
     """The API server asks for a pause."""
 
 
-class Invalid(ClusterError):
+class InvalidObject(ClusterError):
     """The object breaks the kind's schema, or an admission webhook refused it; `details` say where."""
 
 

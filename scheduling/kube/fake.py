@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduling.kube import errors, kinds, ownership, selectors
-from scheduling.kube.ownership import Owner
-from scheduling.kube.port import PAGE, Event, EventType, Kind, Listing, Object
+from scheduling.kube.ownership import FieldOwner
+from scheduling.kube.port import PAGE_SIZE, Object, ObjectList, ResourceKind, WatchEvent, WatchEventType
 
-KAI = (kinds.QUEUE, kinds.POD_GROUP, kinds.TOPOLOGY)
-BUILT_IN = (
+KAI_KINDS = (kinds.QUEUE, kinds.POD_GROUP, kinds.TOPOLOGY)
+BUILT_IN_KINDS = (
     kinds.NAMESPACE,
     kinds.NODE,
     kinds.POD,
@@ -40,43 +40,46 @@ class _Step:
     """One change: what was there before and after; None is nothing."""
 
     version: int
-    kind: Kind
+    kind: ResourceKind
     before: Object | None
     after: Object | None
 
 
-class Twin:
+class FakeCluster:
     """:class:`scheduling.kube.port.Cluster`, in memory."""
 
     def __init__(
-        self, *, serves: Collection[Kind] = (*BUILT_IN, *KAI), namespaces: Collection[str] = ("default",)
+        self,
+        *,
+        served_kinds: Collection[ResourceKind] = (*BUILT_IN_KINDS, *KAI_KINDS),
+        namespaces: Collection[str] = ("default",),
     ) -> None:
-        self._serves = set(serves)
-        self._objects: dict[tuple[Kind, str, str], Object] = {}
-        self._owners: dict[tuple[Kind, str, str], ownership.Owners] = {}
+        self._serves = set(served_kinds)
+        self._objects: dict[tuple[ResourceKind, str, str], Object] = {}
+        self._owners: dict[tuple[ResourceKind, str, str], ownership.FieldOwners] = {}
         self._history: list[_Step] = []
         self._version = 1
         self._forgotten = 0
         self._moved = threading.Condition(threading.RLock())
         for name in namespaces:
-            self.create(kinds.NAMESPACE, {"metadata": {"name": name}}, owner="twin")
+            self.create(kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="twin")
 
     def version(self) -> str:
         """See the port."""
         return "v1.36.4"
 
-    def install(self, *serves: Kind) -> None:
+    def install_kinds(self, *serves: ResourceKind) -> None:
         """Serve these kinds too."""
         self._serves.update(serves)
 
-    def uninstall(self, *kinds_gone: Kind) -> None:
+    def uninstall_kinds(self, *kinds_gone: ResourceKind) -> None:
         """Serve these kinds no more; their objects go with them."""
         with self._moved:
             self._serves.difference_update(kinds_gone)
             for key in [key for key in self._objects if key[0] in kinds_gone]:
                 del self._objects[key]
 
-    def forget_history(self) -> None:
+    def expire_history(self) -> None:
         """No watch can go on from before now."""
         with self._moved:
             self._forgotten = self._version
@@ -84,14 +87,14 @@ class Twin:
 
     def list(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         *,
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
-        page: int = PAGE,
-        keep: Callable[[Object], Any] | None = None,
-    ) -> Listing:
+        page_size: int = PAGE_SIZE,
+        transform: Callable[[Object], Any] | None = None,
+    ) -> ObjectList:
         """See the port."""
         with self._moved:
             self._check(kind)
@@ -100,25 +103,25 @@ class Twin:
                 for (of, place, _), item in sorted(self._objects.items(), key=lambda pair: pair[0][1:])
                 if of == kind and namespace in {None, place} and _matches(item, labels, fields)
             ]
-            return Listing(found if keep is None else [keep(item) for item in found], str(self._version))
+            return ObjectList(found if transform is None else [transform(item) for item in found], str(self._version))
 
     def watch(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         *,
-        since: str,
-        seconds: float,
+        resource_version: str,
+        timeout_seconds: float,
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
-    ) -> Iterator[Event]:
+    ) -> Iterator[WatchEvent]:
         """See the port."""
         self._check(kind)
-        place, end = int(since), time.monotonic() + seconds
+        place, end = int(resource_version), time.monotonic() + timeout_seconds
         while True:
             with self._moved:
                 if place < self._forgotten:
-                    raise errors.Gone("The place is too old.", status=410)
+                    raise errors.ResourceVersionExpired("The place is too old.", status=410)
                 steps = [step for step in self._history if step.version > place]
                 if not steps:
                     left = end - time.monotonic()
@@ -131,16 +134,23 @@ class Twin:
                 if event is not None:
                     yield event
             if time.monotonic() >= end:
-                yield Event(EventType.BOOKMARK, {"metadata": {"resourceVersion": str(place)}}, str(place))
+                yield WatchEvent(WatchEventType.BOOKMARK, {"metadata": {"resourceVersion": str(place)}}, str(place))
                 return
 
-    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
+    def get(self, kind: ResourceKind, name: str, *, namespace: str | None = None) -> Object:
         """See the port."""
         with self._moved:
             return copy.deepcopy(self._find(kind, namespace, name))
 
     def apply(
-        self, kind: Kind, body: Object, *, owner: str, force: bool = False, dry_run: bool = False, status: bool = False
+        self,
+        kind: ResourceKind,
+        body: Object,
+        *,
+        field_manager: str,
+        force: bool = False,
+        dry_run: bool = False,
+        status: bool = False,
     ) -> Object:
         """See the port."""
         with self._moved:
@@ -151,53 +161,55 @@ class Twin:
             _check_version(there, body["metadata"])
             wanted = _part(body, status=status)
             owners = copy.deepcopy(self._owners.get(key, {}))
-            me = Owner(owner, "Apply", "status" if status else "")
+            me = FieldOwner(field_manager, "Apply", "status" if status else "")
             base = there if there is not None else _fresh(kind, body)
-            after, clashes = ownership.apply(base, wanted, owners, me, force=force)
+            after, clashes = ownership.apply_fields(base, wanted, owners, me, force=force)
             if clashes:
-                raise errors.Conflict(
+                raise errors.WriteConflict(
                     f"Apply failed with {len(clashes)} conflicts.",
                     status=409,
-                    details=[
-                        errors.FieldFault("." + ".".join(path), "FieldManagerConflict", f'conflict with "{other}"')
+                    field_errors=[
+                        errors.FieldError("." + ".".join(path), "FieldManagerConflict", f'conflict with "{other}"')
                         for path, other in clashes
                     ],
                 )
             return self._put(key, there, after, owners, dry_run=dry_run)
 
-    def create(self, kind: Kind, body: Object, *, owner: str, dry_run: bool = False) -> Object:
+    def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
         """See the port."""
         with self._moved:
             key = self._key(kind, body)
             if key in self._objects:
                 raise errors.AlreadyExists(f'{kind.plural} "{key[2]}" already exists', status=409)
-            owners: ownership.Owners = {}
-            after = ownership.write(_fresh(kind, body), _part(body, status=False), owners, Owner(owner, "Update"))
+            owners: ownership.FieldOwners = {}
+            after = ownership.merge_fields(
+                _fresh(kind, body), _part(body, status=False), owners, FieldOwner(field_manager, "Update")
+            )
             return self._put(key, None, after, owners, dry_run=dry_run)
 
     def merge(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
-        change: Mapping[str, Any],
+        patch: Mapping[str, Any],
         *,
-        owner: str,
+        field_manager: str,
         namespace: str | None = None,
         status: bool = False,
     ) -> Object:
         """See the port."""
         with self._moved:
             there = self._find(kind, namespace, name)
-            _check_version(there, change.get("metadata") or {})
+            _check_version(there, patch.get("metadata") or {})
             key = (kind, namespace or "", name)
             owners = copy.deepcopy(self._owners[key])
-            me = Owner(owner, "Update", "status" if status else "")
-            after = ownership.write(there, _part(dict(change), status=status), owners, me)
+            me = FieldOwner(field_manager, "Update", "status" if status else "")
+            after = ownership.merge_fields(there, _part(dict(patch), status=status), owners, me)
             return self._put(key, there, after, owners, dry_run=False)
 
     def delete(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
         *,
         namespace: str | None = None,
@@ -209,9 +221,9 @@ class Twin:
         with self._moved:
             there = self._find(kind, namespace, name)
             if uid not in {None, there["metadata"]["uid"]}:
-                raise errors.Conflict("Precondition failed: UID.", status=409)
+                raise errors.WriteConflict("Precondition failed: UID.", status=409)
             if resource_version not in {None, there["metadata"]["resourceVersion"]}:
-                raise errors.Conflict("Precondition failed: resourceVersion.", status=409)
+                raise errors.WriteConflict("Precondition failed: resourceVersion.", status=409)
             key = (kind, namespace or "", name)
             if there["metadata"].get("finalizers"):
                 if "deletionTimestamp" not in there["metadata"]:
@@ -224,46 +236,48 @@ class Twin:
     def close(self) -> None:
         """See the port."""
 
-    def _check(self, kind: Kind) -> None:
+    def _check(self, kind: ResourceKind) -> None:
         if kind not in self._serves:
             raise errors.KindMissing(f"The server does not serve {kind}.", status=404)
 
-    def _find(self, kind: Kind, namespace: str | None, name: str) -> Object:
+    def _find(self, kind: ResourceKind, namespace: str | None, name: str) -> Object:
         self._check(kind)
         found = self._objects.get((kind, namespace or "", name))
         if found is None:
-            raise errors.NotFound(f'{kind.plural} "{name}" not found', status=404)
+            raise errors.ObjectNotFound(f'{kind.plural} "{name}" not found', status=404)
         return found
 
-    def _key(self, kind: Kind, body: Object) -> tuple[Kind, str, str]:
+    def _key(self, kind: ResourceKind, body: Object) -> tuple[ResourceKind, str, str]:
         """Where the object of this body stands, if it may stand there."""
         self._check(kind)
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace") or ""
         if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
-            fault = errors.FieldFault("metadata.name", "FieldValueInvalid", f"Invalid value: {name!r}")
-            raise errors.Invalid(f'{kind.name} "{name}" is invalid: metadata.name', status=422, details=[fault])
+            fault = errors.FieldError("metadata.name", "FieldValueInvalid", f"Invalid value: {name!r}")
+            raise errors.InvalidObject(
+                f'{kind.name} "{name}" is invalid: metadata.name', status=422, field_errors=[fault]
+            )
         if kind.namespaced and (kinds.NAMESPACE, "", namespace) not in self._objects:
-            raise errors.NotFound(f'namespaces "{namespace}" not found', status=404)
+            raise errors.ObjectNotFound(f'namespaces "{namespace}" not found', status=404)
         return kind, namespace, name
 
     def _put(
         self,
-        key: tuple[Kind, str, str],
+        key: tuple[ResourceKind, str, str],
         before: Object | None,
         after: Object,
-        owners: ownership.Owners,
+        owners: ownership.FieldOwners,
         *,
         dry_run: bool,
     ) -> Object:
         """Store what differs, and tell the watches. A write that changes nothing leaves no trace."""
-        if before is not None and ownership.content(before) == ownership.content(after):
+        if before is not None and ownership.comparable_content(before) == ownership.comparable_content(after):
             if not dry_run:
                 self._owners[key] = owners
-                before["metadata"]["managedFields"] = ownership.managed_fields(owners, key[0].api_version)
+                before["metadata"]["managedFields"] = ownership.managed_fields_json(owners, key[0].api_version)
             return copy.deepcopy(before)
         after = copy.deepcopy(after)
         metadata = after["metadata"]
-        metadata["managedFields"] = ownership.managed_fields(owners, key[0].api_version)
+        metadata["managedFields"] = ownership.managed_fields_json(owners, key[0].api_version)
         if before is not None and _spec(before) != _spec(after):
             metadata["generation"] = before["metadata"]["generation"] + 1
         if dry_run:
@@ -277,7 +291,7 @@ class Twin:
         self._note(_Step(self._version, key[0], before, copy.deepcopy(after)))
         return copy.deepcopy(after)
 
-    def _remove(self, key: tuple[Kind, str, str], there: Object) -> None:
+    def _remove(self, key: tuple[ResourceKind, str, str], there: Object) -> None:
         self._version += 1
         last = copy.deepcopy(there)
         last["metadata"]["resourceVersion"] = str(self._version)
@@ -289,11 +303,11 @@ class Twin:
         self._moved.notify_all()
 
 
-def _place(key: tuple[Kind, str, str]) -> tuple[Kind, str | None, str]:
+def _place(key: tuple[ResourceKind, str, str]) -> tuple[ResourceKind, str | None, str]:
     return key[0], key[1] or None, key[2]
 
 
-def _fresh(kind: Kind, body: Object) -> Object:
+def _fresh(kind: ResourceKind, body: Object) -> Object:
     """What the server itself puts on a new object."""
     metadata = {key: body["metadata"][key] for key in ("name", "namespace") if body["metadata"].get(key)}
     metadata |= {
@@ -320,14 +334,16 @@ def _spec(item: Object) -> Object:
 def _check_version(there: Object | None, metadata: Mapping[str, Any]) -> None:
     wanted = metadata.get("resourceVersion")
     if wanted is not None and (there is None or there["metadata"]["resourceVersion"] != wanted):
-        raise errors.Conflict("The object has been modified; please apply your changes to the latest one.", status=409)
+        raise errors.WriteConflict(
+            "The object has been modified; please apply your changes to the latest one.", status=409
+        )
 
 
 def _matches(item: Object | None, labels: str, fields: str) -> bool:
-    return item is not None and selectors.matches(item, labels=labels, fields=fields)
+    return item is not None and selectors.matches_selectors(item, labels=labels, fields=fields)
 
 
-def _seen(step: _Step, kind: Kind, namespace: str | None, labels: str, fields: str) -> Event | None:
+def _seen(step: _Step, kind: ResourceKind, namespace: str | None, labels: str, fields: str) -> WatchEvent | None:
     """A change as one watch sees it: what comes into its selection is added, what leaves it is deleted."""
     one = step.after or step.before
     assert one is not None, "a step changes something"
@@ -336,5 +352,5 @@ def _seen(step: _Step, kind: Kind, namespace: str | None, labels: str, fields: s
     was, now = _matches(step.before, labels, fields), _matches(step.after, labels, fields)
     if not was and not now:
         return None
-    what = EventType.MODIFIED if was and now else EventType.ADDED if now else EventType.DELETED
-    return Event(what, copy.deepcopy(one), str(step.version))
+    what = WatchEventType.MODIFIED if was and now else WatchEventType.ADDED if now else WatchEventType.DELETED
+    return WatchEvent(what, copy.deepcopy(one), str(step.version))

@@ -17,24 +17,24 @@ from typing import Generic, TypeVar
 from scheduling.kube import errors
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster, EventType, Kind, Object
+from scheduling.kube.port import Cluster, Object, ResourceKind, WatchEventType
 
 logger = logging.getLogger(__name__)
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class InformerTiming:
     """Seconds: how long one watch lasts, after how long everything is listed anew, and the first and longest pause
     after a failure."""
 
-    window: float = 240.0
-    relist: float = 300.0
+    watch_seconds: float = 240.0
+    relist_seconds: float = 300.0
     first_pause: float = 0.25
-    longest_pause: float = 30.0
+    max_pause: float = 30.0
 
 
-class Mirror(Generic[Key]):
+class Informer(Generic[Key]):
     """The objects of one kind that match, found by name and by what `key` reads from each. `changed` is called, from
     the thread that follows, with the key of each object that came, moved or went; `connect` hands out the connection of
     the moment, None while there is none. `named` is what they are found by (in several namespaces a bare name is not
@@ -42,22 +42,22 @@ class Mirror(Generic[Key]):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         *,
         connect: Callable[[], Cluster | None],
-        key: Callable[[Object], Key],
-        changed: Callable[[Key], None],
+        key_of: Callable[[Object], Key],
+        on_change: Callable[[Key], None],
         namespace: str | None = None,
         labels: str = "",
-        pace: Pace = Pace(),
-        named: Callable[[Object], str] = lambda item: str(item["metadata"]["name"]),
-        keep: Callable[[Object], Object] | None = None,
+        timing: InformerTiming = InformerTiming(),
+        name_of: Callable[[Object], str] = lambda item: str(item["metadata"]["name"]),
+        transform: Callable[[Object], Object] | None = None,
     ) -> None:
         self.kind = kind
-        self._named, self._keep = named, keep or _slim
-        self.fault: ClusterError | None = None
-        self._connect, self._key, self._changed = connect, key, changed
-        self._namespace, self._labels, self._pace = namespace, labels, pace
+        self._named, self._keep = name_of, transform or _slim
+        self.error: ClusterError | None = None
+        self._connect, self._key, self._changed = connect, key_of, on_change
+        self._namespace, self._labels, self._pace = namespace, labels, timing
         self._objects: dict[str, Object] = {}
         self._names: dict[Key, set[str]] = {}
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class Mirror(Generic[Key]):
         self._since = ""  # the place that the watch has come to; empty: list first
 
     @property
-    def is_ready(self) -> bool:
+    def has_synced(self) -> bool:
         """Everything was listed once."""
         return self._listed_at is not None
 
@@ -79,7 +79,7 @@ class Mirror(Generic[Key]):
         with self._lock:
             return self._objects.get(name)
 
-    def of(self, key: Key) -> list[Object]:
+    def by_key(self, key: Key) -> list[Object]:
         """Those with this key, by name."""
         with self._lock:
             return [self._objects[name] for name in sorted(self._names.get(key, ()))]
@@ -89,17 +89,17 @@ class Mirror(Generic[Key]):
         with self._lock:
             return set(self._names)
 
-    def refresh(self) -> None:
+    def relist(self) -> None:
         """List everything now; what is wrong with that is the fault."""
         try:
             self._since = self._list(self._connected())
-            self.fault = None
+            self.error = None
         except ClusterError as error:
             self._note(error)
 
-    def follow(self, stop: threading.Event) -> None:
+    def run(self, stop: threading.Event) -> None:
         """Keep up until told to stop."""
-        backoff = Backoff(self._pace.first_pause, self._pace.longest_pause)
+        backoff = Backoff(self._pace.first_pause, self._pace.max_pause)
         while not stop.is_set():
             try:
                 self._follow_once(stop)
@@ -108,9 +108,9 @@ class Mirror(Generic[Key]):
                 # Once it may be a connection that broke, and what was missed is still to be had; then nothing is sure.
                 if backoff.failures or not isinstance(error, errors.Unreachable):
                     self._since = ""
-                stop.wait(backoff.pause(error.retry_after))
+                stop.wait(backoff.next_pause(error.retry_after))
             else:
-                self.fault = None
+                self.error = None
                 backoff.reset()
 
     def _follow_once(self, stop: threading.Event) -> None:
@@ -118,13 +118,17 @@ class Mirror(Generic[Key]):
         cluster = self._connected()
         if not self._since or self._is_old():
             self._since = self._list(cluster)
-            self.fault = None
+            self.error = None
         events = cluster.watch(
-            self.kind, since=self._since, seconds=self._pace.window, namespace=self._namespace, labels=self._labels
+            self.kind,
+            resource_version=self._since,
+            timeout_seconds=self._pace.watch_seconds,
+            namespace=self._namespace,
+            labels=self._labels,
         )
         for event in events:
-            if event.type is not EventType.BOOKMARK:
-                self._take(event.object, gone=event.type is EventType.DELETED)
+            if event.type is not WatchEventType.BOOKMARK:
+                self._take(event.object, gone=event.type is WatchEventType.DELETED)
             self._since = event.resource_version
             if stop.is_set():
                 break
@@ -136,10 +140,10 @@ class Mirror(Generic[Key]):
         return cluster
 
     def _is_old(self) -> bool:
-        return self._listed_at is None or time.monotonic() - self._listed_at > self._pace.relist
+        return self._listed_at is None or time.monotonic() - self._listed_at > self._pace.relist_seconds
 
     def _list(self, cluster: Cluster) -> str:
-        listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels, keep=self._keep)
+        listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels, transform=self._keep)
         there = {self._named(item): item for item in listing.items}
         moved: set[Key] = set()
         with self._lock:
@@ -179,11 +183,11 @@ class Mirror(Generic[Key]):
         return {key}
 
     def _note(self, error: ClusterError) -> None:
-        if isinstance(error, errors.Gone):
+        if isinstance(error, errors.ResourceVersionExpired):
             return
-        if self.fault is None or str(self.fault) != str(error):
+        if self.error is None or str(self.error) != str(error):
             logger.warning("%s cannot be followed: %s", self.kind, error)
-        self.fault = error
+        self.error = error
 
 
 def _slim(item: Object) -> Object:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from scheduling.kube.port import Kind
+from scheduling.kube.port import ResourceKind
 
-QUEUE = Kind("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False)
-POD_GROUP = Kind("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
-TOPOLOGY = Kind("kai.scheduler", "v1alpha1", "topologies", "Topology", namespaced=False)
-PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
-NAMESPACE = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
-NODE = Kind("", "v1", "nodes", "Node", namespaced=False)
-POD = Kind("", "v1", "pods", "Pod")
-SECRET = Kind("", "v1", "secrets", "Secret")
-SERVICE = Kind("", "v1", "services", "Service")
-VALIDATING_WEBHOOK = Kind(
+QUEUE = ResourceKind("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False)
+POD_GROUP = ResourceKind("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
+TOPOLOGY = ResourceKind("kai.scheduler", "v1alpha1", "topologies", "Topology", namespaced=False)
+PRIORITY_CLASS = ResourceKind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+NAMESPACE = ResourceKind("", "v1", "namespaces", "Namespace", namespaced=False)
+NODE = ResourceKind("", "v1", "nodes", "Node", namespaced=False)
+POD = ResourceKind("", "v1", "pods", "Pod")
+SECRET = ResourceKind("", "v1", "secrets", "Secret")
+SERVICE = ResourceKind("", "v1", "services", "Service")
+VALIDATING_WEBHOOK = ResourceKind(
     "admissionregistration.k8s.io",
     "v1",
     "validatingwebhookconfigurations",
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
-GPU_RESOURCE_QUOTA = Kind("tensor-fusion.ai", "v1", "gpuresourcequotas", "GPUResourceQuota")
+GPU_RESOURCE_QUOTA = ResourceKind("tensor-fusion.ai", "v1", "gpuresourcequotas", "GPUResourceQuota")

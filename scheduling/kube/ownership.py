@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 _OWNED_METADATA = {"labels", "annotations"}
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class FieldOwner:
     """A field manager, how it wrote (`Apply` or `Update`), and through which subresource."""
 
     manager: str
@@ -24,12 +24,12 @@ class Owner:
     subresource: str = ""
 
 
-Owners = dict[Owner, set[Path]]
+FieldOwners = dict[FieldOwner, set[FieldPath]]
 
 
-def paths(item: Mapping[str, Any]) -> set[Path]:
+def field_paths(item: Mapping[str, Any]) -> set[FieldPath]:
     """Every path of an object that somebody may own."""
-    found: set[Path] = set()
+    found: set[FieldPath] = set()
     for key, value in item.items():
         if key == "metadata":
             for part in _OWNED_METADATA & value.keys():
@@ -39,7 +39,7 @@ def paths(item: Mapping[str, Any]) -> set[Path]:
     return found
 
 
-def _below(value: Any) -> Iterator[Path]:
+def _below(value: Any) -> Iterator[FieldPath]:
     if not isinstance(value, Mapping) or not value:
         yield ()
         return
@@ -48,7 +48,7 @@ def _below(value: Any) -> Iterator[Path]:
             yield (key, *rest)
 
 
-def value_at(item: Mapping[str, Any], path: Path) -> Any:
+def value_at_path(item: Mapping[str, Any], path: FieldPath) -> Any:
     """What stands there; None if nothing does."""
     here: Any = item
     for key in path:
@@ -58,50 +58,56 @@ def value_at(item: Mapping[str, Any], path: Path) -> Any:
     return here
 
 
-def apply(
-    there: Mapping[str, Any], wanted: Mapping[str, Any], owners: Owners, me: Owner, *, force: bool
-) -> tuple[dict[str, Any], list[tuple[Path, str]]]:
-    """The object after `me` applied `wanted`, and the fields that others hold with another value (unless `force`).
+def apply_fields(
+    current: Mapping[str, Any], desired: Mapping[str, Any], owners: FieldOwners, owner: FieldOwner, *, force: bool
+) -> tuple[dict[str, Any], list[tuple[FieldPath, str]]]:
+    """The object after `owner` applied `desired`, and the fields that others hold with another value (unless `force`).
 
     `owners` is brought up to date in place.
     """
-    after: dict[str, Any] = copy.deepcopy(dict(there))
-    mine = paths(wanted)
+    after: dict[str, Any] = copy.deepcopy(dict(current))
+    mine = field_paths(desired)
     clashes = [
         (path, other.manager)
         for other, held in sorted(owners.items(), key=lambda pair: pair[0].manager)
-        if other != me
+        if other != owner
         for path in sorted(held & mine)
-        if value_at(there, path) != value_at(wanted, path)
+        if value_at_path(current, path) != value_at_path(desired, path)
     ]
     if clashes and not force:
         return after, clashes
     for path, _ in clashes:
         for other, held in owners.items():
-            if other != me:
+            if other != owner:
                 held.discard(path)
-    for path in owners.get(me, set()) - mine:
-        if not any(path in held for other, held in owners.items() if other != me):
+    for path in owners.get(owner, set()) - mine:
+        if not any(path in held for other, held in owners.items() if other != owner):
             _remove(after, path)
     for path in mine:
-        _set(after, path, copy.deepcopy(value_at(wanted, path)))
-    owners[me] = mine
+        _set(after, path, copy.deepcopy(value_at_path(desired, path)))
+    owners[owner] = mine
     _forget_empty(owners)
     return after, []
 
 
-def write(there: Mapping[str, Any], change: Mapping[str, Any], owners: Owners, me: Owner) -> dict[str, Any]:
-    """The object after a merge of `change` (null takes away); what it changed is then owned by `me` alone."""
-    after: dict[str, Any] = _merged(copy.deepcopy(dict(there)), change)
-    touched = {path for path in paths(there) | paths(after) if value_at(there, path) != value_at(after, path)}
+def merge_fields(
+    current: Mapping[str, Any], patch: Mapping[str, Any], owners: FieldOwners, owner: FieldOwner
+) -> dict[str, Any]:
+    """The object after a merge of `patch` (null takes away); what it changed is then owned by `owner` alone."""
+    after: dict[str, Any] = _merged(copy.deepcopy(dict(current)), patch)
+    touched = {
+        path
+        for path in field_paths(current) | field_paths(after)
+        if value_at_path(current, path) != value_at_path(after, path)
+    }
     for held in owners.values():
         held.difference_update(touched)
-    owners.setdefault(me, set()).update(path for path in touched if path in paths(after))
+    owners.setdefault(owner, set()).update(path for path in touched if path in field_paths(after))
     _forget_empty(owners)
     return after
 
 
-def content(item: Mapping[str, Any]) -> dict[str, Any]:
+def comparable_content(item: Mapping[str, Any]) -> dict[str, Any]:
     """The object without what the server keeps beside it."""
     metadata = {
         key: value
@@ -111,7 +117,7 @@ def content(item: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in item.items() if value != {}} | {"metadata": metadata}
 
 
-def managed_fields(owners: Owners, api_version: str) -> list[dict[str, Any]]:
+def managed_fields_json(owners: FieldOwners, api_version: str) -> list[dict[str, Any]]:
     """Ownership as an object shows it."""
     shown = []
     for owner, held in owners.items():
@@ -131,7 +137,7 @@ def managed_fields(owners: Owners, api_version: str) -> list[dict[str, Any]]:
     return shown
 
 
-def managers_of(item: Mapping[str, Any], path: Path) -> list[str]:
+def managers_of(item: Mapping[str, Any], path: FieldPath) -> list[str]:
     """Who owns a field, by an object's `managedFields`; a manager that owns the whole object above it counts."""
     found = []
     for entry in item["metadata"].get("managedFields") or []:
@@ -157,7 +163,7 @@ def _merged(there: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     return there
 
 
-def _set(item: dict[str, Any], path: Path, value: Any) -> None:
+def _set(item: dict[str, Any], path: FieldPath, value: Any) -> None:
     for key in path[:-1]:
         below = item.get(key)
         if not isinstance(below, dict):
@@ -166,7 +172,7 @@ def _set(item: dict[str, Any], path: Path, value: Any) -> None:
     item[path[-1]] = value
 
 
-def _remove(item: dict[str, Any], path: Path) -> None:
+def _remove(item: dict[str, Any], path: FieldPath) -> None:
     """Take a value away, and the objects above it that it leaves empty."""
     trail = [item]
     for key in path[:-1]:
@@ -181,6 +187,6 @@ def _remove(item: dict[str, Any], path: Path) -> None:
         del above[key]
 
 
-def _forget_empty(owners: Owners) -> None:
+def _forget_empty(owners: FieldOwners) -> None:
     for owner in [owner for owner, held in owners.items() if not held]:
         del owners[owner]

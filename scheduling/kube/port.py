@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 Object = dict[str, Any]
 
-PAGE = 500
-CALL_SECONDS = 15.0
-CONNECT_SECONDS = 5.0
+PAGE_SIZE = 500
+CALL_TIMEOUT_SECONDS = 15.0
+CONNECT_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """A kind of object: where the API server keeps it and what its manifests are called."""
 
     group: str
@@ -37,7 +37,7 @@ class Kind:
         return f"{self.name} ({self.api_version})"
 
 
-class EventType(StrEnum):
+class WatchEventType(StrEnum):
     """What a watch tells. A bookmark carries no object, only how far the watch has come."""
 
     ADDED = "ADDED"
@@ -47,16 +47,16 @@ class EventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class WatchEvent:
     """One step of a watch. `resource_version` is the place to resume behind it."""
 
-    type: EventType
+    type: WatchEventType
     object: Object
     resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ObjectList:
     """Everything that was asked for, over all pages, and the place from which a watch goes on. The items are objects,
     or what the caller chose to keep of each."""
 
@@ -73,15 +73,15 @@ class Cluster(Protocol):
 
     def list(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         *,
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
-        page: int = PAGE,
-        keep: Callable[[Object], Any] | None = None,
-    ) -> Listing:
-        """All objects that match, page by page, from one moment. `labels` and `fields` are selectors (`a=b,!c`); `keep`
+        page_size: int = PAGE_SIZE,
+        transform: Callable[[Object], Any] | None = None,
+    ) -> ObjectList:
+        """All objects that match, page by page, from one moment. `labels` and `fields` are selectors (`a=b,!c`); `transform`
         says what to keep of each, so that a long list need not be held whole.
 
         Without a namespace: of all namespaces. Pages that grew too old while reading are begun again; Gone only when
@@ -91,29 +91,36 @@ class Cluster(Protocol):
 
     def watch(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         *,
-        since: str,
-        seconds: float,
+        resource_version: str,
+        timeout_seconds: float,
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
-    ) -> Iterator[Event]:
-        """Changes behind the place `since`, as they come, for about `seconds`; then it ends without an error.
+    ) -> Iterator[WatchEvent]:
+        """Changes behind the place `resource_version`, as they come, for about `timeout_seconds`; then it ends without an error.
 
         Bookmarks come now and then when nothing else does. A connection that says nothing for longer than it should
         live ends as Unreachable. Gone when the place is forgotten: list again.
         """
         ...
 
-    def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
+    def get(self, kind: ResourceKind, name: str, *, namespace: str | None = None) -> Object:
         """One object. NotFound, or KindMissing."""
         ...
 
     def apply(
-        self, kind: Kind, body: Object, *, owner: str, force: bool = False, dry_run: bool = False, status: bool = False
+        self,
+        kind: ResourceKind,
+        body: Object,
+        *,
+        field_manager: str,
+        force: bool = False,
+        dry_run: bool = False,
+        status: bool = False,
     ) -> Object:
-        """Server-side apply by the field manager `owner`: the fields in `body` become so, those it applied before and
+        """Server-side apply by the field manager `field_manager`: the fields in `body` become so, those it applied before and
         left out now go, all others stay. Makes the object if there is none.
 
         `body.metadata` names it. A field that somebody else owns with another value: Conflict, or with `force` taken
@@ -121,27 +128,27 @@ class Cluster(Protocol):
         """
         ...
 
-    def create(self, kind: Kind, body: Object, *, owner: str, dry_run: bool = False) -> Object:
+    def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
         """Make it. AlreadyExists when the name is taken."""
         ...
 
     def merge(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
-        change: Mapping[str, Any],
+        patch: Mapping[str, Any],
         *,
-        owner: str,
+        field_manager: str,
         namespace: str | None = None,
         status: bool = False,
     ) -> Object:
-        """A merge patch: the keys in `change` become so, null takes a key away. `metadata.resourceVersion` in it is a
+        """A merge patch: the keys in `patch` become so, null takes a key away. `metadata.resourceVersion` in it is a
         condition (Conflict). `status` patches the status subresource."""
         ...
 
     def delete(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
         *,
         namespace: str | None = None,

@@ -6,35 +6,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduling.domain.cluster.naming import OWNER
+from scheduling.domain.cluster.naming import FIELD_MANAGER
 from scheduling.kube import kinds
-from scheduling.kube.port import Kind, Object
+from scheduling.kube.port import Object, ResourceKind
 
-READ = ("get", "list", "watch")
-SEE = ("list", "watch")
-SET = ("get", "list", "create", "patch", "delete")
+READ_VERBS = ("get", "list", "watch")
+LIST_VERBS = ("list", "watch")
+WRITE_VERBS = ("get", "list", "create", "patch", "delete")
 
-CLUSTER_WIDE: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    (kinds.QUEUE, SET),  # kept in step with the pools
-    (kinds.TOPOLOGY, SET),
+CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
+    (kinds.QUEUE, WRITE_VERBS),  # kept in step with the pools
+    (kinds.TOPOLOGY, WRITE_VERBS),
     (kinds.PRIORITY_CLASS, ("get", "list", "create", "patch")),
-    (kinds.NODE, SEE),  # capacity
-    (kinds.POD, SEE),  # what other people's pods hold of the nodes, and of the GPU quota of their namespaces
+    (kinds.NODE, LIST_VERBS),  # capacity
+    (kinds.POD, LIST_VERBS),  # what other people's pods hold of the nodes, and of the GPU quota of their namespaces
     (kinds.NAMESPACE, ("get",)),  # the connection test
     (kinds.VALIDATING_WEBHOOK, ("get", "create", "patch", "delete")),
-    (kinds.GPU_RESOURCE_QUOTA, READ),
+    (kinds.GPU_RESOURCE_QUOTA, READ_VERBS),
 )
-IN_NAMESPACE: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    (kinds.POD_GROUP, (*READ, "create", "patch", "delete")),
-    (kinds.POD, (*READ, "create", "patch", "delete")),
+NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
+    (kinds.POD_GROUP, (*READ_VERBS, "create", "patch", "delete")),
+    (kinds.POD, (*READ_VERBS, "create", "patch", "delete")),
     (kinds.SECRET, ("get", "list", "create", "delete")),  # the files of tasks, nothing that we did not make
     (kinds.SERVICE, ("get", "list", "create", "delete")),  # host names inside a gang
 )
 
 
-def manifests(namespace: str, account: str = OWNER) -> list[Object]:
+def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]:
     """Everything, for work in `namespace`; the account lives there, too."""
-    labels = {"app.kubernetes.io/managed-by": OWNER}
+    labels = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     status = {
         "apiGroups": [kinds.GPU_RESOURCE_QUOTA.group],
@@ -42,7 +42,7 @@ def manifests(namespace: str, account: str = OWNER) -> list[Object]:
         "verbs": ["get", "patch", "update"],
     }
     whoami = {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]}
-    wide = [*map(_rule, CLUSTER_WIDE), status, whoami]
+    wide = [*map(_rule, CLUSTER_RULES), status, whoami]
     role = {"apiGroup": "rbac.authorization.k8s.io", "name": account}
 
     def made(kind: str, version: str, body: dict[str, Any], *, inside: bool, name: str = account) -> Object:
@@ -58,11 +58,11 @@ def manifests(namespace: str, account: str = OWNER) -> list[Object]:
         made(
             "ClusterRoleBinding", rbac, {"roleRef": role | {"kind": "ClusterRole"}, "subjects": [subject]}, inside=False
         ),
-        made("Role", rbac, {"rules": [_rule(each) for each in IN_NAMESPACE]}, inside=True),
+        made("Role", rbac, {"rules": [_rule(each) for each in NAMESPACE_RULES]}, inside=True),
         made("RoleBinding", rbac, {"roleRef": role | {"kind": "Role"}, "subjects": [subject]}, inside=True),
     ]
 
 
-def _rule(right: tuple[Kind, tuple[str, ...]]) -> dict[str, list[str]]:
+def _rule(right: tuple[ResourceKind, tuple[str, ...]]) -> dict[str, list[str]]:
     kind, verbs = right
     return {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": list(verbs)}

@@ -11,12 +11,12 @@ _SET = re.compile(r"(?P<key>\S+)\s+(?P<word>in|notin)\s+\((?P<values>[^)]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<word>==|=|!=)\s*(?P<value>\S*)")
 
 
-def equal(labels: Mapping[str, str]) -> str:
+def labels_selector(labels: Mapping[str, str]) -> str:
     """The selector of objects that carry all of these labels."""
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
-def matches(item: Mapping[str, Any], *, labels: str = "", fields: str = "") -> bool:
+def matches_selectors(item: Mapping[str, Any], *, labels: str = "", fields: str = "") -> bool:
     """Whether an object is selected by both."""
     carried = item["metadata"].get("labels") or {}
     return all(_label(carried, term.strip()) for term in _TERM.findall(labels)) and all(

@@ -10,86 +10,91 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.domain.cluster.gpu_pod import WORKER, WORKER_LABEL
+from scheduling.domain.cluster.gpu_pod import WORKER_LABEL, WORKER_VALUE
 from scheduling.domain.cluster.membership import QUEUE_LABELS
-from scheduling.domain.cluster.naming import OWNER, POD_GROUP_OF_POD
+from scheduling.domain.cluster.naming import FIELD_MANAGER, POD_GROUP_OF_POD
 from scheduling.kube import errors, kinds
-from scheduling.kube.port import Cluster, Kind, Object
+from scheduling.kube.port import Cluster, Object, ResourceKind
 
 TIMEOUT_SECONDS = 5
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 _BINDING = "gpu-quota-binding"
-SELF_REVIEW = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+SELF_SUBJECT_REVIEW = ResourceKind(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class WebhookAddress:
     """Where the API server finds us: a URL, or a Service in the cluster. `authority` is the PEM it must trust."""
 
-    authority: str
+    ca_certificate: str
     url: str = ""
     service: tuple[str, str] | None = None
     port: int = 443
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WebhookSpec:
     """What is wanted of the webhooks of one backend. `fails_closed`: refuse while the house does not answer.
     `namespaces` is a label selector in the API's own form; None: every namespace but the system's."""
 
     backend: str
-    address: Address
+    address: WebhookAddress
     fails_closed: bool
-    namespaces: Mapping[str, Any] | None = field(default=None)
-    gpu_mark: str = ""
+    namespace_selector: Mapping[str, Any] | None = field(default=None)
+    gpu_quota_token: str = ""
     """By which the house knows that this cluster asks; without one GPU quota is not asked."""
 
 
-def name_of(backend: str) -> str:
+def configuration_name(backend: str) -> str:
     """The configuration's name in the cluster; a cluster that serves several backends has several."""
     return f"osmo-admin-{backend}"
 
 
-def configuration(wish: Wish) -> Object:
+def webhook_configuration(spec: WebhookSpec) -> Object:
     """The object. Pods are sent when they name a queue or a gang, PodGroups always."""
     labelled = [f"has(object.metadata.labels) && '{label}' in object.metadata.labels" for label in QUEUE_LABELS]
     annotated = f"has(object.metadata.annotations) && '{POD_GROUP_OF_POD}' in object.metadata.annotations"
     names_us = " || ".join(f"({part})" for part in (*labelled, annotated))
     return {
-        "metadata": {"name": name_of(wish.backend), "labels": {"app.kubernetes.io/managed-by": OWNER}},
+        "metadata": {
+            "name": configuration_name(spec.backend),
+            "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
+        },
         "webhooks": [
-            _webhook(wish, "pod", "", "v1", "pods", names_us),
-            _webhook(wish, "podgroup", kinds.POD_GROUP.group, kinds.POD_GROUP.version, kinds.POD_GROUP.plural, ""),
-            *(_gpu_webhooks(wish) if wish.gpu_mark else ()),
+            _webhook(spec, "pod", "", "v1", "pods", names_us),
+            _webhook(spec, "podgroup", kinds.POD_GROUP.group, kinds.POD_GROUP.version, kinds.POD_GROUP.plural, ""),
+            *(_gpu_webhooks(spec) if spec.gpu_quota_token else ()),
         ],
     }
 
 
-def _gpu_webhooks(wish: Wish) -> list[Object]:
+def _gpu_webhooks(wish: WebhookSpec) -> list[Object]:
     """GPU quota is asked when a worker's pod is made, and when any pod is bound: a binding does not show its pod's
     labels. A house that does not answer holds up no binding; what it missed is counted when it is seen."""
     pods = _webhook(wish, "gpu_quota", "", "v1", "pods", "")
     pods["rules"][0]["operations"] = ["CREATE"]
-    pods["objectSelector"] = {"matchLabels": {WORKER_LABEL: WORKER}}
+    pods["objectSelector"] = {"matchLabels": {WORKER_LABEL: WORKER_VALUE}}
     bindings = _webhook(wish, "gpu_quota", "", "v1", "pods/binding", "")
     bindings["rules"][0]["operations"] = ["CREATE"]
     bindings["failurePolicy"] = "Ignore"
     for name, made in (("gpu-quota", pods), (_BINDING, bindings)):
         made["name"] = f"{name}.{wish.backend}.osmo-admin.local"
-        _lead_to(made["clientConfig"], f"/webhooks/gpu_quota/{wish.backend}/{wish.gpu_mark}", wish)
+        _lead_to(made["clientConfig"], f"/webhooks/gpu_quota/{wish.backend}/{wish.gpu_quota_token}", wish)
     return [pods, bindings]
 
 
-def _lead_to(client: Object, path: str, wish: Wish) -> None:
+def _lead_to(client: Object, path: str, wish: WebhookSpec) -> None:
     if "service" in client:
         client["service"]["path"] = path
     else:
         client["url"] = wish.address.url.rstrip("/") + path
 
 
-def _webhook(wish: Wish, what: str, group: str, version: str, plural: str, condition: str) -> Object:
+def _webhook(wish: WebhookSpec, what: str, group: str, version: str, plural: str, condition: str) -> Object:
     path = f"/webhooks/{what}/{wish.backend}"
-    client: Object = {"caBundle": base64.b64encode(wish.address.authority.encode()).decode()}
+    client: Object = {"caBundle": base64.b64encode(wish.address.ca_certificate.encode()).decode()}
     if wish.address.service is not None:
         namespace, service = wish.address.service
         client["service"] = {"namespace": namespace, "name": service, "path": path, "port": wish.address.port}
@@ -114,7 +119,7 @@ def _webhook(wish: Wish, what: str, group: str, version: str, plural: str, condi
         ],
         "failurePolicy": "Fail" if wish.fails_closed else "Ignore",
         "matchPolicy": "Equivalent",
-        "namespaceSelector": dict(wish.namespaces) if wish.namespaces is not None else outside,
+        "namespaceSelector": dict(wish.namespace_selector) if wish.namespace_selector is not None else outside,
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": TIMEOUT_SECONDS,
         "admissionReviewVersions": ["v1"],
@@ -124,35 +129,35 @@ def _webhook(wish: Wish, what: str, group: str, version: str, plural: str, condi
     return made
 
 
-def install(cluster: Cluster, wish: Wish) -> None:
+def install_configuration(cluster: Cluster, spec: WebhookSpec) -> None:
     """Put it there or bring it up to date. Raises what the port raises."""
-    cluster.apply(kinds.VALIDATING_WEBHOOK, configuration(wish), owner=OWNER, force=True)
+    cluster.apply(kinds.VALIDATING_WEBHOOK, webhook_configuration(spec), field_manager=FIELD_MANAGER, force=True)
 
 
-def remove(cluster: Cluster, backend: str) -> bool:
+def remove_configuration(cluster: Cluster, backend: str) -> bool:
     """Take it out; False when it was not there."""
     try:
-        cluster.delete(kinds.VALIDATING_WEBHOOK, name_of(backend))
-    except errors.NotFound:
+        cluster.delete(kinds.VALIDATING_WEBHOOK, configuration_name(backend))
+    except errors.ObjectNotFound:
         return False
     return True
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledWebhook:
     """What a cluster says of our configuration."""
 
     fails_closed: bool
     address: str
-    trusts: frozenset[str]
+    ca_certificates: frozenset[str]
     """The authorities in it, as PEM."""
 
 
-def installed(cluster: Cluster, backend: str) -> Installed | None:
+def read_installed_webhook(cluster: Cluster, backend: str) -> InstalledWebhook | None:
     """What is there; None when nothing is."""
     try:
-        found = cluster.get(kinds.VALIDATING_WEBHOOK, name_of(backend))
-    except errors.NotFound:
+        found = cluster.get(kinds.VALIDATING_WEBHOOK, configuration_name(backend))
+    except errors.ObjectNotFound:
         return None
     hooks = found.get("webhooks") or []
     clients = [hook.get("clientConfig") or {} for hook in hooks]
@@ -162,13 +167,13 @@ def installed(cluster: Cluster, backend: str) -> Installed | None:
     bundles = {base64.b64decode(client.get("caBundle") or "").decode(errors="replace") for client in clients}
     judging = [hook for hook in hooks if not str(hook.get("name", "")).startswith(_BINDING)]
     closed = bool(judging) and all(hook.get("failurePolicy") == "Fail" for hook in judging)
-    return Installed(closed, address, frozenset(bundles))
+    return InstalledWebhook(closed, address, frozenset(bundles))
 
 
-def who_we_are(cluster: Cluster) -> str:
+def read_own_username(cluster: Cluster) -> str:
     """The user name under which this cluster knows us; empty when it does not tell."""
     try:
-        answer = cluster.create(SELF_REVIEW, {"metadata": {}}, owner=OWNER)
-    except (errors.KindMissing, errors.NotFound, errors.Forbidden):
+        answer = cluster.create(SELF_SUBJECT_REVIEW, {"metadata": {}}, field_manager=FIELD_MANAGER)
+    except (errors.KindMissing, errors.ObjectNotFound, errors.AccessDenied):
         return ""
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from scheduling.kube import errors
 from scheduling.kube.errors import ClusterError
 
-LONGEST = 600
+MAX_DETAIL_LENGTH = 600
 
 
-def reason_of(error: ClusterError) -> str:
+def condition_reason(error: ClusterError) -> str:
     """One word, as conditions have them."""
     return next(reason for kind, reason, _ in _WORDS if isinstance(error, kind))
 
 
-def sentence_of(error: ClusterError) -> str:
+def error_message(error: ClusterError) -> str:
     """What is wrong and what to do, with the server's own words."""
     advice = next(advice for kind, _, advice in _WORDS if isinstance(error, kind))
-    said = error.message.strip()[:LONGEST]
+    said = error.message.strip()[:MAX_DETAIL_LENGTH]
     return f"{advice} ({said})" if advice and said else advice or said
 
 
@@ -29,7 +29,7 @@ _WORDS: tuple[tuple[type[ClusterError], str, str], ...] = (
         "The cluster does not know the credential: it expired or was revoked. Send the backend a new one.",
     ),
     (
-        errors.Forbidden,
+        errors.AccessDenied,
         "Forbidden",
         "The cluster knows the credential and does not let it do this; give its account the rights of the manifest.",
     ),
@@ -38,13 +38,17 @@ _WORDS: tuple[tuple[type[ClusterError], str, str], ...] = (
         "KindMissing",
         "The cluster does not serve a kind that is needed; install KAI with its CustomResourceDefinitions.",
     ),
-    (errors.NotFound, "NotFound", ""),
-    (errors.ServerFault, "ServerFault", "The API server answered with a fault of its own; it is asked again."),
+    (errors.ObjectNotFound, "NotFound", ""),
+    (errors.ServerError, "ServerFault", "The API server answered with a fault of its own; it is asked again."),
     (errors.Unreachable, "Unreachable", "The cluster does not answer; it is asked again."),
-    (errors.TooMany, "TooManyRequests", "The API server asks for a pause; it is asked again after it."),
-    (errors.Invalid, "Invalid", "The cluster refused the object."),
-    (errors.Conflict, "Conflict", "Somebody else changed the object at the same moment; it is tried again."),
+    (errors.TooManyRequests, "TooManyRequests", "The API server asks for a pause; it is asked again after it."),
+    (errors.InvalidObject, "Invalid", "The cluster refused the object."),
+    (errors.WriteConflict, "Conflict", "Somebody else changed the object at the same moment; it is tried again."),
     (errors.AlreadyExists, "AlreadyExists", "Somebody else made the object at the same moment; it is tried again."),
-    (errors.Gone, "Gone", "The cluster changes faster than its objects can be listed; it is tried again."),
+    (
+        errors.ResourceVersionExpired,
+        "Gone",
+        "The cluster changes faster than its objects can be listed; it is tried again.",
+    ),
     (ClusterError, "ClusterError", ""),
 )

@@ -7,10 +7,10 @@ import uuid
 from django.db import models
 
 from pools.models import Backend, Node
-from scheduling.models.lease import Leased, whole_lease
+from scheduling.models.lease import LeaseColumns, complete_lease_constraint
 
 
-class ClusterState(Leased):
+class ClusterState(LeaseColumns):
     """How a cluster was met last. `identity` stands on everything that the house makes there: what does not carry it
     was made by somebody else. `heartbeat_at` is when its API server last answered and its pods were known; `fault` is
     what is wrong since, in a sentence, empty when nothing is. The lease is that of the one agent that works with it."""
@@ -21,13 +21,13 @@ class ClusterState(Leased):
     fault = models.TextField(blank=True)
 
     class Meta:
-        constraints = [whole_lease("agent_lease_is_whole")]
+        constraints = [complete_lease_constraint("agent_lease_is_whole")]
 
     def __str__(self) -> str:
         return f"cluster of backend {self.backend_id}"
 
 
-class MachineState(models.Model):
+class NodeState(models.Model):
     """What a cluster says of a node beside its size. `ready`: it takes new pods. The `other_…` amounts are held by pods
     that are not this house's (GPUs, cores, bytes)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from pools.models.triggers import Audited, created_updated_deleted
+from pools.models.triggers import AuditTrigger, plain_actions_sql
 
 
 class WorkflowConfig(models.Model):
@@ -33,7 +33,7 @@ class WorkflowConfig(models.Model):
             ),
         ]
         triggers = [
-            Audited(subject="'config/workflow'", action=created_updated_deleted("workflow_config"), ignore=["version"])
+            AuditTrigger(subject="'config/workflow'", action=plain_actions_sql("workflow_config"), ignore=["version"])
         ]
 
     def __str__(self) -> str:

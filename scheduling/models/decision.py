@@ -6,12 +6,12 @@ import pgtrigger
 from django.db import models
 from django.db.models import Q
 
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Pool
-from pools.models.triggers import NoTruncate, raise_sentence
+from pools.models.triggers import NoTruncateTrigger, raise_message
 from scheduling.models.workflow import Group, Workflow
 
-LEAST_DAYS = 1
+MIN_RETENTION_DAYS = 1
 """Younger decisions cannot be deleted by anybody; older ones go when they are too many or too old."""
 
 APPEND_ONLY = pgtrigger.Trigger(
@@ -19,10 +19,10 @@ APPEND_ONLY = pgtrigger.Trigger(
     operation=pgtrigger.Update | pgtrigger.Delete,
     when=pgtrigger.Before,
     func=f"""
-        IF TG_OP = 'DELETE' AND OLD.time < now() - interval '{LEAST_DAYS} day' THEN
+        IF TG_OP = 'DELETE' AND OLD.time < now() - interval '{MIN_RETENTION_DAYS} day' THEN
             RETURN OLD;
         END IF;
-        {raise_sentence("append_only", "Decisions are history: they do not change, and young ones do not go.")}
+        {raise_message("append_only", "Decisions are history: they do not change, and young ones do not go.")}
     """,
 )
 
@@ -32,9 +32,9 @@ class DecisionQuerySet(models.QuerySet["Decision"]):
 
     def visible_to(self, actor: Actor) -> DecisionQuerySet:
         """Those about one's own work and about work on pools where one has a role (D10)."""
-        if actor.reads_all:
+        if actor.can_read_all:
             return self
-        roots = Pool.objects.roots().filter(name__in=actor.pools_for(Action.POOL_READ)).values("id")
+        roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")
         return self.filter(Q(workflow__submitted_by=actor.user_id) | Q(root_pool__in=roots))
 
 
@@ -93,7 +93,7 @@ class Decision(models.Model):
             models.Index(fields=["workflow", "-id"], name="decision_by_workflow"),
             models.Index(fields=["time"], name="decision_time"),
         ]
-        triggers = [APPEND_ONLY, NoTruncate("The table of decisions")]
+        triggers = [APPEND_ONLY, NoTruncateTrigger("The table of decisions")]
 
     def __str__(self) -> str:
         return self.sentence

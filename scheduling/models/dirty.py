@@ -7,7 +7,7 @@ from django.db import models
 from pools.models import Backend
 
 
-class BackendRest(models.Model):
+class BackendSchedulingState(models.Model):
     """A settling looked at everything on this backend and came to rest.
 
     `snapshot` is PostgreSQL's of the moment it last looked: work submitted in a transaction that the snapshot does not
@@ -27,7 +27,7 @@ class BackendRest(models.Model):
         return f"{self.backend_id} at rest since {self.looked_at}"
 
 
-class BackendMove(models.Model):
+class BackendDirtyMark(models.Model):
     """Something moved on a simulated backend, other than that work was submitted: written in the transaction that moved
     it, taken away by the settling that came to rest after having seen it."""
 

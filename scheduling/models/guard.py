@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from pools.models import Backend
-from pools.models.triggers import Audited, NoTruncate
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
 
 class QueueGuard(models.Model):
@@ -34,14 +34,14 @@ class QueueGuard(models.Model):
             )
         ]
         triggers = [
-            Audited(
+            AuditTrigger(
                 subject="'webhook/' || (SELECT name FROM pools_backend "
                 "WHERE id = COALESCE(NEW.backend_id, OLD.backend_id))",
                 action="CASE TG_OP WHEN 'INSERT' THEN 'webhook.created' WHEN 'DELETE' THEN 'webhook.deleted' "
                 "ELSE 'webhook.updated' END",
                 ignore=["version"],
             ),
-            NoTruncate("The table of webhook settings"),
+            NoTruncateTrigger("The table of webhook settings"),
         ]
 
     def __str__(self) -> str:

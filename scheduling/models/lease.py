@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 
-class Leased(models.Model):
+class LeaseColumns(models.Model):
     """`holder` and `held_until` are the lease of the one worker that is at it: a row claimed for a while, not a lock
     held while speaking to a cluster (:mod:`scheduling.services.kubernetes.leases`)."""
 
@@ -17,7 +17,7 @@ class Leased(models.Model):
         abstract = True
 
 
-def whole_lease(name: str) -> models.CheckConstraint:
+def complete_lease_constraint(name: str) -> models.CheckConstraint:
     """A lease has a holder and an end, or neither."""
     return models.CheckConstraint(
         condition=Q(holder__isnull=True, held_until__isnull=True) | Q(holder__isnull=False, held_until__isnull=False),

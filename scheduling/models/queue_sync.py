@@ -7,10 +7,10 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from pools.models import Backend
-from scheduling.models.lease import Leased, whole_lease
+from scheduling.models.lease import LeaseColumns, complete_lease_constraint
 
 
-class QueueSync(Leased):
+class QueueSync(LeaseColumns):
     """The queues of one Kubernetes backend: observed, not configured.
 
     `applied_generation` is the ledger's generation that the cluster is known to follow (-1: none yet), compared with
@@ -42,7 +42,7 @@ class QueueSync(Leased):
     connection_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [whole_lease("sync_lease_is_whole")]
+        constraints = [complete_lease_constraint("sync_lease_is_whole")]
 
     def __str__(self) -> str:
         return f"queues of backend {self.backend_id}: {self.reason}"

@@ -8,11 +8,11 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from pools.models import Pool
-from pools.models.triggers import Audited, NoTruncate
+from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus, WorkflowStatus
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, WorkflowStatus
 
 
 class WorkflowName(models.Model):
@@ -31,14 +31,14 @@ class WorkflowQuerySet(models.QuerySet["Workflow"]):
 
     def visible_to(self, actor: Actor) -> WorkflowQuerySet:
         """One's own, and all on pools where one has a role; all for those who read the house (D10)."""
-        if actor.reads_all:
+        if actor.can_read_all:
             return self
-        roots = Pool.objects.roots().filter(name__in=actor.pools_for(Action.POOL_READ)).values("id")
+        roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")
         return self.filter(Q(submitted_by=actor.user_id) | Q(root_pool__in=roots))
 
-    def live(self) -> WorkflowQuerySet:
+    def active(self) -> WorkflowQuerySet:
         """Those still to end."""
-        return self.filter(status__in=LIVE_WORKFLOW)
+        return self.filter(status__in=ACTIVE_WORKFLOW_STATUSES)
 
 
 class Workflow(models.Model):
@@ -83,10 +83,12 @@ class Workflow(models.Model):
             models.Index(fields=["submitted_by", "-submit_time"], name="workflow_by_user"),
             models.Index(fields=["root_pool", "-submit_time"], name="workflow_by_root"),
             models.Index(fields=["pool", "-submit_time"], name="workflow_by_pool"),
-            models.Index(fields=["pool"], name="workflow_live", condition=Q(status__in=sorted(LIVE_WORKFLOW))),
+            models.Index(
+                fields=["pool"], name="workflow_live", condition=Q(status__in=sorted(ACTIVE_WORKFLOW_STATUSES))
+            ),
         ]
         triggers = [
-            Audited(
+            AuditTrigger(
                 subject="'workflow/' || COALESCE(NEW.name, OLD.name)",
                 action="CASE WHEN TG_OP = 'INSERT' THEN 'workflow.submitted' WHEN TG_OP = 'DELETE' THEN "
                 "'workflow.deleted' WHEN NEW.status = OLD.status THEN 'workflow.updated' WHEN NEW.status = "
@@ -97,7 +99,7 @@ class Workflow(models.Model):
                 hide=["spec", "template_spec"],
                 also={"pool": "(SELECT name FROM pools_pool WHERE id = COALESCE(NEW.pool_id, OLD.pool_id))"},
             ),
-            NoTruncate("The table of workflows"),
+            NoTruncateTrigger("The table of workflows"),
         ]
 
     def __str__(self) -> str:
@@ -109,8 +111,8 @@ class Group(models.Model):
 
     `ready_at` is since when it waits for GPUs, `ends_at` when its simulated work is done, and `due_at` the first moment
     at which it ends by itself (work done, or a timeout; :mod:`scheduling.domain.deadlines`), so that finding what is
-    due costs what is due and not what is live. `gang` is its tree as :func:`scheduling.domain.gang.plain_of` writes it
-    and :func:`~scheduling.domain.gang.tree_of` reads it; null: all its tasks together or none. `gpus` is the least
+    due costs what is due and not what is live. `gang` is its tree as :func:`scheduling.domain.gang.tree_to_json` writes it
+    and :func:`~scheduling.domain.gang.tree_from_json` reads it; null: all its tasks together or none. `gpus` is the least
     with which it runs: those of all its tasks, or of an elastic gang the cheapest choice that holds its minimums.
     """
 

@@ -9,40 +9,49 @@ from collections.abc import Iterable
 from typing import Any
 
 from pools.domain.errors import Violation
-from scheduling.scenario.answer import answer_to, render
-from scheduling.scenario.batch import Batch, run, with_lines
-from scheduling.scenario.parse import Scenario, ScenarioError, parse
-from scheduling.scenario.reader import documents
+from scheduling.scenario.answer import answer_scenario, render_answer
+from scheduling.scenario.batch import Batch, add_lines, answer_sources
+from scheduling.scenario.parse import Scenario, ScenarioError, parse_scenario
+from scheduling.scenario.reader import read_documents
 
-__all__ = ["Scenario", "ScenarioError", "answer", "answer_document", "parse", "render", "simulate", "to_scenario"]
+__all__ = [
+    "Scenario",
+    "ScenarioError",
+    "answer",
+    "answer_document",
+    "parse",
+    "render_answer",
+    "simulate",
+    "to_scenario",
+]
 
-ERROR_CODE = "SCENARIO"
+SCENARIO_ERROR_CODE = "SCENARIO"
 
 
-def to_scenario(text: str) -> Scenario:
+def parse_scenario_text(text: str) -> Scenario:
     """The one scenario of a text. Raises `ScenarioError` with all faults, each with its path and line."""
-    (document, *more) = documents(text)
+    (document, *more) = read_documents(text)
     faults = list(document.faults)
     if more and not faults:
         faults = [Violation("", "bad_value", "Here is room for one document only; give several to `osmo simulate`.")]
     if faults:
         raise ScenarioError.of_faults(faults)
     try:
-        return parse(document.value)
+        return parse_scenario(document.value)
     except ScenarioError as error:
-        raise ScenarioError.of_faults(with_lines(text, 0, error.details)) from None
+        raise ScenarioError.of_faults(add_lines(text, 0, error.details)) from None
 
 
 def answer(text: str) -> dict[str, Any]:
     """The answer to a scenario as text, YAML or JSON. Raises `ScenarioError`."""
-    return answer_to(to_scenario(text))
+    return answer_scenario(parse_scenario_text(text))
 
 
-def answer_document(value: Any) -> dict[str, Any]:
+def answer_scenario_value(value: Any) -> dict[str, Any]:
     """The answer to a scenario that is already a map, as an API receives it. Raises `ScenarioError`."""
-    return answer_to(parse(value))
+    return answer_scenario(parse_scenario(value))
 
 
-def simulate(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
+def simulate_sources(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
     """Everything in these files, directories, or `-`: one answer or error object for each document."""
-    return run(sources, answer_document, error_code=ERROR_CODE, stdin=stdin)
+    return answer_sources(sources, answer_scenario_value, error_code=SCENARIO_ERROR_CODE, stdin=stdin)

@@ -6,32 +6,39 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pools.domain.amounts import Amount, as_json
-from pools.domain.quota.node_numbers import NodeNumbers, numbers, share
+from pools.domain.quota.node_numbers import NodeNumbers, node_numbers, weighted_share
 from pools.domain.quota.tree import QuotaTree
 from scheduling.domain.engine.collector import collector_paused
-from scheduling.domain.engine.cycle import Settled, settle
+from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.explain import Reason
-from scheduling.domain.engine.outcome import GangResult, Place, places, reasons, result_of, task_of
+from scheduling.domain.engine.outcome import (
+    GangResult,
+    QueuePosition,
+    gang_result,
+    queue_positions,
+    task_state,
+    waiting_reasons,
+)
 from scheduling.domain.engine.state import GangState
 from scheduling.domain.engine.steps import Step
 from scheduling.domain.engine.world import World
 from scheduling.scenario.parse import Scenario
-from scheduling.scenario.rules import broken
+from scheduling.scenario.rules import find_rule_violations
 
 _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable", "debt")
 
 
-def answer_to(scenario: Scenario) -> dict[str, Any]:
+def answer_scenario(scenario: Scenario) -> dict[str, Any]:
     """Run the scenario and say what came of it."""
     with collector_paused():
-        return render(scenario, settle(scenario.facts))
+        return render_answer(scenario, run_cycle(scenario.facts))
 
 
-def render(scenario: Scenario, settled: Settled) -> dict[str, Any]:
+def render_answer(scenario: Scenario, settled: CycleResult) -> dict[str, Any]:
     """The answer for a scenario that has been run."""
     world = settled.world
-    why, where = reasons(world), places(world)
-    tree = _Tree(world)
+    why, where = waiting_reasons(world), queue_positions(world)
+    tree = _TreeNumbers(world)
     unblock = {id(reason): list(reason.unblock) for reason in {id(each): each for each in why.values()}.values()}
     debts = {name: tree.debt(name) for name in scenario.paths if name in world.tree.index}
     return {
@@ -41,20 +48,21 @@ def render(scenario: Scenario, settled: Settled) -> dict[str, Any]:
             gang.name: _workload(world, world.gang_of[gang.name], where, why, unblock) for gang in scenario.facts.gangs
         },
         "steps": [_step(step) for step in settled.steps],
-        "settled": settled.settled,
+        "settled": settled.has_converged,
         "violations": [
-            {"path": v.path, "code": v.code, "message": v.message} for v in broken(scenario, world, why, debts)
+            {"path": v.path, "code": v.code, "message": v.message}
+            for v in find_rule_violations(scenario, world, why, debts)
         ],
     }
 
 
-class _Tree:
+class _TreeNumbers:
     """The numbers of queues and cohorts after the run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._tree: QuotaTree = _with_usage(world)
-        self._by_key = {key: numbers(self._tree, key) for key in world.keys if key in self._tree.columns}
+        self._by_key = {key: node_numbers(self._tree, key) for key in world.keys if key in self._tree.columns}
 
     def debt(self, name: str) -> dict[str, Amount]:
         """What a node holds beyond what its limits allow. Without a cohort above only its `limit` binds a queue."""
@@ -67,11 +75,11 @@ class _Tree:
     def node(self, name: str) -> dict[str, Any]:
         """One cohort or queue."""
         tables = {key: table[name] for key, table in self._by_key.items()}
-        share_of = share(self._tree, name)
+        share_of = weighted_share(self._tree, name)
         body: dict[str, Any] = {"parent": self._tree.nodes[name].parent}
         for number in _NUMBERS:
             body[number] = _amounts(self.debt(name)) if number == "debt" else _column(tables, number)
-        body["weighted_share"] = share_of.reported
+        body["weighted_share"] = share_of.reported_share
         body["dominant_resource"] = share_of.dominant_resource
         return body
 
@@ -107,16 +115,16 @@ def _amounts(amounts: Mapping[str, Amount]) -> dict[str, Any]:
 def _workload(
     world: World,
     gang: GangState,
-    where: Mapping[str, Place],
+    where: Mapping[str, QueuePosition],
     why: Mapping[str, Reason],
     unblock: Mapping[int, Sequence[str]],
 ) -> dict[str, Any]:
     tasks = {}
     for i, task in enumerate(gang.fact.tasks):
-        state, node = task_of(world, gang, i)
+        state, node = task_state(world, gang, i)
         tasks[task.name] = {"state": state.value, "node": node}
     name = gang.fact.name
-    result = result_of(gang)
+    result = gang_result(gang)
     waits = result in {GangResult.PENDING, GangResult.PREEMPTED}
     place, reason = where.get(name) if waits else None, why.get(name) if waits else None
     return {

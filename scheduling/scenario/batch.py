@@ -9,74 +9,78 @@ from pathlib import Path
 from typing import Any
 
 from pools.domain.errors import BadInput, DomainError, Violation
-from scheduling.scenario.reader import Document, documents
+from scheduling.scenario.reader import YamlDocument, read_documents
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BatchEntry:
     """One document: where it came from, and what was answered. `readable` is False for an error object."""
 
     source: str
     body: dict[str, Any]
-    readable: bool
+    is_readable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The answers in order. `single`: one file with one document, whose answer is printed alone."""
 
-    entries: tuple[Entry, ...]
-    single: bool
+    entries: tuple[BatchEntry, ...]
+    is_single: bool
 
     @property
     def exit_code(self) -> int:
         """0 if everything was answered, 2 if something could not be read."""
-        return 0 if all(entry.readable for entry in self.entries) else 2
+        return 0 if all(entry.is_readable for entry in self.entries) else 2
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def output_objects(self) -> Iterator[dict[str, Any]]:
         """The objects to print, each with its `source` unless it stands alone."""
         for entry in self.entries:
-            yield entry.body if self.single else {"source": entry.source, **entry.body}
+            yield entry.body if self.is_single else {"source": entry.source, **entry.body}
 
 
-Answer = Callable[[Any], dict[str, Any]]
+AnswerDocument = Callable[[Any], dict[str, Any]]
 
 
-def run(sources: Iterable[str], answer: Answer, *, error_code: str, stdin: str | None = None) -> Batch:
+def answer_sources(
+    sources: Iterable[str], answer: AnswerDocument, *, error_code: str, stdin: str | None = None
+) -> Batch:
     """Answer every document of the sources: files, directories, or `-`. `answer` raises `DomainError` to refuse."""
     given = list(sources)
-    entries: list[Entry] = []
+    entries: list[BatchEntry] = []
     for source in given:
         for name, text in _texts(source, stdin):
             if isinstance(text, Violation):
-                entries.append(Entry(name, refusal(text.message, [text], error_code), readable=False))
+                entries.append(BatchEntry(name, error_object(text.message, [text], error_code), is_readable=False))
                 continue
-            found = documents(text)
+            found = read_documents(text)
             for number, document in enumerate(found):
                 label = name if len(found) == 1 else f"{name}#{number + 1}"
                 try:
-                    entries.append(Entry(label, answer(value_of(document)), readable=True))
+                    entries.append(BatchEntry(label, answer(document_value(document)), is_readable=True))
                 except DomainError as error:
-                    details = with_lines(text, number, error.details)
-                    entries.append(Entry(label, refusal(error.message, details, error_code), readable=False))
+                    details = add_lines(text, number, error.details)
+                    entries.append(
+                        BatchEntry(label, error_object(error.message, details, error_code), is_readable=False)
+                    )
     alone = len(given) == 1 and len(entries) == 1 and not (given[0] != STDIN and Path(given[0]).is_dir())
     return Batch(tuple(entries), alone)
 
 
-def value_of(document: Document) -> Any:
+def document_value(document: YamlDocument) -> Any:
     """What was read. Raises `BadInput` if it could not be."""
     if document.faults:
         raise BadInput.of(document.faults)
     return document.value
 
 
-def with_lines(text: str, number: int, faults: Sequence[Violation]) -> list[Violation]:
+def add_lines(text: str, document_index: int, faults: Sequence[Violation]) -> list[Violation]:
     """The faults of one document of the text with their lines; it is read a second time, for errors only."""
-    read = documents(text, lines=True)
-    lines = read[number].lines if number < len(read) else {}
+    read = read_documents(text, record_lines=True)
+    lines = read[document_index].lines if document_index < len(read) else {}
     return [fault if fault.line else replace(fault, line=_line_of(fault.path, lines)) for fault in faults]
 
 
@@ -87,7 +91,7 @@ def _line_of(path: str, lines: dict[str, int]) -> int | None:
     return lines.get(path)
 
 
-def refusal(message: str, details: Iterable[Violation], error_code: str) -> dict[str, Any]:
+def error_object(message: str, details: Iterable[Violation], error_code: str) -> dict[str, Any]:
     """The house's error object."""
     return {
         "message": message,

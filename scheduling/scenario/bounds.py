@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pools.domain.errors import Violation
-from pools.domain.quota.tree import order_of
-from scheduling.domain.engine.build import keys_of
-from scheduling.domain.engine.facts import Cohort, Facts, Queue
-from scheduling.scenario.fields import Fault
+from pools.domain.quota.tree import children_first_order
+from scheduling.domain.engine.build import resource_keys
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, QueueFacts
+from scheduling.scenario.fields import ScenarioFaultCode
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ScenarioBounds:
     """`tasks`: of all workloads together. `numbers`: resources × (nodes, queues, cohorts and workloads). `levels`: how
     many queues and cohorts stand above each queue and cohort, all added up, × resources; `climbs`: the same above each
     workload. `members`: sub-groups × tasks of one gang. `pairs`: queues × workloads."""
@@ -31,18 +31,22 @@ class Bounds:
     pairs: int
 
 
-FILE = Bounds(
+FILE_BOUNDS = ScenarioBounds(
     tasks=500_000, numbers=1_000_000, levels=20_000_000, climbs=10_000_000, members=10_000_000, pairs=1_000_000_000
 )
 """On a machine of one's own, and of the live state: about a minute and a GiB at worst for each of them."""
 
-WEB = Bounds(tasks=20_000, numbers=200_000, levels=4_000_000, climbs=400_000, members=1_000_000, pairs=20_000_000)
+WEB_BOUNDS = ScenarioBounds(
+    tasks=20_000, numbers=200_000, levels=4_000_000, climbs=400_000, members=1_000_000, pairs=20_000_000
+)
 """What a web thread may be held for: seconds."""
 
 
-def too_large(facts: Facts, bounds: Bounds, gang_paths: Mapping[str, str]) -> Iterator[Violation]:
+def find_broken_bounds(
+    facts: ClusterFacts, bounds: ScenarioBounds, gang_paths: Mapping[str, str]
+) -> Iterator[Violation]:
     """Every bound that the scenario breaks, with the place in the file that has most to do with it."""
-    resources = len(keys_of(facts))
+    resources = len(resource_keys(facts))
     lists = {
         "nodes": len(facts.nodes or ()),
         "cohorts": len(facts.cohorts),
@@ -76,12 +80,12 @@ def too_large(facts: Facts, bounds: Bounds, gang_paths: Mapping[str, str]) -> It
             yield _fault(path, what, "pairs to compare", groups * len(gang.tasks), bounds.members)
 
 
-def _tree(facts: Facts, bounds: Bounds, resources: int) -> Iterator[Violation]:
-    nodes: list[Cohort | Queue] = [*facts.cohorts, *facts.queues]
+def _tree(facts: ClusterFacts, bounds: ScenarioBounds, resources: int) -> Iterator[Violation]:
+    nodes: list[CohortFacts | QueueFacts] = [*facts.cohorts, *facts.queues]
     index = {node.name: x for x, node in enumerate(nodes)}
     parents = [-1 if node.parent is None else index.get(node.parent, -1) for node in nodes]
     level = [0] * len(nodes)
-    for x in reversed(order_of(parents)[0]):
+    for x in reversed(children_first_order(parents)[0]):
         if parents[x] >= 0:
             level[x] = level[parents[x]] + 1
     deepest = 1 + max(level, default=0)
@@ -94,9 +98,11 @@ def _tree(facts: Facts, bounds: Bounds, resources: int) -> Iterator[Violation]:
         yield _fault("workloads", what, "steps from each to its root", climbs, bounds.climbs)
 
 
-def _longest_list(facts: Facts) -> str:
+def _longest_list(facts: ClusterFacts) -> str:
     return "cohorts" if len(facts.cohorts) > len(facts.queues) else "queues"
 
 
 def _fault(path: str, what: str, unit: str, count: int, most: int) -> Violation:
-    return Violation(path, Fault.BAD_VALUE, f"{what} make {count} {unit}; at most {most} are worked out here.")
+    return Violation(
+        path, ScenarioFaultCode.BAD_VALUE, f"{what} make {count} {unit}; at most {most} are worked out here."
+    )

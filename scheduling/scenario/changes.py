@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scheduling.scenario.draft import Draft
-from scheduling.scenario.fields import Fault, Record, shown
+from scheduling.scenario.draft import ScenarioDraft
+from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, value_text
 from scheduling.scenario.workloads import read_workload
 
-DEEDS = ("set", "remove", "finish", "submit")
+CHANGE_KINDS = ("set", "remove", "finish", "submit")
 Setter = Any
 """`set_queue` or `set_cohort`: (the object as it is, the entry) → the object as it will be."""
 
 
-def apply_changes(draft: Draft, root: Record, setters: Mapping[str, tuple[tuple[str, ...], Setter]]) -> None:
+def apply_changes(
+    draft: ScenarioDraft, root: RecordReader, setters: Mapping[str, tuple[tuple[str, ...], Setter]]
+) -> None:
     """Every entry of `changes`, in order; `setters` has for `queue` and `cohort` the keys and how to set them."""
-    written = root.get("changes")
+    written = root.raw_value("changes")
     count, nodes = len(written) if isinstance(written, list) else 0, len(draft.queues) + len(draft.cohorts)
     if count * nodes > draft.bounds.pairs:
         message = f"{count} changes in a tree of {nodes} queues and cohorts are more than are worked out here."
-        draft.faults.note("changes", Fault.BAD_VALUE, message)
+        draft.faults.add("changes", ScenarioFaultCode.BAD_VALUE, message)
         return
-    for entry in root.items("changes", "a change"):
-        entry.only(*DEEDS)
-        deeds = [deed for deed in DEEDS if entry.get(deed) is not None]
-        if entry.readable and len(deeds) != 1:
-            message = f"A change is one of {', '.join(DEEDS)}; this one has {len(deeds)} of them."
-            draft.faults.note(entry.path, Fault.BAD_VALUE, message)
+    for entry in root.nested_list("changes", "a change"):
+        entry.reject_unknown_keys(*CHANGE_KINDS)
+        deeds = [deed for deed in CHANGE_KINDS if entry.raw_value(deed) is not None]
+        if entry.is_map and len(deeds) != 1:
+            message = f"A change is one of {', '.join(CHANGE_KINDS)}; this one has {len(deeds)} of them."
+            draft.faults.add(entry.path, ScenarioFaultCode.BAD_VALUE, message)
             continue
         for deed in deeds:
             if deed == "set":
@@ -37,47 +39,51 @@ def apply_changes(draft: Draft, root: Record, setters: Mapping[str, tuple[tuple[
             elif deed == "finish":
                 _finish(draft, entry)
             else:
-                read_workload(draft, Record(entry.get("submit"), entry.at("submit"), draft.faults, "a workload"))
+                read_workload(
+                    draft, RecordReader(entry.raw_value("submit"), entry.path_of("submit"), draft.faults, "a workload")
+                )
 
 
-def _set(draft: Draft, entry: Record, setters: Mapping[str, tuple[tuple[str, ...], Setter]]) -> None:
-    new = Record(entry.get("set"), entry.at("set"), draft.faults, "a queue or cohort")
-    name = new.text("name", needed=True)
+def _set(draft: ScenarioDraft, entry: RecordReader, setters: Mapping[str, tuple[tuple[str, ...], Setter]]) -> None:
+    new = RecordReader(entry.raw_value("set"), entry.path_of("set"), draft.faults, "a queue or cohort")
+    name = new.text("name", required=True)
     if name is None:
         return
     if name in draft.queues:
         keys, setter = setters["queue"]
-        new.only(*keys)
+        new.reject_unknown_keys(*keys)
         draft.queues[name] = setter(draft.queues[name], new)
     elif name in draft.cohorts:
         keys, setter = setters["cohort"]
-        new.only(*keys)
+        new.reject_unknown_keys(*keys)
         draft.cohorts[name] = setter(draft.cohorts[name], new)
     else:
-        draft.faults.note(new.at("name"), Fault.UNKNOWN_NAME, f"There is no queue or cohort '{name}'.")
+        draft.faults.add(new.path_of("name"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue or cohort '{name}'.")
         return
-    if new.has("parent"):
-        draft.check_parent(name, new.at("parent"))
+    if new.has_key("parent"):
+        draft.check_parent(name, new.path_of("parent"))
 
 
-def _remove(draft: Draft, entry: Record) -> None:
+def _remove(draft: ScenarioDraft, entry: RecordReader) -> None:
     name = entry.text("remove")
     if name is None:
         return
     if name not in draft.queues and name not in draft.cohorts:
-        draft.faults.note(entry.at("remove"), Fault.UNKNOWN_NAME, f"There is no queue or cohort '{name}'.")
+        draft.faults.add(
+            entry.path_of("remove"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue or cohort '{name}'."
+        )
         return
-    draft.remove(name)
+    draft.remove_node(name)
 
 
-def _finish(draft: Draft, entry: Record) -> None:
-    named = entry.get("finish")
+def _finish(draft: ScenarioDraft, entry: RecordReader) -> None:
+    named = entry.raw_value("finish")
     names = named if isinstance(named, list) else [named]
     for position, name in enumerate(names):
-        path = f"{entry.at('finish')}[{position}]" if isinstance(named, list) else entry.at("finish")
+        path = f"{entry.path_of('finish')}[{position}]" if isinstance(named, list) else entry.path_of("finish")
         if not isinstance(name, str):
-            draft.faults.bad(path, "'finish' names workloads", name)
+            draft.faults.add_bad_value(path, "'finish' names workloads", name)
         elif name not in draft.gangs:
-            draft.faults.note(path, Fault.UNKNOWN_NAME, f"There is no workload {shown(name)}.")
+            draft.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"There is no workload {value_text(name)}.")
         else:
-            draft.finish(name)
+            draft.finish_workload(name)

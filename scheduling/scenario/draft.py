@@ -7,44 +7,52 @@ from dataclasses import dataclass, field, replace
 
 from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Violation
-from pools.domain.quota.tree import cycles_of
-from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, TaskState, Unit
-from scheduling.scenario.bounds import FILE, Bounds, too_large
-from scheduling.scenario.fields import Fault, Faults
+from pools.domain.quota.tree import find_cycles
+from scheduling.domain.engine.facts import (
+    ClusterFacts,
+    CohortFacts,
+    DisplayUnit,
+    GangFacts,
+    NodeFacts,
+    QueueFacts,
+    TaskState,
+)
+from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds, find_broken_bounds
+from scheduling.scenario.fields import ScenarioFaultCode, ScenarioFaults
 
-MOST_NAMED = 20
+MAX_NAMES_IN_MESSAGE = 20
 """How much of a circle a sentence walks."""
 
 
 @dataclass(slots=True)
-class Draft:
+class ScenarioDraft:
     """`paths` says where each queue, cohort and gang stands (`queues[2]`); `notes` are broken rules of the house that
     do not keep the scenario from being run."""
 
-    faults: Faults = field(default_factory=Faults)
-    nodes: dict[str, Node] | None = None
+    faults: ScenarioFaults = field(default_factory=ScenarioFaults)
+    nodes: dict[str, NodeFacts] | None = None
     capacity: Mapping[str, Amount] | None = None
-    cohorts: dict[str, Cohort] = field(default_factory=dict)
-    queues: dict[str, Queue] = field(default_factory=dict)
-    gangs: dict[str, Gang] = field(default_factory=dict)
+    cohorts: dict[str, CohortFacts] = field(default_factory=dict)
+    queues: dict[str, QueueFacts] = field(default_factory=dict)
+    gangs: dict[str, GangFacts] = field(default_factory=dict)
     usage: dict[str, Mapping[str, Number]] = field(default_factory=dict)
     demand: dict[str, Mapping[str, Number]] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
     gang_paths: dict[str, str] = field(default_factory=dict)
-    notes: list[Violation] = field(default_factory=list)
-    placed: int = 0
+    rule_violations: list[Violation] = field(default_factory=list)
+    queue_count: int = 0
     """How many queues were written, and workloads submitted: the default of `created` and `submitted`."""
-    submitted: Number = 0
-    tasks: int = 0
-    bounds: Bounds = FILE
+    last_submitted: Number = 0
+    task_count: int = 0
+    bounds: ScenarioBounds = FILE_BOUNDS
     """How large it may become; `count` makes it easy to write more than any machine could hold."""
-    allowed: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    allowed_nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     """By queue, the only nodes that a new workload there may stand on; all of them where nothing is said."""
-    units: Mapping[str, Unit] = field(default_factory=dict)
+    units: Mapping[str, DisplayUnit] = field(default_factory=dict)
 
-    def facts(self) -> Facts:
+    def to_facts(self) -> ClusterFacts:
         """What the engine is told."""
-        return Facts(
+        return ClusterFacts(
             queues=tuple(self.queues.values()),
             cohorts=tuple(self.cohorts.values()),
             gangs=tuple(self.gangs.values()),
@@ -57,17 +65,17 @@ class Draft:
 
     def check_tree(self, path_of: Mapping[str, str]) -> None:
         """Parents exist, cohorts stand above queues, nobody above himself; `path_of` says where a parent was named."""
-        everything: list[Queue | Cohort] = [*self.cohorts.values(), *self.queues.values()]
+        everything: list[QueueFacts | CohortFacts] = [*self.cohorts.values(), *self.queues.values()]
         index = {node.name: x for x, node in enumerate(everything)}
         for node in everything:
             if node.parent is None or node.name not in path_of:
                 continue
             if node.parent not in index:
                 message = f"There is no queue or cohort '{node.parent}'."
-                self.faults.note(path_of[node.name], Fault.UNKNOWN_NAME, message)
-            elif isinstance(node, Cohort) and node.parent in self.queues:
+                self.faults.add(path_of[node.name], ScenarioFaultCode.UNKNOWN_NAME, message)
+            elif isinstance(node, CohortFacts) and node.parent in self.queues:
                 self._note_cohort_below(node, path_of[node.name])
-        for cycle in cycles_of([index.get(node.parent, -1) if node.parent else -1 for node in everything]):
+        for cycle in find_cycles([index.get(node.parent, -1) if node.parent else -1 for node in everything]):
             names = [everything[x].name for x in cycle]
             self._note_circle(names, next((path_of[name] for name in names if name in path_of), ""))
 
@@ -78,8 +86,8 @@ class Draft:
         if node is None or node.parent is None:
             return
         if above is None:
-            self.faults.note(path, Fault.UNKNOWN_NAME, f"There is no queue or cohort '{node.parent}'.")
-        elif isinstance(node, Cohort) and isinstance(above, Queue):
+            self.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue or cohort '{node.parent}'.")
+        elif isinstance(node, CohortFacts) and isinstance(above, QueueFacts):
             self._note_cohort_below(node, path)
         way = {name: None}
         while above is not None and above.name not in way:
@@ -88,24 +96,24 @@ class Draft:
         if above is not None and above.name == name:
             self._note_circle([*way], path)
 
-    def _node(self, name: str) -> Queue | Cohort | None:
+    def _node(self, name: str) -> QueueFacts | CohortFacts | None:
         return self.queues.get(name) or self.cohorts.get(name)
 
-    def _note_cohort_below(self, cohort: Cohort, path: str) -> None:
+    def _note_cohort_below(self, cohort: CohortFacts, path: str) -> None:
         message = f"Cohort '{cohort.name}' may not stand below the queue '{cohort.parent}'; cohorts are above queues."
-        self.faults.note(path, Fault.BAD_VALUE, message)
+        self.faults.add(path, ScenarioFaultCode.BAD_VALUE, message)
 
     def _note_circle(self, names: Sequence[str], path: str) -> None:
-        shown = [*names[:MOST_NAMED], "…"] if len(names) > MOST_NAMED else names
+        shown = [*names[:MAX_NAMES_IN_MESSAGE], "…"] if len(names) > MAX_NAMES_IN_MESSAGE else names
         message = f"The parents run in a circle: {' → '.join([*shown, names[0]])}."
-        self.faults.note(path, Fault.CYCLE, message)
+        self.faults.add(path, ScenarioFaultCode.CYCLE, message)
 
-    def check_size(self, but: Collection[str] = ()) -> None:
+    def check_size(self, ignored_paths: Collection[str] = ()) -> None:
         """What would take too long or too much memory to work out is a fault, but for what stands at these paths."""
-        found = too_large(self.facts(), self.bounds, self.gang_paths)
-        self.faults.found.extend(fault for fault in found if fault.path not in but)
+        found = find_broken_bounds(self.to_facts(), self.bounds, self.gang_paths)
+        self.faults.violations.extend(fault for fault in found if fault.path not in ignored_paths)
 
-    def remove(self, name: str) -> None:
+    def remove_node(self, name: str) -> None:
         """Take a queue or cohort away; its children become roots."""
         self.queues.pop(name, None)
         self.cohorts.pop(name, None)
@@ -117,7 +125,7 @@ class Draft:
             for key, cohort in self.cohorts.items()
         }
 
-    def finish(self, name: str) -> None:
+    def finish_workload(self, name: str) -> None:
         """The work ends and holds nothing any more."""
         gang = self.gangs[name]
         ended = tuple(replace(task, state=TaskState.FINISHED, node=None) for task in gang.tasks)

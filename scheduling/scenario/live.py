@@ -6,31 +6,31 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.domain.engine.facts import Facts
-from scheduling.scenario.bounds import too_large
+from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.scenario.bounds import find_broken_bounds
 from scheduling.scenario.changes import apply_changes
-from scheduling.scenario.draft import Draft
-from scheduling.scenario.fields import Record
-from scheduling.scenario.parse import SETTERS, Scenario, ScenarioError
+from scheduling.scenario.draft import ScenarioDraft
+from scheduling.scenario.fields import RecordReader
+from scheduling.scenario.parse import CHANGE_SETTERS, Scenario, ScenarioError
 
-KEYS = ("live", "backend", "changes")
+LIVE_KEYS = ("live", "backend", "changes")
 GROUP_SEPARATOR = "/"
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
-    """How people speak of these facts. `queues`: what else a queue is called; `submits_to`: the same where work is
+class LiveNames:
+    """How people speak of these facts. `queues`: what else a queue is called; `submission_aliases`: the same where work is
     submitted, which goes to a leaf; `allowed`: by leaf, the nodes that new work there may stand on, None for all."""
 
-    queues: Mapping[str, str] = field(default_factory=dict)
-    submits_to: Mapping[str, str] = field(default_factory=dict)
-    allowed: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    queue_aliases: Mapping[str, str] = field(default_factory=dict)
+    submission_aliases: Mapping[str, str] = field(default_factory=dict)
+    allowed_nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
 
 
-def live_scenario(facts: Facts, question: Any, manners: Manners) -> Scenario:
+def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) -> Scenario:
     """The facts with the `changes` of `question` (`{live: true, changes: [...]}`) applied in order; the names in it are
     written out in place. Raises `ScenarioError` with every fault."""
-    draft = Draft(
+    draft = ScenarioDraft(
         nodes=None if facts.nodes is None else {node.name: node for node in facts.nodes},
         capacity=facts.capacity,
         cohorts={cohort.name: cohort for cohort in facts.cohorts},
@@ -40,35 +40,37 @@ def live_scenario(facts: Facts, question: Any, manners: Manners) -> Scenario:
         demand=dict(facts.demand),
         paths={name: f"live.{name}" for name in (*(c.name for c in facts.cohorts), *(q.name for q in facts.queues))},
         gang_paths={gang.name: f"live.{gang.name}" for gang in facts.gangs},
-        placed=len(facts.queues),
-        submitted=max((gang.submitted for gang in facts.gangs), default=0),
-        allowed=manners.allowed,
+        queue_count=len(facts.queues),
+        last_submitted=max((gang.submitted for gang in facts.gangs), default=0),
+        allowed_nodes=names.allowed_nodes,
         units=facts.units,
     )
-    root = Record(question, "", draft.faults, "a question about the live state")
-    root.only(*KEYS)
-    live = root.get("live")
-    if root.flag("live") is False or live is None:  # anything else that is not true is told already
-        draft.faults.bad("live", "'live' is true", live)
-    _write_out(root.get("changes"), manners, draft.gangs)
-    apply_changes(draft, root, SETTERS)
-    if not draft.faults.found:
+    root = RecordReader(question, "", draft.faults, "a question about the live state")
+    root.reject_unknown_keys(*LIVE_KEYS)
+    live = root.raw_value("live")
+    if root.boolean("live") is False or live is None:  # anything else that is not true is told already
+        draft.faults.add_bad_value("live", "'live' is true", live)
+    _write_out(root.raw_value("changes"), names, draft.gangs)
+    apply_changes(draft, root, CHANGE_SETTERS)
+    if not draft.faults.violations:
         # What is large already was settled before; only what the changes make of it can be refused.
-        draft.check_size(but={fault.path for fault in too_large(facts, draft.bounds, draft.gang_paths)})
-    if draft.faults.found:
-        raise ScenarioError.of_faults(draft.faults.found)
-    return Scenario(draft.facts(), draft.paths, draft.gang_paths, draft.notes)
+        draft.check_size(
+            ignored_paths={fault.path for fault in find_broken_bounds(facts, draft.bounds, draft.gang_paths)}
+        )
+    if draft.faults.violations:
+        raise ScenarioError.of_faults(draft.faults.violations)
+    return Scenario(draft.to_facts(), draft.paths, draft.gang_paths, draft.rule_violations)
 
 
-def _write_out(changes: Any, manners: Manners, gangs: Collection[str]) -> None:
+def _write_out(changes: Any, manners: LiveNames, gangs: Collection[str]) -> None:
     for entry in changes if isinstance(changes, list) else ():
         if not isinstance(entry, dict):
             continue
         for holder, key, names in (
-            (entry.get("set"), "name", manners.queues),
-            (entry.get("set"), "parent", manners.queues),
-            (entry, "remove", manners.queues),
-            (entry.get("submit"), "queue", manners.submits_to),
+            (entry.get("set"), "name", manners.queue_aliases),
+            (entry.get("set"), "parent", manners.queue_aliases),
+            (entry, "remove", manners.queue_aliases),
+            (entry.get("submit"), "queue", manners.submission_aliases),
         ):
             if isinstance(holder, dict) and isinstance(holder.get(key), str):
                 holder[key] = names.get(holder[key], holder[key])

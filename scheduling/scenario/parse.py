@@ -7,11 +7,11 @@ from typing import Any
 
 from pools.domain.amounts import Number
 from pools.domain.errors import DomainError, ErrorCode, Violation
-from scheduling.domain.engine.facts import Cohort, Facts, Node, Queue
-from scheduling.scenario.bounds import FILE, Bounds
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, NodeFacts, QueueFacts
+from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds
 from scheduling.scenario.changes import apply_changes
-from scheduling.scenario.draft import Draft
-from scheduling.scenario.fields import Fault, Record, read_resources
+from scheduling.scenario.draft import ScenarioDraft
+from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, read_resources
 from scheduling.scenario.workloads import read_workload
 
 ROOT_KEYS = ("nodes", "capacity", "cohorts", "queues", "usage", "demand", "workloads", "changes")
@@ -37,128 +37,128 @@ class Scenario:
     """What a document says, changes applied. `paths` and `gang_paths` lead back to the file; `notes` are broken rules
     of the house that were found while reading."""
 
-    facts: Facts
+    facts: ClusterFacts
     paths: dict[str, str]
     gang_paths: dict[str, str]
-    notes: list[Violation]
+    rule_violations: list[Violation]
 
 
-def parse(value: Any, *, bounds: Bounds = FILE) -> Scenario:
+def parse_scenario(value: Any, *, bounds: ScenarioBounds = FILE_BOUNDS) -> Scenario:
     """Read one document. Raises `ScenarioError` with every fault and its path."""
-    draft = Draft(bounds=bounds)
-    root = Record(value, "", draft.faults, "a scenario")
-    root.only(*ROOT_KEYS)
+    draft = ScenarioDraft(bounds=bounds)
+    root = RecordReader(value, "", draft.faults, "a scenario")
+    root.reject_unknown_keys(*ROOT_KEYS)
     _nodes(draft, root)
     draft.capacity = root.amounts("capacity", unlimited=True)
-    for entry in root.items("cohorts", "a cohort"):
-        entry.only(*COHORT_KEYS)
+    for entry in root.nested_list("cohorts", "a cohort"):
+        entry.reject_unknown_keys(*COHORT_KEYS)
         read_cohort(draft, entry)
-    for entry in root.items("queues", "a queue"):
-        entry.only(*QUEUE_KEYS)
+    for entry in root.nested_list("queues", "a queue"):
+        entry.reject_unknown_keys(*QUEUE_KEYS)
         read_queue(draft, entry)
     draft.check_tree({name: f"{path}.parent" for name, path in draft.paths.items()})
     for key, holder in (("usage", draft.usage), ("demand", draft.demand)):
         holder.update(_by_queue(draft, root, key))
-    for entry in root.items("workloads", "a workload"):
+    for entry in root.nested_list("workloads", "a workload"):
         read_workload(draft, entry)
-    if not draft.faults.found:
+    if not draft.faults.violations:
         # On a tree that cannot be read, nothing sensible can be said about what would change in it.
-        apply_changes(draft, root, SETTERS)
-    if not draft.faults.found:
+        apply_changes(draft, root, CHANGE_SETTERS)
+    if not draft.faults.violations:
         draft.check_size()
-    if draft.faults.found:
-        raise ScenarioError.of_faults(draft.faults.found)
-    return Scenario(draft.facts(), draft.paths, draft.gang_paths, draft.notes)
+    if draft.faults.violations:
+        raise ScenarioError.of_faults(draft.faults.violations)
+    return Scenario(draft.to_facts(), draft.paths, draft.gang_paths, draft.rule_violations)
 
 
-def _nodes(draft: Draft, root: Record) -> None:
-    if root.get("nodes") is None:
+def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:
+    if root.raw_value("nodes") is None:
         return
     draft.nodes = {}
-    for entry in root.items("nodes", "a node"):
-        entry.only("name", "gpus", "resources")
-        name = entry.text("name", needed=True)
+    for entry in root.nested_list("nodes", "a node"):
+        entry.reject_unknown_keys("name", "gpus", "resources")
+        name = entry.text("name", required=True)
         resources = read_resources(entry)
         if name is None:
             continue
         if name in draft.nodes:
-            draft.faults.note(entry.at("name"), Fault.DUPLICATE, f"There are two nodes '{name}'.")
-        draft.nodes[name] = Node(name, resources)
+            draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, f"There are two nodes '{name}'.")
+        draft.nodes[name] = NodeFacts(name, resources)
 
 
-def _by_queue(draft: Draft, root: Record, key: str) -> dict[str, dict[str, Number]]:
-    if root.get(key) is None:
+def _by_queue(draft: ScenarioDraft, root: RecordReader, key: str) -> dict[str, dict[str, Number]]:
+    if root.raw_value(key) is None:
         return {}
-    record = Record(root.get(key), key, draft.faults, f"'{key}' by queue")
+    record = RecordReader(root.raw_value(key), key, draft.faults, f"'{key}' by queue")
     found: dict[str, dict[str, Number]] = {}
     for name in record:
         amounts = record.amounts(name)
         if name not in draft.queues:
-            draft.faults.note(record.at(name), Fault.UNKNOWN_NAME, f"There is no queue '{name}'.")
+            draft.faults.add(record.path_of(name), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue '{name}'.")
         elif amounts is not None:
             found[name] = {key: amount for key, amount in amounts.items() if not isinstance(amount, float)}
     return found
 
 
-def _name(draft: Draft, entry: Record) -> str | None:
-    name = entry.text("name", needed=True)
+def _name(draft: ScenarioDraft, entry: RecordReader) -> str | None:
+    name = entry.text("name", required=True)
     if name is not None and name in draft.paths:
         message = f"The name '{name}' is used twice; it is unique over queues and cohorts."
-        draft.faults.note(entry.at("name"), Fault.DUPLICATE, message)
+        draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, message)
         return None
     return name
 
 
-def read_cohort(draft: Draft, entry: Record) -> None:
+def read_cohort(draft: ScenarioDraft, entry: RecordReader) -> None:
     """One entry of `cohorts`."""
     name = _name(draft, entry)
-    cohort = set_cohort(Cohort(name or ""), entry)
+    cohort = set_cohort(CohortFacts(name or ""), entry)
     if name is not None:
         draft.cohorts[name] = cohort
         draft.paths[name] = entry.path
 
 
-def read_queue(draft: Draft, entry: Record) -> None:
+def read_queue(draft: ScenarioDraft, entry: RecordReader) -> None:
     """One entry of `queues`."""
-    draft.placed += 1
+    draft.queue_count += 1
     name = _name(draft, entry)
-    queue = set_queue(Queue(name or "", created=draft.placed), entry)
+    queue = set_queue(QueueFacts(name or "", created=draft.queue_count), entry)
     if name is not None:
         draft.queues[name] = queue
         draft.paths[name] = entry.path
 
 
-def set_cohort(cohort: Cohort, entry: Record) -> Cohort:
+def set_cohort(cohort: CohortFacts, entry: RecordReader) -> CohortFacts:
     """The cohort with the fields that the entry gives."""
     changes: dict[str, Any] = {}
-    if entry.has("parent"):
+    if entry.has_key("parent"):
         changes["parent"] = entry.text("parent")
     for key in ("quota", "borrowing_limit", "lending_limit"):
-        if entry.has(key):
+        if entry.has_key(key):
             changes[key] = entry.amounts(key, unlimited=True) or {}
-    if entry.has("weight"):
-        changes["weight"] = entry.number("weight", 1, least=0)
+    if entry.has_key("weight"):
+        changes["weight"] = entry.number("weight", 1, minimum=0)
     return replace(cohort, **changes)
 
 
-def set_queue(queue: Queue, entry: Record) -> Queue:
+def set_queue(queue: QueueFacts, entry: RecordReader) -> QueueFacts:
     """The queue with the fields that the entry gives."""
     changes: dict[str, Any] = {}
-    if entry.has("parent"):
+    if entry.has_key("parent"):
         changes["parent"] = entry.text("parent")
-    if entry.has("quota"):
+    if entry.has_key("quota"):
         changes["quota"] = entry.amounts("quota", unlimited=True)
     for key in ("limit", "borrowing_limit", "lending_limit"):
-        if entry.has(key):
+        if entry.has_key(key):
             changes[key] = entry.amounts(key, unlimited=True) or {}
-    if entry.has("weight"):
-        changes["weight"] = entry.number("weight", 1, least=0)
-    if entry.has("priority"):
+    if entry.has_key("weight"):
+        changes["weight"] = entry.number("weight", 1, minimum=0)
+    if entry.has_key("priority"):
         changes["priority"] = entry.number("priority", 100)
-    if entry.has("created"):
+    if entry.has_key("created"):
         changes["created"] = entry.number("created", queue.created)
     return replace(queue, **changes)
 
 
-SETTERS = {"queue": (QUEUE_KEYS, set_queue), "cohort": (COHORT_KEYS, set_cohort)}
+CHANGE_SETTERS = {"queue": (QUEUE_KEYS, set_queue), "cohort": (COHORT_KEYS, set_cohort)}
 """What `set` may change, and how."""

@@ -6,40 +6,40 @@ from collections.abc import Iterable
 from typing import Any
 
 from pools.domain.errors import BadInput, Violation
-from scheduling.domain.podgroup import is_valid, validate
-from scheduling.domain.podgroup_plan import plan
-from scheduling.scenario.batch import Batch, run
-from scheduling.scenario.bounds import FILE, WEB, Bounds
-from scheduling.scenario.reader import Map
+from scheduling.domain.podgroup import is_valid, validate_pod_group
+from scheduling.domain.podgroup_plan import plan_pod_group
+from scheduling.scenario.batch import Batch, answer_sources
+from scheduling.scenario.bounds import FILE_BOUNDS, WEB_BOUNDS, ScenarioBounds
+from scheduling.scenario.reader import DocumentMap
 
-ERROR_CODE = "USER"
+PODGROUP_ERROR_CODE = "USER"
 
 
-def validation(manifest: Any) -> dict[str, Any]:
+def validation_body(manifest: Any) -> dict[str, Any]:
     """`{"valid", "violations"}` of one manifest. Raises `BadInput` if a key stands in it twice."""
     _refuse_repeated(manifest)
-    violations = validate(manifest)
+    violations = validate_pod_group(manifest)
     return {
         "valid": is_valid(violations),
         "violations": [{**violation.as_dict(), "severity": violation.severity} for violation in violations],
     }
 
 
-def planned(body: Any, bounds: Bounds = FILE) -> dict[str, Any]:
+def plan_body(body: Any, bounds: ScenarioBounds = FILE_BOUNDS) -> dict[str, Any]:
     """The plan of one body. Raises `BadInput`."""
     _refuse_too_large(body, bounds)
     _refuse_repeated(body)
-    return plan(body)
+    return plan_pod_group(body)
 
 
 def validate_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
     """Every manifest in these files, directories, or `-`."""
-    return run(sources, validation, error_code=ERROR_CODE, stdin=stdin)
+    return answer_sources(sources, validation_body, error_code=PODGROUP_ERROR_CODE, stdin=stdin)
 
 
 def plan_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
     """Every plan body in these files, directories, or `-`."""
-    return run(sources, planned, error_code=ERROR_CODE, stdin=stdin)
+    return answer_sources(sources, plan_body, error_code=PODGROUP_ERROR_CODE, stdin=stdin)
 
 
 def validation_exit_code(batch: Batch) -> int:
@@ -49,7 +49,7 @@ def validation_exit_code(batch: Batch) -> int:
     return 0 if all(entry.body["valid"] for entry in batch.entries) else 1
 
 
-def _refuse_too_large(body: Any, bounds: Bounds) -> None:
+def _refuse_too_large(body: Any, bounds: ScenarioBounds) -> None:
     """Each step of giving up looks at each group, so their product is what the answer costs."""
     podgroup = body.get("podgroup") if isinstance(body, dict) else None
     spec = podgroup.get("spec") if isinstance(podgroup, dict) else None
@@ -61,8 +61,8 @@ def _refuse_too_large(body: Any, bounds: Bounds) -> None:
         f"{len(groups)} groups with {len(pods)} pods are too many for one answer: groups times pods may be "
         f"{bounds.members} at most here."
     )
-    if bounds is WEB:
-        sentence += f" `osmo podgroup plan FILE` takes {FILE.members}."
+    if bounds is WEB_BOUNDS:
+        sentence += f" `osmo podgroup plan FILE` takes {FILE_BOUNDS.members}."
     raise BadInput(sentence, [Violation("pods", "too_large", sentence)])
 
 
@@ -71,7 +71,7 @@ def _refuse_repeated(value: Any) -> None:
     stack = [("", value)]
     while stack:
         path, inner = stack.pop()
-        for key in inner.repeated if isinstance(inner, Map) else ():
+        for key in inner.repeated_keys if isinstance(inner, DocumentMap) else ():
             message = f"The key '{key}' stands here twice."
             faults.append(Violation(f"{path}.{key}".lstrip("."), "duplicate_name", message))
         if isinstance(inner, dict):

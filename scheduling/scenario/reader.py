@@ -15,13 +15,13 @@ from typing import Any
 
 import yaml
 
-from pools.domain.amounts import NotANumber, exact
+from pools.domain.amounts import InvalidNumber, parse_exact
 from pools.domain.errors import Violation
 
-MOST_CHARACTERS = 64 * 2**20
-MOST_REPEATED = 100  # keys given twice that one map tells of
-MOST_VALUES = 3_000_000
-MOST_LEVELS = 64
+MAX_CHARACTERS = 64 * 2**20
+MAX_REPEATED_KEYS = 100  # keys given twice that one map tells of
+MAX_VALUES = 3_000_000
+MAX_LEVELS = 64
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
@@ -30,22 +30,22 @@ _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": 
 _TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "str", "int", "float", "bool", "null"))
 
 
-class Map(dict[str, Any]):
+class DocumentMap(dict[str, Any]):
     """A map as written; `repeated` are the keys that stand in it more than once."""
 
-    repeated: tuple[str, ...] = ()
+    repeated_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableScalar:
     """A scalar that is none of ours: not-a-number, a number of too many digits, a tag."""
 
     text: str
-    why: str
+    reason: str
 
 
 @dataclass(slots=True)
-class Document:
+class YamlDocument:
     """One document: its value, or what keeps it from being read at all. `lines`: path → line, from 1, if asked for."""
 
     value: Any = None
@@ -53,7 +53,7 @@ class Document:
     lines: dict[str, int] = field(default_factory=dict)
 
 
-class _Stop(Exception):
+class _DocumentStopped(Exception):
     """The document cannot be read on; carries the fault."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
@@ -61,51 +61,51 @@ class _Stop(Exception):
         self.fault = Violation("", "bad_value", message, line)
 
 
-def documents(text: str, *, lines: bool = False) -> list[Document]:
+def read_documents(text: str, *, record_lines: bool = False) -> list[YamlDocument]:
     """The documents of a file, in order; a document that cannot be read ends the file."""
-    if len(text) > MOST_CHARACTERS:
-        message = f"The file has more than {MOST_CHARACTERS} characters."
-        return [Document(faults=[Violation("", "bad_value", message)])]
-    if not lines and text.lstrip()[:1] in {"{", "["}:
+    if len(text) > MAX_CHARACTERS:
+        message = f"The file has more than {MAX_CHARACTERS} characters."
+        return [YamlDocument(faults=[Violation("", "bad_value", message)])]
+    if not record_lines and text.lstrip()[:1] in {"{", "["}:
         quick = _json(text)
         if quick is not None:
             return [quick]
-    found: list[Document] = []
+    found: list[YamlDocument] = []
     try:
         # One by one: what was read before a fault is kept.
-        for document in _Builder(text, record=lines).documents():
+        for document in _DocumentBuilder(text, record=record_lines).documents():
             found.append(document)  # noqa: PERF402
     except UnicodeEncodeError:
-        found.append(Document(faults=[Violation("", "bad_value", "The text holds characters that are none.")]))
-    except _Stop as stop:
-        found.append(Document(faults=[stop.fault]))
+        found.append(YamlDocument(faults=[Violation("", "bad_value", "The text holds characters that are none.")]))
+    except _DocumentStopped as stop:
+        found.append(YamlDocument(faults=[stop.fault]))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it breaks off"
         line = None if mark is None else mark.line + 1
-        found.append(Document(faults=[Violation("", "bad_value", f"This is no YAML: {problem}.", line)]))
+        found.append(YamlDocument(faults=[Violation("", "bad_value", f"This is no YAML: {problem}.", line)]))
     if not found:
-        found.append(Document(faults=[Violation("", "bad_value", "The file is empty.")]))
+        found.append(YamlDocument(faults=[Violation("", "bad_value", "The file is empty.")]))
     return found
 
 
-def _json(text: str) -> Document | None:
-    def pairs(items: list[tuple[str, Any]]) -> Map:
-        made = Map(items)
+def _json(text: str) -> YamlDocument | None:
+    def pairs(items: list[tuple[str, Any]]) -> DocumentMap:
+        made = DocumentMap(items)
         if len(made) != len(items):
-            made.repeated = _repeated(key for key, _value in items)
+            made.repeated_keys = _repeated(key for key, _value in items)
         return made
 
     try:
         value = json.loads(
             text, object_pairs_hook=pairs, parse_int=_number, parse_float=_number,
-            parse_constant=lambda name: Unreadable(name, "is not a number"),
+            parse_constant=lambda name: UnreadableScalar(name, "is not a number"),
         )  # fmt: skip
     except ValueError:
         return None
     except RecursionError:
-        return Document(faults=[Violation("", "bad_value", f"Values may stand at most {MOST_LEVELS} levels deep.")])
-    return Document(value)
+        return YamlDocument(faults=[Violation("", "bad_value", f"Values may stand at most {MAX_LEVELS} levels deep.")])
+    return YamlDocument(value)
 
 
 def _repeated(keys: Iterator[str]) -> tuple[str, ...]:
@@ -118,14 +118,14 @@ def _repeated(keys: Iterator[str]) -> tuple[str, ...]:
     return tuple(twice)
 
 
-def _number(text: str) -> int | Fraction | Unreadable:
+def _number(text: str) -> int | Fraction | UnreadableScalar:
     try:
-        return exact(text)
-    except NotANumber:
-        return Unreadable(text[:60], "has too many digits")
+        return parse_exact(text)
+    except InvalidNumber:
+        return UnreadableScalar(text[:60], "has too many digits")
 
 
-class _Builder:
+class _DocumentBuilder:
     """Builds values from the events of the YAML parser, which does not recurse; so neither does this."""
 
     def __init__(self, text: str, *, record: bool) -> None:
@@ -133,18 +133,18 @@ class _Builder:
         self._record = record
         self._values = 0
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[YamlDocument]:
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._lines: dict[str, int] = {}
                 self._anchors: dict[str, tuple[Any, int]] = {}
                 value = self._value()
-                yield Document(value, lines=self._lines)
+                yield YamlDocument(value, lines=self._lines)
 
     def _value(self) -> Any:
         """The next value, whole."""
         root: list[Any] = []
-        stack: list[_Open] = [_Open(root, "", None, 0)]
+        stack: list[_OpenCollection] = [_OpenCollection(root, "", None, 0)]
         while True:
             top = stack[-1]
             event = next(self._events)
@@ -157,24 +157,26 @@ class _Builder:
             if len(stack) == 1 and root:
                 return root[0]
 
-    def _put(self, event: Any, top: _Open, stack: list[_Open]) -> None:
+    def _put(self, event: Any, top: _OpenCollection, stack: list[_OpenCollection]) -> None:
         line = event.start_mark.line + 1
         self._values += 1
-        if self._values > MOST_VALUES:
-            raise _Stop(f"The file holds more than {MOST_VALUES} values.", line)
-        if isinstance(top.holder, Map) and top.key is None:
+        if self._values > MAX_VALUES:
+            raise _DocumentStopped(f"The file holds more than {MAX_VALUES} values.", line)
+        if isinstance(top.holder, DocumentMap) and top.key is None:
             if not isinstance(event, yaml.ScalarEvent):
-                raise _Stop("A key is a name, not a list or a map.", line)
+                raise _DocumentStopped("A key is a name, not a list or a map.", line)
             top.key = event.value
-            if event.value in top.holder and len(top.holder.repeated) < MOST_REPEATED:
-                top.holder.repeated = (*top.holder.repeated, event.value)
+            if event.value in top.holder and len(top.holder.repeated_keys) < MAX_REPEATED_KEYS:
+                top.holder.repeated_keys = (*top.holder.repeated_keys, event.value)
             return
         path = top.path_of_next() if self._record else ""
         if self._record:
             self._lines.setdefault(path, line)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                raise _Stop(f"The alias '*{event.anchor}' stands inside what it names, or names nothing.", line)
+                raise _DocumentStopped(
+                    f"The alias '*{event.anchor}' stands inside what it names, or names nothing.", line
+                )
             value, size = self._anchors[event.anchor]
             self._values += size
             top.add(value)
@@ -184,16 +186,16 @@ class _Builder:
                 self._anchors[event.anchor] = (value, 1)
             top.add(value)
         else:
-            if len(stack) > MOST_LEVELS:
-                raise _Stop(f"Values may stand at most {MOST_LEVELS} levels deep.", line)
-            holder: Any = Map() if isinstance(event, yaml.MappingStartEvent) else []
+            if len(stack) > MAX_LEVELS:
+                raise _DocumentStopped(f"Values may stand at most {MAX_LEVELS} levels deep.", line)
+            holder: Any = DocumentMap() if isinstance(event, yaml.MappingStartEvent) else []
             if event.tag is not None and event.tag not in _TAGS:
-                raise _Stop(f"The tag '{event.tag}' is not known here.", line)
+                raise _DocumentStopped(f"The tag '{event.tag}' is not known here.", line)
             top.add(holder)
-            stack.append(_Open(holder, path, event.anchor, self._values))
+            stack.append(_OpenCollection(holder, path, event.anchor, self._values))
 
 
-class _Open:
+class _OpenCollection:
     """A list or map that is being filled."""
 
     __slots__ = ("anchor", "before", "holder", "key", "path")
@@ -204,13 +206,13 @@ class _Open:
 
     def path_of_next(self) -> str:
         """Where the next value will stand."""
-        if isinstance(self.holder, Map):
+        if isinstance(self.holder, DocumentMap):
             return f"{self.path}.{self.key}".lstrip(".")
         return f"{self.path}[{len(self.holder)}]" if self.path else ""
 
     def add(self, value: Any) -> None:
         """Put the next value in."""
-        if isinstance(self.holder, Map):
+        if isinstance(self.holder, DocumentMap):
             self.holder[str(self.key)] = value
             self.key = None
         else:
@@ -220,7 +222,7 @@ class _Open:
 def _scalar(event: Any) -> Any:
     text: str = event.value
     if event.tag is not None and event.tag not in _TAGS and event.tag != "!":
-        return Unreadable(event.tag, "is a tag that is not known here")
+        return UnreadableScalar(event.tag, "is a tag that is not known here")
     if event.style or (event.tag is not None and event.tag.endswith(":str")) or event.tag == "!":
         return text
     if text in _NULLS:
@@ -230,5 +232,5 @@ def _scalar(event: Any) -> Any:
     if _NUMBER.fullmatch(text):
         return _number(text)
     if text.lower().lstrip("+-") in {".inf", ".nan", "nan", "inf", "infinity"}:
-        return Unreadable(text, "is not a number")
+        return UnreadableScalar(text, "is not a number")
     return text

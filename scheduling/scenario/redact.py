@@ -8,23 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from scheduling.domain.engine.facts import Cohort, Facts, Gang, Queue
+from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, GangFacts, QueueFacts
 
-OTHERS = "others:"
+REDACTED_PREFIX = "others:"
 """What a hidden name begins with; no name of ours may hold a colon."""
 
 
-def veiled(facts: Facts, *, queues: Collection[str], cohorts: Collection[str], gangs: Collection[str]) -> Facts:
+def redact_facts(
+    facts: ClusterFacts, *, queues: Collection[str], cohorts: Collection[str], gangs: Collection[str]
+) -> ClusterFacts:
     """The same facts; only these names are left."""
     called = {cohort.name: cohort.name for cohort in facts.cohorts} | {queue.name: queue.name for queue in facts.queues}
     hidden_cohorts = [cohort.name for cohort in facts.cohorts if cohort.name not in cohorts]
-    called |= {name: f"{OTHERS}cohort-{n}" for n, name in enumerate(sorted(hidden_cohorts), 1)}
+    called |= {name: f"{REDACTED_PREFIX}cohort-{n}" for n, name in enumerate(sorted(hidden_cohorts), 1)}
     called |= _queue_names(facts, queues)
     alias = _gang_names(facts, gangs)
 
     def name(old: str) -> str:
         # A gang may stand in a queue that is gone.
-        return called.get(old, f"{OTHERS}gone")
+        return called.get(old, f"{REDACTED_PREFIX}gone")
 
     return replace(
         facts,
@@ -36,7 +38,7 @@ def veiled(facts: Facts, *, queues: Collection[str], cohorts: Collection[str], g
     )
 
 
-def _queue_names(facts: Facts, seen: Collection[str]) -> dict[str, str]:
+def _queue_names(facts: ClusterFacts, seen: Collection[str]) -> dict[str, str]:
     """`others:pool-1` for what stands at the top of a hidden branch, `others:pool-1--2` for what is below it."""
     queues = {queue.name: queue for queue in facts.queues}
     names: dict[str, str] = {}
@@ -46,29 +48,29 @@ def _queue_names(facts: Facts, seen: Collection[str]) -> dict[str, str]:
             continue
         parent = names.get(queue.parent or "")
         if parent is None:
-            names[queue.name] = f"{OTHERS}pool-{len(names) - sum(below.values()) + 1}"
+            names[queue.name] = f"{REDACTED_PREFIX}pool-{len(names) - sum(below.values()) + 1}"
         else:
             below[parent] = below.get(parent, 0) + 1
             names[queue.name] = f"{parent}--{below[parent]}"
     return names
 
 
-def _gang_names(facts: Facts, seen: Collection[str]) -> dict[str, str]:
+def _gang_names(facts: ClusterFacts, seen: Collection[str]) -> dict[str, str]:
     hidden = sorted(
         (gang for gang in facts.gangs if gang.name not in seen), key=lambda gang: (gang.submitted, gang.name)
     )
-    return {gang.name: f"{OTHERS}work-{n}" for n, gang in enumerate(hidden, 1)}
+    return {gang.name: f"{REDACTED_PREFIX}work-{n}" for n, gang in enumerate(hidden, 1)}
 
 
-def _queue(queue: Queue, name: Callable[[str], str]) -> Queue:
+def _queue(queue: QueueFacts, name: Callable[[str], str]) -> QueueFacts:
     return replace(queue, name=name(queue.name), parent=None if queue.parent is None else name(queue.parent))
 
 
-def _cohort(cohort: Cohort, name: Callable[[str], str]) -> Cohort:
+def _cohort(cohort: CohortFacts, name: Callable[[str], str]) -> CohortFacts:
     return replace(cohort, name=name(cohort.name), parent=None if cohort.parent is None else name(cohort.parent))
 
 
-def _gang(gang: Gang, queue: str, alias: str | None) -> Gang:
+def _gang(gang: GangFacts, queue: str, alias: str | None) -> GangFacts:
     if alias is None:
         return gang if gang.queue == queue else replace(gang, queue=queue)
     tasks = tuple(replace(task, name=f"{alias}-{n}") for n, task in enumerate(gang.tasks))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pools.domain.amounts import UNLIMITED, Amount, sentence_of
+from pools.domain.amounts import UNLIMITED, Amount, amounts_text
 from pools.domain.errors import Violation
 from scheduling.domain.engine.explain import Reason
-from scheduling.domain.engine.facts import Cohort, Queue
+from scheduling.domain.engine.facts import CohortFacts, QueueFacts
 from scheduling.domain.engine.world import World
 from scheduling.scenario.parse import Scenario
 
 
-def broken(
+def find_rule_violations(
     scenario: Scenario, world: World, reasons: Mapping[str, Reason], debts: Mapping[str, Mapping[str, Amount]]
 ) -> list[Violation]:
     """Every broken rule: the tree as it is set, gangs that can never start, what is over its bounds after the run."""
     return [
-        *scenario.notes,
+        *scenario.rule_violations,
         *_tree(scenario, world),
         *_overfull(world),
         *_never(scenario, reasons),
@@ -27,7 +27,7 @@ def broken(
 
 def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
     paths = scenario.paths
-    everything: list[Cohort | Queue] = [*scenario.facts.cohorts, *scenario.facts.queues]
+    everything: list[CohortFacts | QueueFacts] = [*scenario.facts.cohorts, *scenario.facts.queues]
     for node in everything:
         if node.parent is None:
             for key in ("borrowing_limit", "lending_limit"):
@@ -43,8 +43,8 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
                 if below > queue.quota[r]:
                     over[key] = below
             if over:
-                quota = sentence_of({key: (fact.quota or {}).get(key, 0) for key in over})
-                message = f"The queues below '{fact.name}' have a quota of {sentence_of(over)}, it has {quota}."
+                quota = amounts_text({key: (fact.quota or {}).get(key, 0) for key in over})
+                message = f"The queues below '{fact.name}' have a quota of {amounts_text(over)}, it has {quota}."
                 yield Violation(f"{paths[fact.name]}.quota", "children_above_parent", message)
         if not queue.children:
             above = {
@@ -53,7 +53,7 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
                 if amount != UNLIMITED and amount > (fact.quota or {}).get(key, 0)
             }
             if above and fact.parent is not None:
-                message = f"'{fact.name}' would lend {sentence_of(above)}, more than its quota."
+                message = f"'{fact.name}' would lend {amounts_text(above)}, more than its quota."
                 yield Violation(f"{paths[fact.name]}.lending_limit", "lending_above_quota", message)
     for holder in ("usage", "demand"):
         for name in getattr(scenario.facts, holder):
@@ -67,7 +67,7 @@ def _overfull(world: World) -> Iterator[Violation]:
         # Behind the resources stand the sets of nodes that tasks may be confined to.
         over = {key: -have for key, have in zip(world.keys, free, strict=False) if have < 0}
         if over and world.nodes is not None:
-            too_much = world.say(over, matters=over)
+            too_much = world.amounts_text(over, relevant=over)
             message = f"More stands on node '{world.nodes.names[node]}' than it has: {too_much} too much."
             yield Violation("nodes", "node_overfull", message)
 
@@ -75,12 +75,14 @@ def _overfull(world: World) -> Iterator[Violation]:
 def _never(scenario: Scenario, reasons: Mapping[str, Reason]) -> Iterator[Violation]:
     for name, path in scenario.gang_paths.items():
         reason = reasons.get(name)
-        if reason is not None and (reason.never or reason.code in {"not_ready", "queue_has_children", "no_such_queue"}):
+        if reason is not None and (
+            reason.is_permanent or reason.code in {"not_ready", "queue_has_children", "no_such_queue"}
+        ):
             yield Violation(path, reason.code, f"'{name}' can never start. {reason.message}")
 
 
 def _debts(scenario: Scenario, debts: Mapping[str, Mapping[str, Amount]]) -> Iterator[Violation]:
     for name, amounts in debts.items():
         if amounts:
-            message = f"'{name}' is in debt: {sentence_of(amounts)} more than its limits allow."
+            message = f"'{name}' is in debt: {amounts_text(amounts)} more than its limits allow."
             yield Violation(scenario.paths[name], "debt", message)

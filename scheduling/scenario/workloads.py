@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from scheduling.domain.engine.facts import HIGH, LOW, NON_PREEMPTIBLE_FROM, NORMAL, Gang, Task, TaskState
-from scheduling.domain.gang import DEFAULT_GROUP, GangTree, Group
-from scheduling.domain.podgroup import MOST_PODS, Names, PodGroup, check, is_structural
-from scheduling.scenario.draft import Draft
-from scheduling.scenario.fields import Fault, Record, read_resources
+from scheduling.domain.engine.facts import HIGH, LOW, NON_PREEMPTIBLE_FROM, NORMAL, GangFacts, TaskFacts, TaskState
+from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, SubGroup
+from scheduling.domain.podgroup import MAX_PODS, FieldNames, PodGroup, check_pod_group, is_structural
+from scheduling.scenario.draft import ScenarioDraft
+from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, read_resources
 
 WORKLOAD_KEYS = ("name", "queue", "priority", "preemptible", "submitted", "state", "gang", "tasks")
 TASK_KEYS = ("name", "count", "gpus", "resources", "state", "node", "sub_group")
@@ -16,25 +16,25 @@ PRIORITIES = {"HIGH": HIGH, "NORMAL": NORMAL, "LOW": LOW}
 STATES = ("pending", "running", "releasing")
 
 
-def read_workload(draft: Draft, entry: Record) -> None:
+def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
     """One workload; it is added to the draft if it has a name of its own."""
-    entry.only(*WORKLOAD_KEYS)
-    draft.submitted += 1
-    name = entry.text("name", needed=True)
+    entry.reject_unknown_keys(*WORKLOAD_KEYS)
+    draft.last_submitted += 1
+    name = entry.text("name", required=True)
     if name is not None and name in draft.gangs:
-        draft.faults.note(entry.at("name"), Fault.DUPLICATE, f"There are two workloads '{name}'.")
-    queue = entry.text("queue", needed=True)
+        draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, f"There are two workloads '{name}'.")
+    queue = entry.text("queue", required=True)
     if queue is not None and queue not in draft.queues:
-        draft.faults.note(entry.at("queue"), Fault.UNKNOWN_NAME, f"There is no queue '{queue}'.")
+        draft.faults.add(entry.path_of("queue"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue '{queue}'.")
     priority = _priority(entry)
-    preemptible = entry.flag("preemptible")
-    submitted = entry.number("submitted", draft.submitted)
-    state = entry.one_of("state", STATES, "pending")
+    preemptible = entry.boolean("preemptible")
+    submitted = entry.number("submitted", draft.last_submitted)
+    state = entry.choice("state", STATES, "pending")
     tree = _gang(draft, entry)
     tasks = _Tasks(draft, entry, name or "", state, tree).read()
     if name is None:
         return
-    draft.gangs[name] = Gang(
+    draft.gangs[name] = GangFacts(
         name,
         queue or "",
         tasks,
@@ -46,111 +46,121 @@ def read_workload(draft: Draft, entry: Record) -> None:
     draft.gang_paths[name] = entry.path
 
 
-def _priority(entry: Record) -> int:
-    value = entry.get("priority")
+def _priority(entry: RecordReader) -> int:
+    value = entry.raw_value("priority")
     if isinstance(value, str):
         if value in PRIORITIES:
             return PRIORITIES[value]
-        entry.faults.bad(entry.at("priority"), "'priority' is HIGH, NORMAL, LOW or a whole number", value)
+        entry.faults.add_bad_value(
+            entry.path_of("priority"), "'priority' is HIGH, NORMAL, LOW or a whole number", value
+        )
         return NORMAL
-    return entry.whole("priority", NORMAL, least=-MOST_PODS, most=MOST_PODS) or 0
+    return entry.whole_number("priority", NORMAL, minimum=-MAX_PODS, maximum=MAX_PODS) or 0
 
 
-def _gang(draft: Draft, entry: Record) -> GangTree | None:
-    if entry.get("gang") is None:
+def _gang(draft: ScenarioDraft, entry: RecordReader) -> GangTree | None:
+    if entry.raw_value("gang") is None:
         return None
-    gang = Record(entry.get("gang"), entry.at("gang"), draft.faults, "a gang")
-    gang.only(*GANG_KEYS)
-    before = len(draft.faults.found)
+    gang = RecordReader(entry.raw_value("gang"), entry.path_of("gang"), draft.faults, "a gang")
+    gang.reject_unknown_keys(*GANG_KEYS)
+    before = len(draft.faults.violations)
 
-    def minimum(holder: Record, key: str) -> int | None:
-        return holder.whole(key, None, least=-MOST_PODS, most=MOST_PODS)
+    def minimum(holder: RecordReader, key: str) -> int | None:
+        return holder.whole_number(key, None, minimum=-MAX_PODS, maximum=MAX_PODS)
 
     own = (minimum(gang, "min_member"), minimum(gang, "min_sub_group"))
     groups = []
-    for sub in gang.items("sub_groups", "a sub-group"):
-        sub.only(*GROUP_KEYS)
-        group = sub.text("name", needed=True) or ""
-        groups.append(Group(group, sub.text("parent"), minimum(sub, "min_member"), minimum(sub, "min_sub_group")))
-    if len(draft.faults.found) > before:
+    for sub in gang.nested_list("sub_groups", "a sub-group"):
+        sub.reject_unknown_keys(*GROUP_KEYS)
+        group = sub.text("name", required=True) or ""
+        groups.append(SubGroup(group, sub.text("parent"), minimum(sub, "min_member"), minimum(sub, "min_sub_group")))
+    if len(draft.faults.violations) > before:
         return None
     pod_group = PodGroup(*own, tuple(groups))
-    violations = check(pod_group, Names(gang.path, "sub_groups", "min_member", "min_sub_group"))
+    violations = check_pod_group(pod_group, FieldNames(gang.path, "sub_groups", "min_member", "min_sub_group"))
     if is_structural(violations):
         for violation in violations:
-            code = Fault.UNKNOWN_NAME if violation.code == "unknown_parent" else violation.code
-            draft.faults.note(violation.path, code, violation.message)
+            code = ScenarioFaultCode.UNKNOWN_NAME if violation.code == "unknown_parent" else violation.code
+            draft.faults.add(violation.path, code, violation.message)
         return None
-    draft.notes.extend(violations)
+    draft.rule_violations.extend(violations)
     return pod_group.tree()
 
 
 class _Tasks:
     """The task lines of one workload, counted out."""
 
-    def __init__(self, draft: Draft, entry: Record, workload: str, state: str, tree: GangTree | None) -> None:
+    def __init__(
+        self, draft: ScenarioDraft, entry: RecordReader, workload: str, state: str, tree: GangTree | None
+    ) -> None:
         self._draft, self._entry, self._workload, self._state, self._tree = draft, entry, workload, state, tree
         self._names: set[str] = set()
-        self._tasks: list[Task] = []
+        self._tasks: list[TaskFacts] = []
 
-    def read(self) -> tuple[Task, ...]:
-        for line in self._entry.items("tasks", "a task"):
-            line.only(*TASK_KEYS)
+    def read(self) -> tuple[TaskFacts, ...]:
+        for line in self._entry.nested_list("tasks", "a task"):
+            line.reject_unknown_keys(*TASK_KEYS)
             self._line(line)
-        if not self._entry.listed("tasks"):
+        if not self._entry.raw_list("tasks"):
             message = "A workload needs at least one task in 'tasks'."
-            self._draft.faults.note(self._entry.at("tasks"), Fault.BAD_VALUE, message)
+            self._draft.faults.add(self._entry.path_of("tasks"), ScenarioFaultCode.BAD_VALUE, message)
         return tuple(self._tasks)
 
-    def _line(self, line: Record) -> None:
+    def _line(self, line: RecordReader) -> None:
         draft = self._draft
-        count = line.whole("count", 1, least=1, most=draft.bounds.tasks) or 1
-        draft.tasks += count
-        if draft.tasks > draft.bounds.tasks:
+        count = line.whole_number("count", 1, minimum=1, maximum=draft.bounds.tasks) or 1
+        draft.task_count += count
+        if draft.task_count > draft.bounds.tasks:
             message = f"A scenario has at most {draft.bounds.tasks} tasks here."
-            line.faults.note(line.at("count"), Fault.BAD_VALUE, message)
+            line.faults.add(line.path_of("count"), ScenarioFaultCode.BAD_VALUE, message)
             return
         request = read_resources(line)
-        state = TaskState(line.one_of("state", STATES, self._state))
+        state = TaskState(line.choice("state", STATES, self._state))
         node = self._node(line, state)
         group = self._group(line)
-        queue = self._entry.get("queue")
-        allowed = draft.allowed.get(queue) if isinstance(queue, str) else None
+        queue = self._entry.raw_value("queue")
+        allowed = draft.allowed_nodes.get(queue) if isinstance(queue, str) else None
         own = line.text("name")
         for i in range(count):
             base, number = (self._workload, len(self._tasks)) if own is None else (own, i)
             name = base if own is not None and count == 1 else f"{base}-{number}"
             if name in self._names:
-                line.faults.note(line.at("name"), Fault.DUPLICATE, f"Two tasks of this workload are called '{name}'.")
+                line.faults.add(
+                    line.path_of("name"),
+                    ScenarioFaultCode.DUPLICATE,
+                    f"Two tasks of this workload are called '{name}'.",
+                )
             self._names.add(name)
-            self._tasks.append(Task(name, request, group, state, node, allowed))
+            self._tasks.append(TaskFacts(name, request, group, state, node, allowed))
 
-    def _node(self, line: Record, state: TaskState) -> str | None:
+    def _node(self, line: RecordReader, state: TaskState) -> str | None:
         nodes, node = self._draft.nodes, line.text("node")
         if node is not None and node not in (nodes or {}):
-            line.faults.note(line.at("node"), Fault.UNKNOWN_NAME, f"There is no node '{node}'.")
+            line.faults.add(line.path_of("node"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no node '{node}'.")
             return None
         if state is TaskState.PENDING:
             if node is not None:
                 message = "A task that waits stands on no node; leave 'node' out, or say that it runs."
-                line.faults.note(line.at("node"), Fault.BAD_VALUE, message)
+                line.faults.add(line.path_of("node"), ScenarioFaultCode.BAD_VALUE, message)
             return None
-        if node is None and nodes is not None and line.get("node") is None:
+        if node is None and nodes is not None and line.raw_value("node") is None:
             message = f"A {state.value} task needs a 'node', since the file has nodes."
-            line.faults.note(line.at("node"), Fault.BAD_VALUE, message)
+            line.faults.add(line.path_of("node"), ScenarioFaultCode.BAD_VALUE, message)
         return node
 
-    def _group(self, line: Record) -> str:
+    def _group(self, line: RecordReader) -> str:
         tree, group = self._tree, line.text("sub_group")
-        name = DEFAULT_GROUP if group is None else group
+        name = DEFAULT_SUB_GROUP if group is None else group
         if tree is None:
-            known = name == DEFAULT_GROUP or self._entry.get("gang") is not None
+            known = name == DEFAULT_SUB_GROUP or self._entry.raw_value("gang") is not None
         else:
             known = name in tree.index and tree.is_leaf(tree.index[name])
         if not known:
-            path = line.at("sub_group")
+            path = line.path_of("sub_group")
             if group is None:
-                line.faults.note(path, Fault.BAD_VALUE, "The gang has sub-groups; say to which the task belongs.")
+                line.faults.add(
+                    path, ScenarioFaultCode.BAD_VALUE, "The gang has sub-groups; say to which the task belongs."
+                )
             else:
-                line.faults.note(path, Fault.UNKNOWN_NAME, f"'{name}' is no leaf sub-group of this gang.")
+                line.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"'{name}' is no leaf sub-group of this gang.")
         return name

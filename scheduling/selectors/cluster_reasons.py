@@ -12,55 +12,55 @@ from dataclasses import replace
 from typing import Any
 
 from pools.domain import amounts
-from pools.domain.names import SHARED
-from scheduling.domain.dispatch_admission import HOUSE, NOT_LENT
-from scheduling.domain.engine.explain import Code, Reason
+from pools.domain.names import SHARED_QUEUE
+from scheduling.domain.dispatch_admission import BY_PLATFORM, NOT_LENT
+from scheduling.domain.engine.explain import Reason, ReasonCode
 from scheduling.domain.engine.remedies import Remedy
 
-_LIMIT_OF = {Code.OVER_QUOTA: "quota", Code.OVER_LIMIT: "limit"}
+_LIMIT_OF = {ReasonCode.OVER_QUOTA: "quota", ReasonCode.OVER_LIMIT: "limit"}
 _REMEDIES = {
-    Code.OVER_QUOTA: "Work on this queue ends, its quota grows, or the workflow is submitted with priority LOW",
-    Code.OVER_LIMIT: "Work on this queue ends, or its limit grows",
-    Code.NO_SUCH_QUEUE: "The queues of the cluster are synced",
-    Code.NO_ROOM: "The cluster has room for it",
+    ReasonCode.OVER_QUOTA: "Work on this queue ends, its quota grows, or the workflow is submitted with priority LOW",
+    ReasonCode.OVER_LIMIT: "Work on this queue ends, or its limit grows",
+    ReasonCode.NO_SUCH_QUEUE: "The queues of the cluster are synced",
+    ReasonCode.NO_ROOM: "The cluster has room for it",
     "preemption_delay": "It has waited long enough to take other work's place",
     "not_scheduled": "The cluster's scheduler places it",
     "cluster_fault": "The cluster takes work again",
 }
 
-_KEPT_REMEDIES = {
-    Code.OVER_QUOTA: _REMEDIES[Code.OVER_QUOTA],
-    Code.OVER_LIMIT: _REMEDIES[Code.OVER_LIMIT],
-    Code.NOTHING_TO_BORROW: "Work that borrows in this tree of cohorts ends, or a quota in it grows",
-    Code.OVER_BORROWING_LIMIT: "What this node borrows is given back, or its borrowing limit grows",
-    Code.CYCLE: "Give one node of the circle another parent",
+_ADMISSION_REMEDIES = {
+    ReasonCode.OVER_QUOTA: _REMEDIES[ReasonCode.OVER_QUOTA],
+    ReasonCode.OVER_LIMIT: _REMEDIES[ReasonCode.OVER_LIMIT],
+    ReasonCode.NOTHING_TO_BORROW: "Work that borrows in this tree of cohorts ends, or a quota in it grows",
+    ReasonCode.OVER_BORROWING_LIMIT: "What this node borrows is given back, or its borrowing limit grows",
+    ReasonCode.CYCLE: "Give one node of the circle another parent",
     NOT_LENT: "Work that borrows in this tree of cohorts ends, or an owner raises a lending limit",
 }
 
 
-def told_by_cluster(said: Mapping[str, Any] | None, ours: Reason) -> Reason:
+def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason: Reason) -> Reason:
     """The reason to show: the cluster's if it gave one, else ours."""
-    if not said:
-        return ours
-    code = str(said["code"])
-    if said.get("by") == HOUSE:
-        return _kept_back(code, said, ours)
-    numbers = _numbers(said, _LIMIT_OF.get(code))
+    if not waiting_reason:
+        return engine_reason
+    code = str(waiting_reason["code"])
+    if waiting_reason.get("by") == BY_PLATFORM:
+        return _admission_reason(code, waiting_reason, engine_reason)
+    numbers = _gpu_numbers(waiting_reason, _LIMIT_OF.get(code))
     remedy = Remedy(_REMEDIES.get(code, _REMEDIES["not_scheduled"]))
     return replace(
-        ours,
+        engine_reason,
         code=code,
-        message=str(said["message"]),
-        queue=_logical(said["queue"]) if said.get("queue") else ours.queue,
+        message=str(waiting_reason["message"]),
+        queue=_logical_queue_name(waiting_reason["queue"]) if waiting_reason.get("queue") else engine_reason.queue,
         limit=_LIMIT_OF.get(code),
         requested=numbers[0],
         free=numbers[1],
         missing=numbers[2],
-        remedies=ours.remedies if ours.code == code and ours.remedies else (remedy,),
+        remedies=engine_reason.remedies if engine_reason.code == code and engine_reason.remedies else (remedy,),
     )
 
 
-def _kept_back(code: str, said: Mapping[str, Any], ours: Reason) -> Reason:
+def _admission_reason(code: str, said: Mapping[str, Any], ours: Reason) -> Reason:
     """What the house says of a gang that it has not given to the cluster."""
     return replace(
         ours,
@@ -71,11 +71,11 @@ def _kept_back(code: str, said: Mapping[str, Any], ours: Reason) -> Reason:
         requested={amounts.GPU: said["requested"]},
         free={amounts.GPU: said["free"]},
         missing={amounts.GPU: said["missing"]},
-        remedies=ours.remedies if ours.code == code and ours.remedies else (Remedy(_KEPT_REMEDIES[code]),),
+        remedies=ours.remedies if ours.code == code and ours.remedies else (Remedy(_ADMISSION_REMEDIES[code]),),
     )
 
 
-def _numbers(said: Mapping[str, Any], limit: str | None) -> tuple[Mapping[str, Any] | None, ...]:
+def _gpu_numbers(said: Mapping[str, Any], limit: str | None) -> tuple[Mapping[str, Any] | None, ...]:
     """Requested, free and missing GPUs under the number that blocks, as far as the cluster tells them."""
     requested, most, used = said.get("requested"), said.get(limit or ""), said.get("used")
     if requested is None:
@@ -86,7 +86,7 @@ def _numbers(said: Mapping[str, Any], limit: str | None) -> tuple[Mapping[str, A
     return {amounts.GPU: requested}, {amounts.GPU: free}, {amounts.GPU: max(0, requested - free)}
 
 
-def _logical(queue: str) -> str:
+def _logical_queue_name(queue: str) -> str:
     """The logical name (D2) of a Kubernetes queue: its shared leaf is called `--_shared` here and `---shared` there."""
-    end = f"--{SHARED.replace('_', '-')}"
-    return f"{queue.removesuffix(end)}--{SHARED}" if queue.endswith(end) else queue
+    end = f"--{SHARED_QUEUE.replace('_', '-')}"
+    return f"{queue.removesuffix(end)}--{SHARED_QUEUE}" if queue.endswith(end) else queue

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from pools.domain import names
 from pools.models import Backend
-from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK, TaskStatus
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Group, Task
 
-IN_CLUSTER = (TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING)
+STATUSES_IN_CLUSTER = (TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING)
 """A gang has objects in its cluster from the moment it may start to its end."""
 
 
@@ -27,13 +27,15 @@ class OpenGang:
     queue: str
     has_tree: bool
     waiting_reason: Mapping[str, Any] | None
-    tries: tuple[Task, ...]
+    attempts: tuple[Task, ...]
 
 
-def open_gangs(backend: Backend, groups: Collection[UUID] | None = None) -> dict[UUID, OpenGang]:
+def read_open_gangs(backend: Backend, groups: Collection[UUID] | None = None) -> dict[UUID, OpenGang]:
     """The open gangs of a backend (of `groups` only), by id. Two queries."""
     rows = Group.objects.filter(
-        status__in=IN_CLUSTER, workflow__status__in=LIVE_WORKFLOW, workflow__root_pool__backend=backend
+        status__in=STATUSES_IN_CLUSTER,
+        workflow__status__in=ACTIVE_WORKFLOW_STATUSES,
+        workflow__root_pool__backend=backend,
     )
     if groups is not None:
         rows = rows.filter(pk__in=groups)
@@ -48,14 +50,14 @@ def open_gangs(backend: Backend, groups: Collection[UUID] | None = None) -> dict
         )
     )
     tries: dict[UUID, list[Task]] = defaultdict(list)
-    open_tries = Task.objects.filter(group__in=[row[0] for row in found], status__in=UNFINISHED_TASK)
+    open_tries = Task.objects.filter(group__in=[row[0] for row in found], status__in=UNFINISHED_TASK_STATUSES)
     for task in open_tries.order_by("position").only("group_id", "status", "node_name", "pod_ip", "dispatched_at"):
         tries[task.group_id].append(task)
     return {
         group: OpenGang(
             group,
             TaskStatus(status),
-            names.k8s_name(names.queue_name(backend.namespace, root, leaf or names.SHARED)),
+            names.k8s_queue_name(names.queue_name(backend.namespace, root, leaf or names.SHARED_QUEUE)),
             tree is not None,
             reason,
             tuple(tries[group]),

@@ -11,39 +11,39 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
-from pools.domain.cohort_config import quotas_of
-from pools.domain.quota.forest import CohortFact, PoolFact, borrowing_limit, lending_limit
+from pools.domain.cohort_config import quotas_from_stored
+from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, pool_borrowing_limit, pool_lending_limit
 from pools.domain.quota.pool_balance import PoolBalance
-from pools.locking import cohort_tops
+from pools.locking import cohort_roots
 from pools.models import Backend, Cohort, Pool
-from pools.selectors.quota_facts import cohort_facts, cohorts_below
+from pools.selectors.quota_facts import cohort_ids_below, read_cohort_facts
 from scheduling.domain.engine import facts as engine
 
 
 @dataclass(frozen=True, slots=True)
-class Above:
+class CohortsAbove:
     """`tops` are the ids of the trees' tops, `outside` the pools of other backends in them."""
 
     tops: Collection[int] = ()
-    cohorts: Sequence[engine.Cohort] = ()
+    cohorts: Sequence[engine.CohortFacts] = ()
     outside: Sequence[Pool] = ()
 
 
-def cohorts_above(backend: Backend, pools: Collection[Pool]) -> Above:
+def read_cohorts_above(backend: Backend, pools: Collection[Pool]) -> CohortsAbove:
     """What stands above and beside these pools of the backend; no query for pools without a cohort."""
     joined = {pool.cohort_id for pool in pools if pool.cohort_id is not None}
     if not joined:
-        return Above()
-    tops = set(cohort_tops(joined).values())
-    inside = Cohort.objects.filter(pk__in=cohorts_below(tops))
+        return CohortsAbove()
+    tops = set(cohort_roots(joined).values())
+    inside = Cohort.objects.filter(pk__in=cohort_ids_below(tops))
     outside = Pool.objects.roots().filter(cohort__in=inside, archived=False).exclude(backend=backend)
     rows = outside.select_related("backend", "cohort").order_by("name")
-    return Above(tops, [_cohort(fact) for fact in cohort_facts(inside)], list(rows))
+    return CohortsAbove(tops, [_engine_cohort(fact) for fact in read_cohort_facts(inside)], list(rows))
 
 
-def _cohort(fact: CohortFact) -> engine.Cohort:
-    quotas = quotas_of(fact.quotas or {})
-    return engine.Cohort(
+def _engine_cohort(fact: CohortQuotaFacts) -> engine.CohortFacts:
+    quotas = quotas_from_stored(fact.quotas or {})
+    return engine.CohortFacts(
         fact.name,
         fact.parent,
         {key: quota.nominal for key, quota in quotas.items()},
@@ -53,11 +53,11 @@ def _cohort(fact: CohortFact) -> engine.Cohort:
     )
 
 
-def limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, Amount], Mapping[str, Amount]]:
+def pool_cohort_limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, Amount], Mapping[str, Amount]]:
     """What a pool may borrow and lend in its cohort, as the engine's queue takes it; nothing for a pool without one."""
     if root.cohort_id is None:
         return {}, {}
-    fact = PoolFact(
+    fact = PoolQuotaFacts(
         root.name,
         None,
         balance.guarantee,
@@ -65,8 +65,8 @@ def limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, Amount], Mapp
         borrowing_limit=root.borrowing_limit,
         lending_limit=root.lending_limit,
     )
-    return _bound(borrowing_limit(fact)), _bound(lending_limit(fact))
+    return _finite_limit(pool_borrowing_limit(fact)), _finite_limit(pool_lending_limit(fact))
 
 
-def _bound(limit: Amount) -> Mapping[str, Amount]:
+def _finite_limit(limit: Amount) -> Mapping[str, Amount]:
     return {} if limit == UNLIMITED else {GPU: limit}

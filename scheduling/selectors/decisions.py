@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from scheduling.models import Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class VisibleDecision:
     """A decision in words its reader may read. `for_workflow` is empty where nobody gained by it, or he may not know
     who did."""
 
@@ -27,7 +27,7 @@ class Told:
     for_workflow: str
 
 
-def decisions(
+def list_decisions(
     actor: Actor,
     *,
     pools: Collection[str] = (),
@@ -35,7 +35,7 @@ def decisions(
     action: str = "",
     limit: int,
     offset: int = 0,
-) -> tuple[list[Told], bool]:
+) -> tuple[list[VisibleDecision], bool]:
     """One page of the decisions that `actor` may see, and whether older ones follow. `pools` are canonical names of
     leaves (:func:`scheduling.pages.leaves_meant`); `workflow` is an id, as the one that moved or the one it was for;
     `action` as :class:`scheduling.models.Decision` names it. Two queries, however many there are."""
@@ -49,19 +49,19 @@ def decisions(
     if workflow:
         rows = rows.filter(workflow__name=workflow) | rows.filter(for_workflow__name=workflow)
     found = list(rows.order_by("-id")[offset : offset + limit + 1])
-    return _told(actor, found[:limit]), len(found) > limit
+    return _visible_decisions(actor, found[:limit]), len(found) > limit
 
 
-def _told(actor: Actor, rows: Sequence[Decision]) -> list[Told]:
-    roots = actor.pools_for(Action.POOL_READ)
+def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDecision]:
+    roots = actor.pools_with(Permission.POOL_READ)
     told = []
     for row in rows:
         gainer = row.for_workflow
         knows = gainer is not None and (
-            actor.reads_all or gainer.submitted_by_id == actor.user_id or gainer.root_pool.name in roots
+            actor.can_read_all or gainer.submitted_by_id == actor.user_id or gainer.root_pool.name in roots
         )
         told.append(
-            Told(
+            VisibleDecision(
                 pk=row.pk,
                 time=row.time,
                 action=row.action,

@@ -7,71 +7,71 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from pools.domain import names
-from pools.locking import cohort_tops
+from pools.locking import cohort_roots
 from pools.models import Backend, KubernetesSettings, LedgerGeneration, Pool
-from pools.selectors.pool_balance import balances
-from pools.selectors.quota_facts import verdict_tree
+from pools.selectors.pool_balance import read_balances
+from pools.selectors.quota_facts import read_admission_tree
 from pools.transactions import one_snapshot
-from scheduling.domain.queues.cohorts import Levels, levels
+from scheduling.domain.queues.cohorts import CohortLevels, cohort_levels
 from scheduling.domain.queues.desired import (
-    Place,
-    PoolFacts,
-    Queue,
-    Topology,
-    desired_queues,
-    desired_topologies,
+    DesiredQueue,
+    DesiredTopology,
+    PoolQueueFacts,
+    QueueTarget,
+    build_desired_queues,
+    build_desired_topologies,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredState:
     """Objects by name. `generation` is how often the ledger had changed when it was read; `leaf_of` is the shared leaf
     of each pool's container."""
 
-    place: Place
+    target: QueueTarget
     generation: int
-    queues: Mapping[str, Queue]
-    topologies: Mapping[str, Topology]
+    queues: Mapping[str, DesiredQueue]
+    topologies: Mapping[str, DesiredTopology]
     leaf_of: Mapping[str, str]
 
 
-def wanted_of(backend: Backend, settings: KubernetesSettings, house: UUID) -> Wanted:
+def read_desired_state(backend: Backend, settings: KubernetesSettings, installation_id: UUID) -> DesiredState:
     """Everything that should be on the cluster of this backend. A handful of queries, however many pools there are."""
-    place = Place(backend.namespace, str(house), settings.node_pool_key, settings.node_pool)
+    place = QueueTarget(backend.namespace, str(installation_id), settings.node_pool_key, settings.node_pool)
     with one_snapshot():
-        generation = generation_of(backend.pk)
-        pools = _pools(backend)
+        generation = read_generation(backend.pk)
+        pools = _read_pools(backend)
     facts, found = pools
-    return Wanted(
+    return DesiredState(
         place,
         generation,
-        desired_queues(place, facts, found.cohorts),
-        desired_topologies(place, facts),
-        {names.queue_name(place.namespace, pool.balance.name, None): _shared(place, pool) for pool in facts},
+        build_desired_queues(place, facts, found.cohorts),
+        build_desired_topologies(place, facts),
+        {names.queue_name(place.namespace, pool.balance.name, None): _shared_queue_name(place, pool) for pool in facts},
     )
 
 
-def generation_of(backend_id: int) -> int:
+def read_generation(backend_id: int) -> int:
     """How often what is promised on a backend has changed so far."""
     number = LedgerGeneration.objects.filter(pk=backend_id).values_list("number", flat=True).first()
     return number or 0
 
 
-def _pools(backend: Backend) -> tuple[list[PoolFacts], Levels]:
+def _read_pools(backend: Backend) -> tuple[list[PoolQueueFacts], CohortLevels]:
     roots = {root.pk: root for root in Pool.objects.roots().filter(backend=backend, archived=False).order_by("name")}
-    found = balances(roots.values())
-    tops = cohort_tops({root.cohort_id for root in roots.values() if root.cohort_id is not None})
-    above = levels(
-        verdict_tree(set(tops.values())),
+    found = read_balances(roots.values())
+    tops = cohort_roots({root.cohort_id for root in roots.values() if root.cohort_id is not None})
+    above = cohort_levels(
+        read_admission_tree(set(tops.values())),
         {root.name: found[pk].scheduling_quota for pk, root in roots.items() if root.cohort_id is not None},
     )
     facts = []
     for pk, root in roots.items():
         standing = above.pools.get(root.name)
         facts.append(
-            PoolFacts(
+            PoolQueueFacts(
                 found[pk],
-                limit=root.limit if standing is None else standing.limit,
+                limit=root.effective_maximum if standing is None else standing.limit,
                 weight=1 if root.weight is None else root.weight,
                 topology=tuple(row["label"] for row in root.config.get("topology_keys") or []),
                 cohort=None if standing is None else standing.cohort,
@@ -80,5 +80,5 @@ def _pools(backend: Backend) -> tuple[list[PoolFacts], Levels]:
     return facts, above
 
 
-def _shared(place: Place, facts: PoolFacts) -> str:
-    return names.k8s_name(names.queue_name(place.namespace, facts.balance.name, names.SHARED))
+def _shared_queue_name(place: QueueTarget, facts: PoolQueueFacts) -> str:
+    return names.k8s_queue_name(names.queue_name(place.namespace, facts.balance.name, names.SHARED_QUEUE))

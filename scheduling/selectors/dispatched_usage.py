@@ -9,12 +9,12 @@ from django.db import connection
 
 from pools.models import Backend
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 
 _OPEN = [TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING]
 
 # A leaf's counters have what runs of a gang that runs (WorkInHand); the rest of what was given to the cluster is here.
-_PROMISED = f"""
+_DISPATCHED_SQL = f"""
     WITH RECURSIVE tree (id) AS (
         SELECT id FROM pools_cohort WHERE id = ANY(%(tops)s)
         UNION
@@ -34,7 +34,7 @@ _PROMISED = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
+class DispatchedUsage:
     """GPUs of one priority on one leaf. `pool` is the top-level pool's name, `leaf` the leaf's row."""
 
     root: int
@@ -44,11 +44,11 @@ class Promised:
     gpus: int
 
 
-def promised(tops: Collection[int]) -> list[Promised]:
+def read_dispatched_usage(tops: Collection[int]) -> list[DispatchedUsage]:
     """What was promised to clusters in the trees below these cohorts; one query. Who reads the counters of use after
     it, without one snapshot for both, counts what starts in between twice and never not at all."""
     if not tops:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_PROMISED, {"tops": list(tops), "live": sorted(LIVE_WORKFLOW), "open": _OPEN})
-        return [Promised(root, pool, leaf, Priority(word), gpus) for root, pool, leaf, word, gpus in cursor]
+        cursor.execute(_DISPATCHED_SQL, {"tops": list(tops), "live": sorted(ACTIVE_WORKFLOW_STATUSES), "open": _OPEN})
+        return [DispatchedUsage(root, pool, leaf, Priority(word), gpus) for root, pool, leaf, word, gpus in cursor]

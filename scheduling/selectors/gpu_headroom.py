@@ -16,22 +16,22 @@ from uuid import UUID
 
 from django.db import connection
 
-from pools.domain.gpu_quota.checks import Broken, GpuQuotaSpec, single_broken, total_broken
-from pools.domain.gpu_quota.pool_settings import namespace_in, worker_on
-from pools.domain.gpu_quota.workers import Amounts, Held, Worker, held_by, held_together
+from pools.domain.gpu_quota.checks import BrokenCap, GpuQuotaSpec, broken_single_caps, broken_total_caps
+from pools.domain.gpu_quota.pool_settings import gpu_namespace_of, worker_for_task
+from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals, totals_of_worker, totals_of_workers
 from pools.domain.quantities import Quantity
 from pools.models import Pool
-from pools.selectors.gpu_namespace import Namespace, look_at
-from scheduling.domain.engine.facts import Hold
-from scheduling.domain.gang import DEFAULT_GROUP, GangTree, tree_of
-from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
+from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
+from scheduling.domain.engine.facts import StartHold
+from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 
 GPU_QUOTA = "gpu_quota"
 """The code of the reason."""
 
 _WAITING = (TaskStatus.SUBMITTING, TaskStatus.PROCESSING, TaskStatus.SCHEDULING)
 _PLACED = (TaskStatus.INITIALIZING, TaskStatus.RUNNING)
-_SHAPES = """
+_TASKS_SQL = """
     SELECT gang.uuid, work.root_pool_id, gang.gang, bool_or(task.status = ANY(%(placed)s)),
         jsonb_agg(jsonb_build_array(task.sub_group, task.platform, task.gpu_count) ORDER BY task.position)
             FILTER (WHERE task.status = ANY(%(waiting)s))
@@ -45,25 +45,25 @@ _SHAPES = """
 
 
 @dataclass(frozen=True, slots=True)
-class _Bound:
+class _BoundPool:
     """A pool whose work a namespace's quota binds."""
 
     root: Pool
-    namespace: Namespace
+    namespace: GpuNamespace
     spec: GpuQuotaSpec
 
-    def worker(self, platform: str, gpus: int) -> Worker:
+    def worker(self, platform: str, gpus: int) -> GpuWorker:
         """A task of that size, with the namespace's defaults."""
-        return self.spec.filled(worker_on(self.root.platforms.get(platform) or {}, gpus))
+        return self.spec.with_defaults(worker_for_task(self.root.platforms.get(platform) or {}, gpus))
 
 
-def gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, Hold]:
+def read_gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, StartHold]:
     """By the id of the gang: why its namespace does not let it start now. Three queries, none where no pool of these
     names a namespace with a quota. `whole`: a cluster is given all tasks of a gang at once, elastic or not."""
-    named = {root.pk: (root, namespace_in(root.config)) for root in roots if namespace_in(root.config)}
-    facts = look_at(name for _, name in named.values()) if named else {}
+    named = {root.pk: (root, gpu_namespace_of(root.config)) for root in roots if gpu_namespace_of(root.config)}
+    facts = read_namespaces(name for _, name in named.values()) if named else {}
     bound = {
-        pk: _Bound(root, facts[name], facts[name].spec)
+        pk: _BoundPool(root, facts[name], facts[name].spec)
         for pk, (root, name) in named.items()
         if facts[name].quota is not None
     }
@@ -75,25 +75,29 @@ def gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, Hold]
             "waiting": list(_WAITING),
             "open": [*_WAITING, *_PLACED],
             "roots": list(bound),
-            "live": sorted(LIVE_WORKFLOW),
+            "live": sorted(ACTIVE_WORKFLOW_STATUSES),
         }
-        cursor.execute(_SHAPES, parameters)
+        cursor.execute(_TASKS_SQL, parameters)
         rows = cursor.fetchall()
-    known: dict[tuple[Any, ...], Hold | None] = {}  # what is alike is judged once
+    known: dict[tuple[Any, ...], StartHold | None] = {}  # what is alike is judged once
     found = {}
     for group, root_id, tree, runs, shapes in rows:
         if shapes is None:
             continue
         mark = (root_id, tree, runs, shapes)
         if mark not in known:
-            known[mark] = _hold(bound[root_id], None if whole else tree, json.loads(shapes), runs=runs and not whole)
+            known[mark] = _find_hold(
+                bound[root_id], None if whole else tree, json.loads(shapes), runs=runs and not whole
+            )
         if (hold := known[mark]) is not None:
             found[group] = hold
     return found
 
 
-def _hold(bound: _Bound, tree: str | None, shapes: Sequence[tuple[str, str, int]], *, runs: bool) -> Hold | None:
-    waiting = _Waiting(bound, shapes)
+def _find_hold(
+    bound: _BoundPool, tree: str | None, shapes: Sequence[tuple[str, str, int]], *, runs: bool
+) -> StartHold | None:
+    waiting = _WaitingTasks(bound, shapes)
     if not waiting.workers:
         return None
     plain = json.loads(tree) if tree else None
@@ -102,37 +106,37 @@ def _hold(bound: _Bound, tree: str | None, shapes: Sequence[tuple[str, str, int]
     elif runs:
         broken = waiting.broken_by_one()
     else:
-        broken = waiting.broken_by_least(tree_of(plain, len(shapes)))
-    return _told(bound.namespace.name, broken[0]) if broken else None
+        broken = waiting.broken_by_least(tree_from_json(plain, len(shapes)))
+    return _hold_message(bound.namespace.name, broken[0]) if broken else None
 
 
-class _Waiting:
+class _WaitingTasks:
     """The tasks of one gang that wait."""
 
-    def __init__(self, bound: _Bound, shapes: Sequence[tuple[str, str, int]]) -> None:
-        self._spec, self._used = bound.spec, bound.namespace.reserved
-        self._groups = [group or DEFAULT_GROUP for group, _, _ in shapes]
+    def __init__(self, bound: _BoundPool, shapes: Sequence[tuple[str, str, int]]) -> None:
+        self._spec, self._used = bound.spec, bound.namespace.committed_and_assumed
+        self._groups = [group or DEFAULT_SUB_GROUP for group, _, _ in shapes]
         self._all = [bound.worker(platform, gpus) if gpus else None for _, platform, gpus in shapes]
 
     @cached_property
-    def workers(self) -> list[Worker]:
+    def workers(self) -> list[GpuWorker]:
         """Those with GPUs; others are no workers."""
         return [worker for worker in self._all if worker is not None]
 
-    def broken_by_all(self) -> list[Broken]:
+    def broken_by_all(self) -> list[BrokenCap]:
         """What keeps all of them from starting together."""
-        single = [broken for worker in self.workers for broken in single_broken(self._spec, worker)]
-        return [*single, *total_broken(self._spec, self._used, held_together(self.workers))]
+        single = [broken for worker in self.workers for broken in broken_single_caps(self._spec, worker)]
+        return [*single, *broken_total_caps(self._spec, self._used, totals_of_workers(self.workers))]
 
-    def broken_by_one(self) -> list[Broken]:
+    def broken_by_one(self) -> list[BrokenCap]:
         """What keeps even the smallest of them from starting."""
         found = [
-            [*single_broken(self._spec, each), *total_broken(self._spec, self._used, held_by(each))]
+            [*broken_single_caps(self._spec, each), *broken_total_caps(self._spec, self._used, totals_of_worker(each))]
             for each in self.workers
         ]
         return min(found, key=len)
 
-    def broken_by_least(self, tree: GangTree) -> list[Broken]:
+    def broken_by_least(self, tree: GangTree) -> list[BrokenCap]:
         """What keeps the least that the tree asks for from starting: pods that are too large in every choice, or of
         each amount what no choice undercuts."""
         if large := self._too_large_in(tree):
@@ -142,46 +146,48 @@ class _Waiting:
             leaf = tree.index.get(group)
             if leaf is None:
                 continue
-            amounts = _millis(worker)
+            amounts = _milli_amounts(worker)
             kept = least.setdefault(leaf, amounts)
             least[leaf] = [min(pair) for pair in zip(kept, amounts, strict=True)]
-        needs = [tree.least({leaf: amounts[place] for leaf, amounts in least.items()}) for place in range(5)]
-        more = Held(
-            Amounts(Quantity(needs[0]), Quantity(needs[1])), Amounts(Quantity(needs[2]), Quantity(needs[3])), needs[4]
+        needs = [tree.min_amount({leaf: amounts[place] for leaf, amounts in least.items()}) for place in range(5)]
+        more = WorkerTotals(
+            GpuAmounts(Quantity(needs[0]), Quantity(needs[1])),
+            GpuAmounts(Quantity(needs[2]), Quantity(needs[3])),
+            needs[4],
         )
-        return total_broken(self._spec, self._used, more)
+        return broken_total_caps(self._spec, self._used, more)
 
-    def _too_large_in(self, tree: GangTree) -> list[Broken]:
+    def _too_large_in(self, tree: GangTree) -> list[BrokenCap]:
         """The caps on one worker which some pod breaks whatever the tree begins with."""
-        broken: dict[int, list[list[Broken]]] = {}
+        broken: dict[int, list[list[BrokenCap]]] = {}
         for group, worker in zip(self._groups, self._all, strict=True):
             leaf = tree.index.get(group)
             if leaf is not None:
-                broken.setdefault(leaf, []).append([] if worker is None else single_broken(self._spec, worker))
+                broken.setdefault(leaf, []).append([] if worker is None else broken_single_caps(self._spec, worker))
         large = {leaf: found for leaf, found in broken.items() if all(found)}
-        if not tree.least(dict.fromkeys(large, 1)):
+        if not tree.min_amount(dict.fromkeys(large, 1)):
             return []
         return next(iter(large.values()))[0]
 
 
-def _millis(worker: Worker | None) -> list[int]:
+def _milli_amounts(worker: GpuWorker | None) -> list[int]:
     if worker is None:
         return [0] * 5
-    held = held_by(worker)
+    held = totals_of_worker(worker)
     return [*held.requests.millis, *held.limits.millis, 1]
 
 
-def _told(namespace: str, broken: Broken) -> Hold:
-    message = f"{_capital(broken.explained(namespace))}."
-    if not broken.resolvable:
+def _hold_message(namespace: str, broken: BrokenCap) -> StartHold:
+    message = f"{_capitalize(broken.refusal_text_with_usage(namespace))}."
+    if not broken.is_resolvable:
         unblock = f"{broken.resource} of namespace {namespace} is raised to {broken.requested} or more"
-        return Hold(GPU_QUOTA, message, unblock, namespace, broken.resource)
+        return StartHold(GPU_QUOTA, message, unblock, namespace, broken.resource)
     unblock = (
         f"Workers of namespace {namespace} end until {broken.requested} fit under {broken.limit}, "
         f"or {broken.resource} is raised"
     )
-    return Hold(GPU_QUOTA, message, unblock, namespace, broken.resource)
+    return StartHold(GPU_QUOTA, message, unblock, namespace, broken.resource)
 
 
-def _capital(sentence: str) -> str:
+def _capitalize(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]

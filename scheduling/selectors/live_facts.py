@@ -29,28 +29,28 @@ from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota import pool_balance
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.models import Backend, Node, Pool
-from pools.selectors.pool_balance import balances
+from pools.selectors.pool_balance import read_balances
 from pools.transactions import one_snapshot
 from scheduling.domain.admission import WaitCode
 from scheduling.domain.engine import facts as engine
 from scheduling.domain.engine.collector import collector_paused
-from scheduling.domain.engine.facts import Facts, Gang, Hold, Queue, TaskState, Unit
-from scheduling.domain.gang import DEFAULT_GROUP, GangTree, tree_of
-from scheduling.domain.plan_units import Path
+from scheduling.domain.engine.facts import ClusterFacts, DisplayUnit, GangFacts, QueueFacts, StartHold, TaskState
+from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
+from scheduling.domain.plan_units import GatePath
 from scheduling.domain.priorities import Priority
-from scheduling.domain.statuses import LIVE_WORKFLOW, TaskStatus
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 from scheduling.domain.tree_gates import TreeGates
-from scheduling.selectors.cohorts_above import cohorts_above, limits
-from scheduling.selectors.dispatched_usage import promised
-from scheduling.selectors.gpu_headroom import gpu_holds
-from scheduling.selectors.start_gates import leaf_paths, tree_gates
+from scheduling.selectors.cohorts_above import pool_cohort_limits, read_cohorts_above
+from scheduling.selectors.dispatched_usage import read_dispatched_usage
+from scheduling.selectors.gpu_headroom import read_gpu_holds
+from scheduling.selectors.start_gates import build_gate_paths, read_tree_gates
 
 CPU, MEMORY, STORAGE = (amounts.resource_key(name) for name in ("cpu", "memory", "storage"))
 MILLICORES = 1000
 UNITS = {
-    CPU: Unit(MILLICORES, "core", "cores"),
-    MEMORY: Unit(2**30, "GiB of memory", "GiB of memory"),
-    STORAGE: Unit(2**30, "GiB of storage", "GiB of storage"),
+    CPU: DisplayUnit(MILLICORES, "core", "cores"),
+    MEMORY: DisplayUnit(2**30, "GiB of memory", "GiB of memory"),
+    STORAGE: DisplayUnit(2**30, "GiB of storage", "GiB of storage"),
 }
 
 _STATES = {
@@ -74,7 +74,7 @@ _MOST_GROUPS = 10**6  # of one workflow; they were submitted at one moment and a
 
 
 @dataclass(frozen=True, slots=True)
-class GangRow:
+class GangRef:
     """Whose gang it is. `leaf` and `root` are ids of pools, `pool` is the leaf's name as people write it; a shared leaf
     goes by its top-level pool's."""
 
@@ -93,49 +93,53 @@ class LiveFacts:
     containers) by the queue's; and the numbers of every leaf's path at the same moment, `gates` by the leaf's id and
     `tree_gates` of the cohorts above. A task of the facts bears the name of its row, and is that name's latest try."""
 
-    facts: Facts
-    gangs: Mapping[str, GangRow]
+    facts: ClusterFacts
+    gangs: Mapping[str, GangRef]
     leaves: Mapping[str, int]
     roots: Mapping[str, int]
-    gates: Mapping[int, Path]
+    gate_paths: Mapping[int, GatePath]
     tree_gates: TreeGates
-    waits_outside: bool
+    waits_for_external: bool
     """Whether something may wait for what moves elsewhere: a GPU quota of a namespace, a cohort's other backends."""
 
 
-def live_facts(backend: Backend, *, new: Collection[str] | None = None, counted: bool = False) -> LiveFacts:
+def read_live_facts(
+    backend: Backend, *, new_workflows: Collection[str] | None = None, totals_only: bool = False
+) -> LiveFacts:
     """All queues, nodes and work of one backend at one moment. A handful of queries, however much there is.
 
-    `new` names workflows: then of what waits only theirs is listed, the rest counts as demand of its leaf; and if
-    `counted`, nothing else is listed at all. Queues then hold in sum, and nodes bear in sum, what runs, and what waits
+    `new_workflows` names workflows: then of what waits only theirs is listed, the rest counts as demand of its leaf; and if
+    `totals_only`, nothing else is listed at all. Queues then hold in sum, and nodes bear in sum, what runs, and what waits
     is left out. That is enough to see what of the new work starts in free room, and too little to say who waits, or
     whose places could be taken. A Kubernetes backend whose nodes we do not know has none in the facts: only quotas
     decide there.
     """
     with one_snapshot(), collector_paused():
-        trees = _Trees(backend, counted=counted)
+        trees = _BackendQueues(backend, counted=totals_only)
         nodes = list(Node.objects.filter(backend=backend))
-        gangs = _Gangs(backend, trees, nodes, new, counted=counted)
+        gangs = _BackendGangs(backend, trees, nodes, new_workflows, counted=totals_only)
         return LiveFacts(
-            Facts(
+            ClusterFacts(
                 queues=tuple(trees.queues),
                 cohorts=tuple(trees.above.cohorts),
                 gangs=tuple(gangs.facts),
                 nodes=None if backend.kind == Backend.Kind.KUBERNETES and not nodes else tuple(map(_node, nodes)),
                 usage=trees.usage,
-                demand={} if new is None or counted else _demand(backend, trees.queue_of_leaf, new),
+                demand={}
+                if new_workflows is None or totals_only
+                else _demand(backend, trees.queue_of_leaf, new_workflows),
                 units=UNITS,
             ),
             gangs.rows,
             {queue: leaf for leaf, queue in trees.queue_of_leaf.items() if leaf not in trees.outside},
             trees.roots,
             trees.gates,
-            tree_gates(trees.rows, trees.above.tops),
-            waits_outside=bool(trees.above.outside or trees.held),
+            read_tree_gates(trees.rows, trees.above.tops),
+            waits_for_external=bool(trees.above.outside or trees.held),
         )
 
 
-class _Trees:
+class _BackendQueues:
     """The queues of every pool of a backend that is not archived, and of those that share a tree of cohorts with one.
 
     `outside` are the leaves of the latter, `takeable` the top-level pools among them whose LOW work may be taken back
@@ -144,10 +148,10 @@ class _Trees:
     """
 
     def __init__(self, backend: Backend, *, counted: bool = False) -> None:
-        self.queues: list[Queue] = []
+        self.queues: list[QueueFacts] = []
         self.queue_of_leaf: dict[int, str] = {}
         self.roots: dict[str, int] = {}
-        self.gates: dict[int, Path] = {}
+        self.gates: dict[int, GatePath] = {}
         self.pools: dict[int, str] = {}
         self.outside: set[int] = set()
         self.takeable: set[int] = set()
@@ -156,10 +160,10 @@ class _Trees:
         self._backend, self._counted = backend, counted
         rows = Pool.objects.roots().filter(backend=backend, archived=False).select_related("backend", "cohort")
         own = list(rows)
-        self.above = cohorts_above(backend, own)
+        self.above = read_cohorts_above(backend, own)
         self.rows = [*own, *self.above.outside]
         self._promised: Counter[int] = Counter()
-        for each in promised(self.above.tops) if self.above.outside else ():
+        for each in read_dispatched_usage(self.above.tops) if self.above.outside else ():
             self._promised[each.leaf] += each.gpus
         pools = {root.pk: root for root in self.rows}
         slices: dict[int, dict[str, Pool]] = defaultdict(dict)
@@ -167,9 +171,9 @@ class _Trees:
         for row in parts.only("id", "parent_id", "subpool_name", "created_at"):
             assert row.parent_id is not None
             slices[row.parent_id][row.subpool_name or ""] = row
-        for root_id, balance in balances(pools.values()).items():
+        for root_id, balance in read_balances(pools.values()).items():
             self._add(pools[root_id], balance, slices[root_id])
-        self.held = gpu_holds(own, whole=self._backend.kind == Backend.Kind.KUBERNETES)
+        self.held = read_gpu_holds(own, whole=self._backend.kind == Backend.Kind.KUBERNETES)
 
     def _add(self, root: Pool, balance: PoolBalance, slices: Mapping[str, Pool]) -> None:
         container = names.queue_name(root.namespace, root.name, None)
@@ -178,9 +182,9 @@ class _Trees:
             self.roots[container] = root.pk
         elif root.backend is not None and {root.backend.kind, self._backend.kind} == {Backend.Kind.SIMULATED}:
             self.takeable.add(root.pk)
-        borrowing, lending = limits(root, balance)
+        borrowing, lending = pool_cohort_limits(root, balance)
         self.queues.append(
-            Queue(
+            QueueFacts(
                 container,
                 root.cohort.name if root.cohort else None,
                 quota=_quota(balance.scheduling_quota),
@@ -188,24 +192,24 @@ class _Trees:
                 borrowing_limit=borrowing,
                 lending_limit=lending,
                 weight=1 if root.weight is None else root.weight,
-                created=_moment(root.created_at),
+                created=_microseconds(root.created_at),
                 hold=_hold(self._backend),
-                outside=is_outside,
+                is_external=is_outside,
             )
         )
-        ids = {names.SHARED: root.pk} | {short: row.pk for short, row in slices.items()}
-        self.gates |= leaf_paths(balance, ids)
-        leaves = [(root, names.SHARED, balance.shared_scheduling_quota, balance.shared_usage)]
+        ids = {names.SHARED_QUEUE: root.pk} | {short: row.pk for short, row in slices.items()}
+        self.gates |= build_gate_paths(balance, ids)
+        leaves = [(root, names.SHARED_QUEUE, balance.shared_scheduling_quota, balance.shared_usage)]
         leaves += [
             (slices[part.name], part.name, part.scheduling_quota, part.usage)
-            for part in balance.slices
+            for part in balance.subpools
             if part.name in slices
         ]
         for row, leaf, quota, usage in leaves:
             queue = names.queue_name(root.namespace, root.name, leaf)
             self.queue_of_leaf[row.pk] = queue
-            self.pools[row.pk] = root.name if leaf == names.SHARED else names.canonical(root.name, leaf)
-            self.queues.append(Queue(queue, container, _quota(quota), created=_moment(row.created_at)))
+            self.pools[row.pk] = root.name if leaf == names.SHARED_QUEUE else names.canonical_name(root.name, leaf)
+            self.queues.append(QueueFacts(queue, container, _quota(quota), created=_microseconds(row.created_at)))
             if is_outside:
                 self.outside.add(row.pk)
                 listed = usage.total_usage - usage.used if root.pk in self.takeable and not self._counted else 0
@@ -215,11 +219,11 @@ class _Trees:
                 self.firm[queue] = usage.used
 
 
-def _hold(backend: Backend) -> Hold | None:
+def _hold(backend: Backend) -> StartHold | None:
     if not backend.offline:
         return None
     message = f"Backend {backend.name} is offline; everything waits until it is back."
-    return Hold(WaitCode.BACKEND_OFFLINE, message, f"Backend {backend.name} is set online again")
+    return StartHold(WaitCode.BACKEND_OFFLINE, message, f"Backend {backend.name} is set online again")
 
 
 def _quota(gpus: int) -> dict[str, Amount]:
@@ -227,21 +231,21 @@ def _quota(gpus: int) -> dict[str, Amount]:
 
 
 def _limit(gpus: int) -> dict[str, Amount]:
-    return {} if gpus == pool_balance.UNLIMITED else {amounts.GPU: gpus}
+    return {} if gpus == pool_balance.UNLIMITED_GPUS else {amounts.GPU: gpus}
 
 
 def _amount(gpus: int) -> Amount:
-    return amounts.UNLIMITED if gpus == pool_balance.UNLIMITED else gpus
+    return amounts.UNLIMITED if gpus == pool_balance.UNLIMITED_GPUS else gpus
 
 
-def _moment(at: datetime) -> int:
+def _microseconds(at: datetime) -> int:
     """Microseconds since 1970, exactly."""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
-def _node(row: Node) -> engine.Node:
+def _node(row: Node) -> engine.NodeFacts:
     have = _request(row.gpus, row.cpu, row.memory_bytes, row.storage_bytes)
-    return engine.Node(row.name, have)
+    return engine.NodeFacts(row.name, have)
 
 
 def _request(gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:
@@ -251,14 +255,14 @@ def _request(gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:
 def _demand(backend: Backend, queue_of_leaf: Mapping[int, str], new: Collection[str]) -> dict[str, dict[str, int]]:
     """What waits in each queue, but for the work of these workflows."""
     with connection.cursor() as cursor:
-        cursor.execute(_DEMAND, [backend.pk, sorted(LIVE_WORKFLOW), _WAITING, _WAITING, list(new)])
+        cursor.execute(_DEMAND, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _WAITING, _WAITING, list(new)])
         return {queue_of_leaf[leaf]: _request(*map(int, asked)) for leaf, *asked in cursor if leaf in queue_of_leaf}
 
 
-def _on_nodes(backend: Backend, names: Collection[str]) -> dict[str, dict[str, int]]:
+def _usage_of_nodes(backend: Backend, names: Collection[str]) -> dict[str, dict[str, int]]:
     """What work has taken of these nodes."""
     with connection.cursor() as cursor:
-        cursor.execute(_ON_NODES, [backend.pk, sorted(LIVE_WORKFLOW), _BEGUN])
+        cursor.execute(_ON_NODES, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
         return {name: _request(*map(int, taken)) for name, *taken in cursor if name in names}
 
 
@@ -306,47 +310,55 @@ _TASKS = """
 """
 
 
-class _Gangs:
+class _BackendGangs:
     """The gangs that run or wait for their turn, with their tasks that are open or ended well."""
 
     def __init__(
-        self, backend: Backend, trees: _Trees, nodes: Sequence[Node], new: Collection[str] | None, *, counted: bool
+        self,
+        backend: Backend,
+        trees: _BackendQueues,
+        nodes: Sequence[Node],
+        new: Collection[str] | None,
+        *,
+        counted: bool,
     ) -> None:
-        self.facts: list[Gang] = []
-        self.rows: dict[str, GangRow] = {}
+        self.facts: list[GangFacts] = []
+        self.rows: dict[str, GangRef] = {}
         self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
-        self._shapes = _Shapes(nodes)
+        self._shapes = _SharedObjects(nodes)
         with connection.cursor() as cursor:
             begun = [] if counted else _BEGUN
             always = list(_STATES) if new is None else begun
-            cursor.execute(_GANGS, [backend.pk, sorted(LIVE_WORKFLOW), always, _WAITING, list(new or ())])
+            cursor.execute(_GANGS, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), always, _WAITING, list(new or ())])
             gangs = cursor.fetchall()
             if trees.takeable and not counted:
-                cursor.execute(_OUTSIDE, [list(trees.takeable), sorted(LIVE_WORKFLOW), _BEGUN])
+                cursor.execute(_OUTSIDE, [list(trees.takeable), sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
                 gangs += cursor.fetchall()
             cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
-            tasks: dict[UUID, list[engine.Task]] = defaultdict(list)
+            tasks: dict[UUID, list[engine.TaskFacts]] = defaultdict(list)
             for group, written in cursor:
                 tasks[group] = [self._shapes.task(*columns) for columns in json.loads(written)]
         for gang in gangs:
             if gang[6] in trees.outside:
-                self._add(gang, _elsewhere(tasks[gang[0]]))
+                self._add(gang, _outside_tasks(tasks[gang[0]]))
             elif gang[6] in trees.queue_of_leaf:
                 self._add(gang, tasks[gang[0]])
         if counted:
-            self.facts += [_sum(queue, {queue: {amounts.GPU: gpus}}) for queue, gpus in trees.firm.items() if gpus]
-            self.facts.append(_sum("", _on_nodes(backend, {node.name for node in nodes}), stands=True))
+            self.facts += [
+                _total_gang(queue, {queue: {amounts.GPU: gpus}}) for queue, gpus in trees.firm.items() if gpus
+            ]
+            self.facts.append(_total_gang("", _usage_of_nodes(backend, {node.name for node in nodes}), stands=True))
 
-    def _add(self, columns: Sequence[Any], tasks: Iterable[engine.Task]) -> None:
+    def _add(self, columns: Sequence[Any], tasks: Iterable[engine.TaskFacts]) -> None:
         group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many = columns
         known = f"{workflow_name}/{name}" if is_one_of_many else workflow_name
-        self.rows[known] = GangRow(group, workflow, workflow_name, name, leaf, root, self._pools[leaf])
+        self.rows[known] = GangRef(group, workflow, workflow_name, name, leaf, root, self._pools[leaf])
         self.facts.append(
-            Gang(
+            GangFacts(
                 known,
                 self._queue_of_leaf[leaf],
                 tuple(tasks),
-                priority=Priority(priority).value_in_kai,
+                priority=Priority(priority).priority_class_value,
                 preemptible=Priority(priority).is_preemptible,
                 submitted=submitted * _MOST_GROUPS + position,
                 tree=self._shapes.tree(tree),
@@ -355,24 +367,24 @@ class _Gangs:
         )
 
 
-def _elsewhere(tasks: Iterable[engine.Task]) -> Iterator[engine.Task]:
+def _outside_tasks(tasks: Iterable[engine.TaskFacts]) -> Iterator[engine.TaskFacts]:
     """What runs of a gang on another backend, or has ended well: it holds quota, and no node here will do for it."""
     for task in tasks:
         if task.state is not TaskState.PENDING:
-            yield replace(task, node=None, allowed=frozenset())
+            yield replace(task, node=None, allowed_nodes=frozenset())
 
 
-def _sum(queue: str, held: Mapping[str, Mapping[str, int]], *, stands: bool = False) -> Gang:
+def _total_gang(queue: str, held: Mapping[str, Mapping[str, int]], *, stands: bool = False) -> GangFacts:
     """Work that is only counted, as one gang that nobody can take anything from: a task for each node that bears some,
     or one that stands nowhere. The name is none that work can have; what has no queue counts on its nodes alone."""
     tasks = (
-        engine.Task(name, amount, state=TaskState.RUNNING, node=name if stands else None)
+        engine.TaskFacts(name, amount, state=TaskState.RUNNING, node=name if stands else None)
         for name, amount in held.items()
     )
-    return Gang(f"sum of {queue}", queue, tuple(tasks))
+    return GangFacts(f"sum of {queue}", queue, tuple(tasks))
 
 
-class _Shapes:
+class _SharedObjects:
     """Requests, trees and sets of nodes; what is alike is one object, for that is what makes the engine quick."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -387,7 +399,7 @@ class _Shapes:
     def task(
         self, name: str, sub_group: str, status: str, gpus: int, cpu: int, memory: int, storage: int,
         platform: str, excluded: str, node: str,
-    ) -> engine.Task:  # fmt: skip
+    ) -> engine.TaskFacts:  # fmt: skip
         """One try, open or ended well, as a task of the facts."""
         asked = (gpus, cpu, memory, storage)
         if asked not in self._requests:
@@ -398,8 +410,8 @@ class _Shapes:
             self._allowed[place] = None if allowed == self._names else allowed
         state = _STATE_OF[status]
         stands = state is TaskState.RUNNING and node in self._names
-        return engine.Task(
-            name, self._requests[asked], sub_group or DEFAULT_GROUP, state, node if stands else None,
+        return engine.TaskFacts(
+            name, self._requests[asked], sub_group or DEFAULT_SUB_GROUP, state, node if stands else None,
             self._allowed[place],
         )  # fmt: skip
 
@@ -409,5 +421,5 @@ class _Shapes:
             return None
         if written not in self._trees:
             plain = json.loads(written)
-            self._trees[written] = tree_of(plain, 0)
+            self._trees[written] = tree_from_json(plain, 0)
         return self._trees[written] if written != "null" else None

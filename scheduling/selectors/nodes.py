@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from pools.domain.node_sets import Place
+from pools.domain.node_sets import NodeGroup
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUse:
+class NodeUsage:
     """One node, the sums over the tasks that run there, and what a cluster says of it: whether it takes new work, what
     pods of others hold (`other_…`). Memory and storage in bytes."""
 
@@ -38,7 +38,7 @@ class NodeUse:
 
 
 # A node's name is its own only on its backend, so tasks are told apart by their pool's backend.
-_HELD = """
+_HELD_SQL = """
     SELECT root.backend_id, task.node_name, sum(task.gpu_count) AS gpus, sum(task.cpu_count) AS cpu,
         sum(task.memory_bytes) AS memory, sum(task.storage_bytes) AS storage
     FROM scheduling_task task
@@ -50,7 +50,7 @@ _HELD = """
 """
 
 
-def gpus_by_place() -> dict[Place, tuple[int, int]]:
+def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
     """(GPUs there are, GPUs that are taken) of all nodes of each backend and platform; one query. Taken are those of
     running tasks and, in a cluster, of other people's pods. A node that takes no new work counts with what is taken of
     it: nothing is free there."""
@@ -62,8 +62,8 @@ def gpus_by_place() -> dict[Place, tuple[int, int]]:
                 SELECT node.backend_id, node.platform, node.gpus, COALESCE(state.ready, true) AS ready,
                     COALESCE(held.gpus, 0) + COALESCE(state.other_gpus, 0) AS taken
                 FROM pools_node node
-                LEFT JOIN scheduling_machinestate state ON state.node_id = node.id
-                LEFT JOIN ({_HELD}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
+                LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
+                LEFT JOIN ({_HELD_SQL}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
             ) machine
             GROUP BY backend_id, platform
             """
@@ -71,7 +71,7 @@ def gpus_by_place() -> dict[Place, tuple[int, int]]:
         return {(backend, platform): (int(gpus), int(used)) for backend, platform, gpus, used in cursor.fetchall()}
 
 
-def node_uses(name: str | None = None) -> list[NodeUse]:
+def read_node_usage(name: str | None = None) -> list[NodeUsage]:
     """Every node (or those of one name) by backend and name; one query."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -83,14 +83,14 @@ def node_uses(name: str | None = None) -> list[NodeUse]:
                 COALESCE(state.other_gpus, 0), COALESCE(state.other_cpu, 0), COALESCE(state.other_memory_bytes, 0),
                 COALESCE(state.other_storage_bytes, 0)
             FROM pools_node node
-            LEFT JOIN scheduling_machinestate state ON state.node_id = node.id
-            LEFT JOIN ({_HELD}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
+            LEFT JOIN scheduling_nodestate state ON state.node_id = node.id
+            LEFT JOIN ({_HELD_SQL}) held ON held.backend_id = node.backend_id AND held.node_name = node.name
             WHERE %(name)s::text IS NULL OR node.name = %(name)s
             ORDER BY node.backend_id, node.name COLLATE "C"
             """,
             {"name": name},
         )
         return [
-            NodeUse(*row[:12], *(None if text is None else json.loads(text) for text in row[12:15]), *row[15:])
+            NodeUsage(*row[:12], *(None if text is None else json.loads(text) for text in row[12:15]), *row[15:])
             for row in cursor.fetchall()
         ]

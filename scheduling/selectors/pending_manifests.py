@@ -10,73 +10,73 @@ from uuid import UUID
 from django.db.models import Prefetch
 
 from pools.models import Backend, KubernetesSettings, Pool
-from scheduling.domain.cluster.naming import Origin, Site
-from scheduling.domain.cluster.pod import Try, surroundings
-from scheduling.domain.cluster.pod_group import GangShape, pod_group
-from scheduling.domain.cluster.topology import Levels, Nearness, nearness
+from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
+from scheduling.domain.cluster.pod import PodAttempt, gang_context
+from scheduling.domain.cluster.pod_group import GangShape, pod_group_manifest
+from scheduling.domain.cluster.topology import TopologyLevels, TopologyTree, topology_tree
 from scheduling.domain.priorities import Priority
 from scheduling.domain.queues.desired import topology_name
-from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec
-from scheduling.kube.gangs import Order
+from scheduling.kube.gangs import GangManifest
 from scheduling.models import Group, Task, Workflow
-from scheduling.selectors.admitted_specs import UnreadableSpec, admitted_specs, group_spec
-from scheduling.selectors.cluster_work import IN_CLUSTER
-from scheduling.selectors.workflows import queues_of
+from scheduling.selectors.admitted_specs import UnreadableSpec, find_group_spec, read_admitted_specs
+from scheduling.selectors.cluster_work import STATUSES_IN_CLUSTER
+from scheduling.selectors.workflows import queue_names_of
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Unmakeable:
+class ImpossibleGang:
     """A gang for which no manifest can be written, and why."""
 
-    group: UUID
+    group_id: UUID
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterContext:
     """A backend and what its objects need to know: how it is configured, and the mark of what is ours."""
 
     backend: Backend
     settings: KubernetesSettings
-    house: str
+    installation_id: str
 
-    def site(self, queue: str) -> Site:
+    def site(self, queue: str) -> DispatchTarget:
         """Where the gangs of one leaf queue go."""
         settings = self.settings
         shard = (settings.node_pool_key, settings.node_pool) if settings.node_pool else None
-        return Site(self.house, self.backend.namespace, queue, settings.scheduler_name, shard)
+        return DispatchTarget(self.installation_id, self.backend.namespace, queue, settings.scheduler_name, shard)
 
 
-def orders(
-    place: Place, groups: Collection[UUID], there: Callable[[UUID], Object | None]
-) -> Iterator[Order | Unmakeable]:
-    """An order for each of these gangs that is still open, for what was not made of it yet. `there` finds the PodGroup
+def pending_manifests(
+    context: ClusterContext, groups: Collection[UUID], find_pod_group: Callable[[UUID], Object | None]
+) -> Iterator[GangManifest | ImpossibleGang]:
+    """An order for each of these gangs that is still open, for what was not made of it yet. `find_pod_group` finds the PodGroup
     of a gang as it was last seen."""
-    gangs = list(_open_gangs(place.backend, groups))
-    specs = admitted_specs({gang.workflow_id for gang in gangs})
+    gangs = list(_open_gangs(context.backend, groups))
+    specs = read_admitted_specs({gang.workflow_id for gang in gangs})
     for gang in gangs:
         spec = specs.get(gang.workflow_id)
         if isinstance(spec, UnreadableSpec):
-            yield Unmakeable(gang.pk, str(spec))
+            yield ImpossibleGang(gang.pk, str(spec))
             continue
-        asked = group_spec(spec, gang.name) if spec is not None else None
+        asked = find_group_spec(spec, gang.name) if spec is not None else None
         if asked is None or {task.name for task in gang.tasks.all()} - {task.name for task in asked.tasks}:
-            yield Unmakeable(gang.pk, f"The file of this workflow does not tell of all tasks of {gang.name}.")
+            yield ImpossibleGang(gang.pk, f"The file of this workflow does not tell of all tasks of {gang.name}.")
             continue
-        yield _order(place, gang, asked, there(gang.pk))
+        yield _order(context, gang, asked, find_pod_group(gang.pk))
 
 
 def _open_gangs(backend: Backend, groups: Collection[UUID]) -> Iterator[Group]:
     rows = Group.objects.filter(
         pk__in=groups,
-        status__in=IN_CLUSTER,
-        workflow__status__in=LIVE_WORKFLOW,
+        status__in=STATUSES_IN_CLUSTER,
+        workflow__status__in=ACTIVE_WORKFLOW_STATUSES,
         workflow__root_pool__backend=backend,
     )
-    tries = Task.objects.filter(status__in=UNFINISHED_TASK).order_by("position", "name")
+    tries = Task.objects.filter(status__in=UNFINISHED_TASK_STATUSES).order_by("position", "name")
     yield from (
         rows.select_related("workflow__pool__parent", "workflow__root_pool__backend", "workflow__submitted_by")
         .defer("workflow__spec", "workflow__template_spec")
@@ -85,24 +85,28 @@ def _open_gangs(backend: Backend, groups: Collection[UUID]) -> Iterator[Group]:
     )
 
 
-def _order(place: Place, gang: Group, asked: GroupSpec, there: Object | None) -> Order:
+def _order(place: ClusterContext, gang: Group, asked: GroupSpec, there: Object | None) -> GangManifest:
     workflow = gang.workflow
-    site = place.site(queues_of(workflow)[1])
+    site = place.site(queue_names_of(workflow)[1])
     origin = _origin(workflow, gang)
     specs = {spec.name: spec for spec in asked.tasks}
     near = _nearness(place.backend, workflow.root_pool, gang, asked)
     tries = [_try(task, specs[task.name], near) for task in gang.tasks.all()]
     shape = GangShape(len(tries), gang.gang, near)
     # Host names are those of all tasks of the gang, also of those that have ended or were made before.
-    around = surroundings(site, origin, _all_tasks(asked), workflow.env_vars)
+    around = gang_context(site, origin, _all_tasks(asked), workflow.env_vars)
     new = {task.pk for task in gang.tasks.all() if task.dispatched_at is None}
-    return Order(
-        gang.pk, around, pod_group(site, origin, shape), tuple(each for each in tries if each.uuid in new), there
+    return GangManifest(
+        gang.pk,
+        around,
+        pod_group_manifest(site, origin, shape),
+        tuple(each for each in tries if each.uuid in new),
+        there,
     )
 
 
-def _origin(workflow: Workflow, gang: Group) -> Origin:
-    return Origin(
+def _origin(workflow: Workflow, gang: Group) -> GangOrigin:
+    return GangOrigin(
         workflow=workflow.name,
         workflow_uuid=workflow.pk,
         group=gang.name,
@@ -113,8 +117,8 @@ def _origin(workflow: Workflow, gang: Group) -> Origin:
     )
 
 
-def _try(task: Task, spec: TaskSpec, near: Nearness | None) -> Try:
-    return Try(
+def _try(task: Task, spec: TaskSpec, near: TopologyTree | None) -> PodAttempt:
+    return PodAttempt(
         uuid=task.pk,
         retry=task.retry_id,
         position=task.position,
@@ -125,18 +129,18 @@ def _try(task: Task, spec: TaskSpec, near: Nearness | None) -> Try:
         storage_bytes=task.storage_bytes,
         platform=task.platform,
         nodes_excluded=tuple(task.nodes_excluded),
-        sub_group=task.sub_group or (near.leaf_of.get(task.name, "") if near else ""),
+        sub_group=task.sub_group or (near.sub_group_of.get(task.name, "") if near else ""),
     )
 
 
-def _all_tasks(asked: GroupSpec) -> Sequence[Try]:
-    return [Try(UUID(int=0), 0, position, spec) for position, spec in enumerate(asked.tasks)]
+def _all_tasks(asked: GroupSpec) -> Sequence[PodAttempt]:
+    return [PodAttempt(UUID(int=0), 0, position, spec) for position, spec in enumerate(asked.tasks)]
 
 
-def _nearness(backend: Backend, root: Pool, gang: Group, asked: GroupSpec) -> Nearness | None:
+def _nearness(backend: Backend, root: Pool, gang: Group, asked: GroupSpec) -> TopologyTree | None:
     """Wishes for nearness divide a gang whose tasks start together; a gang with a tree of its own has none."""
     labels = {row["key"]: row["label"] for row in root.config.get("topology_keys") or []}
     wishes: Mapping[str, Sequence[Any]] = {task.name: task.topology for task in asked.tasks}
     if gang.gang is not None or not labels or not any(wishes.values()):
         return None
-    return nearness(wishes, Levels(topology_name(backend.namespace, root.name), labels))
+    return topology_tree(wishes, TopologyLevels(topology_name(backend.namespace, root.name), labels))

@@ -19,71 +19,76 @@ from django.db import connection, connections
 
 from pools.models import Backend
 from pools.transactions import one_snapshot
-from scheduling.domain.statuses import LIVE_WORKFLOW
-from scheduling.selectors.pending_queue import Line, make_line, unplaced, with_latecomers
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES
+from scheduling.selectors.pending_queue import (
+    PendingQueue,
+    add_recent_arrivals,
+    build_pending_queue,
+    build_unplaced_queue,
+)
 
 logger = logging.getLogger(__name__)
 
-LARGE = 2000
+LARGE_QUEUE = 2000
 """So many waiting gangs make a line large."""
-MAY_BE_OLD = 5.0
+MIN_LARGE_LIFETIME = 5.0
 """Seconds that a large line is good for, at least."""
-REST = 10
+LIFETIME_FACTOR = 10
 """A large line is good for so many times what it took to make."""
 
 
-def line_of(backend: Backend) -> Line:
+def get_pending_queue(backend: Backend) -> PendingQueue:
     """The line of this backend: as it is now, or (`is_large`) as it was found a moment ago. One cheap query when
     nothing changed."""
-    return _KEPT.setdefault(backend.pk, _Kept()).line(backend)
+    return _KEPT.setdefault(backend.pk, _BackendCache()).line(backend)
 
 
-def line_at_hand(backend: Backend, groups: Collection[UUID]) -> Line:
+def get_available_queue(backend: Backend, groups: Collection[UUID]) -> PendingQueue:
     """The same for who asks after these groups, without a wait: where a large line is yet to be made, one on which
     nobody has a place."""
-    return _KEPT.setdefault(backend.pk, _Kept()).at_hand(backend, groups)
+    return _KEPT.setdefault(backend.pk, _BackendCache()).at_hand(backend, groups)
 
 
-def line_now(backend: Backend) -> Line:
+def get_exact_queue(backend: Backend) -> PendingQueue:
     """The same with exactly those who wait now, one query more where it is large."""
-    line = line_of(backend)
-    return with_latecomers(backend, line) if is_large(line) else line
+    line = get_pending_queue(backend)
+    return add_recent_arrivals(backend, line) if is_large(line) else line
 
 
-def is_large(line: Line) -> bool:
+def is_large(line: PendingQueue) -> bool:
     """Whether so many wait that places and reasons may be some seconds old."""
-    return line.length >= LARGE
+    return line.length >= LARGE_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    line: Line
+class _CachedQueue:
+    line: PendingQueue
     fingerprint: object
     good_until: float
 
 
-class _Kept:
+class _BackendCache:
     """The last line of one backend in this process."""
 
     def __init__(self) -> None:
         self._making = Lock()
-        self._last: _Made | None = None
+        self._last: _CachedQueue | None = None
         self.renewing: Thread | None = None
 
-    def line(self, backend: Backend) -> Line:
+    def line(self, backend: Backend) -> PendingQueue:
         """The line, made anew if it has to be."""
         return self._large(backend) or self._exact(backend)
 
-    def at_hand(self, backend: Backend, groups: Collection[UUID]) -> Line:
+    def at_hand(self, backend: Backend, groups: Collection[UUID]) -> PendingQueue:
         """The line, if it can be had without making a large one."""
         if (large := self._large(backend)) is not None:
             return large
-        if not connection.in_atomic_block and is_large(unmade := unplaced(backend, groups)):
+        if not connection.in_atomic_block and is_large(unmade := build_unplaced_queue(backend, groups)):
             self._renew_aside(backend)
             return unmade
         return self._exact(backend)
 
-    def _large(self, backend: Backend) -> Line | None:
+    def _large(self, backend: Backend) -> PendingQueue | None:
         """The last line if it is a large one; a new one is begun when it is old."""
         last = self._last
         # Inside a transaction there may be changes that are never committed: a dry run.
@@ -98,7 +103,7 @@ class _Kept:
             self.renewing = Thread(target=self._renew, args=[backend], daemon=True)
             self.renewing.start()
 
-    def _exact(self, backend: Backend) -> Line:
+    def _exact(self, backend: Backend) -> PendingQueue:
         """As the rows are now. One thread makes it, the others wait for it."""
         with self._making:
             begin, last = time.monotonic(), self._last
@@ -106,10 +111,12 @@ class _Kept:
                 line, fingerprint = last.line, last.fingerprint
             else:
                 with one_snapshot():
-                    line, fingerprint = make_line(backend), _fingerprint(backend)
+                    line, fingerprint = build_pending_queue(backend), _fingerprint(backend)
             now = time.monotonic()
             if not (is_large(line) and connection.in_atomic_block):
-                self._last = _Made(line, fingerprint, now + max(MAY_BE_OLD, REST * (now - begin)))
+                self._last = _CachedQueue(
+                    line, fingerprint, now + max(MIN_LARGE_LIFETIME, LIFETIME_FACTOR * (now - begin))
+                )
             return line
 
     def _renew(self, backend: Backend) -> None:
@@ -121,17 +128,17 @@ class _Kept:
             connections.close_all()
 
 
-_KEPT: dict[int, _Kept] = {}
+_KEPT: dict[int, _BackendCache] = {}
 
 # Every version of a row has its own (ctid, xmin), so the sum of their hashes moves with any change of any of them.
-_FINGERPRINT = f"""
+_FINGERPRINT_SQL = f"""
     WITH roots AS (SELECT id FROM pools_pool WHERE backend_id = %(backend)s),
     pool AS (SELECT pool.id, pool.ctid, pool.xmin FROM pools_pool pool
         WHERE pool.id IN (SELECT id FROM roots) OR pool.parent_id IN (SELECT id FROM roots)),
     gang AS (SELECT gang.uuid, gang.ctid, gang.xmin FROM scheduling_group gang
         JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
         WHERE work.root_pool_id IN (SELECT id FROM roots)
-            AND work.status IN ({", ".join(f"'{status}'" for status in sorted(LIVE_WORKFLOW))})),
+            AND work.status IN ({", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))})),
     -- in a tree of cohorts what waits here depends on every pool in it, wherever it runs
     lent AS (SELECT pool.id, pool.ctid, pool.xmin
         FROM pools_pool pool JOIN pools_pool root ON root.id = COALESCE(pool.parent_id, pool.id)
@@ -158,5 +165,5 @@ _FINGERPRINT = f"""
 
 def _fingerprint(backend: Backend) -> object:
     with connection.cursor() as cursor:
-        cursor.execute(_FINGERPRINT, {"backend": backend.pk})
+        cursor.execute(_FINGERPRINT_SQL, {"backend": backend.pk})
         return cursor.fetchone()

@@ -14,14 +14,21 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.roles import Actor
-from pools.selectors.pool_lists import Tree, gpu_shares, inherited, listed_trees, own_body, sets_of
-from scheduling.selectors.nodes import gpus_by_place
+from pools.selectors.pool_lists import (
+    ListedPool,
+    gpu_resources,
+    group_by_node_set,
+    inherited_body,
+    list_pools,
+    root_body,
+)
+from scheduling.selectors.nodes import gpus_by_node_set
 
 
 @dataclass(slots=True)
-class _Sums:
+class _QuotaTotals:
     """What the rows add up to, in GPUs."""
 
     used: int = 0
@@ -34,43 +41,43 @@ class _Sums:
         self.usage += usage
 
 
-def pool_quota(actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False) -> str:
+def render_pool_quota(actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False) -> str:
     """The answer of `/api/pool_quota`: three queries, however many pools there are."""
-    trees = listed_trees(actor, names=names, include_archived=include_archived)
-    gpus = gpus_by_place()
-    sums, capacity_sum, free_sum, sets = _Sums(), 0, 0, []
-    for shared, members in sets_of(trees, gpus.keys()):
-        capacity = sum(gpus[place][0] for place in shared.places)
-        free = capacity - sum(gpus[place][1] for place in shared.places)
-        rows = [row for tree in members for row in _rows(tree, capacity, free, sums)]
+    trees = list_pools(actor, names=names, include_archived=include_archived)
+    gpus = gpus_by_node_set()
+    sums, capacity_sum, free_sum, sets = _QuotaTotals(), 0, 0, []
+    for shared, members in group_by_node_set(trees, gpus.keys()):
+        capacity = sum(gpus[place][0] for place in shared.node_groups)
+        free = capacity - sum(gpus[place][1] for place in shared.node_groups)
+        rows = [row for tree in members for row in _render_rows(tree, capacity, free, sums)]
         sets.append(f'{{"pools":[{",".join(rows)}]}}')
         capacity_sum += capacity
         free_sum += free
-    total = _encode(_usage(sums.limit, sums.used, sums.usage, capacity_sum, free_sum))
+    total = _encode(_usage_body(sums.limit, sums.used, sums.usage, capacity_sum, free_sum))
     return f'{{"node_sets":[{",".join(sets)}],"resource_sum":{total}}}'
 
 
-def _rows(tree: Tree, capacity: int, free: int, sums: _Sums) -> Iterator[str]:
+def _render_rows(tree: ListedPool, capacity: int, free: int, sums: _QuotaTotals) -> Iterator[str]:
     """The rows of one tree that the list shows, counted into `sums`: the pool first, then its slices."""
-    root, common = tree.root, _encode(inherited(tree.root))[1:-1]
-    if tree.shows(root.name):
-        limit, label = _pool_quota(tree, capacity)
+    root, common = tree.root, _encode(inherited_body(tree.root))[1:-1]
+    if tree.is_listed(root.name):
+        limit, label = _pool_limit(tree, capacity)
         used, usage = root.usage__used, root.usage__total_usage
         sums.add(limit, used, usage)
-        own = own_body(root) | {
-            "resource_usage": _usage(limit, used, usage, capacity, free),
+        own = root_body(root) | {
+            "resource_usage": _usage_body(limit, used, usage, capacity, free),
             "gpu_quota": label,
             "used": used,
             "available": limit - used,
         }
         yield f"{_encode(own)[:-1]},{common}}}"
-    if not tree.slices:
+    if not tree.subpools:
         return
-    shares = gpu_shares(root) or {}
-    rest = f'"maximum":{shares.get("maximum", UNLIMITED)},"weight":{shares.get("weight", 1)}'
+    shares = gpu_resources(root) or {}
+    rest = f'"maximum":{shares.get("maximum", UNLIMITED_GPUS)},"weight":{shares.get("weight", 1)}'
     nodes = f'"total_capacity":"{capacity}","total_free":"{free}"'
-    for row in tree.slices:
-        if not tree.shows(row.name):
+    for row in tree.subpools:
+        if not tree.is_listed(row.name):
             continue
         limit, used, usage = row.quota, row.usage__used, row.usage__total_usage
         sums.add(limit, used, usage)
@@ -83,15 +90,15 @@ def _rows(tree: Tree, capacity: int, free: int, sums: _Sums) -> Iterator[str]:
         )
 
 
-def _pool_quota(tree: Tree, capacity: int) -> tuple[int, str]:
+def _pool_limit(tree: ListedPool, capacity: int) -> tuple[int, str]:
     """What the pool itself may use, and how that is written. Without a guarantee the limit is all its nodes have."""
-    if tree.guarantee == UNLIMITED:
+    if tree.guarantee == UNLIMITED_GPUS:
         return capacity, str(capacity)
     unallocated = tree.guarantee - tree.allocated
-    return unallocated, f"{unallocated} (Total: {tree.guarantee})" if tree.is_divided else str(unallocated)
+    return unallocated, f"{unallocated} (Total: {tree.guarantee})" if tree.is_partitioned else str(unallocated)
 
 
-def _usage(limit: int, used: int, usage: int, capacity: int, free: int) -> dict[str, str]:
+def _usage_body(limit: int, used: int, usage: int, capacity: int, free: int) -> dict[str, str]:
     """`resource_usage`: six numbers, as strings."""
     return {
         "quota_used": str(used),

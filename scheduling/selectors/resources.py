@@ -6,58 +6,60 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pools.domain.node_sets import Place
+from pools.domain.node_sets import NodeGroup
 from pools.domain.platforms import platforms_of
 from pools.domain.roles import Actor
 from pools.domain.sizes import size_text
 from pools.models import Backend
-from pools.selectors.pool_lists import Tree, listed_trees
-from scheduling.selectors.nodes import NodeUse, node_uses
+from pools.selectors.pool_lists import ListedPool, list_pools
+from scheduling.selectors.nodes import NodeUsage, read_node_usage
 
 RESERVED, SHARED, UNUSED = "RESERVED", "SHARED", "UNUSED"
-Entry = dict[str, Any]
+ResourceBody = dict[str, Any]
 
 
-def resources(
+def list_node_resources(
     actor: Actor,
     *,
     pools: Collection[str] | None = None,
     platforms: Collection[str] | None = None,
     node: str | None = None,
-) -> list[Entry]:
+) -> list[ResourceBody]:
     """The nodes of the pools that `actor` sees (of `pools` only, of `platforms` only, of one name only).
 
     Nodes of no pool are for those who read the house. A slice's nodes are its pool's; it is named with them only when
     it was asked for.
     """
-    trees = listed_trees(actor, names=pools)
-    members: dict[Place, list[Tree]] = defaultdict(list)
+    trees = list_pools(actor, names=pools)
+    members: dict[NodeGroup, list[ListedPool]] = defaultdict(list)
     for tree in trees:
         for platform in platforms_of(tree.root.config):
             members[tree.root.backend_id, platform].append(tree)
     backends = dict(Backend.objects.values_list("pk", "name"))
     found = []
-    for use in node_uses(node):
+    for use in read_node_usage(node):
         mine = members.get((use.backend_id, use.platform), [])
         if platforms is not None and use.platform not in platforms:
             continue
-        if mine or (pools is None and actor.reads_all):
-            found.append(_entry(use, mine, pools, backends.get(use.backend_id, "")))
+        if mine or (pools is None and actor.can_read_all):
+            found.append(_resource_body(use, mine, pools, backends.get(use.backend_id, "")))
     return found
 
 
-def _entry(use: NodeUse, trees: Collection[Tree], asked: Collection[str] | None, backend: str) -> Entry:
+def _resource_body(
+    use: NodeUsage, trees: Collection[ListedPool], asked: Collection[str] | None, backend: str
+) -> ResourceBody:
     names = _pool_names(trees, asked)
-    config = {name: {use.platform: _config(tree, use.platform)} for name, tree in names.items()}
-    allocatable = _fields(use.cpu, use.gpus, use.memory_bytes, use.storage_bytes, round_up=False)
-    for_workflows = _fields(
+    config = {name: {use.platform: _platform_config(tree, use.platform)} for name, tree in names.items()}
+    allocatable = _amount_fields(use.cpu, use.gpus, use.memory_bytes, use.storage_bytes, round_up=False)
+    for_workflows = _amount_fields(
         max(0, use.cpu - use.other_cpu),
         max(0, use.gpus - use.other_gpus),
         max(0, use.memory_bytes - use.other_memory),
         max(0, use.storage_bytes - use.other_storage),
         round_up=False,
     )
-    available = _fields(
+    available = _amount_fields(
         use.cpu - use.used_cpu - use.other_cpu,
         use.gpus - use.used_gpus - use.other_gpus,
         max(0, use.memory_bytes - use.used_memory - use.other_memory),
@@ -72,8 +74,8 @@ def _entry(use: NodeUse, trees: Collection[Tree], asked: Collection[str] | None,
             **allocatable,
         },
         "taints": [dict(taint) for taint in use.taints],
-        "usage_fields": _fields(use.used_cpu, use.used_gpus, use.used_memory, use.used_storage, round_up=True),
-        "non_workflow_usage_fields": _of_others(use),
+        "usage_fields": _amount_fields(use.used_cpu, use.used_gpus, use.used_memory, use.used_storage, round_up=True),
+        "non_workflow_usage_fields": _foreign_usage(use),
         "allocatable_fields": allocatable,
         "platform_allocatable_fields": {name: {use.platform: allocatable} for name in names},
         "platform_available_fields": {name: {use.platform: available} for name in names},
@@ -87,7 +89,7 @@ def _entry(use: NodeUse, trees: Collection[Tree], asked: Collection[str] | None,
     }
 
 
-def _of_others(use: NodeUse) -> dict[str, str]:
+def _foreign_usage(use: NodeUsage) -> dict[str, str]:
     """What pods of others hold, under the names that Kubernetes has for it; nothing on a simulated machine."""
     amounts = {
         "nvidia.com/gpu": str(use.other_gpus),
@@ -98,15 +100,15 @@ def _of_others(use: NodeUse) -> dict[str, str]:
     return {} if use.conditions is None else amounts
 
 
-def _pool_names(trees: Collection[Tree], asked: Collection[str] | None) -> dict[str, Tree]:
+def _pool_names(trees: Collection[ListedPool], asked: Collection[str] | None) -> dict[str, ListedPool]:
     """The names under which the pools of a node are shown, in order."""
     if asked is None:
         return {tree.root.name: tree for tree in trees}
-    shown = {name: tree for tree in trees for name in (tree.root.name, *(row.name for row in tree.slices))}
+    shown = {name: tree for tree in trees for name in (tree.root.name, *(row.name for row in tree.subpools))}
     return {name: shown[name] for name in sorted(asked) if name in shown}
 
 
-def _config(tree: Tree, platform: str) -> Entry:
+def _platform_config(tree: ListedPool, platform: str) -> ResourceBody:
     body: Mapping[str, Any] = platforms_of(tree.root.config)[platform]
     return {
         "host_network": body.get("host_network_allowed", False),
@@ -116,7 +118,7 @@ def _config(tree: Tree, platform: str) -> Entry:
     }
 
 
-def _fields(cpu: int, gpus: int, memory: int, storage: int, *, round_up: bool) -> dict[str, str]:
+def _amount_fields(cpu: int, gpus: int, memory: int, storage: int, *, round_up: bool) -> dict[str, str]:
     return {
         "storage": size_text(storage, round_up=round_up),
         "cpu": str(cpu),

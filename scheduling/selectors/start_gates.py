@@ -7,58 +7,58 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pools.domain import names
 from pools.domain.amounts import GPU
 from pools.domain.quota.forest import pool_key
-from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, Usage
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, UsageCounts
 from pools.domain.quota.tree import QuotaTree
 from pools.models import Pool
-from pools.selectors.pool_balance import balance
-from pools.selectors.quota_facts import verdict_tree
+from pools.selectors.pool_balance import read_balance
+from pools.selectors.quota_facts import read_admission_tree
 from scheduling.domain.admission import Gate
-from scheduling.domain.plan_units import Path
+from scheduling.domain.plan_units import GatePath
 from scheduling.domain.tree_gates import TreeGates
-from scheduling.selectors.dispatched_usage import Promised, promised
+from scheduling.selectors.dispatched_usage import DispatchedUsage, read_dispatched_usage
 
 
-def leaf_ids(root: Pool) -> dict[str, int]:
+def read_leaf_ids(root: Pool) -> dict[str, int]:
     """Row ids of the leaves of a tree by short name; the shared leaf goes by its pool's."""
     slices = Pool.objects.filter(parent=root).values_list("subpool_name", "pk")
-    return {names.SHARED: root.pk} | {short: pk for short, pk in slices if short}
+    return {names.SHARED_QUEUE: root.pk} | {short: pk for short, pk in slices if short}
 
 
-def leaf_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, Path]:
+def build_gate_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, GatePath]:
     """The gates of every leaf of a tree by its row id, from the leaf to the container (the scheduling view, D4)."""
     container = Gate(facts.name, facts.scheduling_quota, facts.used, facts.maximum, facts.total_usage)
-    leaves = [(names.SHARED, facts.shared_scheduling_quota, facts.shared_usage)]
-    leaves += [(part.name, part.scheduling_quota, part.usage) for part in facts.slices]
+    leaves = [(names.SHARED_QUEUE, facts.shared_scheduling_quota, facts.shared_usage)]
+    leaves += [(part.name, part.scheduling_quota, part.usage) for part in facts.subpools]
     return {
-        ids[short]: (_leaf_gate(names.canonical(facts.name, short), quota, usage), container)
+        ids[short]: (_leaf_gate(names.canonical_name(facts.name, short), quota, usage), container)
         for short, quota, usage in leaves
         if short in ids
     }
 
 
-def paths_of(root: Pool) -> dict[int, Path]:
+def read_gate_paths(root: Pool) -> dict[int, GatePath]:
     """The gates of a tree as they are now."""
-    return leaf_paths(balance(root), leaf_ids(root))
+    return build_gate_paths(read_balance(root), read_leaf_ids(root))
 
 
-def tree_gates(roots: Sequence[Pool], tops: Collection[int]) -> TreeGates:
+def read_tree_gates(roots: Sequence[Pool], tops: Collection[int]) -> TreeGates:
     """The trees of cohorts above these pools as they are now. `tops` are the tops of those trees, which the caller has
     locked if what he does depends on it."""
     if not any(root.cohort_id for root in roots):
         return TreeGates()
-    return gates_in(tree_with(tops, promised(tops)), roots)
+    return build_tree_gates(read_quota_tree(tops, read_dispatched_usage(tops)), roots)
 
 
-def tree_with(tops: Collection[int], more: Iterable[Promised]) -> QuotaTree:
+def read_quota_tree(tops: Collection[int], dispatched: Iterable[DispatchedUsage]) -> QuotaTree:
     """The trees below these cohorts with what their pools hold, and what was promised to clusters beside it."""
-    tree = verdict_tree(tops)
-    for each in more:
+    tree = read_admission_tree(tops)
+    for each in dispatched:
         if (x := tree.index.get(pool_key(each.pool))) is not None:
             tree.columns[GPU].reserve(x, each.gpus)
     return tree
 
 
-def gates_in(tree: QuotaTree, roots: Sequence[Pool]) -> TreeGates:
+def build_tree_gates(tree: QuotaTree, roots: Sequence[Pool]) -> TreeGates:
     """A tree as the gate of the leaves of these pools, as far as they stand in it."""
     governed = {root.pk: pool_key(root.name) for root in roots if root.cohort_id is not None}
     slices = Pool.objects.filter(parent__in=governed).values_list("pk", "parent")
@@ -66,5 +66,5 @@ def gates_in(tree: QuotaTree, roots: Sequence[Pool]) -> TreeGates:
     return TreeGates(tree, nodes)
 
 
-def _leaf_gate(name: str, quota: int, usage: Usage) -> Gate:
-    return Gate(name, quota, usage.used, UNLIMITED, usage.total_usage)
+def _leaf_gate(name: str, quota: int, usage: UsageCounts) -> Gate:
+    return Gate(name, quota, usage.used, UNLIMITED_GPUS, usage.total_usage)

@@ -9,17 +9,17 @@ from django.db.models.functions import Coalesce
 
 from pools.models import Backend, KubernetesSettings
 from scheduling.models import QueueDrift, QueueSync
-from scheduling.selectors.desired_queues import generation_of
+from scheduling.selectors.desired_queues import read_generation
 
-MOST_DRIFT = 200
+MAX_DRIFT = 200
 
 
-def sync_body(backend: Backend) -> dict[str, Any]:
+def queue_sync_body(backend: Backend) -> dict[str, Any]:
     """The state of a Kubernetes backend's queues. `in_step` is whether what the ledger says right now is known to stand
     in the cluster."""
     row = QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
     settings = KubernetesSettings.objects.filter(backend=backend).first()
-    wanted = generation_of(backend.pk)
+    wanted = read_generation(backend.pk)
     return {
         "backend": backend.name,
         "mode": settings.sync_mode if settings is not None else None,
@@ -39,14 +39,14 @@ def sync_body(backend: Backend) -> dict[str, Any]:
         "failures": row.failures,
         "queues": row.objects_seen,
         "untouched": row.untouched,
-        "drift": [drift_body(each) for each in drift_of(backend)],
+        "drift": [drift_body(each) for each in list_drift(backend)],
         "connection": row.connection,
         "connection_at": row.connection_at,
         "connection_asked_at": row.connection_asked_at,
     }
 
 
-def clusters_in_numbers() -> dict[str, dict[str, int]]:
+def read_sync_metrics() -> dict[str, dict[str, int]]:
     """The state of all clusters for a scraper, by backend; one query."""
     rows = (
         Backend.objects.filter(kind=Backend.Kind.KUBERNETES, kubernetes__isnull=False)
@@ -70,11 +70,11 @@ def clusters_in_numbers() -> dict[str, dict[str, int]]:
     }
 
 
-def drift_of(backend: Backend) -> list[QueueDrift]:
+def list_drift(backend: Backend) -> list[QueueDrift]:
     """What somebody else changed in the cluster, open ones first, the newest first."""
     rows = QueueDrift.objects.filter(backend=backend)
-    still_open = list(rows.filter(healed_at=None)[:MOST_DRIFT])
-    return still_open + list(rows.exclude(healed_at=None)[: MOST_DRIFT - len(still_open)])
+    still_open = list(rows.filter(healed_at=None)[:MAX_DRIFT])
+    return still_open + list(rows.exclude(healed_at=None)[: MAX_DRIFT - len(still_open)])
 
 
 def drift_body(row: QueueDrift) -> dict[str, Any]:

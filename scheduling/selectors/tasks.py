@@ -31,17 +31,17 @@ class TaskFilter:
     newest_first: bool = True
 
 
-def listed_tasks(actor: Actor, asked: TaskFilter, *, limit: int, offset: int) -> list[Task]:
+def list_tasks(actor: Actor, criteria: TaskFilter, *, limit: int, offset: int) -> list[Task]:
     """One page of what `actor` may see, by the workflow's submit time. One query."""
-    sign = "-" if asked.newest_first else ""
+    sign = "-" if criteria.newest_first else ""
     order = (f"{sign}{_WORK}__submit_time", f"{sign}{_WORK}__name", "group__position", "position", "retry_id")
-    rows = _matching(actor, asked).order_by(*order)
+    rows = _matching(actor, criteria).order_by(*order)
     rows = rows.select_related("group", _WORK, f"{_WORK}__pool", f"{_WORK}__submitted_by")
     return list(rows.defer(f"{_WORK}__spec", f"{_WORK}__template_spec")[offset : offset + limit])
 
 
-def summed_tasks(
-    actor: Actor, asked: TaskFilter, *, by_workflow: bool, limit: int, offset: int
+def sum_tasks(
+    actor: Actor, criteria: TaskFilter, *, by_workflow: bool, limit: int, offset: int
 ) -> list[dict[str, Any]]:
     """What the tasks ask for together, by user, pool and priority (and workflow): rows with `user, pool, priority, gpu,
     cpu, memory_bytes, storage_bytes[, workflow_id]`. One query."""
@@ -49,7 +49,7 @@ def summed_tasks(
     if by_workflow:
         by.append(f"{_WORK}__name")
     rows = (
-        _matching(actor, asked)
+        _matching(actor, criteria)
         .order_by(*by)
         .values_list(*by)
         .annotate(Sum("gpu_count"), Sum("cpu_count"), Sum("memory_bytes"), Sum("storage_bytes"))
@@ -59,18 +59,18 @@ def summed_tasks(
     return [dict(zip(keys, row, strict=True)) for row in rows[offset : offset + limit]]
 
 
-def _matching(actor: Actor, asked: TaskFilter) -> QuerySet[Task]:
+def _matching(actor: Actor, criteria: TaskFilter) -> QuerySet[Task]:
     rows = Task.objects.all()
-    if not actor.reads_all:
+    if not actor.can_read_all:
         rows = rows.filter(group__workflow__in=Workflow.objects.visible_to(actor).order_by().values("pk"))
     simple = {
-        f"{_WORK}__submitted_by__username__in": asked.users,
-        "status__in": asked.statuses or None,
-        f"{_WORK}__pool__name__in": asked.pools or None,
-        f"{_WORK}__priority__in": asked.priorities or None,
-        "node_name__in": asked.nodes or None,
-        f"{_WORK}__name__contains": asked.workflow or None,
-        "start_time__gte": asked.started_after,
-        "start_time__lt": asked.started_before,
+        f"{_WORK}__submitted_by__username__in": criteria.users,
+        "status__in": criteria.statuses or None,
+        f"{_WORK}__pool__name__in": criteria.pools or None,
+        f"{_WORK}__priority__in": criteria.priorities or None,
+        "node_name__in": criteria.nodes or None,
+        f"{_WORK}__name__contains": criteria.workflow or None,
+        "start_time__gte": criteria.started_after,
+        "start_time__lt": criteria.started_before,
     }
     return rows.filter(**{lookup: value for lookup, value in simple.items() if value is not None})

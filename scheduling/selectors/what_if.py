@@ -11,47 +11,47 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pools.domain.errors import Forbidden, NotFound, Violation
-from pools.domain.names import SHARED, canonical, queue_name
+from pools.domain.names import SHARED_QUEUE, canonical_name, queue_name
 from pools.domain.platforms import default_platform, platforms_of
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from pools.models import Backend, Node, Pool
 from pools.transactions import one_snapshot
-from scheduling.domain.engine.facts import Facts
+from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.models import Workflow
 from scheduling.scenario import ScenarioError
-from scheduling.scenario.answer import answer_to
-from scheduling.scenario.live import Manners, live_scenario
-from scheduling.scenario.redact import veiled
-from scheduling.selectors.live_facts import LiveFacts, live_facts
+from scheduling.scenario.answer import answer_scenario
+from scheduling.scenario.live import LiveNames, build_live_scenario
+from scheduling.scenario.redact import redact_facts
+from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
 
-def live_answer(actor: Actor, question: Mapping[str, Any]) -> dict[str, Any]:
+def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to `{"live": true, "changes": [...], "backend": optional}`: a scenario's, with `live` and `backend`.
 
     Raises `ScenarioError` for a question that cannot be read, `Forbidden` for whoever administers no pool, `NotFound`
     for a backend that is not his to see.
     """
-    backend = _backend(actor, question)
+    backend = _find_backend(actor, question)
     with one_snapshot():
-        live = live_facts(backend)
+        live = read_live_facts(backend)
         rows = Pool.objects.roots().filter(pk__in=live.roots.values()).prefetch_related("subpools")
         roots = {pool.pk: pool for pool in rows}
-        facts = live.facts if actor.reads_all else _as_seen(actor, live, roots)
-        manners = _manners(backend, roots.values(), {queue.name for queue in facts.queues})
-    return {"live": True, "backend": backend.name, **answer_to(live_scenario(facts, question, manners))}
+        facts = live.facts if actor.can_read_all else _redacted_facts(actor, live, roots)
+        manners = _scenario_names(backend, roots.values(), {queue.name for queue in facts.queues})
+    return {"live": True, "backend": backend.name, **answer_scenario(build_live_scenario(facts, question, manners))}
 
 
-def _backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
+def _find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
     """The backend that was named, or the only one there is to choose from."""
     administered = Pool.objects.roots().filter(archived=False)
-    if not actor.reads_all:
-        names = actor.pools_for(Action.POOL_PARTITION)
+    if not actor.can_read_all:
+        names = actor.pools_with(Permission.POOL_PARTITION)
         if not names:
             needed = "osmo-admin, osmo-viewer or osmo-{pool}-admin"
             raise Forbidden(f"The live state is for the roles {needed}; {actor.username} has none of them.")
         administered = administered.filter(name__in=names)
     with_pools = Backend.objects.filter(pools__in=administered).distinct()
-    choice = Backend.objects.all() if actor.reads_all else with_pools
+    choice = Backend.objects.all() if actor.can_read_all else with_pools
     asked = question.get("backend")
     if asked is None:
         found = list(with_pools.order_by("name") or choice.order_by("name"))
@@ -66,19 +66,19 @@ def _backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
     return backend
 
 
-def _as_seen(actor: Actor, live: LiveFacts, roots: Mapping[int, Pool]) -> Facts:
-    seen = {pk for pk, pool in roots.items() if pool.name in actor.pools_for(Action.POOL_READ)}
+def _redacted_facts(actor: Actor, live: LiveFacts, roots: Mapping[int, Pool]) -> ClusterFacts:
+    seen = {pk for pk, pool in roots.items() if pool.name in actor.pools_with(Permission.POOL_READ)}
     containers = {queue for queue, root in live.roots.items() if root in seen}
-    own = set(Workflow.objects.live().filter(submitted_by=actor.user_id).values_list("pk", flat=True))
-    return veiled(
+    own = set(Workflow.objects.active().filter(submitted_by=actor.user_id).values_list("pk", flat=True))
+    return redact_facts(
         live.facts,
         queues={queue.name for queue in live.facts.queues if queue.name in containers or queue.parent in containers},
-        cohorts=set(_above(live.facts, containers)),
+        cohorts=set(_cohorts_above_containers(live.facts, containers)),
         gangs={name for name, row in live.gangs.items() if row.root in seen or row.workflow in own},
     )
 
 
-def _above(facts: Facts, containers: Collection[str]) -> Iterator[str]:
+def _cohorts_above_containers(facts: ClusterFacts, containers: Collection[str]) -> Iterator[str]:
     """The cohorts above these containers."""
     parents = {cohort.name: cohort.parent for cohort in facts.cohorts}
     for queue in facts.queues:
@@ -90,7 +90,7 @@ def _above(facts: Facts, containers: Collection[str]) -> Iterator[str]:
             above = parents[above]
 
 
-def _manners(backend: Backend, roots: Collection[Pool], queues: Collection[str]) -> Manners:
+def _scenario_names(backend: Backend, roots: Collection[Pool], queues: Collection[str]) -> LiveNames:
     """Pools and slices by the names people write, where they are to be seen, and the nodes of each pool's work."""
     everywhere, by_platform = set[str](), defaultdict[str, set[str]](set)
     for name, platform in Node.objects.filter(backend=backend).values_list("name", "platform"):
@@ -107,9 +107,9 @@ def _manners(backend: Backend, roots: Collection[Pool], queues: Collection[str])
         platforms = platforms_of(root.config) if default is None else [default]
         nodes = frozenset(node for each in platforms for node in by_platform[each])
         known[root.name] = container
-        for short in (SHARED, *(part.subpool_name or "" for part in root.subpools.all())):
+        for short in (SHARED_QUEUE, *(part.subpool_name or "" for part in root.subpools.all())):
             leaf = queue_name(backend.namespace, root.name, short)
-            known[canonical(root.name, short)] = submits_to[canonical(root.name, short)] = leaf
+            known[canonical_name(root.name, short)] = submits_to[canonical_name(root.name, short)] = leaf
             allowed[leaf] = None if nodes == everywhere else nodes
-        submits_to[root.name] = queue_name(backend.namespace, root.name, SHARED)
-    return Manners(known, submits_to, allowed)
+        submits_to[root.name] = queue_name(backend.namespace, root.name, SHARED_QUEUE)
+    return LiveNames(known, submits_to, allowed)

@@ -7,16 +7,16 @@ from datetime import timedelta
 from django.db import connection
 from django.utils import timezone
 
-from scheduling.models.decision import LEAST_DAYS
+from scheduling.models.decision import MIN_RETENTION_DAYS
 
-KEPT_FOR = timedelta(days=30)
-MOST_KEPT = 1_000_000
+RETENTION = timedelta(days=30)
+MAX_DECISIONS = 1_000_000
 """The oldest beyond these go too, but for what is younger than a day."""
 
-BATCH = 10_000
+BATCH_SIZE = 10_000
 
 
-def forget_old_decisions() -> int:
+def delete_old_decisions() -> int:
     """Delete the decisions that are too old or too many, a batch at a time; how many went."""
     now = timezone.now()
     forgotten = 0
@@ -32,9 +32,9 @@ def forget_old_decisions() -> int:
                     ORDER BY id LIMIT %s
                 )
                 """,
-                [now - KEPT_FOR, now - timedelta(days=LEAST_DAYS, minutes=1), MOST_KEPT, BATCH],
+                [now - RETENTION, now - timedelta(days=MIN_RETENTION_DAYS, minutes=1), MAX_DECISIONS, BATCH_SIZE],
             )
             gone: int = cursor.rowcount
         forgotten += gone
-        if gone < BATCH:
+        if gone < BATCH_SIZE:
             return forgotten

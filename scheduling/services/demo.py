@@ -18,12 +18,12 @@ from django.utils import timezone
 
 from pools.domain.gpu_quota.workers import parse_allocation
 from pools.domain.roles import SYSTEM, Actor
-from pools.locking import lock_tree
+from pools.locking import lock_pool_tree
 from pools.models import Pool, Reservation
 from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_quota, sample_usage
+from pools.services.gpu_quotas import put_gpu_quota, sample_usage
 from pools.services.members import create_user
 from pools.services.pools import patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool
@@ -31,17 +31,17 @@ from pools.transactions import change
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit_many
-from scheduling.services.workflows.transitions import WorkInHand
+from scheduling.services.workflows.transitions import WorkflowTransition
 
 DAYS = 30
 WORKFLOWS = 300
-LIVE = 84
+ACTIVE_WORKFLOWS = 84
 
 
 # pool | cluster | GPUs | slices (* drains, - is archived) | about
-_HOUSE = """
+_POOL_TABLE = """
 vision | dgx | 64 | detect 24, segment 16, track 8, pose 6, *ocr 4 | Perception models
 language | dgx | 96 | pretrain 48, tune 24, eval 8, *safety 8 | Foundation and instruction models
 speech | dgx | 48 | asr 20, tts 12, diarize 4, -legacy 6 | Recognition and synthesis
@@ -58,13 +58,13 @@ sandbox | hopper | 16 | new 4, course 4 | Try things out
 CLUSTERS = {"dgx": 42, "hopper": 12}
 
 # cohort | cohort above | GPUs of its own | most it borrows | most it lends | pools (their most borrowed/most lent)
-_COHORTS = """
+_COHORT_TABLE = """
 company | | 0 | | |
 products | company | 8 | 32 | 24 | vision -/16, language 24/-, speech 8/8, recsys -/-
 science | company | 4 | 8 | 32 | research 8/16, robotics -/8
 """
 # namespace | TFLOPS | memory | workers | share at which it alerts | workers there: name count x TFLOPS memory
-_NAMESPACES = """
+_NAMESPACE_TABLE = """
 inference-prod | 4000 | 1Ti | 40 | 70 | chat 4 x 250 40Gi, search 6 x 120 24Gi, embed 8 x 150 20Gi
 inference-dev | 800 | 256Gi | 10 | 90 | try-out 2 x 60 12Gi
 """
@@ -90,23 +90,23 @@ class DemoPool:
 
     name: str
     backend: str
-    about: str
+    description: str
     guarantee: int
     slices: dict[str, int]
     draining: tuple[str, ...] = ()
     archived: tuple[str, ...] = ()
 
 
-def _house() -> list[DemoPool]:
+def _read_pool_table() -> list[DemoPool]:
     pools = []
-    for line in _HOUSE.strip().splitlines():
+    for line in _POOL_TABLE.strip().splitlines():
         name, backend, guarantee, slices, about = (part.strip() for part in line.split("|"))
         words = [part.split() for part in slices.split(",")]
         pools.append(
             DemoPool(
                 name=name,
                 backend=backend,
-                about=about,
+                description=about,
                 guarantee=int(guarantee),
                 slices={word.strip("*-"): int(quota) for word, quota in words},
                 draining=tuple(word[1:] for word, _ in words if word.startswith("*")),
@@ -116,12 +116,12 @@ def _house() -> list[DemoPool]:
     return pools
 
 
-HOUSE = _house()
+DEMO_POOLS = _read_pool_table()
 
 
 def seed_demo() -> None:
     """Fill the house. Does nothing where the demo's first pool exists."""
-    if Pool.objects.filter(name=HOUSE[0].name).exists():
+    if Pool.objects.filter(name=DEMO_POOLS[0].name).exists():
         return
     dice = random.Random(4711)  # noqa: S311  (the same house every time, no secret)
     for name, nodes in CLUSTERS.items():
@@ -130,33 +130,33 @@ def seed_demo() -> None:
             actor=SYSTEM, name=name, body={"type": "simulated", "namespace": name, "nodes": machines},
             description=f"{nodes} machines of 8 GPUs",
         )  # fmt: skip
-    leaders, members = _people()
-    for pool in HOUSE:
+    leaders, members = _create_users()
+    for pool in DEMO_POOLS:
         for short, quota in pool.slices.items():
             create_subpool(actor=leaders[pool.name], parent=pool.name, subpool_name=short, quota=quota)
-    _past(dice, members)
-    _cohorts()
-    _gpu_quota()
-    for pool in HOUSE:
+    _create_past_work(dice, members)
+    _create_cohorts()
+    _create_gpu_quotas()
+    for pool in DEMO_POOLS:
         for short in pool.archived:
             delete_subpool(
                 actor=leaders[pool.name], parent=pool.name, subpool_name=short, description="the project has ended"
             )
-    _present(dice, members)
-    for pool in HOUSE:
+    _create_current_work(dice, members)
+    for pool in DEMO_POOLS:
         for short in pool.draining:
             delete_subpool(
                 actor=leaders[pool.name], parent=pool.name, subpool_name=short, description="moving to the shared part"
             )
 
 
-def _people() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
+def _create_users() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
     """Pools with their roles, a lead for each, a researcher for each, and one who may look at everything: 25."""
     leaders, members = {}, {}
-    for pool in HOUSE:
+    for pool in DEMO_POOLS:
         body = {
             "backend": pool.backend,
-            "description": pool.about,
+            "description": pool.description,
             "resources": {"gpu": {"guarantee": pool.guarantee, "maximum": -1, "weight": 1}},
         }
         put_pool(actor=SYSTEM, name=pool.name, body=body)
@@ -168,9 +168,9 @@ def _people() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
     return leaders, members
 
 
-def _cohorts() -> None:
+def _create_cohorts() -> None:
     """Pools lend what they do not use to those beside them, and a little to the other side of the company."""
-    for line in _COHORTS.strip().splitlines():
+    for line in _COHORT_TABLE.strip().splitlines():
         name, parent, nominal, borrowing, lending, pools = (part.strip() for part in line.split("|"))
         quota = {
             "flavor": "default",
@@ -186,34 +186,34 @@ def _cohorts() -> None:
             patch_pool(actor=SYSTEM, name=pool, patch=joined)
 
 
-def _gpu_quota() -> None:
+def _create_gpu_quotas() -> None:
     """Two namespaces of small workers, one of them past its alert threshold."""
-    for line in _NAMESPACES.strip().splitlines():
+    for line in _NAMESPACE_TABLE.strip().splitlines():
         namespace, tflops, vram, most, alert, fleets = (part.strip() for part in line.split("|"))
         amounts = {"tflops": tflops, "vram": vram}
         total = {"requests": amounts, "limits": amounts, "maxWorkers": int(most), "alertThresholdPercent": int(alert)}
-        put_quota(actor=SYSTEM, namespace=namespace, spec={"total": total, "single": {"maxGPUCount": 8}})
+        put_gpu_quota(actor=SYSTEM, namespace=namespace, spec={"total": total, "single": {"maxGPUCount": 8}})
         for fleet in fleets.split(", "):
             workload, count, _, each, memory = fleet.split()
             size = {"tflops": each, "vram": memory}
             for number in range(int(count)):
                 body = {"id": f"{workload}-{number}", "workload": workload, "request": size, "limit": size, "count": 1}
                 asked, _ = parse_allocation(body)
-                allocate(actor=SYSTEM, namespace=namespace, asked=asked)
+                allocate(actor=SYSTEM, namespace=namespace, request=asked)
     sample_usage()
 
 
-def _past(dice: random.Random, members: dict[str, list[Actor]]) -> None:
+def _create_past_work(dice: random.Random, members: dict[str, list[Actor]]) -> None:
     """Work that has ended, spread over the last month."""
     now = timezone.now()
-    _submit(dice, members, WORKFLOWS - LIVE, archived_too=True)
+    _submit_jobs(dice, members, WORKFLOWS - ACTIVE_WORKFLOWS, archived_too=True)
     endings = (
         [TaskStatus.COMPLETED] * 16
         + [TaskStatus.FAILED] * 2
         + [TaskStatus.FAILED_CANCELED, TaskStatus.FAILED_EXEC_TIMEOUT]
     )
     for root_id in Pool.objects.roots().values_list("pk", flat=True):
-        _end_all(root_id, dice, endings, now)
+        _end_all_workflows(root_id, dice, endings, now)
     with pgtrigger.ignore("scheduling.Workflow:audit"):  # moments of a past that never was are no news
         for workflow in Workflow.objects.prefetch_related("groups__tasks").order_by("name"):
             submitted = now - timedelta(minutes=dice.randint(60, DAYS * 24 * 60))
@@ -222,13 +222,13 @@ def _past(dice: random.Random, members: dict[str, list[Actor]]) -> None:
             _write_times(workflow, submitted, started, ended, f"dgx-{dice.randint(1, 40):02}")
 
 
-def _end_all(root_id: int, dice: random.Random, endings: Sequence[TaskStatus], now: datetime) -> None:
+def _end_all_workflows(root_id: int, dice: random.Random, endings: Sequence[TaskStatus], now: datetime) -> None:
     with change(actor=SYSTEM, description="demo"):
-        root = lock_tree(root_id)
-        live = Workflow.objects.live().filter(root_pool=root).order_by("name").values_list("pk", flat=True)
-        work = WorkInHand(root, live, now=now)
+        root = lock_pool_tree(root_id)
+        live = Workflow.objects.active().filter(root_pool=root).order_by("name").values_list("pk", flat=True)
+        work = WorkflowTransition(root, live, now=now)
         for workflow in work.workflows.values():
-            work.end_open(workflow, dice.choice(endings), "", waiting_too=True)
+            work.end_open_groups(workflow, dice.choice(endings), "", include_waiting=True)
         work.save()
 
 
@@ -243,14 +243,14 @@ def _write_times(workflow: Workflow, submitted: datetime, started: datetime, end
         tasks.update(node_name=node)
 
 
-def _present(dice: random.Random, members: dict[str, list[Actor]]) -> None:
+def _create_current_work(dice: random.Random, members: dict[str, list[Actor]]) -> None:
     """Work that runs or waits now."""
     ended = set(Workflow.objects.values_list("pk", flat=True))
-    _submit(dice, members, LIVE - 1, archived_too=False)
+    _submit_jobs(dice, members, ACTIVE_WORKFLOWS - 1, archived_too=False)
     submit_many(actor=members["language"][0], pool="language--tune", submissions=[Submission(file=GANG)])
     for backend_id in set(Pool.objects.roots().values_list("backend_id", flat=True)):
         if backend_id is not None:
-            settle(backend_id)
+            reconcile_backend(backend_id)
     now = timezone.now()
     with pgtrigger.ignore("scheduling.Workflow:audit"):
         for workflow in Workflow.objects.exclude(pk__in=ended).order_by("name"):
@@ -262,9 +262,12 @@ def _present(dice: random.Random, members: dict[str, list[Actor]]) -> None:
                 _write_times(workflow, submitted, submitted + timedelta(seconds=dice.randint(1, 200)), None, "")
 
 
-def _submit(dice: random.Random, members: dict[str, list[Actor]], count: int, *, archived_too: bool) -> None:
+def _submit_jobs(dice: random.Random, members: dict[str, list[Actor]], count: int, *, archived_too: bool) -> None:
     leaves = [
-        (pool, short) for pool in HOUSE for short in (None, *pool.slices) if archived_too or short not in pool.archived
+        (pool, short)
+        for pool in DEMO_POOLS
+        for short in (None, *pool.slices)
+        if archived_too or short not in pool.archived
     ]
     chosen = leaves + dice.choices(leaves, k=count - len(leaves))
     work: dict[tuple[str, str, Actor], list[Submission]] = defaultdict(list)
@@ -272,12 +275,12 @@ def _submit(dice: random.Random, members: dict[str, list[Actor]], count: int, *,
         actor = dice.choice(members[pool.name])
         largest = pool.slices[short] if short else max(1, pool.guarantee - sum(pool.slices.values()))
         leaf = f"{pool.name}--{short}" if short else pool.name
-        work[pool.name, leaf, actor].append(_job(dice, pool.name, largest))
+        work[pool.name, leaf, actor].append(_random_job(dice, pool.name, largest))
     for (_, leaf, actor), submissions in work.items():
         submit_many(actor=actor, pool=leaf, submissions=submissions)
 
 
-def _job(dice: random.Random, pool: str, largest: int) -> Submission:
+def _random_job(dice: random.Random, pool: str, largest: int) -> Submission:
     priority = dice.choices([Priority.HIGH, Priority.NORMAL, Priority.LOW], weights=[1, 6, 3])[0]
     gpus = min(largest, 8, dice.choice([1, 1, 2, 2, 4, 8]))
     workers = dice.choice([1, 1, 1, 2]) if gpus * 2 <= largest else 1

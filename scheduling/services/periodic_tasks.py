@@ -11,7 +11,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from scheduling import tasks
 from scheduling.models import WorkflowConfig
 
-SETTLE = "Settle simulated backends"
+RECONCILE = "Settle simulated backends"
 SYNC_QUEUES = "Sync the queues of clusters"
 DRAIN_MONITOR = "Archive drained subpools"
 FORGET_KEYS = "Forget old idempotency keys"
@@ -19,40 +19,40 @@ FORGET_DECISIONS = "Forget old decisions"
 EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
 SAMPLE_GPU_USAGE = "Sample GPU quota usage"
 FIND_SILENT = "Find silent clusters"
-WATCH_CIRCLES = "Find cohorts whose parents run in a circle"
-_SHORTEST_LIFE = 10  # seconds; a message must survive the time in which a worker restarts
+FIND_COHORT_CYCLES = "Find cohorts whose parents run in a circle"
+_MIN_EXPIRY_SECONDS = 10  # seconds; a message must survive the time in which a worker restarts
 
 
-def ensure_schedule() -> None:
+def ensure_periodic_tasks() -> None:
     """Make the rows of our periodic tasks, and give them the intervals that are configured. May be run any time."""
     config = WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig()
-    _ensure(SETTLE, tasks.SETTLE_EVERYTHING, timedelta(seconds=settings.OSMO.settle_interval))
-    _ensure(SYNC_QUEUES, tasks.SYNC_EVERYTHING, timedelta(seconds=settings.OSMO.sync_interval))
-    _ensure(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
-    _ensure(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
-    _ensure(FORGET_DECISIONS, tasks.FORGET_DECISIONS, timedelta(hours=6))
-    _ensure(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
-    _ensure(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))
-    _ensure(FIND_SILENT, tasks.FIND_SILENT, timedelta(seconds=10))
-    _ensure(WATCH_CIRCLES, tasks.WATCH_CIRCLES, timedelta(seconds=30))
+    _ensure_periodic_task(RECONCILE, tasks.RECONCILE_ALL, timedelta(seconds=settings.OSMO.reconcile_interval))
+    _ensure_periodic_task(SYNC_QUEUES, tasks.SYNC_ALL_QUEUES, timedelta(seconds=settings.OSMO.sync_interval))
+    _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=config.subpool_drain_interval_minutes))
+    _ensure_periodic_task(FORGET_KEYS, tasks.FORGET_KEYS, timedelta(days=1))
+    _ensure_periodic_task(FORGET_DECISIONS, tasks.FORGET_DECISIONS, timedelta(hours=6))
+    _ensure_periodic_task(EXPIRE_RESERVATIONS, tasks.EXPIRE_RESERVATIONS, timedelta(minutes=1))
+    _ensure_periodic_task(SAMPLE_GPU_USAGE, tasks.SAMPLE_GPU_USAGE, timedelta(minutes=5))
+    _ensure_periodic_task(FIND_SILENT, tasks.FIND_SILENT, timedelta(seconds=10))
+    _ensure_periodic_task(FIND_COHORT_CYCLES, tasks.FIND_COHORT_CYCLES, timedelta(seconds=30))
 
 
 def set_drain_interval(minutes: int) -> None:
     """Look for drained subpools this often from now on."""
-    _ensure(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=minutes))
+    _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=minutes))
 
 
-def _ensure(name: str, task: str, every: timedelta) -> None:
+def _ensure_periodic_task(name: str, task: str, every: timedelta) -> None:
     """Saving the row is what tells the beat; so it is saved only if something differs. Whether it is enabled is the
     operator's business."""
-    interval = _interval(every)
+    interval = _interval_schedule(every)
     # Without a last run the beat counts from its own start, and one that restarts often would never come to a long
     # interval's end.
     row, made = PeriodicTask.objects.get_or_create(
         name=name, defaults={"task": task, "interval": interval, "last_run_at": timezone.now()}
     )
     # A tick that nobody took until the next one is due says nothing more.
-    life = max(int(every.total_seconds()), _SHORTEST_LIFE)
+    life = max(int(every.total_seconds()), _MIN_EXPIRY_SECONDS)
     if not made and (row.task, row.interval_id, row.expire_seconds) == (task, interval.pk, life):
         return
     row.task, row.interval, row.expire_seconds = task, interval, life
@@ -60,7 +60,7 @@ def _ensure(name: str, task: str, every: timedelta) -> None:
     row.save()
 
 
-def _interval(every: timedelta) -> IntervalSchedule:
+def _interval_schedule(every: timedelta) -> IntervalSchedule:
     seconds = every.total_seconds()
     for size, period in _PERIODS:
         if seconds % size == 0:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pools.models import Backend
-from pools.services.verify import LEDGER_CHECKS, Check, Difference, run
+from pools.services.verify import LEDGER_CHECKS, LedgerCheck, LedgerDifference, run_checks
 from pools.transactions import one_snapshot
-from scheduling.domain.gang import tree_of
-from scheduling.domain.statuses import LIVE_WORKFLOW, UNFINISHED_TASK, TaskStatus
+from scheduling.domain.gang import tree_from_json
+from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Group
 
-_LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE_WORKFLOW))
-_OPEN = ", ".join(f"'{status}'" for status in sorted(UNFINISHED_TASK))
+_ACTIVE_STATUSES = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
+_OPEN_STATUSES = ", ".join(f"'{status}'" for status in sorted(UNFINISHED_TASK_STATUSES))
 # In a cluster pods come and end one by one; there the gang is the cluster's promise, and what runs is what holds.
-_SIMULATED = """
+_IS_SIMULATED = """
     workflow.root_pool_id IN (
         SELECT pool.id FROM pools_pool pool JOIN pools_backend backend ON backend.id = pool.backend_id
         WHERE backend.kind = 'simulated'
     )"""
 
-WORK_CHECKS = (
-    Check(
+WORKFLOW_CHECKS = (
+    LedgerCheck(
         "reservation",
         f"""
         SELECT COALESCE(workflow.name, reservation.workflow_name), COALESCE(reservation.held_gpus::text, 'nothing'),
@@ -30,14 +30,14 @@ WORK_CHECKS = (
         FROM (
             SELECT workflow.uuid, workflow.name, workflow.pool_id, workflow.priority,
                 COALESCE(sum(
-                    CASE WHEN part.gang IS NULL AND {_SIMULATED} THEN part.gpus ELSE (
+                    CASE WHEN part.gang IS NULL AND {_IS_SIMULATED} THEN part.gpus ELSE (
                         SELECT COALESCE(sum(task.gpu_count), 0) FROM scheduling_task task
                         WHERE task.group_id = part.uuid AND task.status = 'RUNNING'
                     ) END
                 ) FILTER (WHERE part.status = 'RUNNING'), 0) AS held,
-                COALESCE(max(part.gpus) FILTER (WHERE part.status IN ({_OPEN})), 0) AS needed
+                COALESCE(max(part.gpus) FILTER (WHERE part.status IN ({_OPEN_STATUSES})), 0) AS needed
             FROM scheduling_workflow workflow JOIN scheduling_group part ON part.workflow_id = workflow.uuid
-            WHERE workflow.status IN ({_LIVE}) GROUP BY workflow.uuid
+            WHERE workflow.status IN ({_ACTIVE_STATUSES}) GROUP BY workflow.uuid
         ) work
         FULL JOIN pools_reservation reservation ON reservation.workflow = work.uuid
         LEFT JOIN scheduling_workflow workflow ON workflow.uuid = COALESCE(work.uuid, reservation.workflow)
@@ -48,7 +48,7 @@ WORK_CHECKS = (
         """,
         "{}: the reservation holds {} GPUs, its running gangs {}; it needs {}, its open gangs {}.",
     ),
-    Check(
+    LedgerCheck(
         "status",
         f"""
         SELECT workflow.name, workflow.status, string_agg(part.status, ', ' ORDER BY part.position)
@@ -56,13 +56,13 @@ WORK_CHECKS = (
         GROUP BY workflow.uuid
         HAVING workflow.status <> CASE
                 WHEN bool_or(part.status = 'RUNNING') THEN 'RUNNING' ELSE 'PENDING' END
-            AND bool_or(part.status IN ({_OPEN}))
-            OR workflow.status IN ({_LIVE}) AND NOT bool_or(part.status IN ({_OPEN}))
+            AND bool_or(part.status IN ({_OPEN_STATUSES}))
+            OR workflow.status IN ({_ACTIVE_STATUSES}) AND NOT bool_or(part.status IN ({_OPEN_STATUSES}))
         ORDER BY workflow.name
         """,
         "{} is {}, its groups are {}.",
     ),
-    Check(
+    LedgerCheck(
         "gang",
         f"""
         SELECT workflow.name, part.name, part.status, count(*) FILTER (WHERE task.status = 'RUNNING'), count(*)
@@ -72,7 +72,7 @@ WORK_CHECKS = (
             SELECT FROM scheduling_task later
             WHERE later.group_id = task.group_id AND later.name = task.name AND later.retry_id > task.retry_id
         )
-        WHERE part.gang IS NULL AND {_SIMULATED}
+        WHERE part.gang IS NULL AND {_IS_SIMULATED}
         GROUP BY workflow.uuid, part.uuid
         HAVING count(*) FILTER (WHERE task.status = 'RUNNING')
             <> CASE part.status WHEN 'RUNNING' THEN count(*) ELSE 0 END
@@ -80,19 +80,19 @@ WORK_CHECKS = (
         """,
         "{}, group {} is {} with {} of {} tasks running: a gang starts whole or not at all.",
     ),
-    Check(
+    LedgerCheck(
         "observed",
         f"""
         SELECT workflow.name, part.name, part.status, count(*)
         FROM scheduling_group part
         JOIN scheduling_workflow workflow ON workflow.uuid = part.workflow_id
         JOIN scheduling_task task ON task.group_id = part.uuid
-        WHERE NOT {_SIMULATED} AND task.status = 'RUNNING' AND part.status <> 'RUNNING'
+        WHERE NOT {_IS_SIMULATED} AND task.status = 'RUNNING' AND part.status <> 'RUNNING'
         GROUP BY workflow.uuid, part.uuid ORDER BY 1, 2
         """,
         "{}, group {} is {}, and {} of its tasks run.",
     ),
-    Check(
+    LedgerCheck(
         "size",
         """
         SELECT workflow.name, part.name, part.gpus, sum(task.gpu_count)
@@ -104,20 +104,20 @@ WORK_CHECKS = (
         """,
         "{}, group {} counts {} GPUs, its tasks ask for {}.",
     ),
-    Check(
+    LedgerCheck(
         "gpu_worker",
         f"""
         SELECT worker.namespace, worker.workload
         FROM pools_gpuallocation worker
         WHERE worker.source = 'workflow' AND worker.state <> 'released' AND NOT EXISTS (
             SELECT FROM scheduling_task task WHERE task.group_id = worker.holder AND task.uuid::text = worker.name
-                AND task.status IN ({_OPEN})
+                AND task.status IN ({_OPEN_STATUSES})
         )
         ORDER BY worker.namespace, worker.workload
         """,
         "Namespace {}: {} counts as a worker, and no open task of a workflow is that worker.",
     ),
-    Check(
+    LedgerCheck(
         "numbers",
         """
         SELECT known.name, known.last_number, count(workflow.uuid)
@@ -130,19 +130,19 @@ WORK_CHECKS = (
 )
 
 
-def verify() -> list[Difference]:
+def verify() -> list[LedgerDifference]:
     """All differences of the ledger and of the work on it; none means that everything is right."""
     with one_snapshot():
-        return [*run((*LEDGER_CHECKS, *WORK_CHECKS)), *_elastic_gangs()]
+        return [*run_checks((*LEDGER_CHECKS, *WORKFLOW_CHECKS)), *_check_elastic_gangs()]
 
 
-def _elastic_gangs() -> Iterator[Difference]:
+def _check_elastic_gangs() -> Iterator[LedgerDifference]:
     """An elastic gang holds its minimum or nothing, and counts the least with which it holds it."""
     gangs = Group.objects.exclude(gang=None).select_related("workflow__root_pool__backend")
     gangs = gangs.order_by("workflow__name", "position")
     for gang in gangs.prefetch_related("tasks"):
         label, tasks = f"{gang.workflow.name}, group {gang.name}", list(gang.tasks.all())
-        tree = tree_of(gang.gang, 0)
+        tree = tree_from_json(gang.gang, 0)
         running, asked = [0] * len(tree.names), {}
         for task in tasks:
             leaf = tree.leaf_of(task.sub_group)
@@ -150,10 +150,10 @@ def _elastic_gangs() -> Iterator[Difference]:
             asked[leaf] = task.gpu_count
         backend = gang.workflow.root_pool.backend
         is_simulated = backend is None or backend.kind == Backend.Kind.SIMULATED
-        is_right = tree.satisfied(running) if gang.status == TaskStatus.RUNNING else not any(running)
+        is_right = tree.is_satisfied(running) if gang.status == TaskStatus.RUNNING else not any(running)
         if is_simulated and not is_right:
             sentence = f"{label} is {gang.status} with {sum(running)} running tasks: it holds its minimum or nothing."
-            yield Difference("gang", sentence)
-        if tree.least(asked) != gang.gpus:
-            sentence = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.least(asked)}."
-            yield Difference("size", sentence)
+            yield LedgerDifference("gang", sentence)
+        if tree.min_amount(asked) != gang.gpus:
+            sentence = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.min_amount(asked)}."
+            yield LedgerDifference("size", sentence)

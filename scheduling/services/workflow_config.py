@@ -7,18 +7,18 @@ from typing import Any
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor
 from pools.domain.versions import check_version
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.transactions import change
 from scheduling.models import WorkflowConfig
 from scheduling.services import periodic_tasks
 
 DRAIN_INTERVAL = "subpool_drain_interval_minutes"
 MAX_RETRY = "max_retry_per_task"
-LEAST_MINUTES, MOST_MINUTES = 1, 10_080
-MOST_RETRIES = 100
+MIN_MINUTES, MAX_MINUTES = 1, 10_080
+MAX_RETRIES = 100
 
 
-def current() -> WorkflowConfig:
+def current_config() -> WorkflowConfig:
     """The one row, made on first use."""
     return WorkflowConfig.objects.get_or_create(pk=1)[0]
 
@@ -36,16 +36,16 @@ def update_workflow_config(
 
     Raises BadInput (not a whole number from 1 to 10080, from 0 to 100), Forbidden, Stale.
     """
-    require_house(actor)
+    require_platform(actor)
     asked = {
         name: value
         for name, value in ((DRAIN_INTERVAL, drain_interval_minutes), (MAX_RETRY, max_retry_per_task))
         if value is not None
     }
-    if found := bad_values(drain_interval_minutes, max_retry_per_task):
+    if found := config_violations(drain_interval_minutes, max_retry_per_task):
         raise BadInput.of(found)
     with change(actor=actor, description=description):
-        current()
+        current_config()
         row = WorkflowConfig.objects.select_for_update().get(pk=1)
         check_version("The workflow configuration", expected_version, row.version)
         if different := [name for name, value in asked.items() if getattr(row, name) != value]:
@@ -58,7 +58,7 @@ def update_workflow_config(
         return row
 
 
-def bad_values(drain_interval_minutes: object, max_retry_per_task: object) -> list[Violation]:
+def config_violations(drain_interval_minutes: object, max_retry_per_task: object) -> list[Violation]:
     """What is wrong with new values; None is nothing new."""
     judged = (
         drain_interval_minutes is not None and interval_violation(drain_interval_minutes),
@@ -69,22 +69,22 @@ def bad_values(drain_interval_minutes: object, max_retry_per_task: object) -> li
 
 def interval_violation(minutes: object) -> Violation | None:
     """Why this is no interval for the drain monitor."""
-    if isinstance(minutes, int) and not isinstance(minutes, bool) and LEAST_MINUTES <= minutes <= MOST_MINUTES:
+    if isinstance(minutes, int) and not isinstance(minutes, bool) and MIN_MINUTES <= minutes <= MAX_MINUTES:
         return None
     return Violation(
         DRAIN_INTERVAL,
         "bad_value",
-        f"{DRAIN_INTERVAL} is a whole number of minutes from {LEAST_MINUTES} to {MOST_MINUTES} (a week), "
+        f"{DRAIN_INTERVAL} is a whole number of minutes from {MIN_MINUTES} to {MAX_MINUTES} (a week), "
         f"not {str(minutes)[:40]!r}.",
     )
 
 
 def retry_violation(times: object) -> Violation | None:
     """Why this is no number of retries."""
-    if isinstance(times, int) and not isinstance(times, bool) and 0 <= times <= MOST_RETRIES:
+    if isinstance(times, int) and not isinstance(times, bool) and 0 <= times <= MAX_RETRIES:
         return None
     return Violation(
-        MAX_RETRY, "bad_value", f"{MAX_RETRY} is a whole number from 0 to {MOST_RETRIES}, not {str(times)[:40]!r}."
+        MAX_RETRY, "bad_value", f"{MAX_RETRY} is a whole number from 0 to {MAX_RETRIES}, not {str(times)[:40]!r}."
     )
 
 

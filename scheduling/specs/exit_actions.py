@@ -7,40 +7,42 @@ from collections.abc import Mapping
 from functools import reduce
 from operator import or_
 
-from pools.domain.exit_codes import ALLOWED, EXIT_ACTIONS, ExitCodes, parse_codes
-from scheduling.specs.cursor import Place
-from scheduling.specs.faults import Faults, quoted
+from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, ExitCodes, parse_exit_codes
+from scheduling.specs.cursor import YamlCursor
+from scheduling.specs.faults import SpecFaults, quote
 
 
-def read_exit_actions(place: Place | None, pool: Mapping[str, str], faults: Faults) -> dict[str, ExitCodes]:
+def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults: SpecFaults) -> dict[str, ExitCodes]:
     """The task's own actions, then the pool's for codes that the task left open; the first one named has a code.
 
     The pool's are somebody else's text: what cannot be read there is left out with a warning.
     """
     codes: dict[str, int] = {}
     taken = 0
-    for name, entry in (place.entries("action: exit codes") if place is not None else {}).items():
+    for name, entry in (place.map_entries("action: exit codes") if place is not None else {}).items():
         action = name.upper()
         if action not in EXIT_ACTIONS:
-            entry.fail(
+            entry.add_fault(
                 "unknown_key",
-                f"{quoted(name)} is no exit action.{entry.faults.suggestion(name, EXIT_ACTIONS)} "
+                f"{quote(name)} is no exit action.{entry.faults.suggestion(name, EXIT_ACTIONS)} "
                 f"Allowed are {', '.join(EXIT_ACTIONS)}.",
             )
             continue
-        text = None if entry.absent else entry.text()
-        ranges = parse_codes(text) if text is not None else ()
+        text = None if entry.is_absent else entry.text()
+        ranges = parse_exit_codes(text) if text is not None else ()
         if ranges is None:
-            entry.fail("bad_exit_codes", f"The exit codes are {entry.found}; allowed are {ALLOWED}. Change them.")
+            entry.add_fault(
+                "bad_exit_codes", f"The exit codes are {entry.value_text}; allowed are {EXIT_CODES_RULE}. Change them."
+            )
         elif action in codes:
-            entry.fail("duplicate_key", f"The action {action} stands here twice. Write all its codes in one line.")
+            entry.add_fault("duplicate_key", f"The action {action} stands here twice. Write all its codes in one line.")
         else:
             codes[action] = _mask(ranges) & ~taken
             taken |= codes[action]
     for name, text in pool.items():
-        ranges = parse_codes(str(text))
+        ranges = parse_exit_codes(str(text))
         if name.upper() not in EXIT_ACTIONS or ranges is None:
-            faults.warn(f"The pool's default exit action {quoted(name)} cannot be read and is left out.")
+            faults.add_warning(f"The pool's default exit action {quote(name)} cannot be read and is left out.")
         else:
             free = _mask(ranges) & ~taken
             codes[name.upper()] = codes.get(name.upper(), 0) | free

@@ -8,44 +8,44 @@ from itertools import islice
 
 from pools.domain.errors import Violation
 
-MOST_FAULTS = 100
-MOST_WARNINGS = 50
+MAX_FAULTS = 100
+MAX_WARNINGS = 50
 _LONGEST_SHOWN = 60
 _LONGEST_COMPARED = 64
 _MOST_COMPARED = 200
 _MOST_LISTED = 30
 
 
-class Faults:
-    """The list that the readers write into. Beyond `MOST_FAULTS` only the number is kept: nobody reads on."""
+class SpecFaults:
+    """The list that the readers write into. Beyond `MAX_FAULTS` only the number is kept: nobody reads on."""
 
     def __init__(self) -> None:
-        self.found: list[Violation] = []
-        self.unlisted = 0
+        self.violations: list[Violation] = []
+        self.unlisted_count = 0
         self.warnings: list[str] = []
 
     def add(self, path: str, code: str, message: str, line: int | None = None) -> None:
         """Note one broken rule. `path` as in `workflow.tasks[2].image`, `line` from 1 in the file the author wrote."""
         fault = Violation(shorten(path, 200), code, message, line)
-        if len(self.found) >= MOST_FAULTS:
-            self.unlisted += 1
-        elif fault not in self.found:  # ten tasks of one resource tell of its fault ten times
-            self.found.append(fault)
+        if len(self.violations) >= MAX_FAULTS:
+            self.unlisted_count += 1
+        elif fault not in self.violations:  # ten tasks of one resource tell of its fault ten times
+            self.violations.append(fault)
 
     def suggestion(self, word: str, allowed: Iterable[str]) -> str:
         """` Did you mean "x"?` if an allowed word is near (case, `-` and `_` do not count), else nothing.
 
         Nothing either once the list is full: comparing is slow, and a hostile file can ask for it very often.
         """
-        if len(word) > _LONGEST_COMPARED or len(self.found) >= MOST_FAULTS:
+        if len(word) > _LONGEST_COMPARED or len(self.violations) >= MAX_FAULTS:
             return ""
         known = {_bare(name): name for name in islice(allowed, _MOST_COMPARED) if len(name) <= _LONGEST_COMPARED}
         near = difflib.get_close_matches(_bare(word), known, n=1, cutoff=0.7)
-        return f" Did you mean {quoted(known[near[0]])}?" if near else ""
+        return f" Did you mean {quote(known[near[0]])}?" if near else ""
 
-    def warn(self, sentence: str) -> None:
+    def add_warning(self, sentence: str) -> None:
         """Note something that is allowed and still worth saying; each sentence once."""
-        if len(self.warnings) < MOST_WARNINGS and sentence not in self.warnings:
+        if len(self.warnings) < MAX_WARNINGS and sentence not in self.warnings:
             self.warnings.append(sentence)
 
 
@@ -55,12 +55,12 @@ def shorten(text: str, longest: int = _LONGEST_SHOWN) -> str:
     return flat if len(flat) <= longest else flat[: longest - 1] + "…"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """`text` as a message shows it."""
     return f'"{shorten(text)}"'
 
 
-def listed(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     """`a, b, c`, cut where it becomes a wall of text."""
     names = list(words)
     shown = ", ".join(shorten(name) for name in names[:_MOST_LISTED])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pools.domain.durations import LONGEST_DURATION, duration
+from pools.domain.durations import MAX_DURATION, parse_duration
 from pools.domain.errors import Violation
 from scheduling.domain.workflow_spec import SIMULATED_RUNTIME_LABEL
-from scheduling.specs.faults import quoted
+from scheduling.specs.faults import quote
 
-MOST_LABELS = 16
+MAX_LABELS = 16
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _DNS = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _PREFIX = re.compile(rf"{_DNS}(?:\.{_DNS}){{0,120}}", re.ASCII)
@@ -22,8 +22,8 @@ def check_labels(
 ) -> list[Violation]:
     """All that is wrong with these labels, wherever they were given. `lines`: key -> line in the file."""
     found = []
-    if len(labels) > MOST_LABELS:
-        message = f"There are {len(labels)} labels; at most {MOST_LABELS} are allowed. Remove some."
+    if len(labels) > MAX_LABELS:
+        message = f"There are {len(labels)} labels; at most {MAX_LABELS} are allowed. Remove some."
         found.append(Violation(path, "too_many", message, min(lines.values()) if lines else None))
     for key, value in labels.items():
         if fault := _fault(key, value):
@@ -35,14 +35,14 @@ def _fault(key: str, value: str) -> tuple[str, str] | None:
     prefix, slash, name = key.rpartition("/")
     if not _NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix))):
         return "bad_label", (
-            f"The label key {quoted(key)} is not allowed: {_RULE}, and before it, if at all, "
+            f"The label key {quote(key)} is not allowed: {_RULE}, and before it, if at all, "
             "a domain in lower case and `/`. Change it."
         )
     if not _NAME.fullmatch(value):
-        return "bad_label", f"The label {quoted(key)} has the value {quoted(value)}; allowed are {_RULE}. Change it."
-    if key == SIMULATED_RUNTIME_LABEL and duration(value) is None:
+        return "bad_label", f"The label {quote(key)} has the value {quote(value)}; allowed are {_RULE}. Change it."
+    if key == SIMULATED_RUNTIME_LABEL and parse_duration(value) is None:
         return "bad_duration", (
-            f"The label {quoted(key)} has the value {quoted(value)}; it takes a time like "
-            f"30s, 5m, 1h30m or a number of seconds, at most {LONGEST_DURATION.days} days. Change it."
+            f"The label {quote(key)} has the value {quote(value)}; it takes a time like "
+            f"30s, 5m, 1h30m or a number of seconds, at most {MAX_DURATION.days} days. Change it."
         )
     return None

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(slots=True)
-class Scalar:
+class ScalarNode:
     """One value: its text as written and what YAML reads it as."""
 
     line: int
@@ -18,7 +18,7 @@ class Scalar:
 
 
 @dataclass(slots=True)
-class Sequence:
+class SequenceNode:
     """A list."""
 
     line: int
@@ -27,7 +27,7 @@ class Sequence:
 
 
 @dataclass(slots=True)
-class Entry:
+class MapEntry:
     """A key of a map (its line and what YAML reads it as) with its value."""
 
     key: Any
@@ -36,29 +36,29 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Map:
+class MapNode:
     """A map; keys as written, in file order."""
 
     line: int
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, MapEntry] = field(default_factory=dict)
     weight: int = 1
 
 
-Node = Scalar | Sequence | Map
+Node = ScalarNode | SequenceNode | MapNode
 
 
-def plain(node: Node) -> Any:
+def plain_value(node: Node) -> Any:
     """The node as lists, dicts and values that JSON can hold; what JSON has no word for (dates, NaN) as its text."""
-    if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
-    if isinstance(node, Map):
-        return {name: plain(entry.node) for name, entry in node.entries.items()}
+    if isinstance(node, SequenceNode):
+        return [plain_value(item) for item in node.items]
+    if isinstance(node, MapNode):
+        return {name: plain_value(entry.node) for name, entry in node.entries.items()}
     if isinstance(node.value, float) and not math.isfinite(node.value):
         return node.text
     return node.value if node.value is None or isinstance(node.value, str | bool | int | float) else node.text
 
 
-def kind_of(value: Any) -> str:
+def key_kind_text(value: Any) -> str:
     """What YAML reads a key as, when that is not text."""
     if value is None:
         return "nothing"

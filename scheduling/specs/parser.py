@@ -9,14 +9,14 @@ from typing import Any
 from pools.domain.errors import Violation
 from scheduling.domain.workflow_spec import WorkflowSpec
 from scheduling.specs import manifest, nodes, sections, template, variables, yaml_source
-from scheduling.specs.faults import Faults
+from scheduling.specs.faults import SpecFaults
 from scheduling.specs.rules import SpecRules
-from scheduling.specs.schema import read_file
-from scheduling.specs.source import clean, is_printable
+from scheduling.specs.schema import read_workflow_file
+from scheduling.specs.source import clean_text, is_printable
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedSpec:
     """`spec` if the file is good, else all `violations`, each with its line. `rendered` is the file without templates.
 
     `rendered` (the answer of a dry run, and what is stored) is YAML as its author wrote it, comments and all, with the
@@ -27,7 +27,7 @@ class Parsed:
     spec: WorkflowSpec | None
     violations: tuple[Violation, ...]
     warnings: tuple[str, ...]
-    rendered: str
+    rendered_text: str
 
 
 def parse(
@@ -36,87 +36,93 @@ def parse(
     set_variables: Sequence[str] = (),
     set_string_variables: Sequence[str] = (),
     rules: SpecRules = SpecRules(),  # noqa: B008  # frozen
-    already_rendered: bool = False,
-) -> Parsed:
+    is_rendered: bool = False,
+) -> ParsedSpec:
     """Read a workflow file, or a PodGroup manifest, which is known by its `kind`. Any text gets a `Parsed`; the work is
     bounded (3 s, 1 MiB, 50,000 nodes).
 
-    `already_rendered`: the text is what a dry run answered (the client then sends `uploaded_templated_spec` beside it);
+    `is_rendered`: the text is what a dry run answered (the client then sends `uploaded_templated_spec` beside it);
     braces in it are what `{% raw %}` protected and must not be taken for templates again.
 
     Raises `pools.domain.errors.Busy` if no process for rendering can be had, never because of the text.
     """
-    faults = Faults()
-    source = clean(text, faults)
+    faults = SpecFaults()
+    source = clean_text(text, faults)
     if source is None:
-        return _parsed(None, faults, template.Rendered(""))
-    if (found := manifest.find(source)) is not None:
+        return _parsed(None, faults, template.RenderedFile(""))
+    if (found := manifest.find_manifest(source)) is not None:
         return _of_manifest(found, source, rules, [*set_variables, *set_string_variables])
     rendered = (
-        template.Rendered(source)
-        if already_rendered
+        template.RenderedFile(source)
+        if is_rendered
         else _render(source, set_variables, set_string_variables, rules, faults)
     )
-    if rendered.stopped:
+    if rendered.is_stopped:
         return _parsed(None, faults, rendered)
     if not is_printable(rendered.text, faults, rendered.line_of):  # a template can make any character
-        return _parsed(None, faults, template.Rendered(""))
-    late = Faults()
-    node = yaml_source.read(rendered.text, late, path="file", line_of=rendered.line_of)
-    spec = read_file(node, rules, late) if node is not None else None
-    rendered.keep_certain(late, faults)
+        return _parsed(None, faults, template.RenderedFile(""))
+    late = SpecFaults()
+    node = yaml_source.read_yaml(rendered.text, late, path="file", line_of=rendered.line_of)
+    spec = read_workflow_file(node, rules, late) if node is not None else None
+    rendered.add_certain_faults(late, faults)
     return _parsed(spec, faults, rendered)
 
 
-def _of_manifest(found: manifest.Manifest, source: str, rules: SpecRules, variables_given: Sequence[str]) -> Parsed:
+def _of_manifest(
+    found: manifest.PodGroupManifest, source: str, rules: SpecRules, variables_given: Sequence[str]
+) -> ParsedSpec:
     """A PodGroup is no template: it is read as it stands, and kept so."""
     spec = manifest.read_manifest(found.node, rules, found.faults) if found.node is not None else None
     if variables_given:
-        found.faults.warn("A PodGroup manifest is no template; the variables given beside it are not used.")
-    return _parsed(spec, found.faults, template.Rendered(source))
+        found.faults.add_warning("A PodGroup manifest is no template; the variables given beside it are not used.")
+    return _parsed(spec, found.faults, template.RenderedFile(source))
 
 
 def _render(
-    source: str, typed: Sequence[str], strings: Sequence[str], rules: SpecRules, faults: Faults
-) -> template.Rendered:
-    parts = sections.split(source)
+    source: str, typed: Sequence[str], strings: Sequence[str], rules: SpecRules, faults: SpecFaults
+) -> template.RenderedFile:
+    parts = sections.split_sections(source)
     if parts.repeated_line is not None:
         faults.add(
-            sections.DEFAULTS,
+            sections.DEFAULT_VALUES_KEY,
             "duplicate_key",
-            f"`{sections.DEFAULTS}` stands twice in the file, in lines "
+            f"`{sections.DEFAULT_VALUES_KEY}` stands twice in the file, in lines "
             f"{parts.defaults_line} and {parts.repeated_line}. Keep one.",
             parts.repeated_line,
         )
     defaults = _defaults(parts, faults)
     if defaults is None:
-        return template.Rendered(source, stopped=True)
-    values, given = variables.merged(rules.default_variables, defaults, typed, strings, faults)
-    return template.render(parts, values, given, faults)
+        return template.RenderedFile(source, is_stopped=True)
+    values, given = variables.merge_variables(rules.default_variables, defaults, typed, strings, faults)
+    return template.render_template(parts, values, given, faults)
 
 
-def _defaults(parts: sections.Sections, faults: Faults) -> Mapping[str, Any] | None:
+def _defaults(parts: sections.Sections, faults: SpecFaults) -> Mapping[str, Any] | None:
     """The file's own variables; None if they cannot be read, for then every use of one would look like a fault."""
     text, first, sink = parts.defaults, parts.defaults_line, faults
     if parts.is_json:
-        text, sink = parts.body, Faults()  # what is wrong in it is told when the whole file is read
-    if text is None or sections.DEFAULTS not in text:
+        text, sink = parts.body, SpecFaults()  # what is wrong in it is told when the whole file is read
+    if text is None or sections.DEFAULT_VALUES_KEY not in text:
         return {}
-    node = yaml_source.read(text, sink, path=sections.DEFAULTS, line_of=lambda line: first + line, string_keys=False)
-    entry = node.entries.get(sections.DEFAULTS) if isinstance(node, nodes.Map) else None
-    found = variables.of_node(entry.node) if entry is not None else {}
+    node = yaml_source.read_yaml(
+        text, sink, path=sections.DEFAULT_VALUES_KEY, line_of=lambda line: first + line, string_keys=False
+    )
+    entry = node.entries.get(sections.DEFAULT_VALUES_KEY) if isinstance(node, nodes.MapNode) else None
+    found = variables.node_value(entry.node) if entry is not None else {}
     if found is None or isinstance(found, dict):
-        return None if sink.found and not parts.is_json else found or {}
+        return None if sink.violations and not parts.is_json else found or {}
     message = "Here a map of variables is expected. Write one `name: value` a line."
-    faults.add(sections.DEFAULTS, "wrong_type", message, first)
+    faults.add(sections.DEFAULT_VALUES_KEY, "wrong_type", message, first)
     return None
 
 
-def _parsed(spec: WorkflowSpec | None, faults: Faults, rendered: template.Rendered) -> Parsed:
-    found = sorted(faults.found, key=lambda fault: fault.line if fault.line is not None else 0)
-    if faults.unlisted:
-        found.append(Violation("file", "more", f"{faults.unlisted} more faults are not listed. Correct these first."))
-    return Parsed(None if found else spec, tuple(found), tuple(faults.warnings), _trimmed(rendered.text))
+def _parsed(spec: WorkflowSpec | None, faults: SpecFaults, rendered: template.RenderedFile) -> ParsedSpec:
+    found = sorted(faults.violations, key=lambda fault: fault.line if fault.line is not None else 0)
+    if faults.unlisted_count:
+        found.append(
+            Violation("file", "more", f"{faults.unlisted_count} more faults are not listed. Correct these first.")
+        )
+    return ParsedSpec(None if found else spec, tuple(found), tuple(faults.warnings), _trimmed(rendered.text))
 
 
 def _trimmed(text: str) -> str:

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from pools.domain.errors import Busy
 
-SECONDS = 3.0
+RENDER_SECONDS = 3.0
 """Most processor time one render may take; real ones take milliseconds. The worker's own timer ends it."""
 _PATIENCE = 5
 """How many times longer we wait by the clock on the wall: a busy machine must not refuse a good template."""
@@ -33,15 +33,15 @@ _WORKER = Path(__file__).with_name("sandbox_worker.py")
 _TOO_SLOW: dict[str, Any] = {"error": {"code": "too_slow", "message": "", "line": None}}
 
 
-class _Died(Exception):
+class _ProcessDied(Exception):
     """The process is gone."""
 
 
-class _TooSlow(Exception):
+class _NoAnswerInTime(Exception):
     """No answer in time."""
 
 
-class _Worker:
+class _RenderProcess:
     def __init__(self) -> None:
         # Only where to find Jinja is handed on: a template has no business with our environment and its secrets.
         environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -62,7 +62,7 @@ class _Worker:
             self.close()
             raise
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
         self.renders += 1
         data = json.dumps(request).encode()
         left = memoryview(struct.pack(">I", len(data)) + data)
@@ -70,8 +70,8 @@ class _Worker:
             while left:
                 left = left[os.write(self._input, left) :]
         except OSError as error:
-            raise _Died from error
-        return self._receive(_PATIENCE * SECONDS)
+            raise _ProcessDied from error
+        return self._receive(_PATIENCE * RENDER_SECONDS)
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
@@ -83,10 +83,10 @@ class _Worker:
         got = bytearray()
         while len(got) < size:
             if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                raise _TooSlow
+                raise _NoAnswerInTime
             piece = os.read(self._output, size - len(got))
             if not piece:
-                raise _Died
+                raise _ProcessDied
             got += piece
         return bytes(got)
 
@@ -94,7 +94,7 @@ class _Worker:
         self.process.kill()
         self.process.communicate()
 
-    def outran_its_time(self) -> bool:
+    def exceeded_time_limit(self) -> bool:
         """Of one that has died: was it the timer?"""
         try:
             return self.process.wait(1.0) == -signal.SIGPROF
@@ -104,26 +104,26 @@ class _Worker:
 
 def _number(pipe: IO[bytes] | None) -> int:
     if pipe is None:
-        raise _Died
+        raise _ProcessDied
     return pipe.fileno()
 
 
-class _Pool:
+class _RenderProcessPool:
     def __init__(self) -> None:
-        self.places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self.slots = threading.BoundedSemaphore(_MOST_AT_ONCE)
         self.lock = threading.Lock()
-        self.idle: list[_Worker] = []
+        self.idle: list[_RenderProcess] = []
 
-    def take(self) -> _Worker:
+    def acquire(self) -> _RenderProcess:
         with self.lock:
             if self.idle:
                 return self.idle.pop()
         try:
-            return _Worker()
-        except (OSError, _Died, _TooSlow) as error:
+            return _RenderProcess()
+        except (OSError, _ProcessDied, _NoAnswerInTime) as error:
             raise Busy("Templates cannot be rendered at the moment; nothing was stored, try again.") from error
 
-    def give_back(self, worker: _Worker) -> None:
+    def release(self, worker: _RenderProcess) -> None:
         if worker.renders >= _RENDERS_BEFORE_RENEWAL:
             worker.close()
             return
@@ -137,36 +137,36 @@ class _Pool:
             worker.close()
 
 
-_pools: dict[int, _Pool] = {}
+_pools: dict[int, _RenderProcessPool] = {}
 """By process: a forked child must not talk to the workers of its parent."""
 
 
-def render(template: str, variables: Any, largest: int) -> dict[str, Any]:
+def render_in_sandbox(template: str, variables: Any, largest: int) -> dict[str, Any]:
     """The worker's answer (see `sandbox_worker`); error codes `too_slow` and `too_large` are also given from here.
 
     `variables` is what `variables.encode` made. Raises `Busy` if no worker can be had: that is our fault, not the
     template's.
     """
-    request = {"template": template, "variables": variables, "largest": largest, "seconds": SECONDS}
-    pool = _current()
-    if not pool.places.acquire(timeout=_PATIENCE * SECONDS):
+    request = {"template": template, "variables": variables, "largest": largest, "seconds": RENDER_SECONDS}
+    pool = _current_pool()
+    if not pool.slots.acquire(timeout=_PATIENCE * RENDER_SECONDS):
         raise Busy("Too many templates are being rendered at once; nothing was stored, try again.")
     try:
         return _render(pool, request)
     finally:
-        pool.places.release()
+        pool.slots.release()
 
 
-def _render(pool: _Pool, request: dict[str, Any]) -> dict[str, Any]:
-    worker = pool.take()
+def _render(pool: _RenderProcessPool, request: dict[str, Any]) -> dict[str, Any]:
+    worker = pool.acquire()
     fresh = worker.renders == 0
     try:
-        answer = worker.ask(request)
-    except _TooSlow:
+        answer = worker.send_request(request)
+    except _NoAnswerInTime:
         worker.close()
         return _TOO_SLOW
-    except _Died:
-        slow = worker.outran_its_time()
+    except _ProcessDied:
+        slow = worker.exceeded_time_limit()
         worker.close()
         if slow:
             return _TOO_SLOW
@@ -175,14 +175,14 @@ def _render(pool: _Pool, request: dict[str, Any]) -> dict[str, Any]:
     except BaseException:
         worker.close()  # interrupted in the middle of a frame: what comes next from it belongs to nobody
         raise
-    pool.give_back(worker)
+    pool.release(worker)
     return answer
 
 
-def _current() -> _Pool:
-    return _pools.setdefault(os.getpid(), _Pool())
+def _current_pool() -> _RenderProcessPool:
+    return _pools.setdefault(os.getpid(), _RenderProcessPool())
 
 
 @atexit.register
 def _close() -> None:
-    _current().close()
+    _current_pool().close()

@@ -26,14 +26,14 @@ from jinja2.lexer import Token, TokenStream
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing as nothing
 
-MEMORY = 256 * 1024 * 1024
-HOLE = "undefined"
+MEMORY_BYTES = 256 * 1024 * 1024
+UNDEFINED_TEXT = "undefined"
 
 _MARKER = re.compile("\ue000(\\d+)\ue001")
 _CONTENT = re.compile("(?:[ \t-]|\ue000\\d+\ue001)*")
 
 
-Holes = dict[tuple[str, int, str], None]
+UndefinedValues = dict[tuple[str, int, str], None]
 """Name, source line, and for a part of a value what Jinja says of it; in the order met."""
 
 
@@ -41,7 +41,7 @@ class TooLarge(Exception):
     """The result has outgrown what was allowed."""
 
 
-class Flag(str):
+class TypedBoolean(str):
     """`true` or `false` as typed, that tests as what it says."""
 
     __slots__ = ("value",)
@@ -56,7 +56,7 @@ class Flag(str):
         return self.value
 
 
-class WrittenList(list):  # type: ignore[type-arg]  # plain subclass: only its text differs
+class TypedList(list):  # type: ignore[type-arg]  # plain subclass: only its text differs
     """A list that prints as it was typed."""
 
     written = ""
@@ -65,7 +65,7 @@ class WrittenList(list):  # type: ignore[type-arg]  # plain subclass: only its t
         return self.written
 
 
-class WrittenMap(dict):  # type: ignore[type-arg]  # as above
+class TypedMap(dict):  # type: ignore[type-arg]  # as above
     """A map that prints as it was typed."""
 
     written = ""
@@ -74,7 +74,7 @@ class WrittenMap(dict):  # type: ignore[type-arg]  # as above
         return self.written
 
 
-class LineMarks(Extension):
+class LineMarkers(Extension):
     """Writes the number of its source line before each line of plain template text."""
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
@@ -87,57 +87,57 @@ class LineMarks(Extension):
                 yield token
 
 
-def decode(value: Any) -> Any:
-    """The inverse of `scheduling.specs.variables.encode`."""
+def decode_variables(value: Any) -> Any:
+    """The inverse of `scheduling.specs.variables.encode_variables`."""
     if not isinstance(value, list):
         return value
     if value[0] == "l":
-        return [decode(item) for item in value[1]]
+        return [decode_variables(item) for item in value[1]]
     if value[0] == "m":
-        return {key: decode(item) for key, item in value[1]}
-    inner = decode(value[2])
+        return {key: decode_variables(item) for key, item in value[1]}
+    inner = decode_variables(value[2])
     if isinstance(inner, bool):
-        return Flag(value[1], inner)
-    made: WrittenList | WrittenMap = WrittenList(inner) if isinstance(inner, list) else WrittenMap(inner)
+        return TypedBoolean(value[1], inner)
+    made: TypedList | TypedMap = TypedList(inner) if isinstance(inner, list) else TypedMap(inner)
     made.written = value[1]
     return made
 
 
-def render(request: dict[str, Any]) -> dict[str, Any]:
+def answer_request(request: dict[str, Any]) -> dict[str, Any]:
     """One answer for one request; see the module."""
-    missing: Holes = {}
+    missing: UndefinedValues = {}
     answer: dict[str, Any] = {}
     try:
-        variables = decode(request["variables"])
+        variables = decode_variables(request["variables"])
         environment = make_environment(missing)
         tree = environment.parse(request["template"])
         answer["used"] = sorted(meta.find_undeclared_variables(tree))
-        answer["text"] = run(environment, request["template"], variables, request["largest"])
-        marking = make_environment({}, LineMarks)
-        marked = run(marking, request["template"], variables, request["largest"] * 4)
+        answer["text"] = render_text(environment, request["template"], variables, request["largest"])
+        marking = make_environment({}, LineMarkers)
+        marked = render_text(marking, request["template"], variables, request["largest"] * 4)
         answer["lines"] = source_lines(marked, answer["text"])
     except jinja2.TemplateSyntaxError as error:
-        answer["error"] = fault("syntax", error.message or "", error.lineno)
+        answer["error"] = error_body("syntax", error.message or "", error.lineno)
     except jinja2.UndefinedError as error:
         name = re.match(r"'(.+)' is undefined$", error.message or "")
         if name:
-            missing[name[1], line_of(error) or 1, ""] = None
-            answer["error"] = fault("stopped", "", None)
+            missing[name[1], error_line(error) or 1, ""] = None
+            answer["error"] = error_body("stopped", "", None)
         else:
-            answer["error"] = fault("failed", error.message or "", line_of(error))
+            answer["error"] = error_body("failed", error.message or "", error_line(error))
     except SecurityError as error:
-        answer["error"] = fault("forbidden", str(error), line_of(error))
+        answer["error"] = error_body("forbidden", str(error), error_line(error))
     except (TooLarge, MemoryError, OverflowError):
-        answer["error"] = fault("too_large", "", None)
+        answer["error"] = error_body("too_large", "", None)
     except RecursionError:
-        answer["error"] = fault("too_deep", "", None)
+        answer["error"] = error_body("too_deep", "", None)
     except Exception as error:  # noqa: BLE001  # a template can call anything its values offer, and so raise anything
-        answer["error"] = fault("failed", f"{type(error).__name__}: {error}", line_of(error))
+        answer["error"] = error_body("failed", f"{type(error).__name__}: {error}", error_line(error))
     answer["undefined"] = [{"name": name, "line": line, "inside": inside} for name, line, inside in missing]
     return answer
 
 
-def make_environment(missing: Holes, *extensions: type[Extension]) -> SandboxedEnvironment:
+def make_environment(missing: UndefinedValues, *extensions: type[Extension]) -> SandboxedEnvironment:
     """OSMO's Jinja (sandboxed, strict), only that a variable without value is noted and printed as a hole."""
 
     class Missing(jinja2.StrictUndefined):
@@ -147,8 +147,8 @@ def make_environment(missing: Holes, *extensions: type[Extension]) -> SandboxedE
             if self._undefined_exception is not jinja2.UndefinedError:  # withheld by the sandbox, not absent
                 self._fail_with_undefined_error()
             inside = "" if self._undefined_obj is nothing else self._undefined_message
-            missing[str(self._undefined_name), line_of_caller(), inside] = None
-            return HOLE
+            missing[str(self._undefined_name), printing_line(), inside] = None
+            return UNDEFINED_TEXT
 
         # range() asks for this; its own error would not name the variable.
         __index__ = jinja2.StrictUndefined.__int__
@@ -156,12 +156,12 @@ def make_environment(missing: Holes, *extensions: type[Extension]) -> SandboxedE
     return SandboxedEnvironment(undefined=Missing, extensions=extensions, keep_trailing_newline=True)
 
 
-def run(environment: SandboxedEnvironment, source: str, variables: dict[str, Any], largest: int) -> str:
+def render_text(environment: SandboxedEnvironment, source: str, variables: dict[str, Any], largest: int) -> str:
     """The rendered text, given up as soon as it is larger than `largest` bytes."""
     pieces, size = [], 0
     template = environment.from_string(source)
-    LINES.clear()
-    LINES.append(template)
+    CURRENT_TEMPLATE.clear()
+    CURRENT_TEMPLATE.append(template)
     for piece in template.generate(variables):
         pieces.append(piece)
         size += len(piece.encode("utf-8", "surrogatepass"))
@@ -170,19 +170,19 @@ def run(environment: SandboxedEnvironment, source: str, variables: dict[str, Any
     return "".join(pieces)
 
 
-LINES: list[jinja2.Template] = []
+CURRENT_TEMPLATE: list[jinja2.Template] = []
 """The template that is being rendered: it knows which source line a line of its compiled code came from."""
 
 
-def line_of_caller() -> int:
+def printing_line() -> int:
     """The source line whose expression is being printed."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != "<template>":
         frame = frame.f_back
-    return LINES[0].get_corresponding_lineno(frame.f_lineno) if frame is not None and LINES else 1
+    return CURRENT_TEMPLATE[0].get_corresponding_lineno(frame.f_lineno) if frame is not None and CURRENT_TEMPLATE else 1
 
 
-def line_of(error: Exception) -> int | None:
+def error_line(error: Exception) -> int | None:
     """The source line in which rendering broke; Jinja puts it into the traceback."""
     line, trace = None, error.__traceback__
     while trace is not None:
@@ -205,7 +205,7 @@ def source_lines(marked: str, text: str) -> list[int]:
     return lines
 
 
-def fault(code: str, message: str, line: int | None) -> dict[str, Any]:
+def error_body(code: str, message: str, line: int | None) -> dict[str, Any]:
     """The error part of an answer."""
     return {"code": code, "message": message[:500], "line": line}
 
@@ -216,7 +216,7 @@ def limit_memory() -> None:
         now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     except OSError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY_BYTES, now + MEMORY_BYTES))
 
 
 def main() -> None:
@@ -224,18 +224,18 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes our input
     limit_memory()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    answer(sink, {"ready": True})
+    write_frame(sink, {"ready": True})
     while len(head := source.read(4)) == 4:
         request = json.loads(source.read(struct.unpack(">I", head)[0]))
         # Counts our processor time, so a busy machine changes nothing, and ends us even inside C code. It also stops a
         # render whose server has died meanwhile.
         signal.setitimer(signal.ITIMER_PROF, request["seconds"])
-        reply = render(request)
+        reply = answer_request(request)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        answer(sink, reply)
+        write_frame(sink, reply)
 
 
-def answer(sink: Any, body: dict[str, Any]) -> None:
+def write_frame(sink: Any, body: dict[str, Any]) -> None:
     """Write one frame."""
     data = json.dumps(body).encode()
     sink.write(struct.pack(">I", len(data)) + data)

@@ -5,50 +5,52 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from pools.domain.durations import LONGEST_DURATION, duration
+from pools.domain.durations import MAX_DURATION, parse_duration
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
-from scheduling.specs.cursor import Place, each
-from scheduling.specs.faults import Faults, listed, quoted, shorten
+from scheduling.specs.cursor import YamlCursor, iterate_items
+from scheduling.specs.faults import SpecFaults, join_words, quote, shorten
 from scheduling.specs.graph import find_cycle
 from scheduling.specs.labels import check_labels
-from scheduling.specs.names import Names, read_name
+from scheduling.specs.names import UniqueNames, read_name
 from scheduling.specs.nodes import Node
-from scheduling.specs.resources import Resource, read_resources, warn_unused
+from scheduling.specs.resources import ResourceEntry, read_resources, warn_of_unused_resources
 from scheduling.specs.rules import SpecRules
-from scheduling.specs.sections import DEFAULTS
-from scheduling.specs.tasks import ReadTask, read_task
+from scheduling.specs.sections import DEFAULT_VALUES_KEY
+from scheduling.specs.tasks import ParsedTask, read_task
 
-_TOP = ("workflow", "version", DEFAULTS)
+_TOP = ("workflow", "version", DEFAULT_VALUES_KEY)
 # `pool` and `backend` may stand in a file; the server overwrites them (OSMO contract, 7.3).
 _WORKFLOW = ("name", "tasks", "groups", "resources", "timeout", "labels", "pool", "backend")
 _GROUP = ("name", "tasks", "barrier", "ignoreNonleadStatus")
 
-Read = tuple[GroupSpec, Place, list[ReadTask]]
+ParsedGroup = tuple[GroupSpec, YamlCursor, list[ParsedTask]]
 
 
-def read_file(node: Node, rules: SpecRules, faults: Faults) -> WorkflowSpec:
+def read_workflow_file(node: Node, rules: SpecRules, faults: SpecFaults) -> WorkflowSpec:
     """The spec; it is good only if no fault was noted."""
-    found = Place(node, "", node.line, faults).fields(_TOP, required=("workflow",))
+    found = YamlCursor(node, "", node.line, faults).known_fields(_TOP, required=("workflow",))
     version = found.get("version")
-    if version is not None and version.plain not in (2, "2"):
-        version.fail("bad_version", f"The version is {version.found}; only 2 is known. Write 2, or leave the key out.")
+    if version is not None and version.plain_value not in (2, "2"):
+        version.add_fault(
+            "bad_version", f"The version is {version.value_text}; only 2 is known. Write 2, or leave the key out."
+        )
     if "workflow" not in found:
         return WorkflowSpec("", ())
     return _workflow(found["workflow"], rules, faults)
 
 
-def _workflow(place: Place, rules: SpecRules, faults: Faults) -> WorkflowSpec:
-    found = place.fields(_WORKFLOW, required=("name",))
+def _workflow(place: YamlCursor, rules: SpecRules, faults: SpecFaults) -> WorkflowSpec:
+    found = place.known_fields(_WORKFLOW, required=("name",))
     resources = read_resources(found.get("resources"), rules)
     groups = _groups(place, found, resources, rules)
     tasks = [task for _, _, members in groups for task in members]
     if len(tasks) > rules.max_tasks:
-        place.fail(
+        place.add_fault(
             "too_many_tasks",
             f"The workflow has {len(tasks)} tasks; at most {rules.max_tasks} are allowed. "
             "Split it into several workflows.",
         )
-    warn_unused(resources, {task.spec.resource for task in tasks})
+    warn_of_unused_resources(resources, {task.spec.resource for task in tasks})
     exec_timeout, queue_timeout = _timeouts(found.get("timeout"), rules)
     return WorkflowSpec(
         name=read_name(found.get("name")),
@@ -59,20 +61,22 @@ def _workflow(place: Place, rules: SpecRules, faults: Faults) -> WorkflowSpec:
     )
 
 
-def _groups(place: Place, found: dict[str, Place], resources: dict[str, Resource], rules: SpecRules) -> list[Read]:
+def _groups(
+    place: YamlCursor, found: dict[str, YamlCursor], resources: dict[str, ResourceEntry], rules: SpecRules
+) -> list[ParsedGroup]:
     given = [name for name in ("tasks", "groups") if name in found]
     if len(given) != 1:
-        place.fail(
+        place.add_fault(
             "tasks_or_groups",
             f"The workflow has {'both' if given else 'neither'} `tasks` {'and' if given else 'nor'} "
             "`groups`; exactly one is needed. Write `tasks` for tasks that stand alone.",
         )
-    names = Names()
-    read: list[Read] = []
+    names = UniqueNames()
+    read: list[ParsedGroup] = []
     for name in given:
-        items = found[name].items(name)
+        items = found[name].list_items(name)
         if not items and found[name].is_empty_list:
-            found[name].fail("empty", f"The list of {name} is empty. Add one, or see why the template made none.")
+            found[name].add_fault("empty", f"The list of {name} is empty. Add one, or see why the template made none.")
         for item in items:
             if name == "groups":
                 read.append(_group(item, resources, names, rules))
@@ -82,23 +86,23 @@ def _groups(place: Place, found: dict[str, Place], resources: dict[str, Resource
     return read
 
 
-def _group(place: Place, resources: dict[str, Resource], names: Names, rules: SpecRules) -> Read:
-    found = place.fields(_GROUP, required=("name", "tasks"))
-    name = names.take(found.get("name"))
-    tasks = [read_task(item, resources, names, rules) for item in each(found.get("tasks"), "tasks")]
+def _group(place: YamlCursor, resources: dict[str, ResourceEntry], names: UniqueNames, rules: SpecRules) -> ParsedGroup:
+    found = place.known_fields(_GROUP, required=("name", "tasks"))
+    name = names.claim_name(found.get("name"))
+    tasks = [read_task(item, resources, names, rules) for item in iterate_items(found.get("tasks"), "tasks")]
     leads = [task for task in tasks if task.spec.lead]
     if "tasks" in found and found["tasks"].is_empty_list:
-        found["tasks"].fail("empty", f"The group {quoted(name)} has no task. Add one, or remove the group.")
+        found["tasks"].add_fault("empty", f"The group {quote(name)} has no task. Add one, or remove the group.")
     elif len(tasks) > 1 and len(leads) != 1:
-        who = f" ({listed(task.spec.name for task in leads)})" if leads else ""
-        found["tasks"].fail(
+        who = f" ({join_words(task.spec.name for task in leads)})" if leads else ""
+        found["tasks"].add_fault(
             "leads",
-            f"The group {quoted(name)} has {len(leads)} lead tasks{who}; exactly one of its "
+            f"The group {quote(name)} has {len(leads)} lead tasks{who}; exactly one of its "
             f"{len(tasks)} tasks needs `lead: true`.",
         )
     specs = [_leading(tasks[0].spec)] if len(tasks) == 1 else [task.spec for task in tasks]
-    barrier = found["barrier"].flag(True) if "barrier" in found else True
-    ignore = found["ignoreNonleadStatus"].flag(True) if "ignoreNonleadStatus" in found else True
+    barrier = found["barrier"].boolean(True) if "barrier" in found else True
+    ignore = found["ignoreNonleadStatus"].boolean(True) if "ignoreNonleadStatus" in found else True
     return GroupSpec(name, tuple(specs), barrier, ignore), place, tasks
 
 
@@ -107,7 +111,7 @@ def _leading(task: TaskSpec) -> TaskSpec:
     return replace(task, lead=True)
 
 
-def _with_inputs(groups: list[Read]) -> tuple[GroupSpec, ...]:
+def _with_inputs(groups: list[ParsedGroup]) -> tuple[GroupSpec, ...]:
     """The groups with the groups they wait for; unknown tasks, a group waiting for itself and circles are faults."""
     home = {task.spec.name: group.name for group, _, members in groups for task in members if task.spec.name}
     made = []
@@ -117,15 +121,15 @@ def _with_inputs(groups: list[Read]) -> tuple[GroupSpec, ...]:
             at = task.inputs or place
             for name in task.spec.upstream_tasks:
                 if name not in home:
-                    at.fail(
+                    at.add_fault(
                         "unknown_task",
-                        f"Task {quoted(task.spec.name)} reads from task {quoted(name)}, which the file "
+                        f"Task {quote(task.spec.name)} reads from task {quote(name)}, which the file "
                         f"does not have.{place.faults.suggestion(name, home)}",
                     )
                 elif home[name] == group.name:
-                    at.fail(
+                    at.add_fault(
                         "own_group",
-                        f"Task {quoted(task.spec.name)} reads from task {quoted(name)} of its own group; they run "
+                        f"Task {quote(task.spec.name)} reads from task {quote(name)} of its own group; they run "
                         "at the same time. Put one of them into another group.",
                     )
                 else:
@@ -135,44 +139,44 @@ def _with_inputs(groups: list[Read]) -> tuple[GroupSpec, ...]:
     if circle:
         at = next(place for group, place, _ in groups if group.name == circle[0])
         way = shorten(" → ".join(f'"{name}"' for name in (*circle, circle[0])), 300)
-        at.fail("cycle", f"These groups wait for each other in a circle: {way}. Remove one of the inputs.")
+        at.add_fault("cycle", f"These groups wait for each other in a circle: {way}. Remove one of the inputs.")
     return tuple(made)
 
 
-def _timeouts(place: Place | None, rules: SpecRules) -> tuple[timedelta | None, timedelta | None]:
-    found = place.fields(("exec_timeout", "queue_timeout")) if place is not None else {}
+def _timeouts(place: YamlCursor | None, rules: SpecRules) -> tuple[timedelta | None, timedelta | None]:
+    found = place.known_fields(("exec_timeout", "queue_timeout")) if place is not None else {}
     return (
         _timeout(found.get("exec_timeout"), rules.default_exec_timeout, rules.max_exec_timeout),
         _timeout(found.get("queue_timeout"), rules.default_queue_timeout, rules.max_queue_timeout),
     )
 
 
-def _timeout(place: Place | None, default: timedelta | None, longest: timedelta | None) -> timedelta | None:
+def _timeout(place: YamlCursor | None, default: timedelta | None, longest: timedelta | None) -> timedelta | None:
     text = place.text() if place is not None else None
     if place is None or text is None:
         return default
-    asked = duration(text)
+    asked = parse_duration(text)
     if asked is None:
-        place.fail(
+        place.add_fault(
             "bad_duration",
-            f"The time is {quoted(text)}; allowed is a number with d, h, m, s, ms or us (no unit: seconds), "
-            f"at most {LONGEST_DURATION.days} days. Write for example 8h.",
+            f"The time is {quote(text)}; allowed is a number with d, h, m, s, ms or us (no unit: seconds), "
+            f"at most {MAX_DURATION.days} days. Write for example 8h.",
         )
         return default
     if not asked:
-        place.warn("0 means no time of its own; the pool's default holds.")
+        place.add_warning("0 means no time of its own; the pool's default holds.")
         return default
     if longest is not None and asked > longest:
-        place.warn(f"{shorten(text)} is more than the pool allows; it is cut to {longest}.")
+        place.add_warning(f"{shorten(text)} is more than the pool allows; it is cut to {longest}.")
         return longest
     return asked
 
 
-def _labels(place: Place | None, faults: Faults) -> dict[str, str]:
+def _labels(place: YamlCursor | None, faults: SpecFaults) -> dict[str, str]:
     if place is None:
         return {}
     labels = place.text_map("key: value")
-    lines = {name: entry.line for name, entry in place.entries("").items()}
+    lines = {name: entry.line for name, entry in place.map_entries("").items()}
     for fault in check_labels(labels, place.path, lines):
         faults.add(fault.path, fault.code, fault.message, fault.line)
     return labels

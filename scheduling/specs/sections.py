@@ -11,9 +11,9 @@ import secrets
 from dataclasses import dataclass
 from itertools import takewhile
 
-DEFAULTS = "default-values"
+DEFAULT_VALUES_KEY = "default-values"
 
-_DEFAULTS_KEY = re.compile(rf"""(["']?){DEFAULTS}\1\s*:""")
+_DEFAULTS_KEY = re.compile(rf"""(["']?){DEFAULT_VALUES_KEY}\1\s*:""")
 _TOP_KEY = re.compile(r"""["']?[A-Za-z][\w-]{0,100}["']?\s{0,20}:""", re.ASCII)
 _ENDS = ("{%", "{#", "{{", "---", "...")
 
@@ -41,7 +41,7 @@ class Sections:
     is_json: bool = False
 
 
-def split(text: str) -> Sections:
+def split_sections(text: str) -> Sections:
     """Take `default-values` out of the file, and the comments above the first key, which OSMO does not render.
 
     In JSON the values are not lines of their own: they stay where they are.
@@ -62,7 +62,7 @@ def split(text: str) -> Sections:
     return Sections("\n".join(lines), header, defaults, start + 1, starts[1] + 1 if len(starts) > 1 else None)
 
 
-def with_header(text: str, header: tuple[str, ...]) -> str:
+def restore_header(text: str, header: tuple[str, ...]) -> str:
     """The opening comments back in their lines, if these are still blank."""
     return "\n".join((*header, text[len(header) :])) if text.startswith("\n" * len(header)) else text
 
@@ -72,7 +72,7 @@ def has_template(text: str) -> bool:
     return _TEMPLATE.search(text) is not None
 
 
-def hide_marks(text: str, variables: frozenset[str]) -> tuple[str, dict[str, str]]:
+def hide_tokens(text: str, variables: frozenset[str]) -> tuple[str, dict[str, str]]:
     """`text` with OSMO's marks as plain words, and what to put back for each word."""
     hidden: dict[str, str] = {}
     stem = f"osmo-{secrets.token_hex(8)}"  # a word that nobody's text can hold on purpose
@@ -87,7 +87,7 @@ def hide_marks(text: str, variables: frozenset[str]) -> tuple[str, dict[str, str
     return _MARK.sub(hide, text), hidden
 
 
-def show_marks(text: str, hidden: dict[str, str]) -> str:
+def restore_tokens(text: str, hidden: dict[str, str]) -> str:
     """The marks back in their places."""
     if not hidden:
         return text

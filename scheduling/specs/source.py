@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from scheduling.specs.faults import Faults
+from scheduling.specs.faults import SpecFaults
 
-LARGEST_FILE = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Bytes of UTF-8, of the file and of what its template makes: an object of this size still fits into a cluster."""
 
 # The characters YAML 1.1 calls printable, and so the only ones its readers take.
 _FORBIDDEN = re.compile("[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def clean(text: str, faults: Faults) -> str | None:
+def clean_text(text: str, faults: SpecFaults) -> str | None:
     """`text` without byte order mark and with `\\n` as its only line end; None if it cannot be read on."""
-    if too_large(text):
+    if is_too_large(text):
         faults.add(
             "file",
             "too_large",
-            f"The file has {len(text)} characters; at most {LARGEST_FILE} bytes are read. "
+            f"The file has {len(text)} characters; at most {MAX_FILE_BYTES} bytes are read. "
             "Put large data into storage and name it under inputs.",
         )
         return None
@@ -31,7 +31,7 @@ def clean(text: str, faults: Faults) -> str | None:
     return text if is_printable(text, faults, lambda line: line + 1) else None
 
 
-def is_printable(text: str, faults: Faults, line_of: Callable[[int], int]) -> bool:
+def is_printable(text: str, faults: SpecFaults, line_of: Callable[[int], int]) -> bool:
     """Whether YAML may hold all characters of `text`; if not, each line (from 0) with a bad one is a fault."""
     if not _FORBIDDEN.search(text):
         return True
@@ -45,8 +45,8 @@ def is_printable(text: str, faults: Faults, line_of: Callable[[int], int]) -> bo
     return False
 
 
-def too_large(text: str) -> bool:
+def is_too_large(text: str) -> bool:
     """Whether `text` is beyond `LARGEST_FILE`."""
-    if len(text) * 4 <= LARGEST_FILE:
+    if len(text) * 4 <= MAX_FILE_BYTES:
         return False
-    return len(text) > LARGEST_FILE or len(text.encode("utf-8", "surrogatepass")) > LARGEST_FILE
+    return len(text) > MAX_FILE_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_FILE_BYTES

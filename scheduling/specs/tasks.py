@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from scheduling.domain.workflow_spec import TaskSpec
 from scheduling.specs import data_fields as data
-from scheduling.specs.cursor import Place
+from scheduling.specs.cursor import YamlCursor
 from scheduling.specs.exit_actions import read_exit_actions
-from scheduling.specs.faults import listed, quoted
-from scheduling.specs.names import Names
-from scheduling.specs.resources import Resource, platform_of
+from scheduling.specs.faults import join_words, quote
+from scheduling.specs.names import UniqueNames
+from scheduling.specs.resources import ResourceEntry, find_platform_rules
 from scheduling.specs.rules import PlatformRules, SpecRules
 
 _PASSED_ON = ("checkpoint", "kpis", "downloadType", "cacheSize")
@@ -35,18 +35,20 @@ _FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTask:
+class ParsedTask:
     """A task, and the places that rules about several tasks complain at."""
 
     spec: TaskSpec
-    place: Place
-    inputs: Place | None
+    cursor: YamlCursor
+    inputs: YamlCursor | None
 
 
-def read_task(place: Place, resources: dict[str, Resource], names: Names, rules: SpecRules) -> ReadTask:
+def read_task(
+    place: YamlCursor, resources: dict[str, ResourceEntry], names: UniqueNames, rules: SpecRules
+) -> ParsedTask:
     """Everything of one task; after faults its spec is only good for finding further ones."""
-    found = place.fields(_FIELDS, required=("name", "image", "command"))
-    name = names.take(found.get("name"))
+    found = place.known_fields(_FIELDS, required=("name", "image", "command"))
+    name = names.claim_name(found.get("name"))
     asked, resource = _resource(found.get("resource"), resources, place)
     mounts = data.read_mounts(found.get("volumeMounts"))
     task = TaskSpec(
@@ -75,11 +77,13 @@ def read_task(place: Place, resources: dict[str, Resource], names: Names, rules:
         extra=data.read_extra(found),
     )
     if asked in resources:
-        _check_platform(task, platform_of(resource, place, rules), found, mounts)
-    return ReadTask(task, place, found.get("inputs"))
+        _check_platform(task, find_platform_rules(resource, place, rules), found, mounts)
+    return ParsedTask(task, place, found.get("inputs"))
 
 
-def _resource(place: Place | None, resources: dict[str, Resource], task: Place) -> tuple[str, Resource]:
+def _resource(
+    place: YamlCursor | None, resources: dict[str, ResourceEntry], task: YamlCursor
+) -> tuple[str, ResourceEntry]:
     name = (place.text() if place is not None else None) or "default"
     if name in resources:
         return name, resources[name]
@@ -88,63 +92,63 @@ def _resource(place: Place | None, resources: dict[str, Resource], task: Place) 
             f"{task.path}.resource",
             "unknown_resource",
             "The task names no resource, and the file defines none "
-            f'called "default", only {listed(resources) or "none at all"}. Add `resource:` to the task.',
+            f'called "default", only {join_words(resources) or "none at all"}. Add `resource:` to the task.',
             task.line,
         )
-    elif not place.absent:
-        place.fail(
+    elif not place.is_absent:
+        place.add_fault(
             "unknown_resource",
-            f"The file defines no resource {quoted(name)}.{place.faults.suggestion(name, resources)} "
-            f"It defines {listed(resources) or 'none'}.",
+            f"The file defines no resource {quote(name)}.{place.faults.suggestion(name, resources)} "
+            f"It defines {join_words(resources) or 'none'}.",
         )
-    return name, Resource(None)
+    return name, ResourceEntry(None)
 
 
 def _check_platform(
     task: TaskSpec,
     platform: PlatformRules | None,
-    found: dict[str, Place],
-    mounts: tuple[tuple[Place, str], ...],
+    found: dict[str, YamlCursor],
+    mounts: tuple[tuple[YamlCursor, str], ...],
 ) -> None:
     if platform is None:
         return
-    name = quoted(task.platform or "")
+    name = quote(task.platform or "")
     if task.privileged and not platform.privileged_allowed:
-        found["privileged"].fail(
+        found["privileged"].add_fault(
             "not_allowed",
             f"Platform {name} does not allow privileged tasks. Remove the key, or choose another platform.",
         )
     if task.host_network and not platform.host_network_allowed:
-        found["hostNetwork"].fail(
+        found["hostNetwork"].add_fault(
             "not_allowed",
             f"Platform {name} does not allow the host's network. Remove the key, or choose another platform.",
         )
     for item, mount in mounts:
         if (source := mount.partition(":")[0]) not in platform.allowed_mounts:
-            item.fail(
+            item.add_fault(
                 "not_allowed",
-                f"Platform {name} does not allow to mount {quoted(source)}; it allows "
-                f"{listed(sorted(platform.allowed_mounts)) or 'nothing'}.",
+                f"Platform {name} does not allow to mount {quote(source)}; it allows "
+                f"{join_words(sorted(platform.allowed_mounts)) or 'nothing'}.",
             )
 
 
-def read_image(place: Place | None) -> str:
+def read_image(place: YamlCursor | None) -> str:
     """A container image; an empty text after a fault."""
     image = (place.text() if place is not None else None) or ""
     if place is not None and any(character.isspace() for character in image):
-        place.fail(
-            "bad_image", f"{quoted(image)} is no container image: it holds a blank. Write for example ubuntu:24.04."
+        place.add_fault(
+            "bad_image", f"{quote(image)} is no container image: it holds a blank. Write for example ubuntu:24.04."
         )
     return image
 
 
-def _command(place: Place | None) -> tuple[str, ...]:
+def _command(place: YamlCursor | None) -> tuple[str, ...]:
     if place is None:
         return ()
     if place.is_empty_list:
-        place.fail("empty", "The command is an empty list; a task needs one. Write for example [bash, -c].")
+        place.add_fault("empty", "The command is an empty list; a task needs one. Write for example [bash, -c].")
     return place.texts("texts, the program first")
 
 
-def _flag(found: dict[str, Place], name: str) -> bool:
-    return found[name].flag(False) if name in found else False
+def _flag(found: dict[str, YamlCursor], name: str) -> bool:
+    return found[name].boolean(False) if name in found else False

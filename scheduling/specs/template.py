@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduling.specs import sandbox, sections
-from scheduling.specs.faults import Faults, quoted, shorten
-from scheduling.specs.source import LARGEST_FILE
-from scheduling.specs.variables import encode, unknown_sentence
+from scheduling.specs.faults import SpecFaults, quote, shorten
+from scheduling.specs.source import MAX_FILE_BYTES
+from scheduling.specs.variables import encode_variables, unknown_variable_message
 
 _RAW = "Put `{% raw %}` before and `{% endraw %}` behind text whose braces are not meant for the template."
 _SENTENCES = {
-    "too_large": f"The template makes more than {LARGEST_FILE} bytes or needs too much memory. Make its loops smaller.",
-    "too_slow": f"The template is not done after {sandbox.SECONDS:g} seconds. Make its loops smaller.",
+    "too_large": f"The template makes more than {MAX_FILE_BYTES} bytes or needs too much memory. Make its loops smaller.",
+    "too_slow": f"The template is not done after {sandbox.RENDER_SECONDS:g} seconds. Make its loops smaller.",
     "too_deep": "The template is nested too deep or calls itself without end. Make it flatter.",
 }
 
@@ -32,13 +32,13 @@ _DOUBTFUL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedFile:
     """The result; `lines[n]` is the source line of its line n (from 0); `holes` are source lines without a value."""
 
     text: str
     lines: list[int] = field(default_factory=list)
-    holes: frozenset[int] = frozenset()
-    stopped: bool = False
+    undefined_lines: frozenset[int] = frozenset()
+    is_stopped: bool = False
 
     def line_of(self, line: int) -> int:
         """Line of the result (from 0) -> line of the file (from 1); the same number where nothing better is known."""
@@ -46,46 +46,48 @@ class Rendered:
             return line + 1
         return self.lines[min(line, len(self.lines) - 1)]
 
-    def keep_certain(self, late: Faults, faults: Faults) -> None:
+    def add_certain_faults(self, late: SpecFaults, faults: SpecFaults) -> None:
         """Take over the faults found in the result, but none that a missing variable may have caused."""
-        for fault in late.found:
-            if not self.holes or (fault.code not in _DOUBTFUL and fault.line not in self.holes):
+        for fault in late.violations:
+            if not self.undefined_lines or (fault.code not in _DOUBTFUL and fault.line not in self.undefined_lines):
                 faults.add(fault.path, fault.code, fault.message, fault.line)
-        faults.unlisted += late.unlisted
+        faults.unlisted_count += late.unlisted_count
         for sentence in late.warnings:
-            faults.warn(sentence)
+            faults.add_warning(sentence)
 
 
-def render(parts: sections.Sections, values: Mapping[str, Any], given: set[str], faults: Faults) -> Rendered:
+def render_template(
+    parts: sections.Sections, values: Mapping[str, Any], given: set[str], faults: SpecFaults
+) -> RenderedFile:
     """The body with its template carried out; if it holds none, as it is."""
-    body = sections.with_header(parts.body, parts.header)
-    masked, hidden = sections.hide_marks(parts.body, frozenset(values))
+    body = sections.restore_header(parts.body, parts.header)
+    masked, hidden = sections.hide_tokens(parts.body, frozenset(values))
     if not sections.has_template(masked):
         _warn_unused(given, set(), faults)
-        return Rendered(body)
-    answer = sandbox.render(masked, encode(dict(values)), LARGEST_FILE)
+        return RenderedFile(body)
+    answer = sandbox.render_in_sandbox(masked, encode_variables(dict(values)), MAX_FILE_BYTES)
     for hole in answer.get("undefined", ()):
-        message = unknown_sentence(hole["name"], values, faults)
+        message = unknown_variable_message(hole["name"], values, faults)
         if hole["inside"]:
             why = shorten(hole["inside"], 200)
-            message = f"The template uses {quoted(hole['name'])} of a value, but {why}. Correct the name."
+            message = f"The template uses {quote(hole['name'])} of a value, but {why}. Correct the name."
         faults.add("file", "undefined_variable", message, hole["line"])
     if error := answer.get("error"):
         if error["code"] != "stopped":
             faults.add(
                 "file", f"template_{error['code']}", _sentence(error["code"], error["message"], hidden), error["line"]
             )
-        return Rendered(body, stopped=True)
+        return RenderedFile(body, is_stopped=True)
     _warn_unused(given, set(answer["used"]), faults)
     holes = frozenset(hole["line"] for hole in answer["undefined"])
-    text = sections.with_header(sections.show_marks(answer["text"], hidden), parts.header)
-    return Rendered(text, answer["lines"], holes)
+    text = sections.restore_header(sections.restore_tokens(answer["text"], hidden), parts.header)
+    return RenderedFile(text, answer["lines"], holes)
 
 
 def _sentence(code: str, message: str, hidden: dict[str, str]) -> str:
     if code in _SENTENCES:
         return _SENTENCES[code]
-    said = shorten(sections.show_marks(message, hidden), 200)
+    said = shorten(sections.restore_tokens(message, hidden), 200)
     if code == "forbidden":
         return f"The template does what a template may not: {said} Remove it."
     if code != "syntax":
@@ -98,6 +100,6 @@ def _sentence(code: str, message: str, hidden: dict[str, str]) -> str:
     return f"The template cannot be read: {said.rstrip('.')}. {_RAW}"
 
 
-def _warn_unused(given: set[str], used: set[str], faults: Faults) -> None:
+def _warn_unused(given: set[str], used: set[str], faults: SpecFaults) -> None:
     for name in sorted(given - used):
-        faults.warn(f"The variable {quoted(name)} is set, but the file does not use it.")
+        faults.add_warning(f"The variable {quote(name)} is set, but the file does not use it.")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from pools.domain.sizes import MOST_UNITS
+from pools.domain.sizes import MAX_UNITS
 
 _WHOLE = re.compile(r"(\d{1,20})(?:\.0{1,20})?", re.ASCII)
 
 
-def whole_number(text: str) -> int | None:
-    """A whole number from 0 to `MOST_UNITS` (`8`, `8.0`), else None."""
+def parse_whole_number(text: str) -> int | None:
+    """A whole number from 0 to `MAX_UNITS` (`8`, `8.0`), else None."""
     found = _WHOLE.fullmatch(text.strip())
-    number = int(found[1]) if found else MOST_UNITS + 1
-    return number if number <= MOST_UNITS else None
+    number = int(found[1]) if found else MAX_UNITS + 1
+    return number if number <= MAX_UNITS else None

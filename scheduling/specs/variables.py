@@ -12,38 +12,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduling.specs.faults import Faults, quoted, shorten
-from scheduling.specs.nodes import Map, Node, Scalar, plain
-from scheduling.specs.nodes import Sequence as List
-from scheduling.specs.source import too_large
-from scheduling.specs.yaml_source import DEEPEST, read
+from scheduling.specs.faults import SpecFaults, quote, shorten
+from scheduling.specs.nodes import MapNode, Node, ScalarNode, plain_value
+from scheduling.specs.nodes import SequenceNode as List
+from scheduling.specs.source import is_too_large
+from scheduling.specs.yaml_source import MAX_DEPTH, read_yaml
 
-MOST_ASSIGNMENTS = 1000
+MAX_ASSIGNMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class AsWritten:
+class TypedValue:
     """A typed value that prints as `text`."""
 
     text: str
     value: Any
 
 
-def of_node(node: Node) -> Any:
+def node_value(node: Node) -> Any:
     """A node of `default-values` as the value a template sees; dates as text, other keys than text kept."""
     if isinstance(node, List):
-        return [of_node(item) for item in node.items]
-    if isinstance(node, Map):
-        return {_key(entry.key, name): of_node(entry.node) for name, entry in node.entries.items()}
-    return plain(node)
+        return [node_value(item) for item in node.items]
+    if isinstance(node, MapNode):
+        return {_key(entry.key, name): node_value(entry.node) for name, entry in node.entries.items()}
+    return plain_value(node)
 
 
-def merged(
+def merge_variables(
     pool: Mapping[str, Any],
     defaults: Mapping[str, Any],
     typed: Sequence[str],
     strings: Sequence[str],
-    faults: Faults,
+    faults: SpecFaults,
 ) -> tuple[dict[str, Any], set[str]]:
     """All variables by name, and the names that `--set` and `--set-string` gave (their first part, if dotted)."""
     variables: dict[str, Any] = {**pool, **defaults}
@@ -51,20 +51,20 @@ def merged(
     for path, assignment, as_text in _assignments(typed, strings, faults):
         name, equals, text = assignment.partition("=")
         name = name.strip()
-        if not equals or not all(name.split(".")) or name.count(".") >= DEEPEST:
+        if not equals or not all(name.split(".")) or name.count(".") >= MAX_DEPTH:
             faults.add(
                 path,
                 "bad_assignment",
-                f"{quoted(assignment)} sets nothing. Write `name=value`; a dotted name "
+                f"{quote(assignment)} sets nothing. Write `name=value`; a dotted name "
                 "reaches into a map (`resources.default.gpu=2`).",
             )
             continue
         given.add(name.split(".")[0])
-        _assign(variables, name.split("."), text if as_text else typed_value(text), path, faults)
+        _assign(variables, name.split("."), text if as_text else parse_typed_value(text), path, faults)
     return variables, given
 
 
-def typed_value(text: str) -> Any:
+def parse_typed_value(text: str) -> Any:
     """What `--set name=text` means: an int or a fraction, true/false, a list or map on one line of YAML, or text."""
     for number in (int, float):
         try:
@@ -74,41 +74,43 @@ def typed_value(text: str) -> Any:
         if math.isfinite(value):
             return value
     if text.lower() in ("true", "false"):
-        return AsWritten(text, text.lower() == "true")
+        return TypedValue(text, text.lower() == "true")
     if text[:1] in ("[", "{"):
-        problems = Faults()
-        node = read(text, problems, path="", line_of=lambda line: line + 1, string_keys=False)
-        if node is not None and not isinstance(node, Scalar) and not problems.found:
-            return AsWritten(text, of_node(node))
+        problems = SpecFaults()
+        node = read_yaml(text, problems, path="", line_of=lambda line: line + 1, string_keys=False)
+        if node is not None and not isinstance(node, ScalarNode) and not problems.violations:
+            return TypedValue(text, node_value(node))
     return text
 
 
-def encode(value: Any) -> Any:
-    """A value as JSON that keeps apart what JSON would mix up: keys that are numbers, and `AsWritten`."""
-    if isinstance(value, AsWritten):
-        return ["w", value.text, encode(value.value)]
+def encode_variables(value: Any) -> Any:
+    """A value as JSON that keeps apart what JSON would mix up: keys that are numbers, and `TypedValue`."""
+    if isinstance(value, TypedValue):
+        return ["w", value.text, encode_variables(value.value)]
     if isinstance(value, Mapping):
-        return ["m", [[key, encode(item)] for key, item in value.items()]]
+        return ["m", [[key, encode_variables(item)] for key, item in value.items()]]
     if isinstance(value, list | tuple):
-        return ["l", [encode(item) for item in value]]
+        return ["l", [encode_variables(item) for item in value]]
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
-def unknown_sentence(name: str, known: Mapping[str, Any], faults: Faults) -> str:
+def unknown_variable_message(name: str, known: Mapping[str, Any], faults: SpecFaults) -> str:
     """What to say of a variable that nobody gave a value."""
     return (
-        f"The template uses {quoted(name)}, which has no value.{faults.suggestion(name, known)} Give it one under "
+        f"The template uses {quote(name)}, which has no value.{faults.suggestion(name, known)} Give it one under "
         f"`default-values:`, or with `--set {shorten(name)}=…`."
     )
 
 
-def _assignments(typed: Sequence[object], strings: Sequence[object], faults: Faults) -> Iterator[tuple[str, str, bool]]:
-    if len(typed) + len(strings) > MOST_ASSIGNMENTS:
+def _assignments(
+    typed: Sequence[object], strings: Sequence[object], faults: SpecFaults
+) -> Iterator[tuple[str, str, bool]]:
+    if len(typed) + len(strings) > MAX_ASSIGNMENTS:
         faults.add(
             "set_variables",
             "too_many",
             f"{len(typed) + len(strings)} variables are set; at most "
-            f"{MOST_ASSIGNMENTS} may be. Put the rest under `default-values:`.",
+            f"{MAX_ASSIGNMENTS} may be. Put the rest under `default-values:`.",
         )
         return
     for field, values, as_text in (("set_variables", typed, False), ("set_string_variables", strings, True)):
@@ -116,13 +118,13 @@ def _assignments(typed: Sequence[object], strings: Sequence[object], faults: Fau
             path = f"{field}[{index}]"
             if not isinstance(assignment, str):
                 faults.add(path, "wrong_type", "Here stands no text. Write it as the text `name=value`.")
-            elif too_large(assignment):
+            elif is_too_large(assignment):
                 faults.add(path, "too_large", "This value is larger than a whole file may be. Put it into storage.")
             else:
                 yield path, assignment, as_text
 
 
-def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, faults: Faults) -> None:
+def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, faults: SpecFaults) -> None:
     here = variables
     for depth, part in enumerate(parts[:-1], start=1):
         inner = here.get(part, {})
@@ -131,8 +133,8 @@ def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, 
             faults.add(
                 path,
                 "bad_assignment",
-                f"{quoted('.'.join(parts))} reaches into {quoted(name)}, which is no "
-                f"map but {quoted(str(inner))}. Set {quoted(name)} itself.",
+                f"{quote('.'.join(parts))} reaches into {quote(name)}, which is no "
+                f"map but {quote(str(inner))}. Set {quote(name)} itself.",
             )
             return
         here[part] = dict(inner)  # a copy: the pool's and the file's own maps are not ours to change

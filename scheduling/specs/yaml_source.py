@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from scheduling.specs.faults import Faults, quoted, shorten
-from scheduling.specs.nodes import Entry, Map, Node, Scalar, Sequence, kind_of, plain
+from scheduling.specs.faults import SpecFaults, quote, shorten
+from scheduling.specs.nodes import MapEntry, MapNode, Node, ScalarNode, SequenceNode, key_kind_text, plain_value
 
-DEEPEST = 40
-LONGEST_NUMBER = 100
-MOST_NODES = 50_000
+MAX_DEPTH = 40
+MAX_NUMBER_LENGTH = 100
+MAX_NODES = 50_000
 """Nodes of a file with every alias written out."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,7 +28,7 @@ LineOf = Callable[[int], int]
 """Line of the text that is read (from 0) -> line in the author's file (from 1)."""
 
 
-class _Unreadable(Exception):
+class _ReadingStopped(Exception):
     """Reading cannot go on: code, sentence and line in the author's file."""
 
     def __init__(self, code: str, message: str, line: int) -> None:
@@ -36,11 +36,11 @@ class _Unreadable(Exception):
         self.code, self.message, self.line = code, message, line
 
 
-def read(text: str, faults: Faults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
+def read_yaml(text: str, faults: SpecFaults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
     """The one document in `text`; None (and a fault) if it is no YAML, too much of it, or no single document."""
     try:
         return _Composer(text, faults, path, line_of, string_keys).document()
-    except _Unreadable as problem:
+    except _ReadingStopped as problem:
         faults.add(path, problem.code, problem.message, problem.line)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -54,7 +54,7 @@ def read(text: str, faults: Faults, *, path: str, line_of: LineOf, string_keys: 
 
 
 class _Composer:
-    def __init__(self, text: str, faults: Faults, path: str, line_of: LineOf, string_keys: bool) -> None:
+    def __init__(self, text: str, faults: SpecFaults, path: str, line_of: LineOf, string_keys: bool) -> None:
         self.events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
         self.faults, self.path, self.line_of, self.string_keys = faults, path, line_of, string_keys
         self.resolver, self.constructor = yaml.resolver.Resolver(), yaml.constructor.SafeConstructor()
@@ -70,7 +70,7 @@ class _Composer:
                 if _is_nothing(node):  # a `---` at the very end or beginning opens a document without anything in it
                     continue
                 if found is not None:
-                    raise _Unreadable(
+                    raise _ReadingStopped(
                         "several_documents",
                         "A second document begins here after `---`. "
                         "One file holds one workflow: send each document on its own.",
@@ -78,7 +78,7 @@ class _Composer:
                     )
                 found = node
         if found is None:
-            raise _Unreadable(
+            raise _ReadingStopped(
                 "empty", "The file holds no value, only comments. A workflow file begins with `workflow:`.", 1
             )
         return found
@@ -88,9 +88,9 @@ class _Composer:
         if isinstance(event, yaml.AliasEvent):
             return self.aliased(event, line)
         self.count(1, line)
-        if depth > DEEPEST:
-            raise _Unreadable(
-                "too_deep", f"Lists and maps stand more than {DEEPEST} deep inside each other here.", line
+        if depth > MAX_DEPTH:
+            raise _ReadingStopped(
+                "too_deep", f"Lists and maps stand more than {MAX_DEPTH} deep inside each other here.", line
             )
         node: Node
         if isinstance(event, yaml.ScalarEvent):
@@ -98,7 +98,7 @@ class _Composer:
         elif isinstance(event, yaml.SequenceStartEvent):
             self.check_tag(event, "seq", line)
             items = [self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent)]
-            node = Sequence(line, items, 1 + sum(item.weight for item in items))
+            node = SequenceNode(line, items, 1 + sum(item.weight for item in items))
         else:
             self.check_tag(event, "map", line)
             node = self.mapping(line, depth)
@@ -106,13 +106,13 @@ class _Composer:
             self.anchors[anchor] = node
         return node
 
-    def mapping(self, line: int, depth: int) -> Map:
-        made, merged = Map(line), []
+    def mapping(self, line: int, depth: int) -> MapNode:
+        made, merged = MapNode(line), []
         for event in self.until(yaml.MappingEndEvent):
             key = self.node(event, depth + 1)
             value = self.node(next(self.events), depth + 1)
             made.weight += key.weight + value.weight
-            if not isinstance(key, Scalar):
+            if not isinstance(key, ScalarNode):
                 self.faults.add(
                     self.path,
                     "bad_key",
@@ -129,28 +129,28 @@ class _Composer:
                 made.entries.setdefault(name, entry)
         return made
 
-    def put(self, made: Map, key: Scalar, value: Node) -> None:
+    def put(self, made: MapNode, key: ScalarNode, value: Node) -> None:
         if self.string_keys and not isinstance(key.value, str):
             self.faults.add(
                 self.path,
                 "bad_key",
-                f"The key {quoted(key.text)} is not read as text by YAML but as "
-                f"{kind_of(key.value)}. Put it in quotes.",
+                f"The key {quote(key.text)} is not read as text by YAML but as "
+                f"{key_kind_text(key.value)}. Put it in quotes.",
                 key.line,
             )
             return
         before = made.entries.get(key.text)
         if before is not None:
-            where = f"The key {quoted(key.text)} stands twice in the same map, in lines {before.line} and {key.line}"
-            if plain(before.node) == plain(value):
-                self.faults.warn(f"{where}, with the same value; one of them can go.")
+            where = f"The key {quote(key.text)} stands twice in the same map, in lines {before.line} and {key.line}"
+            if plain_value(before.node) == plain_value(value):
+                self.faults.add_warning(f"{where}, with the same value; one of them can go.")
             else:
                 self.faults.add(self.path, "duplicate_key", f"{where}, with different values. Keep one.", key.line)
-        made.entries[key.text] = Entry(key.value, key.line, value)
+        made.entries[key.text] = MapEntry(key.value, key.line, value)
 
-    def sources_of_merge(self, value: Node) -> list[Map]:
-        sources = value.items if isinstance(value, Sequence) else [value]
-        maps = [source for source in sources if isinstance(source, Map)]
+    def sources_of_merge(self, value: Node) -> list[MapNode]:
+        sources = value.items if isinstance(value, SequenceNode) else [value]
+        maps = [source for source in sources if isinstance(source, MapNode)]
         if len(maps) != len(sources):
             self.faults.add(
                 self.path,
@@ -160,7 +160,7 @@ class _Composer:
             )
         return maps
 
-    def scalar(self, event: yaml.ScalarEvent, line: int) -> Scalar:
+    def scalar(self, event: yaml.ScalarEvent, line: int) -> ScalarNode:
         text = event.value
         if bad := next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None):
             self.faults.add(
@@ -169,19 +169,19 @@ class _Composer:
                 f"The escape for U+{ord(bad):04X} makes a character that no container can be given. Remove it.",
                 line,
             )
-            return Scalar(line, "", "")
+            return ScalarNode(line, "", "")
         tag = event.tag
         if tag is None or tag == "!":
             tag = self.resolver.resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
         elif tag not in _SCALAR_TAGS:
             self.unknown_tag(tag, line)
             tag = _STRING
-        return Scalar(line, text, self.value(tag, text, line, event.tag is not None))
+        return ScalarNode(line, text, self.value(tag, text, line, event.tag is not None))
 
     def value(self, tag: str, text: str, line: int, explicit: bool) -> Any:
         if tag in (_STRING, f"{_CORE}merge", f"{_CORE}value"):
             return text
-        if len(text) > LONGEST_NUMBER:  # sixty to the thousandth is quickly written, and slow to work out
+        if len(text) > MAX_NUMBER_LENGTH:  # sixty to the thousandth is quickly written, and slow to work out
             return text
         build = getattr(self.constructor, f"construct_yaml_{tag.removeprefix(_CORE)}")
         try:
@@ -191,14 +191,14 @@ class _Composer:
             # can still be right (an argument), and where a number is asked for it is refused there.
             if explicit:
                 self.faults.add(
-                    self.path, "bad_value", f"{quoted(text)} is not what its tag says. Remove the tag.", line
+                    self.path, "bad_value", f"{quote(text)} is not what its tag says. Remove the tag.", line
                 )
             return text
 
     def aliased(self, event: yaml.AliasEvent, line: int) -> Node:
         node = self.anchors.get(event.anchor or "")
         if node is None:
-            raise _Unreadable(
+            raise _ReadingStopped(
                 "unknown_anchor",
                 f"`*{shorten(event.anchor or '')}` points to an anchor that is not complete "
                 "before this line. Define it above as `&name`, and not around its own use.",
@@ -209,10 +209,10 @@ class _Composer:
 
     def count(self, nodes: int, line: int) -> None:
         self.nodes += nodes
-        if self.nodes > MOST_NODES:
-            raise _Unreadable(
+        if self.nodes > MAX_NODES:
+            raise _ReadingStopped(
                 "too_many_values",
-                f"With every alias written out, the file has more than {MOST_NODES} "
+                f"With every alias written out, the file has more than {MAX_NODES} "
                 "values up to this line; that is the most one file may have.",
                 line,
             )
@@ -230,7 +230,7 @@ class _Composer:
         self.faults.add(
             self.path,
             "unknown_tag",
-            f"The tag {quoted(name)} is not known here; values are text, numbers, "
+            f"The tag {quote(name)} is not known here; values are text, numbers, "
             "true/false, lists and maps. Remove the tag.",
             line,
         )
@@ -240,7 +240,7 @@ class _Composer:
 
 
 def _is_nothing(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.value is None
+    return isinstance(node, ScalarNode) and node.value is None
 
 
 def _syntax_sentence(error: yaml.MarkedYAMLError, text: str, at: int) -> str:
@@ -248,7 +248,7 @@ def _syntax_sentence(error: yaml.MarkedYAMLError, text: str, at: int) -> str:
     lines = text.split("\n")
     row = lines[at] if at < len(lines) else ""
     said = ", ".join(shorten(part, 120) for part in (error.context, error.problem) if part)
-    sentence = f"This is no YAML: {said}, at {quoted(row.strip())}."
+    sentence = f"This is no YAML: {said}, at {quote(row.strip())}."
     if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in said:
         return sentence + " Indent with spaces, not with tabs."
     if "mapping values are not allowed" in said:

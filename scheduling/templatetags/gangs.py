@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from scheduling.domain.gang_rows import GangRow
+from scheduling.domain.gang_rows import GangTreeRow
 
 register = template.Library()
 
@@ -15,7 +15,7 @@ _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 
 
 @register.simple_tag
-def gang_bar(row: GangRow) -> SafeString:
+def gang_bar(row: GangTreeRow) -> SafeString:
     """What a SubGroup has inside its minimum and beyond it, and what is missing of both."""
     has, most = min(row.count, row.threshold), max(row.count, row.threshold)
     parts = [
@@ -29,7 +29,7 @@ def gang_bar(row: GangRow) -> SafeString:
 
 
 @register.simple_tag
-def gang_unit(row: GangRow, amount: int) -> str:
+def gang_unit(row: GangTreeRow, amount: int) -> str:
     """An amount of what the row counts: `8 pods`, `1 SubGroup`."""
     unit = "pod" if row.leaf else "SubGroup"
     return f"{amount} {unit if amount == 1 else unit + 's'}"

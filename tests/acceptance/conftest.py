@@ -34,18 +34,18 @@ class Team:
         self, stack: Stack, folder: Path, name: str, quota: int, slices: dict[str, int], maximum: int, capacity: int
     ) -> None:
         self.stack, self.folder, self.name = stack, folder, name
-        self.house_admin = stack.admin
-        self.backend = stack.name("sim")
+        self.house_admin = stack.admin_client
+        self.backend = stack.unique_name("sim")
         self.put(
             f"backend/{self.backend}",
             {"type": "simulated", "namespace": "ns", "nodes": [{"name": "n1", "gpus": capacity}]},
         )
         gpu = {"guarantee": quota, "maximum": maximum, "weight": 1}
         self.put(f"pool/{name}", {"configs": {"backend": self.backend, "resources": {"gpu": gpu}}})
-        self.user_name = stack.name("user")
-        self.user = stack.client(self.user_name, f"osmo-{name}-user")
-        self.admin_name = stack.name("admin")
-        self.admin = stack.client(self.admin_name, f"osmo-{name}-admin")
+        self.user_name = stack.unique_name("user")
+        self.user = stack.client_for(self.user_name, f"osmo-{name}-user")
+        self.admin_name = stack.unique_name("admin")
+        self.admin = stack.client_for(self.admin_name, f"osmo-{name}-admin")
         for short, gpus in slices.items():
             self.osmo("pool", "subpool", "create", name, short, "--quota", str(gpus))
 
@@ -64,7 +64,14 @@ class Team:
         if not home.exists():
             home.mkdir()
             role = f"osmo-{self.name}-{by}"
-            login = ["login", self.stack.base_url, "--method", "token", "--token", self.stack.token(person, role)]
+            login = [
+                "login",
+                self.stack.base_url,
+                "--method",
+                "token",
+                "--token",
+                self.stack.access_token(person, role),
+            ]
             subprocess.run([*command, *login], env=env, check=True, capture_output=True, timeout=60)
         ran = subprocess.run([*command, *words], env=env, capture_output=True, text=True, timeout=60, check=False)
         assert (ran.returncode != 0) is fails, ran.stdout + ran.stderr
@@ -99,7 +106,7 @@ class Team:
 
     def runs(self, name: str) -> dict[str, Any]:
         """The workflow once the worker has started it."""
-        self.stack.until(lambda: self.workflow(name)["status"] == "RUNNING", what=f"{name} runs")
+        self.stack.wait_until(lambda: self.workflow(name)["status"] == "RUNNING", what=f"{name} runs")
         return self.workflow(name)
 
     def start(self, gpus: int, priority: str, *, to: str | None = None) -> str:
@@ -151,6 +158,6 @@ def team(stack: Stack, tmp_path: Path) -> Callable[..., Team]:
     """Makes a pool, `team(100, a=30, b=40)`; its name is fresh unless `named`; its node has `capacity` GPUs."""
 
     def make(quota: int, *, named: str | None = None, maximum: int = -1, capacity: int = 500, **slices: int) -> Team:
-        return Team(stack, tmp_path, named or stack.name("team"), quota, slices, maximum, capacity)
+        return Team(stack, tmp_path, named or stack.unique_name("team"), quota, slices, maximum, capacity)
 
     return make

@@ -18,8 +18,8 @@ class Company:
     """Cohorts and pools of this test alone, on a simulated machine of so many GPUs. Work ends when the test says so."""
 
     def __init__(self, stack: Stack, gpus: int) -> None:
-        self.stack, self.admin = stack, stack.admin
-        self.backend = stack.name("sim")
+        self.stack, self.admin = stack, stack.admin_client
+        self.backend = stack.unique_name("sim")
         self.put(
             f"backend/{self.backend}",
             {"type": "simulated", "namespace": self.backend, "nodes": [{"name": "n1", "gpus": gpus}]},
@@ -31,16 +31,16 @@ class Company:
         assert answer.status_code == 200, answer.text
 
     def cohort(self, role: str, parent: str | None = None, **limits: int) -> str:
-        name = self.stack.name(role)
+        name = self.stack.unique_name(role)
         self.put(f"cohort/{name}", {"parent": parent, "quotas": [{"resource": "gpu", "nominal": 0, **limits}]})
         return name
 
     def pool(self, role: str, cohort: str, guarantee: int) -> str:
         """A pool in a cohort, and somebody who may use it and nothing else."""
-        name = self.stack.name(role)
+        name = self.stack.unique_name(role)
         gpu = {"guarantee": guarantee, "maximum": -1, "weight": 1}
         self.put(f"pool/{name}", {"configs": {"backend": self.backend, "cohort": cohort, "resources": {"gpu": gpu}}})
-        self.users[name] = self.stack.client(self.stack.name("user"), f"osmo-{name}-user")
+        self.users[name] = self.stack.client_for(self.stack.unique_name("user"), f"osmo-{name}-user")
         return name
 
     def submit(self, pool: str, gpus: int, priority: str) -> httpx.Response:
@@ -61,14 +61,14 @@ class Company:
     def start(self, pool: str, gpus: int, priority: str = "LOW") -> str:
         """Submit, and wait until the worker has started it."""
         name = self.accepted(pool, gpus, priority)
-        self.stack.until(lambda: self.status(name) == "RUNNING", seconds=60, what=f"{name} runs")
+        self.stack.wait_until(lambda: self.status(name) == "RUNNING", seconds=60, what=f"{name} runs")
         return name
 
     def waits(self, pool: str, gpus: int, priority: str = "LOW") -> dict[str, Any]:
         """Submit what may not start now; why, as its owner reads it."""
         name = self.accepted(pool, gpus, priority)
         settle = f"/api/backend/{self.backend}/settle"
-        self.stack.until(lambda: self.admin.post(settle).status_code == 200, seconds=60, what="a settling by hand")
+        self.stack.wait_until(lambda: self.admin.post(settle).status_code == 200, seconds=60, what="a settling by hand")
         assert self.status(name) == "PENDING"
         (entry,) = self.users[pool].get("/api/queue").json()["entries"]
         assert entry["workflow"] == name
@@ -107,7 +107,7 @@ def test_production_borrows_from_research_and_not_the_reverse(
     for work in house.users[training].get("/api/workflow").json()["workflows"]:
         answer = house.users[training].post(f"/api/workflow/{work['name']}/cancel")
         assert answer.status_code == 200, answer.text
-    stack.until(lambda: house.status(first) == "FAILED_CANCELED", seconds=60)
+    stack.wait_until(lambda: house.status(first) == "FAILED_CANCELED", seconds=60)
 
     # Production takes all 16 while research sleeps, and gives 6 back the moment research wants what is its own.
     own, borrowed = house.start(serving, 10), house.start(serving, 6)

@@ -28,23 +28,23 @@ class ClusterTeam:
 
     def __init__(self, stack: Stack, server: KubeServer, cluster: Cluster, quota: int, slices: dict[str, int]) -> None:
         self.stack, self.cluster = stack, cluster
-        self.ns = self.backend = stack.name("kube")
-        self.name = stack.name("team")
+        self.ns = self.backend = stack.unique_name("kube")
+        self.name = stack.unique_name("team")
         self._put(
             f"backend/{self.backend}",
-            {"type": "kubernetes", "namespace": self.ns, "kubeconfig": yaml.safe_dump(server.content())},
+            {"type": "kubernetes", "namespace": self.ns, "kubeconfig": yaml.safe_dump(server.kubeconfig_body())},
         )
         self._put(
             f"pool/{self.name}",
             {"configs": {"backend": self.backend, "resources": {"gpu": {"guarantee": quota, "maximum": -1}}}},
         )
-        self.admin = stack.client(stack.name("admin"), f"osmo-{self.name}-admin")
-        self.user = stack.client(stack.name("user"), f"osmo-{self.name}-user")
+        self.admin = stack.client_for(stack.unique_name("admin"), f"osmo-{self.name}-admin")
+        self.user = stack.client_for(stack.unique_name("user"), f"osmo-{self.name}-user")
         for short, gpus in slices.items():
             self.subpool("POST", json={"subpool_name": short, "quota": gpus})
 
     def _put(self, what: str, body: dict[str, Any]) -> None:
-        answer = self.stack.admin.put(f"/api/configs/{what}", json=body)
+        answer = self.stack.admin_client.put(f"/api/configs/{what}", json=body)
         assert answer.status_code == 200, answer.text
 
     def subpool(self, method: str, short: str = "", **body: Any) -> None:
@@ -78,14 +78,14 @@ class ClusterTeam:
             found.update({item["metadata"]["name"]: item["spec"] for item in items})
             return {name: spec["resources"]["gpu"]["quota"] for name, spec in found.items()} == expected
 
-        self.stack.until(there, what=f"the queues {expected}", seconds=120)
+        self.stack.wait_until(there, what=f"the queues {expected}", seconds=120)
         return found
 
 
 @pytest.fixture
 def team(stack: Stack, kube_server: KubeServer) -> Iterator[Callable[..., ClusterTeam]]:
     """Makes a pool with slices on a cluster, `team(100, a=30)`."""
-    cluster = kube_server.cluster()
+    cluster = kube_server.connect()
     yield lambda quota, **slices: ClusterTeam(stack, kube_server, cluster, quota, slices)
     cluster.close()
 

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.house import House
+from tests.browser.house import PoolScene
 from tests.support.stack import Stack
 
 
 @pytest.fixture
-def house(stack: Stack) -> House:
+def house(stack: Stack) -> PoolScene:
     """A pool of 100 GPUs of its own, with an admin and a user."""
-    return House.build(stack)
+    return PoolScene.build(stack)
 
 
 @pytest.fixture
-def signed_in(new_tab: Callable[..., object], house: House) -> Callable[..., object]:
+def signed_in(new_tab: Callable[..., object], house: PoolScene) -> Callable[..., object]:
     """A tab in which somebody of the house is signed in; options are Playwright's."""
 
     def enter(username: str, **options: object) -> object:

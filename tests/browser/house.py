@@ -22,19 +22,19 @@ workflow:
 
 
 @dataclass
-class House:
+class PoolScene:
     """`pool` guarantees 100 GPUs on a backend of its own (20 nodes of 8) whose work ends only when it is reported."""
 
     stack: Stack
     pool: str
-    chief: str
-    researcher: str
+    pool_admin: str
+    pool_user: str
     password: str = ADMIN_PASSWORD
 
     @classmethod
-    def build(cls, stack: Stack) -> House:
+    def build(cls, stack: Stack) -> PoolScene:
         """Make the pool, its admin and its user."""
-        house = cls(stack, stack.name("team"), stack.name("chief"), stack.name("user"))
+        house = cls(stack, stack.unique_name("team"), stack.unique_name("chief"), stack.unique_name("user"))
         with stack.orm():
             from pools.domain.roles import SYSTEM
             from pools.services.backends import put_backend
@@ -46,7 +46,7 @@ class House:
             put_backend(actor=SYSTEM, name=house.pool, body=body)
             gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
             put_pool(actor=SYSTEM, name=house.pool, body={"backend": house.pool, "resources": {"gpu": gpu}})
-            for name, role in ((house.chief, "admin"), (house.researcher, "user")):
+            for name, role in ((house.pool_admin, "admin"), (house.pool_user, "user")):
                 create_user(actor=SYSTEM, username=name, password=house.password, roles=(f"osmo-{house.pool}-{role}",))
         return house
 
@@ -55,47 +55,47 @@ class House:
         """The pool's address."""
         return f"/pools/pool/{self.pool}/change/"
 
-    def slice(self, name: str, quota: int) -> None:
+    def create_subpool(self, name: str, quota: int) -> None:
         """Cut one."""
-        answer = self.stack.admin.post(
+        answer = self.stack.admin_client.post(
             f"/api/configs/pool/{self.pool}/subpool", json={"subpool_name": name, "quota": quota}
         )
         assert answer.status_code == 200, answer.text
 
-    def work(self, leaf: str, *, gpus: int, count: int = 1, priority: str = "NORMAL") -> list[str]:
+    def run_workflows(self, leaf: str, *, gpus: int, count: int = 1, priority: str = "NORMAL") -> list[str]:
         """Submit `count` workflows of one task each and wait until they run; their names."""
-        names = [self.submit(leaf, gpus=gpus, priority=priority) for _ in range(count)]
+        names = [self.submit_workflow(leaf, gpus=gpus, priority=priority) for _ in range(count)]
         with self.stack.orm():
             from pools.models import Backend
-            from scheduling.services.simulated.reconcile import settle
+            from scheduling.services.simulated.reconcile import reconcile_backend
 
-            settle(Backend.objects.get(name=self.pool).pk, patience=10)
-        self.stack.until(lambda: self._running(names), what=f"{names} run")
+            reconcile_backend(Backend.objects.get(name=self.pool).pk, lock_timeout=10)
+        self.stack.wait_until(lambda: self._are_running(names), what=f"{names} run")
         return names
 
-    def submit(self, leaf: str, *, gpus: int, priority: str = "NORMAL") -> str:
+    def submit_workflow(self, leaf: str, *, gpus: int, priority: str = "NORMAL") -> str:
         """Submit one workflow of one task; its name."""
         with self.stack.orm():
             from pools.models import User
             from scheduling.domain.priorities import Priority
             from scheduling.services.workflows.submission import Submission, submit
 
-            actor = User.objects.get(username=self.researcher).as_actor()
-            text = WORKFLOW.format(name=self.stack.name("work"), gpus=gpus)
+            actor = User.objects.get(username=self.pool_user).as_actor()
+            text = WORKFLOW.format(name=self.stack.unique_name("work"), gpus=gpus)
             receipt = submit(actor=actor, pool=leaf, submission=Submission(file=text, priority=Priority(priority)))
         assert receipt.workflow is not None
         return receipt.workflow.name
 
-    def end(self, workflow: str) -> None:
+    def end_workflow(self, workflow: str) -> None:
         """Report that it has completed."""
-        answer = self.stack.admin.post(f"/api/workflow/{workflow}/end", json={"status": "COMPLETED"})
+        answer = self.stack.admin_client.post(f"/api/workflow/{workflow}/end", json={"status": "COMPLETED"})
         assert answer.status_code == 200, answer.text
 
     def state(self, leaf: str) -> tuple[str, int]:
         """(state, last quota) of a slice, from the database."""
-        (row,) = self.stack.sql("SELECT subpool_state, last_quota FROM pools_pool WHERE name = %s", leaf)
+        (row,) = self.stack.query("SELECT subpool_state, last_quota FROM pools_pool WHERE name = %s", leaf)
         return row["subpool_state"], row["last_quota"]
 
-    def _running(self, names: list[str]) -> bool:
-        rows = self.stack.sql("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", names)
+    def _are_running(self, names: list[str]) -> bool:
+        rows = self.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", names)
         return len(rows) == len(names) and all(row["status"] == "RUNNING" for row in rows)

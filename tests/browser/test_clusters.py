@@ -9,17 +9,17 @@ import pytest
 import yaml
 
 from scheduling.kube.kinds import QUEUE
-from tests.browser.house import House
-from tests.support.kube import KubeServer, fresh_namespace
+from tests.browser.house import PoolScene
+from tests.support.kube import KubeServer, create_namespace
 
 pytestmark = [pytest.mark.browser, pytest.mark.k8s, pytest.mark.timeout(600)]
 
 
 def test_a_cluster_from_its_kubeconfig_to_an_edit_that_is_set_right(
-    house: House, signed_in: Callable[..., Any], kube_server: KubeServer
+    house: PoolScene, signed_in: Callable[..., Any], kube_server: KubeServer
 ) -> None:
-    cluster = kube_server.cluster()
-    namespace, name = fresh_namespace(cluster), house.stack.name("kube")
+    cluster = kube_server.connect()
+    namespace, name = create_namespace(cluster), house.stack.unique_name("kube")
     tab = signed_in("admin", viewport={"width": 1440, "height": 900})
     page = tab.open("/pools/backend/connect/")
     page.get_by_label("Name", exact=False).first.fill(name)
@@ -28,7 +28,7 @@ def test_a_cluster_from_its_kubeconfig_to_an_edit_that_is_set_right(
     page.get_by_role("button", name="Connect the cluster").click()
     assert "names no current-context" in page.inner_text("main")
     assert page.get_by_label("Kubeconfig", exact=True).input_value() == ""
-    page.get_by_label("Kubeconfig", exact=True).fill(yaml.safe_dump(kube_server.content()))
+    page.get_by_label("Kubeconfig", exact=True).fill(yaml.safe_dump(kube_server.kubeconfig_body()))
     page.get_by_role("button", name="Connect the cluster").click()
     assert kube_server.address in page.inner_text("main")
     tab.accessible()
@@ -36,13 +36,13 @@ def test_a_cluster_from_its_kubeconfig_to_an_edit_that_is_set_right(
     def shows(words: str) -> bool:
         return words in tab.open(f"/scheduling/queuesync/{name}/change/").inner_text("main")
 
-    house.stack.until(lambda: shows("The queues follow the ledger"), what="the first sync", seconds=120)
+    house.stack.wait_until(lambda: shows("The queues follow the ledger"), what="the first sync", seconds=120)
     tab.page.get_by_role("button", name="Test the connection").click()
-    house.stack.until(lambda: shows("Connected to Kubernetes"), what="the report", seconds=120)
+    house.stack.wait_until(lambda: shows("Connected to Kubernetes"), what="the report", seconds=120)
     root = f"osmo-default-{namespace}"
-    cluster.merge(QUEUE, root, {"spec": {"priority": 7}}, owner="kim")
+    cluster.merge(QUEUE, root, {"spec": {"priority": 7}}, field_manager="kim")
     tab.page.get_by_role("button", name="Sync now").click()
-    house.stack.until(lambda: shows("kim"), what="the edit and its author", seconds=120)
+    house.stack.wait_until(lambda: shows("kim"), what="the edit and its author", seconds=120)
     tab.screenshot("cluster")
     tab.accessible()
     assert cluster.get(QUEUE, root)["spec"]["priority"] == 100

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import House
+from tests.browser.house import PoolScene
 from tests.unit.specs.test_manifest import INFERENCE
 
 pytestmark = pytest.mark.browser
 
 PHONE = {"viewport": {"width": 390, "height": 844}}
-LOOKS: dict[str, dict[str, Any]] = {
+VIEWS: dict[str, dict[str, Any]] = {
     "desk": {},
     "desk-dark": {"color_scheme": "dark"},
     "phone": PHONE,
@@ -25,11 +25,11 @@ RUNNING = """
 """
 
 
-def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: House, signed_in: Callable[..., Any]) -> None:
+def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: PoolScene, signed_in: Callable[..., Any]) -> None:
     # Of 100 GPUs three replicas of 8 × 4 take 96, so the fourth cannot be placed.
-    name = house.stack.name("serve")
+    name = house.stack.unique_name("serve")
     text = INFERENCE.replace("name: inference-service", f"name: {name}").replace("gpus-per-pod: 1", "gpus-per-pod: 4")
-    tab = signed_in(house.researcher)
+    tab = signed_in(house.pool_user)
     page = tab.open(f"/scheduling/workflow/submit/?pool={house.pool}")
     page.get_by_label("Workflow or PodGroup").fill(text.replace("minSubGroup: 3", "minSubGroup: 5"))
     page.get_by_role("button", name="Submit", exact=True).click()
@@ -39,10 +39,10 @@ def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: House, signed_in: C
     assert "needs at least 96 GPUs at once" in page.inner_text("main")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(f"**/{name}-1/change/")
-    house.stack.until(lambda: len(house.stack.sql(RUNNING, name)) == 24, seconds=90, what="three replicas run")
+    house.stack.wait_until(lambda: len(house.stack.query(RUNNING, name)) == 24, seconds=90, what="three replicas run")
 
-    for picture, options in LOOKS.items():
-        tab = signed_in(house.researcher, **options)
+    for picture, options in VIEWS.items():
+        tab = signed_in(house.pool_user, **options)
         page = tab.open(f"/scheduling/workflow/{name}-1/change/")
         tree = page.get_by_role("region", name=f"Tree of gang {name}")
         assert tree.get_by_role("img", name=f"{name}: has 3 of 4, needs 3").is_visible()
@@ -58,7 +58,7 @@ def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: House, signed_in: C
         tab.screenshot(picture)
         tab.accessible()
 
-    house.end(f"{name}-1")
+    house.end_workflow(f"{name}-1")
     page = tab.open(f"/scheduling/workflow/{name}-1/change/")
     assert "COMPLETED" in page.inner_text("main")
     assert page.get_by_role("region", name=f"Tree of gang {name}").get_by_text("can be missing").count() == 1

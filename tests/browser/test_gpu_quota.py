@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import House
+from tests.browser.house import PoolScene
 
 pytestmark = pytest.mark.browser
 
@@ -15,36 +15,40 @@ DESK, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture
-def namespace(house: House) -> str:
+def namespace(house: PoolScene) -> str:
     """A namespace near its cap, with workers of every sort and a history."""
-    name = house.stack.name("space")
+    name = house.stack.unique_name("space")
     with house.stack.orm():
         from datetime import timedelta
 
         from django.utils import timezone
 
-        from pools.domain.gpu_quota.workers import Asked
+        from pools.domain.gpu_quota.workers import AllocationRequest
         from pools.domain.roles import SYSTEM
         from pools.models import GpuUsageSample
         from pools.services.gpu_allocations import allocate, release
-        from pools.services.gpu_quotas import put_quota, sample_usage
-        from tests.unit.gpu_quota.rows import amounts, worker
+        from pools.services.gpu_quotas import put_gpu_quota, sample_usage
+        from tests.unit.gpu_quota.rows import make_amounts, make_worker
 
         total = {"requests": {"tflops": "250", "vram": "64Gi"}, "limits": {"tflops": "400", "vram": "128Gi"}}
         single = {"maxRequests": {"tflops": "100", "vram": "16Gi"}, "maxGPUCount": 8}
-        put_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
+        put_gpu_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
         for number in range(4):
-            size = worker(amounts(24, "6Gi"), amounts(40, "8Gi"), 2)
-            asked = Asked(f"worker-{number}", f"inference-{number % 2}", size)
-            allocate(actor=SYSTEM, namespace=name, asked=asked, assume=number == 3)
+            size = make_worker(make_amounts(24, "6Gi"), make_amounts(40, "8Gi"), 2)
+            asked = AllocationRequest(f"worker-{number}", f"inference-{number % 2}", size)
+            allocate(actor=SYSTEM, namespace=name, request=asked, assume=number == 3)
             sample_usage()
-        allocate(actor=SYSTEM, namespace=name, asked=Asked("big", "training", worker(amounts(50, "4Gi"), amounts(60))))
+        allocate(
+            actor=SYSTEM,
+            namespace=name,
+            request=AllocationRequest("big", "training", make_worker(make_amounts(50, "4Gi"), make_amounts(60))),
+        )
         release(actor=SYSTEM, namespace=name, name="worker-0")
         for age, sample in enumerate(GpuUsageSample.objects.filter(namespace=name).order_by("-at"), 1):
             GpuUsageSample.objects.filter(pk=sample.pk).update(at=timezone.now() - timedelta(days=1.5 * age))
         total["requests"]["tflops"] = "150"
-        put_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
-        put_quota(actor=SYSTEM, namespace=house.stack.name("wide"), spec={})
+        put_gpu_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
+        put_gpu_quota(actor=SYSTEM, namespace=house.stack.unique_name("wide"), spec={})
     return name
 
 
@@ -52,7 +56,7 @@ def namespace(house: House) -> str:
     ("size", "viewport", "colours"), [("desk", DESK, "light"), ("phone", PHONE, "dark"), ("desk-dark", DESK, "dark")]
 )
 def test_every_page(
-    house: House, namespace: str, signed_in: Callable[..., Any], colours: str, size: str, viewport: dict[str, int]
+    house: PoolScene, namespace: str, signed_in: Callable[..., Any], colours: str, size: str, viewport: dict[str, int]
 ) -> None:
     tab = signed_in("admin", viewport=viewport, color_scheme=colours)
     here = f"/pools/gpuquota/{namespace}"
@@ -74,7 +78,7 @@ def test_every_page(
 
 
 def test_asking_how_much_more_fits_and_setting_a_cap(
-    house: House, namespace: str, signed_in: Callable[..., Any]
+    house: PoolScene, namespace: str, signed_in: Callable[..., Any]
 ) -> None:
     page = signed_in("admin").open("/pools/gpuquota/")
     page.get_by_role("link", name=namespace).click()

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import House
+from tests.browser.house import PoolScene
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_every_main_page(house: House, signed_in: Callable[..., Any], colours: str) -> None:
-    house.slice("a", 30)
-    (work,) = house.work(f"{house.pool}--a", gpus=8)
+def test_every_main_page(house: PoolScene, signed_in: Callable[..., Any], colours: str) -> None:
+    house.create_subpool("a", 30)
+    (work,) = house.run_workflows(f"{house.pool}--a", gpus=8)
     tab = signed_in("admin", viewport={"width": 1440, "height": 900}, color_scheme=colours)
-    (entry,) = house.stack.sql("SELECT max(id) AS id FROM pools_auditentry")
+    (entry,) = house.stack.query("SELECT max(id) AS id FROM pools_auditentry")
     for name, address in {
         "home": "/",
         "draining": "/?show=draining",
@@ -34,10 +34,10 @@ def test_every_main_page(house: House, signed_in: Callable[..., Any], colours: s
         "audit": "/pools/auditentry/?kind=pool",
         "audit-entry": f"/pools/auditentry/{entry['id']}/change/",
         "users": "/pools/user/",
-        "user": f"/pools/user/{house.chief}/change/",
+        "user": f"/pools/user/{house.pool_admin}/change/",
         "user-create": "/pools/user/create/",
-        "user-roles": f"/pools/user/{house.chief}/roles/",
-        "user-close": f"/pools/user/{house.chief}/close/",
+        "user-roles": f"/pools/user/{house.pool_admin}/roles/",
+        "user-close": f"/pools/user/{house.pool_admin}/close/",
         "tokens": "/pools/accesstoken/",
         "token-create": "/pools/accesstoken/create/",
         "backends": "/pools/backend/",
@@ -55,8 +55,8 @@ def test_every_main_page(house: House, signed_in: Callable[..., Any], colours: s
         tab.accessible()
 
 
-def test_a_new_person_with_a_role_and_a_token(house: House, signed_in: Callable[..., Any]) -> None:
-    who = house.stack.name("new")
+def test_a_new_person_with_a_role_and_a_token(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    who = house.stack.unique_name("new")
     tab = signed_in("admin")
     page = tab.open("/pools/user/create/")
     page.get_by_label("Name").fill(who)
@@ -75,18 +75,18 @@ def test_a_new_person_with_a_role_and_a_token(house: House, signed_in: Callable[
     own.get_by_role("button", name="Create the token").click()
     secret = own.inner_text("#secret")
     theirs.accessible()
-    answer = house.stack.anonymous().post("/api/auth/jwt/access_token", json={"token": secret})
+    answer = house.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
     assert answer.status_code == 200
     own.get_by_role("link", name="I have it").click()
     assert secret not in own.content()
     own.get_by_role("link", name="Revoke laptop").click()
     own.get_by_role("button", name="Revoke the token").click()
-    answer = house.stack.anonymous().post("/api/auth/jwt/access_token", json={"token": secret})
+    answer = house.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
     assert answer.status_code == 401
 
 
-def test_a_pool_from_nothing_to_archive(house: House, signed_in: Callable[..., Any]) -> None:
-    name = house.stack.name("fresh")
+def test_a_pool_from_nothing_to_archive(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    name = house.stack.unique_name("fresh")
     tab = signed_in("admin")
     page = tab.open("/pools/pool/create/")
     page.get_by_label("Name").fill(house.pool)
@@ -110,7 +110,7 @@ def test_a_pool_from_nothing_to_archive(house: House, signed_in: Callable[..., A
     page.get_by_role("button", name="Show the effect").click()
     assert "Maintenance begins" in page.inner_text("main")
     page.get_by_role("button", name="Save the configuration").click()
-    (row,) = house.stack.sql("SELECT guarantee, enable_maintenance FROM pools_pool WHERE name = %s", name)
+    (row,) = house.stack.query("SELECT guarantee, enable_maintenance FROM pools_pool WHERE name = %s", name)
     assert row == {"guarantee": 32, "enable_maintenance": True}
     assert "In maintenance" in page.inner_text("main")
 

@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import GPUS, NODES, House
-from tests.browser.test_gang import LOOKS
+from tests.browser.house import GPUS, NODES, PoolScene
+from tests.browser.test_gang import VIEWS
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def busy(house: House) -> dict[str, str]:
+def busy(house: PoolScene) -> dict[str, str]:
     """Slice `a` has borrowed every machine with LOW work; `b` took one back and asks for more than its quota."""
-    house.slice("a", 30)
-    house.slice("b", 10)
-    borrowers = house.work(f"{house.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
-    (owner,) = house.work(f"{house.pool}--b", gpus=GPUS)
-    late = house.submit(f"{house.pool}--b", gpus=GPUS)
+    house.create_subpool("a", 30)
+    house.create_subpool("b", 10)
+    borrowers = house.run_workflows(f"{house.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
+    (owner,) = house.run_workflows(f"{house.pool}--b", gpus=GPUS)
+    late = house.submit_workflow(f"{house.pool}--b", gpus=GPUS)
     return {"owner": owner, "late": late, "first": borrowers[0]}
 
 
 @pytest.mark.parametrize("view", ["desk", "phone-dark"])
-def test_the_queue(house: House, busy: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
-    tab = signed_in(house.chief, **LOOKS[view])
+def test_the_queue(house: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
+    tab = signed_in(house.pool_admin, **VIEWS[view])
     page = tab.open(house.page)
     page.get_by_role("link", name="Queue", exact=True).click()
     waiting = page.get_by_role("region", name="Gangs that wait")
@@ -52,8 +52,8 @@ def test_the_queue(house: House, busy: dict[str, str], signed_in: Callable[..., 
     tab.accessible()
 
 
-def test_filters_of_the_queue(house: House, busy: dict[str, str], signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.researcher)
+def test_filters_of_the_queue(house: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.pool_user)
     page = tab.open(f"/scheduling/workflow/queue/{house.pool}/")
     page.get_by_label("Slice").select_option("a")
     page.get_by_role("button", name="Filter").click()
@@ -64,12 +64,12 @@ def test_filters_of_the_queue(house: House, busy: dict[str, str], signed_in: Cal
     assert "Nothing that matches waits" in page.inner_text("main")
 
 
-def test_who_has_no_role_there_sees_no_queue(house: House, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.chief)
+def test_who_has_no_role_there_sees_no_queue(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.pool_admin)
     with house.stack.orm():
         from tests.support import houses
 
-        other = house.stack.name("other")
-        houses.pool(other, 8, on=houses.backend(other, namespace=other))
+        other = house.stack.unique_name("other")
+        houses.make_pool(other, 8, on=houses.make_backend(other, namespace=other))
     answer = tab.page.request.get(f"{tab.base_url}/scheduling/workflow/queue/{other}/")
     assert answer.status == 404

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import House
+from tests.browser.house import PoolScene
 from tests.support.stack import ADMIN_PASSWORD
 
 pytestmark = pytest.mark.browser
@@ -15,53 +15,59 @@ PHONE = {"viewport": {"width": 390, "height": 844}}
 DARK = {"color_scheme": "dark"}
 
 
-class Tree:
+class CohortTreeScene:
     """Worked example A of the reference, with cohorts and pools of this test alone."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: PoolScene) -> None:
         self.house = house
-        self.corp, self.prod, self.research = (house.stack.name(name) for name in ("corp", "prod", "research"))
-        self.put(self.corp, None, 4)
-        self.put(self.prod, self.corp, 6, borrow=8)
-        self.put(self.research, self.corp, 0, lend=5)
-        self.serve = self.join("serve", self.prod, 10)
-        self.batch = self.join("batch", self.prod, 4, borrowing_limit=3)
-        self.train = self.join("train", self.research, 16, lending_limit=12)
+        self.corp, self.prod, self.research = (house.stack.unique_name(name) for name in ("corp", "prod", "research"))
+        self.put_cohort(self.corp, None, 4)
+        self.put_cohort(self.prod, self.corp, 6, borrow=8)
+        self.put_cohort(self.research, self.corp, 0, lend=5)
+        self.serve = self.create_pool("serve", self.prod, 10)
+        self.batch = self.create_pool("batch", self.prod, 4, borrowing_limit=3)
+        self.train = self.create_pool("train", self.research, 16, lending_limit=12)
 
-    def put(self, name: str, parent: str | None, nominal: int, *, borrow: int | None = None, lend: Any = None) -> None:
+    def put_cohort(
+        self, name: str, parent: str | None, nominal: int, *, borrow: int | None = None, lend: Any = None
+    ) -> None:
         row = {"resource": "gpu", "nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
-        answer = self.house.stack.admin.put(f"/api/configs/cohort/{name}", json={"parent": parent, "quotas": [row]})
+        answer = self.house.stack.admin_client.put(
+            f"/api/configs/cohort/{name}", json={"parent": parent, "quotas": [row]}
+        )
         assert answer.status_code == 200, answer.text
 
-    def join(self, name: str, cohort: str, guarantee: int, **limits: int) -> str:
-        pool = self.house.stack.name(name)
+    def create_pool(self, name: str, cohort: str, guarantee: int, **limits: int) -> str:
+        pool = self.house.stack.unique_name(name)
         configs = {
             "backend": self.house.pool,
             "resources": {"gpu": {"guarantee": guarantee, "maximum": -1, "weight": 1}},
             "cohort": cohort,
             **limits,
         }
-        answer = self.house.stack.admin.put(f"/api/configs/pool/{pool}", json={"configs": configs})
+        answer = self.house.stack.admin_client.put(f"/api/configs/pool/{pool}", json={"configs": configs})
         assert answer.status_code == 200, answer.text
         return pool
 
-    def fill(self) -> None:
+    def fill_serve(self) -> None:
         """LOW work of 28 GPUs runs on `serve`, and 2 more GPUs are waited for."""
         from tests.support import houses
 
         with self.house.stack.orm():
             from pools.models import Backend, User
             from scheduling.domain.priorities import Priority
-            from scheduling.services.simulated.reconcile import settle
+            from scheduling.services.simulated.reconcile import reconcile_backend
 
             admin = User.objects.get(username="admin").as_actor()
             for gpus in [7] * 4:
-                houses.submitted(admin, self.serve, gpus, priority=Priority.LOW)
+                houses.submit_workflow(admin, self.serve, gpus, priority=Priority.LOW)
             backend = Backend.objects.get(name=self.house.pool)
-            settle(backend.pk, patience=30)
-            houses.submitted(admin, self.serve, 2, priority=Priority.LOW)
+            reconcile_backend(backend.pk, lock_timeout=30)
+            houses.submit_workflow(admin, self.serve, 2, priority=Priority.LOW)
         held = "SELECT total_usage FROM pools_leafusage JOIN pools_pool ON id = pool_id WHERE name = %s"
-        self.house.stack.until(lambda: self.house.stack.sql(held, self.serve)[0]["total_usage"] == 28, seconds=60)
+        self.house.stack.wait_until(
+            lambda: self.house.stack.query(held, self.serve)[0]["total_usage"] == 28, seconds=60
+        )
 
     def waiting(self) -> list[str]:
         """The work of `serve` that does not run."""
@@ -69,13 +75,13 @@ class Tree:
             SELECT work.name FROM scheduling_workflow work JOIN pools_pool pool ON pool.id = work.pool_id
             WHERE pool.name = %s AND work.status = 'PENDING'
         """
-        return [row["name"] for row in self.house.stack.sql(sql, self.serve)]
+        return [row["name"] for row in self.house.stack.query(sql, self.serve)]
 
 
 @pytest.fixture
-def tree(house: House) -> Tree:
-    found = Tree(house)
-    found.fill()
+def tree(house: PoolScene) -> CohortTreeScene:
+    found = CohortTreeScene(house)
+    found.fill_serve()
     return found
 
 
@@ -91,17 +97,17 @@ def as_admin(new_tab: Callable[..., Any]) -> Callable[..., Any]:
     return enter
 
 
-def cells(page: Any, name: str) -> list[str]:
+def row_cells(page: Any, name: str) -> list[str]:
     row = page.locator(f"tr[data-node$='/{name}']")
     return [text.strip() for text in row.locator("td.oa-right").all_inner_texts()]
 
 
-def test_looking_at_the_tree_and_asking_why(tree: Tree, as_admin: Callable[..., Any]) -> None:
+def test_looking_at_the_tree_and_asking_why(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
     page = tab.open("/")
     page.get_by_role("link", name="Quota tree").click()
-    assert cells(page, tree.prod) == ["6", "20", "28", "0", "8", "0", "0", "0", "2", "276"]
-    assert cells(page, tree.train)[1] == "16"
+    assert row_cells(page, tree.prod) == ["6", "20", "28", "0", "8", "0", "0", "0", "2", "276"]
+    assert row_cells(page, tree.train)[1] == "16"
     tab.accessible()
     page = tab.open(f"/pools/cohort/?root={tree.corp}")
     tab.screenshot("tree")
@@ -127,7 +133,7 @@ def test_looking_at_the_tree_and_asking_why(tree: Tree, as_admin: Callable[..., 
     assert page.locator("#subtree_quota").inner_text().count("what its lending limit lets through") == 1
 
 
-def test_folding_with_the_keyboard_and_on_a_phone(tree: Tree, as_admin: Callable[..., Any]) -> None:
+def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin(**PHONE, **DARK)
     page = tab.open(f"/pools/cohort/?root={tree.corp}")
     tab.screenshot("phone")
@@ -147,7 +153,7 @@ def test_folding_with_the_keyboard_and_on_a_phone(tree: Tree, as_admin: Callable
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_changing_a_limit(tree: Tree, as_admin: Callable[..., Any]) -> None:
+def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
     page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
     page.get_by_role("link", name="Edit").click()
@@ -180,7 +186,7 @@ def test_changing_a_limit(tree: Tree, as_admin: Callable[..., Any]) -> None:
     tab.accessible()
 
 
-def test_a_circle_is_refused_in_the_form(tree: Tree, as_admin: Callable[..., Any]) -> None:
+def test_a_circle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
     page = tab.open(f"/pools/cohort/{tree.corp}/configuration/")
     page.get_by_label("Parent").fill(tree.prod)
@@ -193,8 +199,8 @@ def test_a_circle_is_refused_in_the_form(tree: Tree, as_admin: Callable[..., Any
     tab.accessible()
 
 
-def test_making_and_deleting_a_cohort(house: House, as_admin: Callable[..., Any]) -> None:
-    name = house.stack.name("org")
+def test_making_and_deleting_a_cohort(house: PoolScene, as_admin: Callable[..., Any]) -> None:
+    name = house.stack.unique_name("org")
     tab = as_admin()
     page = tab.open("/pools/cohort/create/")
     page.get_by_label("Name").fill(name)
@@ -216,14 +222,14 @@ def test_making_and_deleting_a_cohort(house: House, as_admin: Callable[..., Any]
     assert f"Cohort {name} is gone." in page.inner_text("#page")
 
 
-def test_people_see_their_part(tree: Tree, signed_in: Callable[..., Any], house: House) -> None:
+def test_people_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., Any], house: PoolScene) -> None:
     with house.stack.orm():
         from pools.domain.roles import SYSTEM
         from pools.services.members import grant_role, revoke_role
 
-        grant_role(actor=SYSTEM, username=house.researcher, role=f"osmo-{tree.batch}-user")
-        revoke_role(actor=SYSTEM, username=house.researcher, role=f"osmo-{house.pool}-user")
-    tab = signed_in(house.researcher)
+        grant_role(actor=SYSTEM, username=house.pool_user, role=f"osmo-{tree.batch}-user")
+        revoke_role(actor=SYSTEM, username=house.pool_user, role=f"osmo-{house.pool}-user")
+    tab = signed_in(house.pool_user)
     page = tab.open("/pools/cohort/")
     seen = [row.get_attribute("data-node") for row in page.locator("tr[data-node]").all()]
     assert seen == [

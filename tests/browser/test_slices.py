@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import House
+from tests.browser.house import PoolScene
 
 pytestmark = pytest.mark.browser
 PHONE = {"viewport": {"width": 390, "height": 844}}
@@ -20,8 +20,8 @@ def _cells(page: Any, part: str) -> list[str]:
     return [text.strip() for text in row.locator("td").all_inner_texts()]
 
 
-def test_partition_a_pool(house: House, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.chief)
+def test_partition_a_pool(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.pool_admin)
     page = tab.page
     page.get_by_role("link", name=house.pool, exact=True).click()
     page.get_by_role("link", name="Create a slice").click()
@@ -30,7 +30,7 @@ def test_partition_a_pool(house: House, signed_in: Callable[..., Any]) -> None:
     page.get_by_role("button", name="Show the effect").click()
 
     assert f"{house.pool}--a is guaranteed 25 GPUs from now." in page.inner_text("main")
-    assert house.stack.sql("SELECT 1 FROM pools_pool WHERE name = %s", f"{house.pool}--a") == []
+    assert house.stack.query("SELECT 1 FROM pools_pool WHERE name = %s", f"{house.pool}--a") == []
     assert "100→75" in page.inner_text("main").replace("\n", "")
     tab.screenshot("preview")
     tab.accessible()
@@ -43,10 +43,10 @@ def test_partition_a_pool(house: House, signed_in: Callable[..., Any]) -> None:
     tab.accessible()
 
 
-def test_shrink_under_use(house: House, signed_in: Callable[..., Any]) -> None:
-    house.slice("a", 40)
-    (work,) = house.work(f"{house.pool}--a", gpus=8)
-    tab = signed_in(house.chief)
+def test_shrink_under_use(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 40)
+    (work,) = house.run_workflows(f"{house.pool}--a", gpus=8)
+    tab = signed_in(house.pool_admin)
     page = tab.open(house.page)
     page.get_by_role("link", name=f"Resize {house.pool}--a").click()
     page.get_by_label("Quota in GPUs").fill("5")
@@ -61,15 +61,15 @@ def test_shrink_under_use(house: House, signed_in: Callable[..., Any]) -> None:
     assert _cells(page, "a")[4] == "\N{MINUS SIGN}3"
     drains = page.locator("section", has_text=f"{house.pool}--a drains to its new quota")
     assert work in drains.inner_text()
-    assert house.researcher in drains.inner_text()
+    assert house.pool_user in drains.inner_text()
     tab.screenshot("draining")
     tab.accessible()
 
 
-def test_delete_and_drain(house: House, signed_in: Callable[..., Any]) -> None:
-    house.slice("a", 40)
-    first, second = house.work(f"{house.pool}--a", gpus=8, count=2)
-    tab = signed_in(house.chief)
+def test_delete_and_drain(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 40)
+    first, second = house.run_workflows(f"{house.pool}--a", gpus=8, count=2)
+    tab = signed_in(house.pool_admin)
     page = tab.open(house.page)
     page.get_by_role("link", name=f"Delete {house.pool}--a").click()
     page.get_by_label("Why").fill("the project is over")
@@ -89,10 +89,10 @@ def test_delete_and_drain(house: House, signed_in: Callable[..., Any]) -> None:
     tab.screenshot("draining")
     tab.accessible()
 
-    house.end(first)
+    house.end_workflow(first)
     assert "1 workflow still holds 8 GPUs" in tab.open(house.page).inner_text("main")
-    house.end(second)
-    house.stack.until(lambda: house.state(f"{house.pool}--a")[0] == "ARCHIVED", what="the slice is archived")
+    house.end_workflow(second)
+    house.stack.wait_until(lambda: house.state(f"{house.pool}--a")[0] == "ARCHIVED", what="the slice is archived")
 
     page = tab.open(house.page)
     page.get_by_text("1 archived slice").click()
@@ -103,9 +103,9 @@ def test_delete_and_drain(house: House, signed_in: Callable[..., Any]) -> None:
     assert house.state(f"{house.pool}--a") == ("ACTIVE", 40)
 
 
-def test_refused_input_stays_in_the_form(house: House, signed_in: Callable[..., Any]) -> None:
-    house.slice("a", 60)
-    tab = signed_in(house.chief)
+def test_refused_input_stays_in_the_form(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 60)
+    tab = signed_in(house.pool_admin)
     page = tab.open(f"/pools/pool/{house.pool}/slices/create/")
     page.get_by_label("Name").fill("Not--Allowed")
     page.get_by_label("Quota in GPUs").fill("41")
@@ -130,13 +130,13 @@ def test_refused_input_stays_in_the_form(house: House, signed_in: Callable[..., 
     assert page.get_by_label("Why").input_value() == "a second group"
 
 
-def test_somebody_else_was_quicker(house: House, signed_in: Callable[..., Any]) -> None:
-    house.slice("a", 30)
-    tab = signed_in(house.chief)
+def test_somebody_else_was_quicker(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 30)
+    tab = signed_in(house.pool_admin)
     page = tab.open(f"/pools/pool/{house.pool}/slices/a/resize/")
     page.get_by_label("Quota in GPUs").fill("50")
     page.get_by_role("button", name="Show the effect").click()
-    house.slice("b", 20)
+    house.create_subpool("b", 20)
     page.get_by_role("button", name=f"Resize {house.pool}--a").click()
 
     assert "changed meanwhile" in page.inner_text("main")
@@ -145,10 +145,10 @@ def test_somebody_else_was_quicker(house: House, signed_in: Callable[..., Any]) 
     assert house.state(f"{house.pool}--a") == ("ACTIVE", 50)
 
 
-def test_a_foreign_pool_does_not_exist(house: House, signed_in: Callable[..., Any]) -> None:
-    foreign = House.build(house.stack)
-    foreign.slice("a", 10)
-    tab = signed_in(house.chief)
+def test_a_foreign_pool_does_not_exist(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    foreign = PoolScene.build(house.stack)
+    foreign.create_subpool("a", 10)
+    tab = signed_in(house.pool_admin)
     assert foreign.pool not in tab.open("/").inner_text("main")
     addresses = [
         foreign.page,
@@ -171,12 +171,12 @@ def test_a_foreign_pool_does_not_exist(house: House, signed_in: Callable[..., An
     assert own.get_by_role("link", name="Edit").count() == 0
 
 
-def test_phone_and_dark(house: House, signed_in: Callable[..., Any]) -> None:
-    house.slice("a", 30)
-    house.slice("b", 20)
-    house.work(f"{house.pool}--a", gpus=8)
-    house.work(f"{house.pool}--b", gpus=8, count=4, priority="LOW")
-    tab = signed_in(house.chief, **PHONE, color_scheme="dark")
+def test_phone_and_dark(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 30)
+    house.create_subpool("b", 20)
+    house.run_workflows(f"{house.pool}--a", gpus=8)
+    house.run_workflows(f"{house.pool}--b", gpus=8, count=4, priority="LOW")
+    tab = signed_in(house.pool_admin, **PHONE, color_scheme="dark")
     for name, address in {
         "home": "/",
         "pool": house.page,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import WORKFLOW, House
+from tests.browser.house import WORKFLOW, PoolScene
 
 pytestmark = pytest.mark.browser
 PATIENCE = 30_000  # milliseconds
 
 
-def test_a_double_click_submits_once(house: House, signed_in: Callable[..., Any]) -> None:
-    tab, name = signed_in(house.researcher), house.stack.name("twice")
+def test_a_double_click_submits_once(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab, name = signed_in(house.pool_user), house.stack.unique_name("twice")
     page = tab.open(f"/scheduling/workflow/submit/?pool={house.pool}")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=2))
     button = page.get_by_role("button", name="Submit", exact=True)
@@ -33,11 +33,11 @@ def test_a_double_click_submits_once(house: House, signed_in: Callable[..., Any]
     assert len(held) == 1
     held[0].continue_()
     page.wait_for_url("**/change/")
-    assert len(house.stack.sql("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name)) == 1
+    assert len(house.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name)) == 1
 
 
-def test_a_session_that_ended_while_somebody_typed(house: House, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.chief, viewport={"width": 390, "height": 844})
+def test_a_session_that_ended_while_somebody_typed(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.pool_admin, viewport={"width": 390, "height": 844})
     page = tab.open(f"/pools/pool/{house.pool}/slices/create/")
     page.get_by_label("Name").fill("late")
     page.get_by_label("Quota in GPUs").fill("25%")
@@ -46,7 +46,7 @@ def test_a_session_that_ended_while_somebody_typed(house: House, signed_in: Call
     assert "You have been signed out" in page.get_by_role("alert").inner_text()
     tab.screenshot("signed-out")
     tab.accessible()
-    page.get_by_label("Username").fill(house.chief)
+    page.get_by_label("Username").fill(house.pool_admin)
     page.get_by_label("Password").fill(house.password)
     page.get_by_role("button", name="Log in").click()
     tab.screenshot("signed-in")
@@ -57,10 +57,10 @@ def test_a_session_that_ended_while_somebody_typed(house: House, signed_in: Call
     assert house.state(f"{house.pool}--late") == ("ACTIVE", 25)
 
 
-def test_the_menu_of_a_phone_by_keyboard(house: House, signed_in: Callable[..., Any]) -> None:
+def test_the_menu_of_a_phone_by_keyboard(house: PoolScene, signed_in: Callable[..., Any]) -> None:
     from playwright.sync_api import expect
 
-    page = signed_in(house.chief, viewport={"width": 390, "height": 844}).open(house.page)
+    page = signed_in(house.pool_admin, viewport={"width": 390, "height": 844}).open(house.page)
     menu, navigation = page.get_by_role("button", name="Menu", exact=True), page.get_by_role("navigation", name="Main")
     for leave in ("Escape", "Enter"):  # the second on the button that closes
         menu.focus()
@@ -76,9 +76,9 @@ def test_the_menu_of_a_phone_by_keyboard(house: House, signed_in: Callable[..., 
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_without_scripts(house: House, signed_in: Callable[..., Any], width: int) -> None:
-    house.slice("a", 30)
-    tab = signed_in(house.chief, java_script_enabled=False, viewport={"width": width, "height": 900})
+def test_without_scripts(house: PoolScene, signed_in: Callable[..., Any], width: int) -> None:
+    house.create_subpool("a", 30)
+    tab = signed_in(house.pool_admin, java_script_enabled=False, viewport={"width": width, "height": 900})
     page = tab.page
     page.get_by_role("link", name=house.pool, exact=True).click()
     page.get_by_role("link", name=f"Resize {house.pool}--a").click()
@@ -88,6 +88,6 @@ def test_without_scripts(house: House, signed_in: Callable[..., Any], width: int
     assert house.state(f"{house.pool}--a") == ("ACTIVE", 40)
     tab.screenshot("pool")
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Submit").click()
-    page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=house.stack.name("plain"), gpus=200))
+    page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=house.stack.unique_name("plain"), gpus=200))
     page.get_by_role("button", name="Check it").click()
     assert "asks for 200 GPUs" in page.inner_text("main")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import WORKFLOW, House
+from tests.browser.house import WORKFLOW, PoolScene
 from tests.support.browser import Tab
 from tests.support.stack import Stack
 
@@ -27,9 +27,9 @@ workflow:
 
 
 def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
-    house: House, signed_in: Callable[..., Any], tmp_path: Path
+    house: PoolScene, signed_in: Callable[..., Any], tmp_path: Path
 ) -> None:
-    tab = signed_in(house.researcher)
+    tab = signed_in(house.pool_user)
     page = tab.open(house.page)
     page.get_by_role("link", name="Submit work").click()
     assert page.get_by_label("Pool or slice").input_value() == house.pool
@@ -43,7 +43,7 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     tab.screenshot("faults")
     tab.accessible()
 
-    name = house.stack.name("pasted")
+    name = house.stack.unique_name("pasted")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=101))
     page.get_by_role("button", name="Check it").click()
     assert "The largest gang asks for 101 GPUs at once" in page.inner_text("main")
@@ -54,7 +54,7 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     page.get_by_role("button", name="Check it").click()
     assert "would be accepted" in page.inner_text("main")
     assert name in page.get_by_label("Workflow or PodGroup").input_value()
-    assert house.stack.sql("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
+    assert house.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
     tab.screenshot("good")
     tab.accessible()
     page.get_by_role("button", name="Submit", exact=True).click()
@@ -64,11 +64,11 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     tab.accessible()
 
 
-def test_why_it_waits_and_cancelling_several(house: House, signed_in: Callable[..., Any]) -> None:
-    house.slice("a", 10)
-    (running,) = house.work(f"{house.pool}--a", gpus=8)
-    waiting = house.submit(f"{house.pool}--a", gpus=8)
-    tab = signed_in(house.researcher)
+def test_why_it_waits_and_cancelling_several(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 10)
+    (running,) = house.run_workflows(f"{house.pool}--a", gpus=8)
+    waiting = house.submit_workflow(f"{house.pool}--a", gpus=8)
+    tab = signed_in(house.pool_user)
     page = tab.open(f"/scheduling/workflow/{waiting}/change/")
     told = page.inner_text("main")
     queue = f"osmo-pool-{house.pool}-{house.pool}--a"
@@ -88,13 +88,13 @@ def test_why_it_waits_and_cancelling_several(house: House, signed_in: Callable[.
     page.get_by_label("Why").fill("wrong data")
     page.get_by_role("button", name="Cancel these workflows").click()
     assert "2 workflows were cancelled" in page.inner_text("#page")
-    rows = house.stack.sql("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", [running, waiting])
+    rows = house.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", [running, waiting])
     assert [row["status"] for row in rows] == ["FAILED_CANCELED"] * 2
 
 
 def test_a_wrong_password_and_too_many_of_them(stack: Stack, new_tab: Callable[..., Tab]) -> None:
-    who = stack.name("forgetful")
-    stack.token(who)
+    who = stack.unique_name("forgetful")
+    stack.access_token(who)
     tab = new_tab()
     page = tab.open("/")
     assert "/login/" in page.url
@@ -114,8 +114,8 @@ def test_a_wrong_password_and_too_many_of_them(stack: Stack, new_tab: Callable[.
     tab.accessible()
 
 
-def test_logging_out(house: House, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.researcher)
+def test_logging_out(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.pool_user)
     page = tab.open("/")
     page.locator("nav summary").focus()
     page.keyboard.press("Enter")

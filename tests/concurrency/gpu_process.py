@@ -18,10 +18,10 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
     from django.db import connection
 
     from pools.domain.errors import DomainError
-    from pools.domain.gpu_quota.workers import Amounts, Asked, Worker
+    from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
     from pools.domain.quantities import parse_quantity
     from pools.domain.roles import SYSTEM
-    from pools.selectors.gpu_namespace import Namespace, look_at
+    from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
     from pools.services import gpu_allocations
 
     def pass_gate(number: int) -> None:
@@ -30,20 +30,24 @@ def main(gate: str, namespace: str, name: str, tflops: str, how: str = "locked")
             cursor.execute("SET lock_timeout = 0")  # however slowly the others start
             cursor.execute("SELECT pg_advisory_lock_shared(%s)", [number])
 
-    def plain_read(name: str) -> Namespace:
-        found = look_at([name])[name]
+    def plain_read(name: str) -> GpuNamespace:
+        found = read_namespaces([name])[name]
         print("read", flush=True)
         pass_gate(int(gate) + 1)
         return found
 
     if how == "unlocked":
         gpu_allocations.lock_namespace = plain_read
-    worker = Worker(request=Amounts(tflops=parse_quantity(tflops)))
+    worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity(tflops)))
     connection.ensure_connection()
     print("ready", flush=True)
     pass_gate(int(gate))
     try:
-        print(gpu_allocations.allocate(actor=SYSTEM, namespace=namespace, asked=Asked(name, "", worker)).state)
+        print(
+            gpu_allocations.allocate(
+                actor=SYSTEM, namespace=namespace, request=AllocationRequest(name, "", worker)
+            ).state
+        )
     except DomainError as refusal:
         print(refusal.details[0].code)
 

@@ -9,17 +9,17 @@ from pools.models import User
 from pools.services import accounts, members
 from pools.services.accounts import set_active
 from tests.support import houses
-from tests.support.races import Meeting
-from tests.support.threads import together
+from tests.support.races import Rendezvous
+from tests.support.threads import run_concurrently
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
 def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    ann, bob = houses.person("ann", "osmo-admin"), houses.person("bob", "osmo-admin")
-    Meeting(2).at(monkeypatch, accounts, "keep_an_admin")
+    ann, bob = houses.make_user("ann", "osmo-admin"), houses.make_user("bob", "osmo-admin")
+    Rendezvous(2).after_call(monkeypatch, accounts, "keep_an_admin")
     return list(
-        together(
+        run_concurrently(
             [
                 lambda: set_active(actor=ann, username="bob", active=False),
                 lambda: set_active(actor=bob, username="ann", active=False),
@@ -30,7 +30,7 @@ def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def test_without_the_lock_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members, "_hold_role", lambda role: None)
-    monkeypatch.setattr(Meeting, "patience", 30.0)
+    monkeypatch.setattr(Rendezvous, "patience", 30.0)
     assert _race(monkeypatch) == [None, None]
     assert not User.objects.filter(is_active=True).exists()
 

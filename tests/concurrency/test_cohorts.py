@@ -8,23 +8,23 @@ from django.db import IntegrityError, transaction
 
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
-from pools.locking import cohort_tops
+from pools.locking import cohort_roots
 from pools.models import Cohort, LeafUsage, Pool
-from pools.selectors.quota_facts import verdict_tree
+from pools.selectors.quota_facts import read_admission_tree
 from pools.services import cohorts
 from pools.services.cohorts import move_cohort, put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
-from scheduling.kube.fake import Twin
+from scheduling.kube.fake import FakeCluster
 from scheduling.models import Group, Workflow
 from scheduling.services.kubernetes import dispatch_admission
 from scheduling.services.simulated import apply_plan
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from tests.support import houses
-from tests.support.clusters import Room
-from tests.support.races import Meeting, without_floor
-from tests.support.threads import together
+from tests.support.clusters import AgentHarness
+from tests.support.races import Rendezvous, without_triggers
+from tests.support.threads import run_concurrently
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 GPUS = "default/gpu"
@@ -41,14 +41,14 @@ class TestTheLastBorrowableGpu:
         put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
         backends = []
         for name in ("left", "right"):
-            pool = houses.pool(name, 0, on=houses.backend(f"sim-{name}", namespace=name))
+            pool = houses.make_pool(name, 0, on=houses.make_backend(f"sim-{name}", namespace=name))
             patch_pool(actor=SYSTEM, name=name, patch={"cohort": "org"})
-            houses.submitted(houses.admin(), name, gpus, priority=Priority.LOW)
+            houses.submit_workflow(houses.admin_actor(), name, gpus, priority=Priority.LOW)
             assert pool.backend_id is not None
             backends.append(pool.backend_id)
-        Meeting(2, patience).at(monkeypatch, apply_plan, "tree_gates")
-        calls = [lambda pk=pk: settle(pk) for pk in backends]
-        results = together(calls)
+        Rendezvous(2, patience).after_call(monkeypatch, apply_plan, "tree_gates")
+        calls = [lambda pk=pk: reconcile_backend(pk) for pk in backends]
+        results = run_concurrently(calls)
         assert not [result for result in results if isinstance(result, Exception)], results
 
     @staticmethod
@@ -57,12 +57,12 @@ class TestTheLastBorrowableGpu:
 
     @staticmethod
     def _debt() -> object:
-        tree = verdict_tree([Cohort.objects.get(name="org").pk])
+        tree = read_admission_tree([Cohort.objects.get(name="org").pk])
         return tree.columns[GPUS].debt(tree.index["cohort/org"])
 
     def test_without_the_lock_both_win(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def unlocked(ids: set[int]) -> list[int]:
-            return sorted(set(cohort_tops(ids).values()))
+            return sorted(set(cohort_roots(ids).values()))
 
         monkeypatch.setattr(apply_plan, "lock_cohort_trees", unlocked)
         self._race(monkeypatch, SURELY)
@@ -86,20 +86,20 @@ class TestTheLastGpuLentOfTwoClusters:
         put_cohort(actor=SYSTEM, name="org", body={"quotas": [{"resource": "gpu", "nominal": 3}]})
         rooms = []
         for name in ("left", "right"):
-            room = Room.make(Twin(namespaces=[name]), name, name=name, pool=name)
+            room = AgentHarness.make(FakeCluster(namespaces=[name]), name, name=name, pool=name)
             patch_pool(
                 actor=SYSTEM, name=name, patch={"cohort": "org", "resources": {"gpu": {"guarantee": 0, "maximum": -1}}}
             )
             room.submit(gpus=2, priority=Priority.LOW)
             rooms.append(room)
-        Meeting(2, patience).at(monkeypatch, dispatch_admission, "tree_with")
-        results = together([room.look for room in rooms])
+        Rendezvous(2, patience).after_call(monkeypatch, dispatch_admission, "tree_with")
+        results = run_concurrently([room.run_agent for room in rooms])
         assert not [result for result in results if isinstance(result, Exception)], results
-        return sorted(len(room.pods()) for room in rooms)
+        return sorted(len(room.list_pods()) for room in rooms)
 
     def test_without_the_lock_both_are_dispatched(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def unlocked(ids: set[int]) -> list[int]:
-            return sorted(set(cohort_tops(ids).values()))
+            return sorted(set(cohort_roots(ids).values()))
 
         monkeypatch.setattr(dispatch_admission, "lock_cohort_trees", unlocked)
         assert self._race(monkeypatch, SURELY) == [1, 1]
@@ -117,11 +117,11 @@ class TestTwoMovesThatTogetherCloseACircle:
     def _race(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> list[object]:
         for name in ("a", "b"):
             put_cohort(actor=SYSTEM, name=name, body={})
-        Meeting(2, patience).at(monkeypatch, cohorts, "parse_cohort")
-        Meeting(2, patience).at(monkeypatch, cohorts, "named_cohorts")
+        Rendezvous(2, patience).after_call(monkeypatch, cohorts, "parse_cohort")
+        Rendezvous(2, patience).after_call(monkeypatch, cohorts, "named_cohorts")
         moves = [lambda: move_cohort(actor=SYSTEM, name="a", parent="b")]
         moves.append(lambda: move_cohort(actor=SYSTEM, name="b", parent="a"))
-        return list(together(moves))
+        return list(run_concurrently(moves))
 
     @staticmethod
     def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,14 +136,14 @@ class TestTwoMovesThatTogetherCloseACircle:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self._unlocked(monkeypatch)
-        with without_floor("pools_cohort", "no_circle"):
+        with without_triggers("pools_cohort", "no_circle"):
             results = self._race(monkeypatch, SURELY)
         assert not [result for result in results if isinstance(result, Exception)], results
         assert self._parents() == {"a": "b", "b": "a"}
-        houses.pool("p", 4)
+        houses.make_pool("p", 4)
         patch_pool(actor=SYSTEM, name="p", patch={"cohort": "a"})
-        houses.submitted(houses.admin(), "p", priority=Priority.LOW)
-        settle(Pool.objects.get(name="p").backend_id or 0)
+        houses.submit_workflow(houses.admin_actor(), "p", priority=Priority.LOW)
+        reconcile_backend(Pool.objects.get(name="p").backend_id or 0)
         assert Workflow.objects.get().status == "PENDING"
 
     def test_without_the_lock_the_floor_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ class TestTwoMovesThatTogetherCloseACircle:
             with transaction.atomic():
                 Cohort.objects.filter(name=name).update(parent=Cohort.objects.get(name=parent))
 
-        results = together([lambda: below("a", "b"), lambda: below("b", "a")])
+        results = run_concurrently([lambda: below("a", "b"), lambda: below("b", "a")])
         (refused,) = [result for result in results if result is not None]
         assert isinstance(refused, IntegrityError)
         assert "circle" in str(refused)

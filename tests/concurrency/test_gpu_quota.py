@@ -13,36 +13,36 @@ import pytest
 from django.db import connection
 
 from pools.domain.errors import Busy, Conflict
-from pools.domain.gpu_quota.workers import Asked, Worker
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
-from pools.selectors.gpu_namespace import Namespace, look_at
+from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces
 from pools.services import gpu_allocations
 from pools.services.gpu_allocations import adjust, allocate, commit, release
-from pools.services.gpu_quotas import put_quota
-from pools.services.gpu_rebuild import PodWorker, database_time, rebuild
+from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
 from scheduling.services.verify import verify
 from tests.support import houses
-from tests.support.races import Meeting
+from tests.support.races import Rendezvous
 from tests.support.services import ROOT, Services
 from tests.support.stack import LOCK_TIMEOUT_MS
-from tests.support.threads import together
-from tests.unit.gpu_quota.rows import amounts
+from tests.support.threads import run_concurrently
+from tests.unit.gpu_quota.rows import make_amounts
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 GATE = 0x6A7E
-TEN = Worker(amounts(10))
+TEN = GpuWorker(make_amounts(10))
 
 
 @pytest.fixture
 def fifty() -> None:
     """A cap of 50 TFLOPS, and a usage row, so that nobody waits for its making."""
-    put_quota(actor=SYSTEM, namespace="ns", spec={"total": {"requests": {"tflops": "50"}}})
+    put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"requests": {"tflops": "50"}}})
 
 
 def ask(name: str) -> Any:
-    return allocate(actor=SYSTEM, namespace="ns", asked=Asked(name, "", TEN))
+    return allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", TEN))
 
 
 def used() -> int:
@@ -60,8 +60,8 @@ def patiently(deed: Callable[[], Any]) -> Any:
 def unlocked(patch: pytest.MonkeyPatch) -> None:
     """Let services read a namespace without its lock."""
 
-    def plain_read(name: str) -> Namespace:
-        return look_at([name])[name]
+    def plain_read(name: str) -> GpuNamespace:
+        return read_namespaces([name])[name]
 
     patch.setattr(gpu_allocations, "lock_namespace", plain_read)
 
@@ -69,13 +69,13 @@ def unlocked(patch: pytest.MonkeyPatch) -> None:
 class TestSixRequestsOfTenOnFifty:
     def test_without_the_lock_more_is_given_than_there_is(self, fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
         unlocked(monkeypatch)
-        Meeting(6, seconds=20).at(monkeypatch, gpu_allocations, "lock_namespace")
-        results = together([lambda name=f"w{n}": ask(name) for n in range(6)])  # type: ignore[misc]
+        Rendezvous(6, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace")
+        results = run_concurrently([lambda name=f"w{n}": ask(name) for n in range(6)])  # type: ignore[misc]
         assert all(isinstance(result, GpuAllocation) for result in results)
         assert used() == 60
 
     def test_with_the_lock_five_threads_succeed(self, fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        results = together([lambda name=f"w{n}": ask(name) for n in range(6)])  # type: ignore[misc]
+        results = run_concurrently([lambda name=f"w{n}": ask(name) for n in range(6)])  # type: ignore[misc]
         (refused,) = [result for result in results if isinstance(result, Exception)]
         assert isinstance(refused, Conflict)
         assert refused.details[0].as_dict()["used"] == "50"
@@ -101,11 +101,11 @@ class TestTwoWorkersThatGrow:
     def grow(self) -> list[Any]:
         body = {"request": {"tflops": "40"}}
         deeds = [lambda n=name: adjust(actor=SYSTEM, namespace="ns", name=n, body=body) for name in "ab"]  # type: ignore[misc]
-        return together(deeds)
+        return run_concurrently(deeds)
 
     def test_without_the_lock_both_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
         unlocked(monkeypatch)
-        Meeting(2, seconds=20).at(monkeypatch, gpu_allocations, "lock_namespace")
+        Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "lock_namespace")
         assert all(isinstance(result, GpuAllocation) for result in self.grow())
         assert used() == 80
 
@@ -117,7 +117,7 @@ class TestTwoWorkersThatGrow:
 
 
 def test_the_same_id_twice_at_once_is_one_allocation(fifty: None) -> None:
-    first, second = together([lambda: ask("w"), lambda: ask("w")])
+    first, second = run_concurrently([lambda: ask("w"), lambda: ask("w")])
     assert isinstance(first, GpuAllocation)
     assert isinstance(second, GpuAllocation)
     assert first.pk == second.pk
@@ -126,8 +126,8 @@ def test_the_same_id_twice_at_once_is_one_allocation(fifty: None) -> None:
 
 def test_the_same_id_twice_without_the_lock_meets_the_floor(fifty: None, monkeypatch: pytest.MonkeyPatch) -> None:
     unlocked(monkeypatch)
-    Meeting(2, seconds=20).at(monkeypatch, gpu_allocations, "_live")
-    results = together([lambda: ask("w"), lambda: ask("w")])
+    Rendezvous(2, seconds=20).after_call(monkeypatch, gpu_allocations, "_live")
+    results = run_concurrently([lambda: ask("w"), lambda: ask("w")])
     (refused,) = [result for result in results if isinstance(result, Exception)]
     assert isinstance(refused, Conflict)
     assert refused.details[0].code == "gpu_allocation_live_once"
@@ -138,8 +138,8 @@ def test_commit_against_release(fifty: None) -> None:
     """One of the two comes first; never is anything counted twice or left behind."""
     for number in range(5):
         name = f"w{number}"
-        allocate(actor=SYSTEM, namespace="ns", asked=Asked(name, "", TEN), assume=True)
-        together(
+        allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", TEN), assume=True)
+        run_concurrently(
             [
                 lambda name=name: commit(actor=SYSTEM, namespace="ns", name=name),  # type: ignore[misc]
                 lambda name=name: release(actor=SYSTEM, namespace="ns", name=name),  # type: ignore[misc]
@@ -152,14 +152,14 @@ def test_commit_against_release(fifty: None) -> None:
 def test_a_rebuild_under_way_gives_nothing_away_twice(fifty: None) -> None:
     """While usage is rebuilt from pods again and again, others allocate and release: never more than the cap, and in
     the end the counters are the rows."""
-    cluster = houses.backend("k").pk
+    cluster = houses.make_backend("k").pk
     pods = [PodWorker("ns", f"pod{number}", "", TEN, cluster) for number in range(2)]
-    rebuild(pods, {cluster: database_time()})
+    rebuild_gpu_usage(pods, {cluster: database_time()})
     seen: list[int] = []
 
     def keep_rebuilding() -> None:
         for _ in range(10):
-            patiently(lambda: rebuild(pods, {cluster: database_time()}))
+            patiently(lambda: rebuild_gpu_usage(pods, {cluster: database_time()}))
             seen.append(used())
 
     def come_and_go(who: int) -> None:
@@ -172,7 +172,7 @@ def test_a_rebuild_under_way_gives_nothing_away_twice(fifty: None) -> None:
             seen.append(used())
             patiently(lambda name=name: release(actor=SYSTEM, namespace="ns", name=name))  # type: ignore[misc]
 
-    outcome = together([keep_rebuilding, *(lambda who=who: come_and_go(who) for who in range(4))])  # type: ignore[misc]
+    outcome = run_concurrently([keep_rebuilding, *(lambda who=who: come_and_go(who) for who in range(4))])  # type: ignore[misc]
     assert outcome == [None] * 5
     assert max(seen) <= 50
     assert used() == 20

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.house import FaultyHouse
+from tests.faults.house import FaultyInstallation
 from tests.support import services
-from tests.support.own_servers import OwnServers
+from tests.support.own_servers import KillableServers
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +18,10 @@ def broken_before(
     django_test_environment: None,
     tmp_path_factory: pytest.TempPathFactory,
     django_db_blocker: Any,
-) -> Iterator[FaultyHouse]:
+) -> Iterator[FaultyInstallation]:
     """One house for the fault tests of this pytest worker."""
-    number = services.current(None if worker_id == "master" else worker_id).number
-    house = FaultyHouse(OwnServers.make(number), tmp_path_factory.mktemp("faults"), django_db_blocker)
+    number = services.current_services(None if worker_id == "master" else worker_id).number
+    house = FaultyInstallation(KillableServers.create(number), tmp_path_factory.mktemp("faults"), django_db_blocker)
     try:
         house.start()
         yield house
@@ -30,8 +30,8 @@ def broken_before(
 
 
 @pytest.fixture
-def house(broken_before: FaultyHouse) -> FaultyHouse:
+def house(broken_before: FaultyInstallation) -> FaultyInstallation:
     """The house, whole at the start of each test: what one test left dead does not spoil the next."""
-    broken_before.mend()
+    broken_before.restart_dead()
     broken_before.wait_ready()
     return broken_before

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tests.faults.house import FaultyHouse
+from tests.faults.house import FaultyInstallation
 from tests.support import houses
 
 PATIENCE = 40.0
@@ -19,28 +19,30 @@ PAUSE = 0.05
 
 
 @dataclass
-class Load:
+class ClientLoad:
     """What the clients met. `acknowledged` is Idempotency-Key → workflow, `seconds` the longest single request."""
 
     name: str
     acknowledged: dict[str, str] = field(default_factory=dict)
-    troubles: list[httpx.Response] = field(default_factory=list)
+    error_responses: list[httpx.Response] = field(default_factory=list)
     lost_connections: int = 0
-    given_up: list[str] = field(default_factory=list)
+    abandoned_keys: list[str] = field(default_factory=list)
     replayed: int = 0
     seconds: list[float] = field(default_factory=list)
 
-    def grows(self, house: FaultyHouse, *, by: int = 10, seconds: float = PATIENCE) -> None:
+    def wait_for_growth(self, house: FaultyInstallation, *, by: int = 10, seconds: float = PATIENCE) -> None:
         """Wait until that many more are acknowledged."""
         goal = len(self.acknowledged) + by
-        house.until(lambda: len(self.acknowledged) >= goal, seconds=seconds, what=f"{by} more submissions are taken")
+        house.wait_until(
+            lambda: len(self.acknowledged) >= goal, seconds=seconds, what=f"{by} more submissions are taken"
+        )
 
 
 @contextmanager
-def load(house: FaultyHouse, pools: list[str], *, clients: int = 4) -> Iterator[Load]:
+def run_load(house: FaultyInstallation, pools: list[str], *, clients: int = 4) -> Iterator[ClientLoad]:
     """Clients at work inside; afterwards each has had the answer to its last request."""
-    found, enough = Load(house.name("load")), threading.Event()
-    token = house.client("admin").headers["Authorization"]
+    found, enough = ClientLoad(house.unique_name("load")), threading.Event()
+    token = house.client_for("admin").headers["Authorization"]
     threads = [
         threading.Thread(target=_work, args=(house.base_url, token, pools[number % len(pools)], found, enough))
         for number in range(clients)
@@ -53,10 +55,10 @@ def load(house: FaultyHouse, pools: list[str], *, clients: int = 4) -> Iterator[
         enough.set()
         for thread in threads:
             thread.join(PATIENCE + 5)
-    assert found.given_up == []
+    assert found.abandoned_keys == []
 
 
-def _work(base_url: str, token: str, pool: str, found: Load, enough: threading.Event) -> None:
+def _work(base_url: str, token: str, pool: str, found: ClientLoad, enough: threading.Event) -> None:
     with httpx.Client(base_url=base_url, headers={"Authorization": token}, timeout=15) as client:
         while not enough.is_set():
             key = uuid.uuid4().hex
@@ -64,23 +66,25 @@ def _work(base_url: str, token: str, pool: str, found: Load, enough: threading.E
             while (workflow := _ask(client, pool, key, found)) is None and time.monotonic() < deadline:
                 time.sleep(PAUSE)
             if workflow is None:
-                found.given_up.append(key)
+                found.abandoned_keys.append(key)
             else:
                 found.acknowledged[key] = workflow
 
 
-def _ask(client: httpx.Client, pool: str, key: str, found: Load) -> str | None:
+def _ask(client: httpx.Client, pool: str, key: str, found: ClientLoad) -> str | None:
     began = time.monotonic()
     try:
         answer = client.post(
-            f"/api/pool/{pool}/workflow", json={"file": houses.spec(found.name)}, headers={"Idempotency-Key": key}
+            f"/api/pool/{pool}/workflow",
+            json={"file": houses.workflow_file(found.name)},
+            headers={"Idempotency-Key": key},
         )
     except httpx.TransportError:
         found.lost_connections += 1
         return None
     found.seconds.append(time.monotonic() - began)
     if answer.status_code != httpx.codes.OK:
-        found.troubles.append(answer)
+        found.error_responses.append(answer)
         return None
     found.replayed += answer.headers.get("Idempotent-Replayed") == "true"
     return str(answer.json()["name"])

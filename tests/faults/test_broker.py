@@ -9,7 +9,7 @@ import pytest
 
 from osmo_admin.celery import app
 from osmo_admin.ops import commands
-from tests.faults.house import FaultyHouse
+from tests.faults.house import FaultyInstallation
 
 pytestmark = pytest.mark.fault
 
@@ -18,25 +18,25 @@ QUICK = 1.0  # seconds; far above a submission, far below any time-out
 SLOWEST = 3.0
 
 
-def test_flushed_with_hints_and_tasks_queued(house: FaultyHouse) -> None:
-    pids, pools, name = house.pids(), house.pools(3), house.name("flushed")
-    with house.frozen(commands.WORKER), house.broker() as broker:
+def test_flushed_with_hints_and_tasks_queued(house: FaultyInstallation) -> None:
+    pids, pools, name = house.process_ids(), house.make_pools(3), house.unique_name("flushed")
+    with house.suspend_process(commands.WORKER), house.broker_client() as broker:
         for pool in pools:
             assert house.submit(pool, name, count=5).status_code == 200
-        house.until(lambda: broker.llen("celery") >= 2, what="tasks are queued")
-        with house.frozen(commands.BEAT):
+        house.wait_until(lambda: broker.llen("celery") >= 2, what="tasks are queued")
+        with house.suspend_process(commands.BEAT):
             broker.flushall()
             assert broker.llen("celery") == 0
             assert broker.keys("osmo:hint:*") == []  # who is alive says so again at once
-    house.all_run(name)
+    house.wait_all_running(name)
     assert house.submit(pools[0], name).status_code == 200
-    house.all_run(name)
-    house.is_right()
+    house.wait_all_running(name)
+    house.assert_consistent()
     house.wait_ready()
-    assert house.pids() == pids
+    assert house.process_ids() == pids
 
 
-def submit_one_by_one(house: FaultyHouse, pool: str, name: str) -> list[float]:
+def submit_one_by_one(house: FaultyInstallation, pool: str, name: str) -> list[float]:
     """Seconds that each submission took; every one is accepted."""
     took = []
     for _ in range(SUBMISSIONS):
@@ -47,9 +47,9 @@ def submit_one_by_one(house: FaultyHouse, pool: str, name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("broker", ["dead", "silent"])
-def test_submissions_do_not_wait_for_the_broker(house: FaultyHouse, broker: str) -> None:
-    pids, pools, name = house.pids(), house.pools(1), house.name("without")
-    house.hints_arrive(pools[0])
+def test_submissions_do_not_wait_for_the_broker(house: FaultyInstallation, broker: str) -> None:
+    pids, pools, name = house.process_ids(), house.make_pools(1), house.unique_name("without")
+    house.check_notifications(pools[0])
     if broker == "dead":
         house.servers.stop_broker(signal.SIGKILL)
         took = submit_one_by_one(house, pools[0], name)
@@ -60,26 +60,26 @@ def test_submissions_do_not_wait_for_the_broker(house: FaultyHouse, broker: str)
     print([round(seconds, 2) for seconds in took])
     assert max(took) < SLOWEST, "the one that finds out"
     assert len([seconds for seconds in took if seconds > QUICK]) <= 2, "one for each web process, not each request"
-    house.all_run(name)
-    assert len(house.statuses(name)) == SUBMISSIONS
-    house.is_right()
+    house.wait_all_running(name)
+    assert len(house.workflow_statuses(name)) == SUBMISSIONS
+    house.assert_consistent()
     house.wait_ready()
-    assert house.pids() == pids
+    assert house.process_ids() == pids
 
 
-def test_both_ways_to_the_worker_come_back(house: FaultyHouse) -> None:
+def test_both_ways_to_the_worker_come_back(house: FaultyInstallation) -> None:
     """The beat starts work without a hint, and a hint starts work without the beat."""
-    pools = house.pools(2)
-    house.take_offline(pools[1])
-    quiet = house.name("quiet")
+    pools = house.make_pools(2)
+    house.set_offline(pools[1])
+    quiet = house.unique_name("quiet")
     assert house.submit(pools[1], quiet).status_code == 200
     house.servers.stop_broker(signal.SIGTERM)
-    assert house.submit(pools[0], house.name("lost")).status_code == 200
+    assert house.submit(pools[0], house.unique_name("lost")).status_code == 200
     house.servers.start_broker()
-    house.put_online(pools[1])
-    house.all_run(quiet)
-    house.hints_arrive(pools[0])
-    house.is_right()
+    house.set_online(pools[1])
+    house.wait_all_running(quiet)
+    house.check_notifications(pools[0])
+    house.assert_consistent()
 
 
 def test_the_worker_never_gives_up_on_the_broker() -> None:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.support import database, houses
-from tests.support.up import Up, osmo_admin
+from tests.support.up import UpProcess, run_osmo_admin
 
 pytestmark = pytest.mark.fault
 
@@ -24,28 +24,28 @@ GPUS = 8  # work runs in waves
 PATIENCE = 90.0
 
 
-def kill_the_supervisor(house: Up) -> None:
+def kill_the_supervisor(house: UpProcess) -> None:
     house.process.kill()
 
 
-def kill_everything(house: Up) -> None:
-    for group in [house.process.pid, *house.children().values()]:
+def kill_everything(house: UpProcess) -> None:
+    for group in [house.process.pid, *house.child_pids().values()]:
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("kill", [kill_the_supervisor, pytest.param(kill_everything, marks=pytest.mark.nightly)])
 def test_killed_at_work_and_started_again(
-    up: Callable[..., Up], django_db_blocker: Any, kill: Callable[[Up], None]
+    up: Callable[..., UpProcess], django_db_blocker: Any, kill: Callable[[UpProcess], None]
 ) -> None:
     quick = {"OSMO_SIMULATED_RUNTIME": "0.5", "OSMO_SETTLE_INTERVAL": "0.5"}
     first = up(env=quick).wait_ready()
-    with django_db_blocker.unblock(), database.using(first.runtime()["DATABASE_URL"]):
-        houses.pool("team", GPUS, on=houses.backend("waves", gpus=GPUS, auto_end=True))
-    token = osmo_admin("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
+    with django_db_blocker.unblock(), database.use_database(first.runtime_addresses()["DATABASE_URL"]):
+        houses.make_pool("team", GPUS, on=houses.make_backend("waves", gpus=GPUS, auto_end=True))
+    token = run_osmo_admin("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
     workflows = submitted(first, token)
     until(first, lambda: states(first).get("COMPLETED", 0) > 0)
-    old = first.children()
+    old = first.child_pids()
     kill(first)
     first.process.wait(5)
 
@@ -55,17 +55,17 @@ def test_killed_at_work_and_started_again(
     until(second, lambda: states(second) == {"COMPLETED": WORKFLOWS})
     for action in ("workflow.submitted", "workflow.started", "workflow.ended"):
         assert told(second, action) == sorted(workflows)
-    verified = osmo_admin("verify", "--data-dir", second.data_dir)
+    verified = run_osmo_admin("verify", "--data-dir", second.data_dir)
     assert (verified.returncode, verified.stderr) == (0, "")
     assert second.stop() == 0
 
 
-def submitted(house: Up, token: str) -> list[str]:
+def submitted(house: UpProcess, token: str) -> list[str]:
     """Submit the work, always with the same key; its workflows."""
     login = httpx.post(f"{house.base_url}/api/auth/jwt/access_token", json={"token": token}, timeout=30).json()
     answer = httpx.post(
         f"{house.base_url}/api/pool/team/workflows",
-        json={"workflows": [{"file": houses.spec("wave")}] * WORKFLOWS},
+        json={"workflows": [{"file": houses.workflow_file("wave")}] * WORKFLOWS},
         headers={"Authorization": f"Bearer {login['token']}", "Idempotency-Key": "wave"},
         timeout=30,
     )
@@ -73,31 +73,31 @@ def submitted(house: Up, token: str) -> list[str]:
     return [workflow["name"] for workflow in answer.json()["workflows"]]
 
 
-def states(house: Up) -> dict[str, int]:
+def states(house: UpProcess) -> dict[str, int]:
     """Status → number of workflows."""
     return dict(rows(house, "SELECT status, count(*) FROM scheduling_workflow GROUP BY status"))
 
 
-def told(house: Up, action: str) -> list[str]:
+def told(house: UpProcess, action: str) -> list[str]:
     """The workflows that the audit trail tells this of, as often as it does."""
     found = rows(house, "SELECT object FROM pools_auditentry WHERE action = %s", action)
     return sorted(name.removeprefix("workflow/") for (name,) in found)
 
 
-def rows(house: Up, query: str, *parameters: str) -> list[Any]:
-    with psycopg.connect(house.runtime()["DATABASE_URL"], autocommit=True) as session:
+def rows(house: UpProcess, query: str, *parameters: str) -> list[Any]:
+    with psycopg.connect(house.runtime_addresses()["DATABASE_URL"], autocommit=True) as session:
         return session.execute(query, parameters).fetchall()  # type: ignore[call-overload]
 
 
-def until(house: Up, condition: Callable[[], bool]) -> None:
+def until(house: UpProcess, condition: Callable[[], bool]) -> None:
     """Raises AssertionError with where the work stands and what the house printed."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"{states(house)}\n{house.printed()}\n{logs(house)}"
+        assert time.monotonic() < deadline, f"{states(house)}\n{house.output_text()}\n{logs(house)}"
         time.sleep(0.05)
 
 
-def logs(house: Up) -> str:
+def logs(house: UpProcess) -> str:
     """The ends of what its processes wrote."""
     found = sorted(house.data_dir.rglob("*.log"))
     return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in found)

@@ -9,7 +9,7 @@ from django.db import connection
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
-from pools.locking import lock_tree, lock_trees
+from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool
 from pools.transactions import change
 from scheduling.models import Workflow
@@ -28,23 +28,23 @@ def cut() -> None:
 def lose_before_the_commit(pool: Pool) -> None:
     with change(actor=SYSTEM):
         cut()
-        lock_tree(pool.pk)
+        lock_pool_tree(pool.pk)
 
 
 def lose_the_commit(pool: Pool) -> None:
     with change(actor=SYSTEM):
-        lock_tree(pool.pk)
+        lock_pool_tree(pool.pk)
         cut()
 
 
 def test_before_the_commit_nothing_was_changed() -> None:
-    pool = houses.pool()
+    pool = houses.make_pool()
     with pytest.raises(Busy, match="nothing was changed"):
         lose_before_the_commit(pool)
 
 
 def test_a_lost_commit_does_not_claim_that_nothing_was_changed() -> None:
-    pool = houses.pool()
+    pool = houses.make_pool()
     with pytest.raises(Busy, match="not known whether") as caught:
         lose_the_commit(pool)
     assert "nothing was changed" not in caught.value.message
@@ -53,44 +53,44 @@ def test_a_lost_commit_does_not_claim_that_nothing_was_changed() -> None:
 
 def test_a_settling_that_has_lost_its_lock_moves_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock that keeps two settlings apart goes with the connection; the next tree would be settled without it."""
-    backend = houses.backend()
-    actor = houses.admin()
+    backend = houses.make_backend()
+    actor = houses.admin_actor()
     for name in ("first", "second"):
-        houses.pool(name, on=backend)
-        houses.submitted(actor, name)
+        houses.make_pool(name, on=backend)
+        houses.submit_workflow(actor, name)
     locked: list[Collection[int]] = []
 
     def lock_and_lose(root_ids: Collection[int]) -> list[Pool]:
         if not locked:
             cut()
         locked.append(root_ids)
-        return lock_trees(root_ids)
+        return lock_pool_trees(root_ids)
 
-    monkeypatch.setattr(apply_plan, "MOST_TREES", 1)
-    monkeypatch.setattr(apply_plan, "lock_trees", lock_and_lose)
+    monkeypatch.setattr(apply_plan, "MAX_TREES_TOGETHER", 1)
+    monkeypatch.setattr(apply_plan, "lock_pool_trees", lock_and_lose)
     with pytest.raises(Busy):
-        reconcile.settle(backend.pk)
+        reconcile.reconcile_backend(backend.pk)
     assert len(locked) == 1
     assert set(Workflow.objects.values_list("status", flat=True)) == {"PENDING"}
-    assert reconcile.settle(backend.pk)["settled"]
+    assert reconcile.reconcile_backend(backend.pk)["settled"]
     assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
     assert verify() == []
 
 
 def test_a_tree_that_is_only_busy_does_not_keep_the_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = houses.backend()
-    actor = houses.admin()
-    busy = houses.pool("first", on=backend)
-    houses.pool("second", on=backend)
+    backend = houses.make_backend()
+    actor = houses.admin_actor()
+    busy = houses.make_pool("first", on=backend)
+    houses.make_pool("second", on=backend)
     for name in ("first", "second"):
-        houses.submitted(actor, name, name=name)
+        houses.submit_workflow(actor, name, name=name)
 
     def lock_unless_busy(root_ids: Collection[int]) -> list[Pool]:
         if busy.pk in root_ids:
             raise Busy("held")
-        return lock_trees(root_ids)
+        return lock_pool_trees(root_ids)
 
-    monkeypatch.setattr(apply_plan, "lock_trees", lock_unless_busy)
+    monkeypatch.setattr(apply_plan, "lock_pool_trees", lock_unless_busy)
     with pytest.raises(Busy, match="held"):
-        reconcile.settle(backend.pk)
+        reconcile.reconcile_backend(backend.pk)
     assert dict(Workflow.objects.values_list("spec_name", "status")) == {"first": "PENDING", "second": "RUNNING"}

@@ -8,79 +8,79 @@ import time
 import pytest
 
 from osmo_admin.ops import commands
-from scheduling.services.simulated.apply_plan import MOST_TREES
-from tests.faults.house import FaultyHouse
+from scheduling.services.simulated.apply_plan import MAX_TREES_TOGETHER
+from tests.faults.house import FaultyInstallation
 
 pytestmark = pytest.mark.fault
 
-POOLS = MOST_TREES + 4
+POOLS = MAX_TREES_TOGETHER + 4
 EACH = 6
 
 
-def waiting_work(house: FaultyHouse, pools: list[str]) -> str:
+def waiting_work(house: FaultyInstallation, pools: list[str]) -> str:
     """Six gangs in each pool, of one name, which nobody may start yet."""
-    name = house.name("batch")
-    house.take_offline(pools[0])
+    name = house.unique_name("batch")
+    house.set_offline(pools[0])
     for pool in pools:
         assert house.submit(pool, name, count=EACH).status_code == 200
     return name
 
 
-def kill(house: FaultyHouse, victim: str) -> None:
+def kill(house: FaultyInstallation, victim: str) -> None:
     if victim == "the pool's process":
-        house.kill_workers_of(commands.WORKER)  # Celery makes another
+        house.kill_children_of(commands.WORKER)  # Celery makes another
     else:
-        house.kill(commands.WORKER)
+        house.kill_process(commands.WORKER)
 
 
 @pytest.mark.parametrize("victim", ["the worker", "the pool's process"])
-def test_killed_while_a_start_is_half_written(house: FaultyHouse, victim: str) -> None:
-    pools = house.pools(1)
+def test_killed_while_a_start_is_half_written(house: FaultyInstallation, victim: str) -> None:
+    pools = house.make_pools(1)
     name = waiting_work(house, pools)
     # Groups, tasks and workflows are written before the reservations: this lock stops the worker between the two.
     reservations = "SELECT FROM pools_reservation WHERE workflow_name LIKE %s FOR UPDATE"
-    with house.holding(reservations, f"{name}-%"):
-        house.put_online(pools[0])
-        house.until(house.waits_for_lock, what="the worker writes reservations")
+    with house.hold_locks(reservations, f"{name}-%"):
+        house.set_online(pools[0])
+        house.wait_until(house.is_waiting_for_lock, what="the worker writes reservations")
         kill(house, victim)
-    assert set(house.statuses(name).values()) == {"PENDING"}
-    house.is_right()
-    house.mend()
-    house.all_run(name)
-    house.is_right()
+    assert set(house.workflow_statuses(name).values()) == {"PENDING"}
+    house.assert_consistent()
+    house.restart_dead()
+    house.wait_all_running(name)
+    house.assert_consistent()
 
 
 @pytest.mark.parametrize("victim", ["the worker", "the pool's process"])
-def test_killed_between_two_transactions(house: FaultyHouse, victim: str) -> None:
-    pools = house.pools(POOLS)
+def test_killed_between_two_transactions(house: FaultyInstallation, victim: str) -> None:
+    pools = house.make_pools(POOLS)
     name = waiting_work(house, pools)
-    with house.holding("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pools[-1]):
-        house.put_online(pools[0])
-        house.until(house.waits_for_lock, what="the worker stands before the locked tree")
+    with house.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pools[-1]):
+        house.set_online(pools[0])
+        house.wait_until(house.is_waiting_for_lock, what="the worker stands before the locked tree")
         kill(house, victim)
-        started = [status for status in house.statuses(name).values() if status == "RUNNING"]
-        assert len(started) == MOST_TREES * EACH, "the first trees are done, together"
-        house.is_right()
-    house.mend()
-    house.all_run(name)
-    house.is_right()
+        started = [status for status in house.workflow_statuses(name).values() if status == "RUNNING"]
+        assert len(started) == MAX_TREES_TOGETHER * EACH, "the first trees are done, together"
+        house.assert_consistent()
+    house.restart_dead()
+    house.wait_all_running(name)
+    house.assert_consistent()
 
 
-def test_killed_at_any_moment(house: FaultyHouse) -> None:
+def test_killed_at_any_moment(house: FaultyInstallation) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     moments = random.Random(seed)
-    pools = house.pools(POOLS)
+    pools = house.make_pools(POOLS)
     names = []
     for number in range(4):
         names.append(waiting_work(house, pools))
-        house.put_online(pools[0])
+        house.set_online(pools[0])
         time.sleep(moments.uniform(0, 1.2))
         kill(house, "the pool's process" if number % 2 else "the worker")
-        house.is_right()
-        house.mend()
+        house.assert_consistent()
+        house.restart_dead()
     for name in names:
-        house.all_run(name)
-        assert len(house.statuses(name)) == POOLS * EACH
-    house.is_right()
-    house.serves_again(pools[0])
+        house.wait_all_running(name)
+        assert len(house.workflow_statuses(name)) == POOLS * EACH
+    house.assert_consistent()
+    house.wait_serving(pools[0])

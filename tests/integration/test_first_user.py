@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osmo_admin.bootstrap import prepare
+from osmo_admin.bootstrap import prepare_database
 from pools.domain.errors import BadInput
 from pools.domain.roles import SYSTEM
 from pools.models import User
@@ -13,7 +13,7 @@ from pools.services.members import create_user
 
 @pytest.mark.django_db
 def test_the_operators_password_is_taken_as_it_is() -> None:
-    assert prepare(demo=False, password="admin") == {"admin_created": True, "demo": False}
+    assert prepare_database(demo=False, password="admin") == {"admin_created": True, "demo": False}
     user = User.objects.get(username="admin")
     assert user.check_password("admin")
     assert user.as_actor().is_admin

@@ -8,34 +8,34 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops.datadir import DataDir
-from osmo_admin.ops.privileges import database_account, give
-from tests.support.up import Up
+from osmo_admin.ops.datadir import DataDirectory
+from osmo_admin.ops.privileges import change_owner, find_database_account
+from tests.support.up import UpProcess
 
 
 @pytest.fixture
 def reachable_dir(data_dir: Path) -> Path:
     """A folder the database's user can use, with a path short enough for sockets."""
     data_dir.mkdir()
-    give(database_account(), data_dir)
+    change_owner(find_database_account(), data_dir)
     return data_dir
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
     """One started house for tests that only look at it. Its folder is closed to the database's user, as root's home
     is: pytest makes its temporary folders so."""
-    started = Up(tmp_path_factory.mktemp("house") / "data")
+    started = UpProcess(tmp_path_factory.mktemp("house") / "data")
     try:
         yield started.wait_ready()
         started.stop()
     finally:
         started.process.kill()
         started.process.wait(10)
-        DataDir.open(started.data_dir).remove()  # the database lies outside, see DataDir.postgres_home
+        DataDirectory.open(started.data_dir).remove()  # the database lies outside, see DataDir.postgres_home
 
 
-def running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Is there such a process, and is it more than a zombie?"""
     try:
         os.kill(pid, 0)

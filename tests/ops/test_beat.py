@@ -17,8 +17,8 @@ from tests.support.services import Services
 
 @pytest.fixture
 def scheduler(db: None, running_services: Services) -> Scheduler:
-    heartbeat._client.cache_clear()
-    heartbeat._client().delete("osmo:alive:beat")
+    heartbeat._redis_client.cache_clear()
+    heartbeat._redis_client().delete("osmo:alive:beat")
     return Scheduler(app=app, lazy=True)
 
 
@@ -29,10 +29,10 @@ def test_it_waits_and_tries_again(scheduler: Scheduler, problem: Exception, monk
 
     monkeypatch.setattr(DatabaseScheduler, "tick", fail)
     assert scheduler.tick() == RETRY_SECONDS
-    assert heartbeat.age(heartbeat.BEAT) is None
+    assert heartbeat.heartbeat_age(heartbeat.BEAT) is None
     monkeypatch.setattr(DatabaseScheduler, "tick", lambda self: 3.0)
     assert scheduler.tick() == 3.0
-    assert heartbeat.age(heartbeat.BEAT) is not None
+    assert heartbeat.heartbeat_age(heartbeat.BEAT) is not None
 
 
 def test_it_gives_signs_of_life_more_often_than_they_expire(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.explain import sentence
-from osmo_admin.ops.datadir import DataDir
+from osmo_admin.explain import error_message
+from osmo_admin.ops.datadir import DataDirectory
 from tests.support.services import ROOT
-from tests.support.up import clean_env, osmo_admin
+from tests.support.up import clean_env, run_osmo_admin
 
 
 def test_help_does_not_wait_for_django() -> None:
@@ -20,7 +20,7 @@ def test_help_does_not_wait_for_django() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT, env=clean_env({})
     )
     assert loaded.stdout.strip() == "set()"
-    answer = osmo_admin("--help")
+    answer = run_osmo_admin("--help")
     assert {"up", "status", "down", "reset", "user", "token", "verify", "demo", "manage", "check"} <= {
         line.split()[0] for line in answer.stdout.splitlines() if line.startswith("  ") and line.strip()
     }
@@ -42,14 +42,14 @@ def test_help_does_not_wait_for_django() -> None:
     ids=lambda command: " ".join(command[:2]),
 )
 def test_without_a_house_the_way_to_one_is_named(command: list[str], tmp_path: Path) -> None:
-    answer = osmo_admin(*command, "--data-dir", tmp_path / "none")
+    answer = run_osmo_admin(*command, "--data-dir", tmp_path / "none")
     assert answer.returncode == 1
     assert f"No house is running on {tmp_path / 'none'}. Start it with `osmo-admin up`" in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
 def test_a_database_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
-    answer = osmo_admin("verify", env={"DATABASE_URL": f"postgresql://osmo@/osmo?host={tmp_path}"})
+    answer = run_osmo_admin("verify", env={"DATABASE_URL": f"postgresql://osmo@/osmo?host={tmp_path}"})
     assert answer.returncode == 1
     assert answer.stderr.startswith("The database does not answer (")
     assert "Traceback" not in answer.stderr
@@ -65,40 +65,40 @@ def test_a_database_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
     ids=["number", "choice", "database"],
 )
 def test_a_wrong_variable_is_named(env: dict[str, str], named: str, tmp_path: Path) -> None:
-    answer = osmo_admin("check", "--data-dir", tmp_path, env=env)
+    answer = run_osmo_admin("check", "--data-dir", tmp_path, env=env)
     assert answer.returncode == 1
     assert named in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
 def test_check_names_what_is_wrong_and_fails(tmp_path: Path) -> None:
-    answer = osmo_admin("check", "--data-dir", tmp_path, env={"OSMO_PUBLIC_URL": "osmo.example"})
+    answer = run_osmo_admin("check", "--data-dir", tmp_path, env={"OSMO_PUBLIC_URL": "osmo.example"})
     assert answer.returncode == 1
     assert "osmo.E003" in answer.stderr
 
 
 def test_manage_passes_everything_through(tmp_path: Path) -> None:
-    answer = osmo_admin("manage", "showmigrations", "--help", "--data-dir", tmp_path)
+    answer = run_osmo_admin("manage", "showmigrations", "--help", "--data-dir", tmp_path)
     assert answer.returncode == 0
     assert "--plan" in answer.stdout
 
 
 def test_reset_deletes_only_a_house(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").touch()
-    answer = osmo_admin("reset", "--yes", "--data-dir", tmp_path)
+    answer = run_osmo_admin("reset", "--yes", "--data-dir", tmp_path)
     assert (answer.returncode, "holds no house" in answer.stderr) == (1, True)
     assert (tmp_path / "letter.txt").exists()
 
 
 def test_a_port_that_is_none_is_refused_with_the_range(tmp_path: Path) -> None:
-    answer = osmo_admin("up", "--port", "70000", "--data-dir", tmp_path / "data")
+    answer = run_osmo_admin("up", "--port", "70000", "--data-dir", tmp_path / "data")
     assert answer.returncode == 2
     assert "65535" in answer.stderr
 
 
 def test_somebody_elses_house_is_a_sentence(tmp_path: Path) -> None:
-    data = DataDir.open(tmp_path / "data")
+    data = DataDirectory.open(tmp_path / "data")
     data.prepare()
-    said = sentence(PermissionError(1, "Operation not permitted", str(data.lock)))
+    said = error_message(PermissionError(1, "Operation not permitted", str(data.lock)))
     assert said == f"You are not permitted to do this ({data.lock}). Run it as the user whose house it is."
-    assert sentence(KeyError("defect")) is None
+    assert error_message(KeyError("defect")) is None

@@ -12,16 +12,22 @@ from django.core.exceptions import ImproperlyConfigured
 from osmo_admin import checks
 
 
-def found(settings: Any, **env: Any) -> set[str]:
+def check_ids(settings: Any, **env: Any) -> set[str]:
     """Ids of all our checks' messages under this environment."""
     settings.OSMO = dataclasses.replace(settings.OSMO, **env)
-    every = (checks.secret_key, checks.dev_login, checks.addresses, checks.durations, checks.private_files)
+    every = (
+        checks.check_secret_key,
+        checks.check_dev_login,
+        checks.check_addresses,
+        checks.check_durations,
+        checks.check_private_files,
+    )
     return {message.id or "" for check in every for message in check(None)}
 
 
 def test_the_tests_own_configuration_is_clean(settings: Any) -> None:
-    assert found(settings) == set()
-    checks.refuse_unsafe()
+    assert check_ids(settings) == set()
+    checks.refuse_unsafe_settings()
 
 
 @pytest.mark.parametrize(
@@ -35,34 +41,34 @@ def test_the_tests_own_configuration_is_clean(settings: Any) -> None:
     ids=["dev and secure", "no scheme", "http and secure", "lock"],
 )
 def test_one_mistake_one_message(env: dict[str, Any], id_: str, settings: Any) -> None:
-    assert found(settings, **env) == {id_}
+    assert check_ids(settings, **env) == {id_}
 
 
 def test_no_secret_key(settings: Any) -> None:
     settings.SECRET_KEY = "insecure-no-key-configured"
-    assert found(settings) == {"osmo.E001"}
+    assert check_ids(settings) == {"osmo.E001"}
     with pytest.raises(ImproperlyConfigured, match="OSMO_SECRET_KEY is not set"):
-        checks.refuse_unsafe()
+        checks.refuse_unsafe_settings()
 
 
 def test_dev_login_on_an_address_others_reach(settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["localhost", "osmo.example"]
-    assert found(settings, dev_login=True) == {"osmo.W002"}
-    checks.refuse_unsafe()
+    assert check_ids(settings, dev_login=True) == {"osmo.W002"}
+    checks.refuse_unsafe_settings()
 
 
 def test_every_host_allowed_where_security_is_wanted(settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["*"]
-    assert found(settings, secure=True, public_url="https://osmo.example") == {"osmo.W005"}
+    assert check_ids(settings, secure=True, public_url="https://osmo.example") == {"osmo.W005"}
 
 
 def test_a_broker_of_another_kind(settings: Any) -> None:
     settings.REDIS_URL = "amqp://localhost"
-    assert found(settings) == {"osmo.E005"}
+    assert check_ids(settings) == {"osmo.E005"}
 
 
 @pytest.mark.parametrize(("mode", "ids"), [(0o600, set()), (0o644, {"osmo.E007"}), (0o640, {"osmo.E007"})])
 def test_secrets_others_can_read(mode: int, ids: set[str], settings: Any, tmp_path: Path) -> None:
     (tmp_path / "runtime.json").touch()
     (tmp_path / "runtime.json").chmod(mode)
-    assert found(settings, data_dir=tmp_path) == ids
+    assert check_ids(settings, data_dir=tmp_path) == ids

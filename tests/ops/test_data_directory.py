@@ -9,66 +9,72 @@ from pathlib import Path
 import pytest
 
 from osmo_admin.ops import datadir
-from osmo_admin.ops.datadir import DataDir, Held, holder, read_json, write_private
+from osmo_admin.ops.datadir import (
+    DataDirectory,
+    DataDirectoryLock,
+    find_running_pid,
+    read_json_object,
+    write_private_file,
+)
 from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import Account
+from osmo_admin.ops.privileges import SystemAccount
 
 
-def mode(path: Path) -> int:
+def file_mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_private_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    write_private(path, "x")
-    write_private(path, "y")
-    assert (path.read_text(), mode(path)) == ("y", 0o600)
+    write_private_file(path, "x")
+    write_private_file(path, "y")
+    assert (path.read_text(), file_mode(path)) == ("y", 0o600)
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(OperationError, match="was not made by osmo-admin"):
-        DataDir.open(tmp_path).prepare()
+        DataDirectory.open(tmp_path).prepare()
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OperationError, match="is not a directory"):
-        DataDir.open(tmp_path / "file").prepare()
+        DataDirectory.open(tmp_path / "file").prepare()
 
 
 def test_only_one_holds_it(tmp_path: Path) -> None:
-    data = DataDir.open(tmp_path / "data")
+    data = DataDirectory.open(tmp_path / "data")
     data.prepare()
-    first = Held(data)
-    assert holder(data) is None
-    first.take()
-    assert holder(data) == os.getpid()
+    first = DataDirectoryLock(data)
+    assert find_running_pid(data) is None
+    first.acquire()
+    assert find_running_pid(data) == os.getpid()
     with pytest.raises(OperationError, match=f"already running on .* \\(process {os.getpid()}\\)"):
-        Held(data).take()
+        DataDirectoryLock(data).acquire()
     first.release()
-    assert holder(data) is None
+    assert find_running_pid(data) is None
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "secrets.json").write_text("{")
     with pytest.raises(OperationError, match=r"secrets\.json is damaged"):
-        read_json(tmp_path / "secrets.json")
+        read_json_object(tmp_path / "secrets.json")
 
 
 def test_a_database_user_who_cannot_enter_gets_a_folder_outside_that_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    me = Account("me", os.getuid(), os.getgid())
-    monkeypatch.setattr(datadir, "reaches", lambda account, path: False)
-    data = DataDir.open(tmp_path / "data")
+    me = SystemAccount("me", os.getuid(), os.getgid())
+    monkeypatch.setattr(datadir, "can_reach", lambda account, path: False)
+    data = DataDirectory.open(tmp_path / "data")
     data.prepare()
-    before = mode(tmp_path)
+    before = file_mode(tmp_path)
     home = data.postgres_home(me)
     assert not home.is_relative_to(tmp_path)
-    assert (mode(home), mode(tmp_path)) == (0o700, before)
+    assert (file_mode(home), file_mode(tmp_path)) == (0o700, before)
     assert data.postgres_home(me) == home
     data.remove()
     assert not home.exists()
@@ -76,7 +82,7 @@ def test_a_database_user_who_cannot_enter_gets_a_folder_outside_that_is_remember
 
 
 def test_removing_a_house_keeps_what_is_not_of_the_house(tmp_path: Path) -> None:
-    data = DataDir.open(tmp_path / "data")
+    data = DataDirectory.open(tmp_path / "data")
     data.prepare()
     (data.root / "letter.txt").write_text("mine")
     data.remove()
@@ -101,10 +107,10 @@ def test_where_data_lies_by_default(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(datadir.sys, "platform", "linux")
-    assert str(datadir.default_data_dir()) == expected
+    assert str(datadir.default_data_directory()) == expected
 
 
 def test_roots_data_lies_outside_roots_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OSMO_ADMIN_HOME", raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert datadir.default_data_dir() == Path("/var/lib/osmo-admin")
+    assert datadir.default_data_directory() == Path("/var/lib/osmo-admin")

@@ -19,7 +19,7 @@ DEPLOY = ROOT / "deploy"
 NOT_IN_ENV = {"OSMO_ADMIN_PASSWORD", "POSTGRES_PASSWORD"}
 
 
-def accepted(arguments: list[str]) -> bool:
+def is_accepted(arguments: list[str]) -> bool:
     """Does the command line parse? (`--help` wins over doing anything.)"""
     return CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
 
@@ -34,7 +34,7 @@ def test_compose_starts_each_process_after_the_database_is_prepared() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     assert {"postgres", "valkey", "prepare", "web", "worker", "beat", "clusters"} == services.keys()
     for name in ("prepare", "web", "worker", "beat", "clusters"):
-        assert accepted(services[name]["command"]), services[name]["command"]
+        assert is_accepted(services[name]["command"]), services[name]["command"]
         assert services[name]["command"][1] == name
     for name in ("web", "worker", "beat", "clusters"):
         assert services[name]["depends_on"] == {"prepare": {"condition": "service_completed_successfully"}}
@@ -56,7 +56,7 @@ def test_systemd_gives_enough_time_to_stop_in_order() -> None:
     service = unit["Service"]
     command = shlex.split(service["ExecStart"])
     assert Path(command[0]).name == "osmo-admin"
-    assert accepted(command[1:])
+    assert is_accepted(command[1:])
     assert service["KillMode"] == "mixed"
     assert int(service["TimeoutStopSec"]) > 10
 

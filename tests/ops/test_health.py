@@ -17,12 +17,12 @@ from tests.support.services import Services
 @pytest.fixture
 def alive(running_services: Services) -> Iterator[None]:
     """Worker and beat have just given a sign of life."""
-    heartbeat._client.cache_clear()
+    heartbeat._redis_client.cache_clear()
     for process in (heartbeat.WORKER, heartbeat.BEAT, heartbeat.CLUSTERS):
-        heartbeat.renew(process)
+        heartbeat.renew_heartbeat(process)
     yield
-    heartbeat._client().delete("osmo:alive:worker", "osmo:alive:beat", "osmo:alive:clusters")
-    heartbeat._client.cache_clear()
+    heartbeat._redis_client().delete("osmo:alive:worker", "osmo:alive:beat", "osmo:alive:clusters")
+    heartbeat._redis_client.cache_clear()
 
 
 def test_liveness_asks_nobody(client: Client) -> None:
@@ -49,14 +49,14 @@ def test_ready_when_everything_answers(db: None, alive: None, client: Client) ->
 def test_a_silent_worker_makes_it_unready_a_silent_beat_is_told(
     process: str, status: int, db: None, alive: None, client: Client
 ) -> None:
-    heartbeat._client().delete(f"osmo:alive:{process}")
+    heartbeat._redis_client().delete(f"osmo:alive:{process}")
     answer = client.get("/ready")
     assert answer.status_code == status
     assert answer.json()["checks"][process] == {"ok": False, "message": "no sign of life for 30 s"}
 
 
 def test_a_missing_migration_makes_it_unready_until_it_is_applied(db: None, alive: None, client: Client) -> None:
-    health._unapplied.cache_clear()
+    health._count_unapplied.cache_clear()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
     answer = client.get("/ready")
@@ -71,11 +71,11 @@ def test_a_broker_that_is_away_is_named_without_its_address(
     db: None, client: Client, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.REDIS_URL = "unix:///nowhere/valkey.sock"
-    heartbeat._client.cache_clear()
+    heartbeat._redis_client.cache_clear()
     with caplog.at_level(logging.WARNING):
         answer = client.get("/ready")
-        heartbeat.renew("worker")  # a process without its broker goes on
-    heartbeat._client.cache_clear()
+        heartbeat.renew_heartbeat("worker")  # a process without its broker goes on
+    heartbeat._redis_client.cache_clear()
     assert answer.status_code == 503
     assert answer.json()["checks"]["redis"] == {"ok": False, "message": "does not answer"}
     assert "nowhere" not in answer.content.decode()
@@ -87,7 +87,7 @@ def test_a_database_that_is_away_is_named_without_its_address(
     def refuse() -> None:
         raise OperationalError("connection to 10.1.2.3 refused")
 
-    monkeypatch.setitem(health._CHECKS, "database", refuse)
+    monkeypatch.setitem(health._CHECK_FUNCTIONS, "database", refuse)
     answer = client.get("/ready")
     assert answer.status_code == 503
     assert answer.json()["checks"]["database"] == {"ok": False, "message": "does not answer"}

@@ -33,7 +33,7 @@ TESTS = """
 """
 
 
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *options: str, ci: str) -> pytest.RunResult:
+def run_suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *options: str, ci: str) -> pytest.RunResult:
     """A small suite on a machine that has no tool at all."""
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -46,7 +46,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *options: st
 def test_each_group_is_named_with_the_command_that_brings_it(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = run(pytester, monkeypatch, ci="")
+    result = run_suite(pytester, monkeypatch, ci="")
     assert result.ret == 0
     result.assert_outcomes(passed=1, skipped=3)
     result.stdout.fnmatch_lines(
@@ -61,11 +61,11 @@ def test_each_group_is_named_with_the_command_that_brings_it(
 
 
 def test_a_pipeline_does_not_skip(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run(pytester, monkeypatch, ci="true")
+    result = run_suite(pytester, monkeypatch, ci="true")
     assert result.ret == 1
     result.assert_outcomes(passed=1, skipped=1, errors=2)
     result.stdout.fnmatch_lines(["*Chromium is missing; get it by:*(CI does not skip)"])
 
 
 def test_nightly_tests_run_when_asked_for(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(pytester, monkeypatch, "--nightly", ci="").assert_outcomes(passed=2, skipped=2)
+    run_suite(pytester, monkeypatch, "--nightly", ci="").assert_outcomes(passed=2, skipped=2)

@@ -21,13 +21,13 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ["requirements.lock", "requirements-dev.lock"]
 
 
-def committed() -> list[Path]:
+def committed_files() -> list[Path]:
     """The files git knows."""
     answer = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for name in answer.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def pins(lock: str) -> dict[str, Version]:
+def read_pins(lock: str) -> dict[str, Version]:
     """Name → version; where markers give a package two versions, the greatest."""
     found: dict[str, Version] = {}
     for line in (ROOT / lock).read_text().splitlines():
@@ -38,7 +38,7 @@ def pins(lock: str) -> dict[str, Version]:
     return found
 
 
-def wanted(*, dev: bool) -> list[Requirement]:
+def direct_requirements(*, dev: bool) -> list[Requirement]:
     """What pyproject.toml asks for directly."""
     project = PYPROJECT["project"]
     texts = [*project["dependencies"], *project["optional-dependencies"]["embedded"]]
@@ -59,9 +59,9 @@ def test_a_lock_pins_everything_with_hashes_and_without_addresses(lock: str) -> 
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_holds_what_pyproject_asks_for(lock: str) -> None:
-    pinned = pins(lock)
+    pinned = read_pins(lock)
     missing = []
-    for requirement in wanted(dev=lock == "requirements-dev.lock"):
+    for requirement in direct_requirements(dev=lock == "requirements-dev.lock"):
         version = pinned.get(requirement.name.lower())
         if version is None or not requirement.specifier.contains(version, prereleases=True):
             missing.append(f"{requirement} (locked: {version})")
@@ -69,8 +69,10 @@ def test_a_lock_holds_what_pyproject_asks_for(lock: str) -> None:
 
 
 def test_what_is_tested_is_what_is_shipped() -> None:
-    tested = pins("requirements-dev.lock")
-    assert {name: version for name, version in pins("requirements.lock").items() if tested.get(name) != version} == {}
+    tested = read_pins("requirements-dev.lock")
+    assert {
+        name: version for name, version in read_pins("requirements.lock").items() if tested.get(name) != version
+    } == {}
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +88,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
 
 def test_the_wheel_holds_code_migrations_templates_and_static_files(wheel: zipfile.ZipFile) -> None:
     inside = set(wheel.namelist())
-    expected = {str(path.relative_to(ROOT)) for path in committed() if path.suffix == ".py"}
+    expected = {str(path.relative_to(ROOT)) for path in committed_files() if path.suffix == ".py"}
     expected = {name for name in expected if name.startswith(("osmo_admin/", "pools/", "scheduling/"))}
     for folder in ("templates", "static"):
-        files = [path for path in committed() if path.is_relative_to(ROOT / folder)]
+        files = [path for path in committed_files() if path.is_relative_to(ROOT / folder)]
         assert files, f"{folder}/ is empty"
         expected |= {f"osmo_admin/_bundle/{path.relative_to(ROOT)}" for path in files}
     assert expected - inside == set()
@@ -126,7 +128,7 @@ def test_no_registry_host_is_committed() -> None:
     # Put together here, so that this file does not name what it looks for.
     hosts = re.compile("|".join(["pypi" + r"\.org", "python" + r"hosted\.", "npm" + r"js\.", "registry" + r"\.yarn"]))
     found = []
-    for path in committed():
+    for path in committed_files():
         try:
             text = path.read_text()
         except UnicodeDecodeError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from osmo_admin.ops import keys, logfiles, ports, readiness
-from osmo_admin.ops.datadir import DataDir
+from osmo_admin.ops.datadir import DataDirectory
 from osmo_admin.ops.errors import OperationError
 
 
@@ -22,40 +22,40 @@ def taken() -> int:
 
 def test_a_wanted_port_that_is_taken_is_an_error_that_says_what_to_do(taken: int) -> None:
     with pytest.raises(OperationError, match=f"Port {taken} on 127.0.0.1 is taken .* --port"):
-        ports.choose("127.0.0.1", taken)
+        ports.choose_port("127.0.0.1", taken)
 
 
 def test_without_a_wish_the_next_free_port_is_taken(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "DEFAULT_PORT", taken)
-    chosen = ports.choose("127.0.0.1", None)
+    chosen = ports.choose_port("127.0.0.1", None)
     assert taken < chosen < taken + 100
 
 
 def test_when_no_port_is_free_the_range_is_named(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "DEFAULT_PORT", taken)
-    monkeypatch.setattr(ports, "_NEIGHBOURS", 1)
+    monkeypatch.setattr(ports, "_PORTS_TRIED", 1)
     with pytest.raises(OperationError, match=f"No port from {taken} to {taken}"):
-        ports.choose("127.0.0.1", None)
+        ports.choose_port("127.0.0.1", None)
 
 
 def test_the_secret_key_is_made_once_and_private(tmp_path: Path) -> None:
-    data = DataDir.open(tmp_path / "data")
+    data = DataDirectory.open(tmp_path / "data")
     data.prepare()
-    key = keys.secret_key(data)
+    key = keys.load_secret_key(data)
     assert len(key) >= 50
-    assert keys.secret_key(data) == key
+    assert keys.load_secret_key(data) == key
     assert data.secrets.stat().st_mode & 0o077 == 0
 
 
 def test_passwords_differ() -> None:
-    assert len({keys.new_password() for _ in range(50)}) == 50
+    assert len({keys.generate_password() for _ in range(50)}) == 50
 
 
 def test_a_long_log_keeps_one_old_generation_while_its_writer_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "web.log"
     with path.open("ab", buffering=0) as writer:
         writer.write(b"old\n" * 100)
-        logfiles.trim_all(tmp_path, limit=100)
+        logfiles.trim_logs(tmp_path, limit=100)
         writer.write(b"new\n")
     assert path.read_text() == "new\n"
     assert path.with_name("web.log.1").read_text() == "old\n" * 100
@@ -63,7 +63,7 @@ def test_a_long_log_keeps_one_old_generation_while_its_writer_goes_on(tmp_path: 
 
 def test_a_short_log_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "web.log").write_text("x")
-    logfiles.trim_all(tmp_path, limit=100)
+    logfiles.trim_logs(tmp_path, limit=100)
     assert [path.name for path in tmp_path.iterdir()] == ["web.log"]
 
 
@@ -82,11 +82,11 @@ def test_how_this_machine_reaches_the_server(host: str, url: str) -> None:
 
 
 def test_nobody_listening_is_an_answer(taken: int) -> None:
-    answer = readiness.ask(f"http://127.0.0.1:{_closed_port()}", timeout=1)
-    assert (answer.ready, "does not answer" in answer.why) == (False, True)
+    answer = readiness.check_readiness(f"http://127.0.0.1:{_find_closed_port()}", timeout=1)
+    assert (answer.is_ready, "does not answer" in answer.reason) == (False, True)
 
 
-def _closed_port() -> int:
+def _find_closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

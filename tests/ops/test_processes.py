@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from osmo_admin.ops import orphans
-from osmo_admin.ops.datadir import DataDir
-from osmo_admin.ops.processes import Child, start, start_time, stop_all, tail
-from tests.ops.conftest import running
+from osmo_admin.ops.datadir import DataDirectory
+from osmo_admin.ops.processes import ChildProcess, process_start_time, read_tail, start_child, stop_children
+from tests.ops.conftest import is_running
 from tests.support.services import ROOT
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
-DEAF = [
+IGNORES_SIGTERM = [
     sys.executable, "-c",
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)",
 ]  # fmt: skip
@@ -30,7 +30,7 @@ PARENT = [
 ]  # fmt: skip
 
 
-def printed(child: Child) -> str:
+def wait_for_output(child: ChildProcess) -> str:
     """What it has printed, as soon as there is a line."""
     deadline = time.monotonic() + 10
     while not (text := child.log.read_text()) and time.monotonic() < deadline:
@@ -38,30 +38,30 @@ def printed(child: Child) -> str:
     return text.strip()
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Has it ended within a moment?"""
     deadline = time.monotonic() + 5
-    while running(pid) and time.monotonic() < deadline:
+    while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return not running(pid)
+    return not is_running(pid)
 
 
 def test_all_are_asked_at_once_and_the_stubborn_are_killed(tmp_path: Path) -> None:
-    polite = start("polite", SLEEP, log=tmp_path / "polite.log")
-    deaf = start("deaf", DEAF, log=tmp_path / "deaf.log")
-    assert printed(deaf) == "deaf"
-    assert stop_all([polite, deaf], grace=0.5) == ["deaf"]
+    polite = start_child("polite", SLEEP, log=tmp_path / "polite.log")
+    deaf = start_child("deaf", IGNORES_SIGTERM, log=tmp_path / "deaf.log")
+    assert wait_for_output(deaf) == "deaf"
+    assert stop_children([polite, deaf], grace=0.5) == ["deaf"]
     assert (polite.exit_code(), deaf.exit_code()) == (-signal.SIGTERM, -signal.SIGKILL)
 
 
 def test_workers_of_a_leader_that_died_are_ended_too(tmp_path: Path) -> None:
-    leader = start("leader", PARENT, log=tmp_path / "leader.log")
-    worker = int(printed(leader))
+    leader = start_child("leader", PARENT, log=tmp_path / "leader.log")
+    worker = int(wait_for_output(leader))
     os.kill(leader.pid, signal.SIGKILL)
     leader.popen.wait(5)
-    assert running(worker)
-    stop_all([leader], grace=1)
-    assert gone(worker)
+    assert is_running(worker)
+    stop_children([leader], grace=1)
+    assert has_ended(worker)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals children of a dead parent")
@@ -74,55 +74,57 @@ def test_a_child_does_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
     with supervisor:
         assert supervisor.stdout is not None
         child = int(supervisor.stdout.readline())
-        assert running(child)
+        assert is_running(child)
         supervisor.kill()
-    assert gone(child)
+    assert has_ended(child)
 
 
 def test_what_a_killed_supervisor_left_is_ended_at_the_next_start(tmp_path: Path) -> None:
-    data = DataDir.open(tmp_path / "data")
+    data = DataDirectory.open(tmp_path / "data")
     data.prepare()
-    left = start("left", SLEEP, log=data.logs / "left.log")
+    left = start_child("left", SLEEP, log=data.logs / "left.log")
     sockets = tmp_path / "sockets"
     sockets.mkdir()
-    orphans.record(data, [left], sockets)
-    assert orphans.clean(data) == ["left"]
+    orphans.record_children(data, [left], sockets)
+    assert orphans.end_orphans(data) == ["left"]
     left.popen.wait(5)
     assert not data.children.exists()
     assert not sockets.exists()
 
 
 def test_a_stranger_with_a_recycled_process_id_is_left_alone(tmp_path: Path) -> None:
-    data = DataDir.open(tmp_path / "data")
+    data = DataDirectory.open(tmp_path / "data")
     data.prepare()
-    stranger = start("stranger", SLEEP, log=data.logs / "stranger.log")
+    stranger = start_child("stranger", SLEEP, log=data.logs / "stranger.log")
     entry = {"name": "web", "pid": stranger.pid, "started": "long ago", "signal": int(signal.SIGTERM)}
     data.children.write_text(json.dumps({"children": [entry], "socket_dir": None}))
-    assert orphans.clean(data) == []
+    assert orphans.end_orphans(data) == []
     assert stranger.exit_code() is None
-    stop_all([stranger], grace=2)
+    stop_children([stranger], grace=2)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the environment of other processes is read from /proc")
 def test_workers_without_leader_are_found_by_their_house(tmp_path: Path) -> None:
-    data = DataDir.open(tmp_path / "data")
+    data = DataDirectory.open(tmp_path / "data")
     data.prepare()
-    leader = start("web", PARENT, log=data.logs / "web.log", env={**os.environ, orphans.HOUSE: str(data.root)})
-    worker = int(printed(leader))
-    orphans.record(data, [leader], None)
+    leader = start_child(
+        "web", PARENT, log=data.logs / "web.log", env={**os.environ, orphans.INSTALLATION_VARIABLE: str(data.root)}
+    )
+    worker = int(wait_for_output(leader))
+    orphans.record_children(data, [leader], None)
     os.kill(leader.pid, signal.SIGKILL)
     leader.popen.wait(5)
-    orphans.clean(data)
-    assert gone(worker)
+    orphans.end_orphans(data)
+    assert has_ended(worker)
 
 
 def test_a_process_that_is_not_there_has_no_start_time() -> None:
-    assert start_time(os.getpid()) != ""
-    assert start_time(2**22 + 1) == ""
+    assert process_start_time(os.getpid()) != ""
+    assert process_start_time(2**22 + 1) == ""
 
 
 def test_the_tail_of_a_log(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    assert tail(path) == ""
+    assert read_tail(path) == ""
     path.write_text("".join(f"{number}\n" for number in range(100)))
-    assert tail(path, 2) == "98\n99"
+    assert read_tail(path, 2) == "98\n99"

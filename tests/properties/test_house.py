@@ -15,11 +15,11 @@ from pools.domain.errors import BadInput, Busy, Conflict, Forbidden, NotFound, S
 from pools.domain.roles import Actor
 from pools.models import Backend, User
 from pools.services import pools as pool_services
-from pools.services.subpools import archive_drained, create_subpool, delete_subpool, update_quota
+from pools.services.subpools import archive_drained, create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Workflow
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
@@ -92,15 +92,15 @@ class House(RuleBasedStateMachine):
     def open(self) -> None:
         self._outer = transaction.atomic()
         self._outer.__enter__()
-        self.backend = houses.backend(nodes=3, gpus=8)
+        self.backend = houses.make_backend(nodes=3, gpus=8)
         for name in POOLS:
-            houses.pool(name, 20, on=self.backend)
-        houses.person("chief", "osmo-admin")
-        houses.person("team-admin", "osmo-team-admin")
-        houses.person("team-user", "osmo-team-user")
-        houses.person("team2-admin", "osmo-team2-admin")
-        houses.person("viewer", "osmo-viewer")
-        houses.person("stranger")
+            houses.make_pool(name, 20, on=self.backend)
+        houses.make_user("chief", "osmo-admin")
+        houses.make_user("team-admin", "osmo-team-admin")
+        houses.make_user("team-user", "osmo-team-user")
+        houses.make_user("team2-admin", "osmo-team2-admin")
+        houses.make_user("viewer", "osmo-viewer")
+        houses.make_user("stranger")
 
     def teardown(self) -> None:
         if hasattr(self, "_outer"):
@@ -116,7 +116,7 @@ class House(RuleBasedStateMachine):
         try:
             with transaction.atomic():
                 deed()
-                houses.commit_time()
+                houses.check_deferred_constraints()
         except (BadInput, Conflict, Forbidden, NotFound, Stale):
             assert self._rows() == before
         except Busy as refusal:  # nobody else is here
@@ -135,7 +135,7 @@ class House(RuleBasedStateMachine):
     @rule(who=WHO, pool=POOL, name=SLICE, quota=st.integers(0, 25), version=st.none() | st.integers(1, 6))
     def resize(self, who: str, pool: str, name: str, quota: int, version: int | None) -> None:
         self._try(
-            lambda: update_quota(
+            lambda: resize_subpool(
                 actor=self._as(who), parent=pool, subpool_name=name, quota=quota, expected_version=version
             )
         )
@@ -176,8 +176,8 @@ class House(RuleBasedStateMachine):
 
     @rule()
     def settle_the_backend(self) -> None:
-        self._try(lambda: settle(self.backend.pk))
-        assert settle(self.backend.pk)["steps"] == [], "settling again changes nothing"
+        self._try(lambda: reconcile_backend(self.backend.pk))
+        assert reconcile_backend(self.backend.pk)["steps"] == [], "settling again changes nothing"
 
     @rule()
     def monitor_the_drain(self) -> None:

@@ -17,21 +17,21 @@ from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
 from pools.services.cohorts import put_cohort
-from pools.services.dry_run import WORK, effect_of
+from pools.services.dry_run import IMPACT_KEYS, read_effect
 from pools.services.pools import patch_pool
-from pools.services.subpools import create_subpool, delete_subpool, update_quota
-from scheduling.domain.engine.cycle import settle as settle_facts
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from scheduling.domain.engine.cycle import run_cycle as settle_facts
 from scheduling.domain.engine.explain import Explainer
-from scheduling.domain.engine.facts import Facts
-from scheduling.domain.engine.outcome import reasons
-from scheduling.domain.engine.starting import attempt
-from scheduling.domain.engine.steps import Action
+from scheduling.domain.engine.facts import ClusterFacts
+from scheduling.domain.engine.outcome import waiting_reasons
+from scheduling.domain.engine.starting import attempt_start
+from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.engine.world import World
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Decision, Workflow
-from scheduling.selectors.live_facts import live_facts
-from scheduling.services.simulated.reconcile import settle
+from scheduling.selectors.live_facts import read_live_facts
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import houses
 
@@ -84,25 +84,25 @@ HOUSES = st.builds(
 
 def build(house: House) -> Backend:
     """The house, settled."""
-    backend = houses.backend(nodes=0)
+    backend = houses.make_backend(nodes=0)
     Node.objects.bulk_create(
         [Node(backend=backend, name=f"n{place}", gpus=gpus) for place, gpus in enumerate(house.nodes)]
     )
     a, b, x = house.quotas
     for pool, guarantee in (("team", a + b + house.spare[0]), ("other", x + house.spare[1])):
-        houses.pool(pool, guarantee, on=backend)
+        houses.make_pool(pool, guarantee, on=backend)
         if house.in_cohort:
             patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
     for (pool, short), quota in zip(SLICES, house.quotas, strict=True):
         create_subpool(actor=SYSTEM, parent=pool, subpool_name=short, quota=quota)
     send(house.low)
-    settle(backend.pk)
+    reconcile_backend(backend.pk)
     Backend.objects.update(offline=True)
     send(house.firm)
     for (pool, short), quota, cut in zip(SLICES, house.quotas, house.cuts, strict=True):
-        update_quota(actor=SYSTEM, parent=pool, subpool_name=short, quota=min(quota, cut))
+        resize_subpool(actor=SYSTEM, parent=pool, subpool_name=short, quota=min(quota, cut))
     Backend.objects.update(offline=False)
-    assert settle(backend.pk)["settled"]
+    assert reconcile_backend(backend.pk)["settled"]
     return backend
 
 
@@ -115,13 +115,13 @@ def send(works: Sequence[Work]) -> None:
         )
         file = f"workflow:\n  name: job\n  resources: {{r: {{gpu: 1}}}}\n  groups:\n  - {{name: g, tasks: [{tasks}]}}"
         try:
-            submit(actor=houses.admin(), pool=work.leaf, submission=Submission(file=file, priority=work.priority))
+            submit(actor=houses.admin_actor(), pool=work.leaf, submission=Submission(file=file, priority=work.priority))
         except BadInput:
             continue
 
 
 def _resize(where: tuple[str, str], quota: int) -> Deed:
-    return lambda: update_quota(actor=SYSTEM, parent=where[0], subpool_name=where[1], quota=quota)
+    return lambda: resize_subpool(actor=SYSTEM, parent=where[0], subpool_name=where[1], quota=quota)
 
 
 def _restore(quotas: Sequence[int]) -> Deed:
@@ -176,27 +176,27 @@ def test_the_preview_equals_what_then_happens(house: House, restores: bool, deed
 
 def _compare(backend: Backend, deed: Deed) -> None:
     running, waiting = set(_firm_that_runs()), set(_waiting())
-    effect = effect_of(deed, read=lambda: None, actor=SYSTEM)
+    effect = read_effect(deed, read_state=lambda: None, actor=SYSTEM)
     last = Decision.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     if effect["violations"]:
-        assert [effect[key] for key in WORK] == [[], [], []]
+        assert [effect[key] for key in IMPACT_KEYS] == [[], [], []]
         with pytest.raises((BadInput, Conflict)):
             deed()
         return
     deed()
-    assert settle(backend.pk)["settled"]
+    assert reconcile_backend(backend.pk)["settled"]
     taken = Decision.objects.filter(pk__gt=last, action__in=[Decision.Action.RECLAIM, Decision.Action.PREEMPT])
     assert effect["may_be_reclaimed"] == list(
         dict.fromkeys(taken.order_by("pk").values_list("workflow__name", flat=True))
     )
-    assert [effect[f"{key}_elsewhere"] for key in WORK] == [0, 0, 0]
+    assert [effect[f"{key}_elsewhere"] for key in IMPACT_KEYS] == [0, 0, 0]
     still, cancelled = set(_waiting()), waiting - set(_live())
     assert set(effect["could_start"]) == waiting - still - cancelled, (
         "the house was settled, so all of it is the change"
     )
     assert set(effect["could_no_longer_start"]) <= still
     assert running <= set(_firm_that_runs()), "HIGH and NORMAL work is never taken"
-    for key in WORK:
+    for key in IMPACT_KEYS:
         event(f"{key} {min(2, len(effect[key]))}")
 
 
@@ -205,7 +205,7 @@ def _waiting() -> list[str]:
 
 
 def _live() -> list[str]:
-    return list(Workflow.objects.live().values_list("name", flat=True))
+    return list(Workflow.objects.active().values_list("name", flat=True))
 
 
 def _firm_that_runs() -> list[str]:
@@ -220,19 +220,19 @@ def _firm_that_runs() -> list[str]:
 def test_the_reason_of_who_waits_is_true(house: House) -> None:
     """Whoever waits starts when what its reason names is made available, and nothing else."""
     with own_house():
-        facts = live_facts(build(house)).facts
+        facts = read_live_facts(build(house)).facts
     world = World(facts)
-    for name in reasons(world):
+    for name in waiting_reasons(world):
         reason = Explainer(world).explain(world.gang_of[name])
         assert reason.message
         assert reason.blockers, reason
-        if any(blocker.never for blocker in reason.blockers):
+        if any(blocker.is_permanent for blocker in reason.blockers):
             continue
         loosened = facts
         for blocker in reason.blockers:
             loosened = _made_available(loosened, blocker, world)
         roomy = World(loosened)
-        assert attempt(roomy, roomy.gang_of[name]), reason
+        assert attempt_start(roomy, roomy.gang_of[name]), reason
         event(reason.code)
 
 
@@ -247,19 +247,22 @@ def test_new_work_starts_beside_sums_as_it_does_beside_all(house: House, works: 
         before = set(_live())
         send(works[:1])
         new = set(_live()) - before
-        listed, counted = live_facts(backend, new=new), live_facts(backend, new=new, counted=True)
+        listed, counted = (
+            read_live_facts(backend, new_workflows=new),
+            read_live_facts(backend, new_workflows=new, totals_only=True),
+        )
         assert set(counted.gangs) == {name for name, row in listed.gangs.items() if row.workflow_name in new}
         with_all = settle_facts(listed.facts).steps
-        starts = [step for step in with_all if step.action is Action.START]
+        starts = [step for step in with_all if step.action is StepAction.START]
         free = list(with_all) == starts and {step.gang for step in starts} <= set(counted.gangs)
         assert list(settle_facts(counted.facts).steps) == (starts if free else [])
         event("starts" if free and starts else "nothing free" if not free else "waits")
 
 
-def _made_available(facts: Facts, blocker: Any, world: World) -> Facts:
+def _made_available(facts: ClusterFacts, blocker: Any, world: World) -> ClusterFacts:
     """Exactly the missing amounts of one blocker: on the nodes that are named, or in the number that is named."""
     if blocker.limit == "nodes":
-        more = {short.node: world.amounts(short.missing) for short in blocker.where}
+        more = {short.node: world.named_amounts(short.missing) for short in blocker.where}
         return replace(
             facts,
             nodes=tuple(

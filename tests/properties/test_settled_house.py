@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from pools.domain.errors import DomainError
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool
-from pools.services.subpools import delete_subpool, update_quota
-from scheduling.domain.gang import tree_of
+from pools.services.subpools import delete_subpool, resize_subpool
+from scheduling.domain.gang import tree_from_json
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Decision, Group, Task, Workflow
-from scheduling.selectors.start_gates import paths_of
-from scheduling.services.simulated.dirty import Look
-from scheduling.services.simulated.reconcile import settle
+from scheduling.selectors.start_gates import read_gate_paths
+from scheduling.services.simulated.dirty import Scope
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
@@ -43,7 +43,7 @@ change = st.one_of(
     st.tuples(st.just("quota"), st.sampled_from(SLICES), st.integers(0, 3)),
     st.tuples(st.just("delete"), st.sampled_from(SLICES)),
 )
-look = st.tuples(st.just("settle"), st.sampled_from(Look))
+look = st.tuples(st.just("settle"), st.sampled_from(Scope))
 days = st.lists(
     st.tuples(st.lists(work, min_size=2, max_size=5), st.lists(change, max_size=2), look), min_size=3, max_size=5
 )
@@ -67,10 +67,10 @@ class House:
     """Two pools that share two nodes, and what is asked of them after each settling."""
 
     def __init__(self) -> None:
-        self.backend = houses.backend(nodes=2, gpus=4)
-        houses.pool("one", 4, on=self.backend, a=2, b=1)
-        houses.pool("two", 4, on=self.backend, c=2)
-        self.admin = houses.admin()
+        self.backend = houses.make_backend(nodes=2, gpus=4)
+        houses.make_pool("one", 4, on=self.backend, a=2, b=1)
+        houses.make_pool("two", 4, on=self.backend, c=2)
+        self.admin = houses.admin_actor()
 
     def do(self, what: str, *how: Any) -> None:
         """One deed; what is refused changes nothing."""
@@ -93,31 +93,33 @@ class House:
             cancel_workflow(actor=self.admin, name=f"job-{how[0]}")
         elif what == "quota":
             parent, _, short = how[0].partition("--")
-            update_quota(actor=SYSTEM, parent=parent, subpool_name=short, quota=how[1])
+            resize_subpool(actor=SYSTEM, parent=parent, subpool_name=short, quota=how[1])
         elif what == "delete":
             parent, _, short = how[0].partition("--")
             delete_subpool(actor=SYSTEM, parent=parent, subpool_name=short)
         else:
             self.settle(how[0])
 
-    def settle(self, look: Look = Look.THOROUGH) -> None:
+    def settle(self, look: Scope = Scope.THOROUGH) -> None:
         """Run scheduling, and ask everything of what it leaves."""
         used, total, quotas = self._numbers()
         last = Decision.objects.order_by("-id").values_list("id", flat=True).first() or 0
-        assert settle(self.backend.pk, look=look)["settled"]
+        assert reconcile_backend(self.backend.pk, scope=look)["settled"]
         taken = self._taken(last)
         self._firm_work_went_over_no_quota(used)
         self._a_leaf_inside_its_quota_lost_nothing_to_others(taken, total, quotas)
         self._nodes_are_not_overfull()
         self._gangs_hold_their_minimum_or_nothing()
         assert verify() == []
-        if look is Look.THOROUGH:
-            assert settle(self.backend.pk)["steps"] == [], "settling again changes nothing"
+        if look is Scope.THOROUGH:
+            assert reconcile_backend(self.backend.pk)["steps"] == [], "settling again changes nothing"
             self._nobody_waits_who_would_fit()
 
     def _numbers(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
         rows = LeafUsage.objects.all()
-        quotas = {leaf: path[0].quota for root in Pool.objects.roots().all() for leaf, path in paths_of(root).items()}
+        quotas = {
+            leaf: path[0].quota for root in Pool.objects.roots().all() for leaf, path in read_gate_paths(root).items()
+        }
         return {row.pool_id: row.used for row in rows}, {row.pool_id: row.total_usage for row in rows}, quotas
 
     @staticmethod
@@ -156,7 +158,7 @@ class House:
         for group in Group.objects.filter(status__in=[TaskStatus.RUNNING, TaskStatus.SCHEDULING]):
             pods = group.tasks.filter(status=TaskStatus.RUNNING).count()
             whole = group.tasks.filter(status__in=[TaskStatus.RUNNING, TaskStatus.SCHEDULING]).count()
-            least = whole if group.gang is None else tree_of(group.gang, whole).thresholds[0]
+            least = whole if group.gang is None else tree_from_json(group.gang, whole).thresholds[0]
             assert pods >= least if group.status == TaskStatus.RUNNING else pods == 0
 
     def _nobody_waits_who_would_fit(self) -> None:
@@ -166,7 +168,7 @@ class House:
             Task.objects.filter(status=TaskStatus.RUNNING).values_list("node_name").annotate(Sum("gpu_count"))
         ):
             free[node] -= gpus
-        paths = {leaf: path for root in Pool.objects.roots() for leaf, path in paths_of(root).items()}
+        paths = {leaf: path for root in Pool.objects.roots() for leaf, path in read_gate_paths(root).items()}
         waiting = Task.objects.filter(status=TaskStatus.SCHEDULING, group__status=TaskStatus.SCHEDULING)
         for task in waiting.select_related("group__workflow"):
             workflow = task.group.workflow

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tests.support.missing import chromium
+from tests.support.missing import find_chromium
 from tests.support.services import ROOT
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ QUIET = [
 
 
 @contextmanager
-def launched() -> Iterator[Browser]:
+def launch_chromium() -> Iterator[Browser]:
     """One Chromium for the session."""
     from playwright.sync_api import sync_playwright
 
     # Root cannot use Chromium's sandbox; anybody else keeps it.
     arguments = [*QUIET, "--no-sandbox"] if os.geteuid() == 0 else QUIET
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=arguments)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
         yield browser
         browser.close()
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scheduling.kube import kinds
-from scheduling.kube.port import Cluster, Kind, Object
+from scheduling.kube.port import Cluster, Object, ResourceKind
 
-BESIDE = "beside"
+FOREIGN_LABEL = "beside"
 """The label by which tests that count pods leave them out."""
 
-_SOMEBODY = "somebody"
+_FOREIGN_OWNER = "somebody"
 
 
 @dataclass
-class Bystanders:
+class ForeignObjects:
     """A queue, a PodGroup, a pod and a Secret, made when this is."""
 
     cluster: Cluster
     namespace: str
-    _made: list[tuple[Kind, str | None, Object]] = field(default_factory=list)
+    _made: list[tuple[ResourceKind, str | None, Object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         quota = {"gpu": {"quota": 3, "limit": -1, "overQuotaWeight": 1}}
@@ -33,8 +33,8 @@ class Bystanders:
         for kind, namespace, made in self._made:
             assert self.cluster.get(kind, made["metadata"]["name"], namespace=namespace) == made
 
-    def _make(self, kind: Kind, name: str, **body: object) -> None:
+    def _make(self, kind: ResourceKind, name: str, **body: object) -> None:
         namespace = None if kind is kinds.QUEUE else self.namespace
-        metadata = {"name": name, "labels": {BESIDE: "true"}} | ({"namespace": namespace} if namespace else {})
-        self.cluster.create(kind, {"metadata": metadata, **body}, owner=_SOMEBODY)
+        metadata = {"name": name, "labels": {FOREIGN_LABEL: "true"}} | ({"namespace": namespace} if namespace else {})
+        self.cluster.create(kind, {"metadata": metadata, **body}, field_manager=_FOREIGN_OWNER)
         self._made.append((kind, namespace, self.cluster.get(kind, name, namespace=namespace)))

@@ -15,10 +15,10 @@ from scheduling.domain.priorities import Priority
 from scheduling.kube import errors, kinds
 from scheduling.kube.port import Cluster, Object
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.kubernetes.agent import Agent, Rhythm
+from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import houses
-from tests.support.bystanders import BESIDE
+from tests.support.bystanders import FOREIGN_LABEL
 
 KUBELET = "kubelet"
 
@@ -31,103 +31,114 @@ def kubernetes_backend(namespace: str, name: str = "lab") -> Backend:
 
 
 @dataclass
-class Room:
+class AgentHarness:
     """One pool on one cluster, and the agent between them, worked by hand."""
 
     cluster: Cluster
     backend: Backend
     pool: Pool
-    agent: Agent
+    agent: ClusterAgent
 
     @classmethod
-    def make(cls, cluster: Cluster, namespace: str, *, name: str = "lab", pool: str = "team", **slices: int) -> Room:
+    def make(
+        cls, cluster: Cluster, namespace: str, *, name: str = "lab", pool: str = "team", **slices: int
+    ) -> AgentHarness:
         """A pool of 100 GPUs with these slices."""
         backend = kubernetes_backend(namespace, name)
-        row = houses.pool(pool, 100, on=backend, **slices)
-        return cls(cluster, backend, row, Agent(backend.pk, connect=lambda _: cluster, rhythm=Rhythm(recount=0)))
+        row = houses.make_pool(pool, 100, on=backend, **slices)
+        return cls(
+            cluster,
+            backend,
+            row,
+            ClusterAgent(backend.pk, connect=lambda _: cluster, intervals=AgentIntervals(recount=0)),
+        )
 
-    def another_agent(self) -> Agent:
+    def new_agent(self) -> ClusterAgent:
         """One more that thinks the backend is his."""
-        return Agent(self.backend.pk, connect=lambda _: self.cluster, rhythm=Rhythm(recount=0))
+        return ClusterAgent(self.backend.pk, connect=lambda _: self.cluster, intervals=AgentIntervals(recount=0))
 
-    def look(self, times: int = 3) -> None:
+    def run_agent(self, times: int = 3) -> None:
         """Let the agent look until what followed from the first look is done."""
         for _ in range(times):
-            self.agent.look_now()
+            self.agent.relist_and_reconcile()
 
     def submit(
         self, file: str | None = None, *, gpus: int = 1, to: str = "", priority: Priority = Priority.NORMAL
     ) -> Workflow:
         """A workflow of `root-admin`, of one task unless `file` says otherwise."""
-        submission = Submission(file=file or houses.spec(gpus=gpus), priority=priority)
-        receipt = submit(actor=houses.admin(), pool=to or self.pool.name, submission=submission)
+        submission = Submission(file=file or houses.workflow_file(gpus=gpus), priority=priority)
+        receipt = submit(actor=houses.admin_actor(), pool=to or self.pool.name, submission=submission)
         assert receipt.workflow is not None
         return receipt.workflow
 
     # --- what the cluster shows -------------------------------------------------------------------------------------
-    def pods(self, of: Workflow | None = None) -> list[Object]:
+    def list_pods(self, of: Workflow | None = None) -> list[Object]:
         """Pods of the namespace, by task name and try; bystanders are none of them."""
-        labels = f"!{BESIDE}" if of is None else f"osmo.workflow_uuid={of.pk}"
+        labels = f"!{FOREIGN_LABEL}" if of is None else f"osmo.workflow_uuid={of.pk}"
         found = self.cluster.list(kinds.POD, namespace=self.backend.namespace, labels=labels).items
         return sorted(found, key=lambda pod: (_label(pod, "osmo.task_name"), _label(pod, "osmo.retry_id")))
 
-    def pod_groups(self) -> list[Object]:
+    def list_pod_groups(self) -> list[Object]:
         """PodGroups of the namespace."""
-        return self.cluster.list(kinds.POD_GROUP, namespace=self.backend.namespace, labels=f"!{BESIDE}").items
+        return self.cluster.list(kinds.POD_GROUP, namespace=self.backend.namespace, labels=f"!{FOREIGN_LABEL}").items
 
-    def of_task(self, workflow: Workflow, name: str, retry: int = 0) -> Object:
+    def find_pod(self, workflow: Workflow, name: str, retry: int = 0) -> Object:
         """The pod of one try."""
         (found,) = [
             pod
-            for pod in self.pods(workflow)
+            for pod in self.list_pods(workflow)
             if (_label(pod, "osmo.task_name"), _label(pod, "osmo.retry_id")) == (name, str(retry))
         ]
         return found
 
     # --- what scheduler and machine do ------------------------------------------------------------------------------
-    def say(self, pod: Object, **status: Any) -> None:
+    def set_pod_status(self, pod: Object, **status: Any) -> None:
         """The status of a pod, as the machine reports it."""
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        self.cluster.merge(kinds.POD, name, {"status": status}, owner=KUBELET, namespace=namespace, status=True)
+        self.cluster.merge(kinds.POD, name, {"status": status}, field_manager=KUBELET, namespace=namespace, status=True)
 
-    def run(self, *pods: Object) -> None:
+    def run_pods(self, *pods: Object) -> None:
         """The pods run."""
         for pod in pods:
             started = {"running": {"startedAt": _now()}}
-            self.say(pod, phase="Running", podIP="10.0.0.7", containerStatuses=[_container(pod, started)])
+            self.set_pod_status(pod, phase="Running", podIP="10.0.0.7", containerStatuses=[_container(pod, started)])
 
-    def finish(self, *pods: Object, code: int = 0, reason: str = "") -> None:
+    def finish_pods(self, *pods: Object, code: int = 0, reason: str = "") -> None:
         """The pods' own containers end."""
         for pod in pods:
             over = {"terminated": {"exitCode": code, "reason": reason or ("Completed" if code == 0 else "Error")}}
-            self.say(pod, phase="Failed" if code else "Succeeded", containerStatuses=[_container(pod, over)])
+            self.set_pod_status(pod, phase="Failed" if code else "Succeeded", containerStatuses=[_container(pod, over)])
 
-    def wait_on(self, pod: Object, reason: str, message: str = "") -> None:
+    def set_container_waiting(self, pod: Object, reason: str, message: str = "") -> None:
         """The container waits."""
         waiting = {"waiting": {"reason": reason, "message": message}}
-        self.say(pod, phase="Pending", containerStatuses=[_container(pod, waiting)])
+        self.set_pod_status(pod, phase="Pending", containerStatuses=[_container(pod, waiting)])
 
-    def evict(self, *pods: Object, reason: str = "PreemptionByScheduler", message: str = "needed elsewhere") -> None:
+    def evict_pods(
+        self, *pods: Object, reason: str = "PreemptionByScheduler", message: str = "needed elsewhere"
+    ) -> None:
         """The scheduler (or whoever) marks the pods and deletes them; the machine has not let go of them yet."""
         for pod in pods:
             condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
-            self.say(pod, conditions=[condition | {"lastTransitionTime": _now()}])
-            self.delete(pod)
+            self.set_pod_status(pod, conditions=[condition | {"lastTransitionTime": _now()}])
+            self.delete_pod(pod)
 
-    def delete(self, pod: Object) -> None:
+    def delete_pod(self, pod: Object) -> None:
         """Somebody deletes a pod."""
         self.cluster.delete(kinds.POD, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"], grace_seconds=0)
 
-    def tear_out(self, pod: Object) -> None:
+    def force_delete_pod(self, pod: Object) -> None:
         """Somebody takes our finalizer off and deletes the pod: it is gone without a trace."""
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        self.cluster.merge(kinds.POD, name, {"metadata": {"finalizers": []}}, owner="somebody", namespace=namespace)
+        self.cluster.merge(
+            kinds.POD, name, {"metadata": {"finalizers": []}}, field_manager="somebody", namespace=namespace
+        )
         try:
-            self.delete(pod)
-        except errors.NotFound:
+            self.delete_pod(pod)
+        except errors.ObjectNotFound:
             return
 
-    def refuse(self, pod_group: Object, reason: str, message: str, **details: Any) -> None:
+    def mark_unschedulable(self, pod_group: Object, reason: str, message: str, **details: Any) -> None:
         """KAI says why a PodGroup waits."""
         said = {"reason": reason, "message": message} | ({"details": {"queueDetails": details}} if details else {})
         condition = {
@@ -144,39 +155,46 @@ class Room:
             kinds.POD_GROUP,
             pod_group["metadata"]["name"],
             {"status": {"schedulingConditions": [condition]}},
-            owner="kai-scheduler",
+            field_manager="kai-scheduler",
             namespace=self.backend.namespace,
             status=True,
         )
 
 
-def statuses(workflow: Workflow) -> list[tuple[str, int, str, int | None]]:
+def task_statuses(workflow: Workflow) -> list[tuple[str, int, str, int | None]]:
     """Every try of a workflow: (task, retry, status, exit code)."""
     tasks = Task.objects.filter(group__workflow=workflow).order_by("group__position", "position", "retry_id")
     return [(task.name, task.retry_id, task.status, task.exit_code) for task in tasks]
 
 
-def group_of(workflow: Workflow, name: str | None = None) -> Group:
+def find_group(workflow: Workflow, name: str | None = None) -> Group:
     """The group of this name, or the only one."""
     groups = Group.objects.filter(workflow=workflow)
     return groups.get(name=name) if name else groups.get()
 
 
-def file_of(
-    *tasks: str, name: str = "job", gpus: int = 1, more: str = "", ignore: bool = True, extra: Sequence[str] = ()
+def gang_file(
+    *tasks: str,
+    name: str = "job",
+    gpus: int = 1,
+    task_fields: str = "",
+    ignore_nonlead: bool = True,
+    workflow_lines: Sequence[str] = (),
 ) -> str:
-    """A workflow file of one group of these tasks, the first of them the lead; `more` goes into each task, `extra` are
+    """A workflow file of one group of these tasks, the first of them the lead; `task_fields` goes into each task, `workflow_lines` are
     further lines of the workflow."""
-    lines = ["workflow:", f"  name: {name}", *[f"  {line}" for line in extra], "  groups:", "  - name: gang"]
-    lines += [f"    ignoreNonleadStatus: {str(ignore).lower()}", "    tasks:"]
+    lines = ["workflow:", f"  name: {name}", *[f"  {line}" for line in workflow_lines], "  groups:", "  - name: gang"]
+    lines += [f"    ignoreNonleadStatus: {str(ignore_nonlead).lower()}", "    tasks:"]
     for place, task in enumerate(tasks):
         lead = ", lead: true" if place == 0 else ""
-        lines.append(f"    - {{name: {task}, image: ubuntu, command: [sh], resource: r{lead}{more and ', ' + more}}}")
+        lines.append(
+            f"    - {{name: {task}, image: ubuntu, command: [sh], resource: r{lead}{task_fields and ', ' + task_fields}}}"
+        )
     lines += ["  resources:", f"    r: {{gpu: {gpus}}}"]
     return "\n".join(lines) + "\n"
 
 
-def task_of(pod: Object) -> UUID:
+def task_uuid_of(pod: Object) -> UUID:
     """The id of a pod's try."""
     return UUID(_label(pod, TASK_UUID))
 

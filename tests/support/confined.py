@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOWN = 2000
+SHOWN_CHARACTERS = 2000
 HANGS_SECONDS = 900
 """Only what neither runs nor ends, waiting for something, is ended by this."""
 
 
-def put(
+def run_limited(
     target: str, cases: Sequence[Any], *, mebibytes: int, cpu_seconds: int, env: Mapping[str, str] | None = None
 ) -> list[Any]:
     """What `target` (`module:function`) answers to each case. Cases and answers are JSON; `mebibytes` come on top of
@@ -42,8 +42,10 @@ def put(
     )
     answers = [json.loads(line) for line in ended.stdout.splitlines()]
     if ended.returncode != 0 or len(answers) != len(cases):
-        case = json.dumps(cases[len(answers)])[:SHOWN] if len(answers) < len(cases) else "none"
-        message = f"Case {len(answers)} ended the process ({ended.returncode}): {case}\n{ended.stderr[-SHOWN:]}"
+        case = json.dumps(cases[len(answers)])[:SHOWN_CHARACTERS] if len(answers) < len(cases) else "none"
+        message = (
+            f"Case {len(answers)} ended the process ({ended.returncode}): {case}\n{ended.stderr[-SHOWN_CHARACTERS:]}"
+        )
         raise AssertionError(message)
     return answers
 

@@ -52,7 +52,7 @@ END $$;
 """
 
 
-def reset() -> None:
+def restore_pristine() -> None:
     """The current database as it was right after the migrations."""
     connection.close()  # a test may have left it inside a broken transaction
     with connection.cursor() as cursor:
@@ -60,12 +60,12 @@ def reset() -> None:
 
 
 @contextmanager
-def using(url: str) -> Iterator[None]:
+def use_database(url: str) -> Iterator[None]:
     """Inside, Django's connection of this thread is to the database at `url`."""
-    from osmo_admin.settings import database
+    from osmo_admin.settings import database_settings
 
     default = connections["default"]
-    there = {part: database(url)[part] for part in ("NAME", "USER", "PASSWORD", "HOST", "PORT")}
+    there = {part: database_settings(url)[part] for part in ("NAME", "USER", "PASSWORD", "HOST", "PORT")}
     before = {part: default.settings_dict[part] for part in there}
     default.close()
     default.settings_dict.update(there)
@@ -82,14 +82,14 @@ def _administer(services: Services) -> psycopg.Connection:
 
 def ensure_template(services: Services) -> None:
     """Migrate once; the other workers wait and copy."""
-    with services.exclusive("template"), _administer(services) as admin:
+    with services.exclusive_lock("template"), _administer(services) as admin:
         name = _template_name(services)
         if admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
             return
         building = sql.Identifier(f"{name}_building")
         admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(building))
         admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(building))
-        with using(services.database_url(f"{name}_building")):
+        with use_database(services.database_url(f"{name}_building")):
             call_command("migrate", verbosity=0, interactive=False)
             with connection.cursor() as cursor:
                 cursor.execute(_KEEP_PRISTINE)
@@ -101,7 +101,7 @@ def _template_name(services: Services) -> str:
     return f"template_{services.folder.name.removeprefix('osmo-test-').lower()}"
 
 
-def copy(services: Services, name: str) -> None:
+def copy_template(services: Services, name: str) -> None:
     """A fresh database `name`, equal to the template."""
     with _administer(services) as admin:
         target = sql.Identifier(name)
@@ -118,7 +118,7 @@ def copy(services: Services, name: str) -> None:
                 return
 
 
-def drop(services: Services, name: str) -> None:
+def drop_database(services: Services, name: str) -> None:
     """Remove it, whoever is still connected."""
     with _administer(services) as admin:
         admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
@@ -126,4 +126,4 @@ def drop(services: Services, name: str) -> None:
 
 def drop_template(services: Services) -> None:
     """On a server that outlives the session: leave nothing behind."""
-    drop(services, _template_name(services))
+    drop_database(services, _template_name(services))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduling.kube import errors, rbac
-from scheduling.kube.port import Cluster, Kind
+from scheduling.kube.port import Cluster, ResourceKind
 
 _VERBS = {
     "list": ("list",),
@@ -20,15 +20,15 @@ _VERBS = {
 
 
 @dataclass
-class Granted:
+class RbacCluster:
     """Work happens in `namespace`. `used` is what was needed: (resource, verb)."""
 
     real: Cluster
     namespace: str
-    used: set[tuple[str, str]] = field(default_factory=set)
+    used_rights: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        roles = {item["kind"]: item["rules"] for item in rbac.manifests(self.namespace) if "rules" in item}
+        roles = {item["kind"]: item["rules"] for item in rbac.rbac_manifests(self.namespace) if "rules" in item}
         self._wide, self._inside = (_rights(roles[kind]) for kind in ("ClusterRole", "Role"))
 
     def __getattr__(self, verb: str) -> Any:
@@ -36,15 +36,17 @@ class Granted:
         if verb not in _VERBS:
             return real
 
-        def call(kind: Kind, *arguments: Any, **options: Any) -> Any:
+        def call(kind: ResourceKind, *arguments: Any, **options: Any) -> Any:
             named = arguments[0] if arguments and isinstance(arguments[0], dict) else {"metadata": {}}
             where = options.get("namespace") or named["metadata"].get("namespace")
             rights = self._wide | (self._inside if where == self.namespace else set())
             resource = f"{kind.plural}/status" if options.get("status") else kind.plural
             for needed in _VERBS[verb]:
                 if (kind.group, resource, needed) not in rights:
-                    raise errors.Forbidden(f"{needed} {resource} in {where or 'the cluster'} is forbidden", status=403)
-                self.used.add((resource, needed))
+                    raise errors.AccessDenied(
+                        f"{needed} {resource} in {where or 'the cluster'} is forbidden", status=403
+                    )
+                self.used_rights.add((resource, needed))
             return real(kind, *arguments, **options)
 
         return call

@@ -141,17 +141,17 @@ spec:
 """
 
 
-def spoiled_scenarios(count: int, seed: int) -> Iterator[str]:
+def mutated_scenarios(count: int, seed: int) -> Iterator[str]:
     """The documented examples, with something put in or taken out here and there."""
-    return _spoiled([path.read_text() for path in EXAMPLES], count, seed)
+    return _mutated([path.read_text() for path in EXAMPLES], count, seed)
 
 
-def spoiled_manifests(count: int, seed: int) -> Iterator[str]:
+def mutated_manifests(count: int, seed: int) -> Iterator[str]:
     """A manifest, with something put in or taken out here and there."""
-    return _spoiled([_MANIFEST], count, seed)
+    return _mutated([_MANIFEST], count, seed)
 
 
-def _spoiled(texts: list[str], count: int, seed: int) -> Iterator[str]:
+def _mutated(texts: list[str], count: int, seed: int) -> Iterator[str]:
     pick = random.Random(seed)
     for _ in range(count):
         text = pick.choice(texts)
@@ -163,9 +163,9 @@ def _spoiled(texts: list[str], count: int, seed: int) -> Iterator[str]:
 
 def read_scenario(text: str) -> list[dict[str, Any]]:
     """What `osmo simulate -` prints for the text, without the parts that tell nothing here."""
-    from scheduling.scenario import simulate
+    from scheduling.scenario import simulate_sources
 
-    lines = list(simulate(["-"], stdin=text).lines())
+    lines = list(simulate_sources(["-"], stdin=text).output_objects())
     for line in lines:
         json.dumps(line)
     return [{key: line.get(key) for key in ("error_code", "details", "settled")} for line in lines]

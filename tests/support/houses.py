@@ -10,14 +10,14 @@ from django.db import connection
 
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import Backend, Node, Pool, Reservation, User
-from pools.services.members import create_user, make_pool_roles
+from pools.services.members import create_pool_roles, create_user
 from pools.services.subpools import create_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.workflows.submission import Submission, submit
 
 
-def backend(
+def make_backend(
     name: str = "sim", *, namespace: str = "ns", nodes: int = 4, gpus: int = 32, auto_end: bool = False
 ) -> Backend:
     """A simulated backend with nodes; work on it ends only when reported, unless `auto_end`."""
@@ -31,21 +31,21 @@ def backend(
     return row
 
 
-def pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = None, **slices: int) -> Pool:
+def make_pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = None, **slices: int) -> Pool:
     """A pool with ACTIVE slices, `pool("team", 100, a=30, b=40)`."""
-    row = Pool.objects.create(name=name, backend=on or backend(), guarantee=guarantee, maximum=-1, weight=1)
-    make_pool_roles(name)
+    row = Pool.objects.create(name=name, backend=on or make_backend(), guarantee=guarantee, maximum=-1, weight=1)
+    create_pool_roles(name)
     for short, quota in slices.items():
         create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
     return row
 
 
-def person(name: str, *roles: str) -> Actor:
+def make_user(name: str, *roles: str) -> Actor:
     """Somebody with these roles."""
     return create_user(actor=SYSTEM, username=name, roles=roles).as_actor()
 
 
-def spec(name: str = "job", gpus: int = 1, **labels: str) -> str:
+def workflow_file(name: str = "job", gpus: int = 1, **labels: str) -> str:
     """A workflow file of one task."""
     lines = [f"workflow:\n  name: {name}"]
     if labels:
@@ -55,16 +55,16 @@ def spec(name: str = "job", gpus: int = 1, **labels: str) -> str:
     return "\n".join(lines)
 
 
-def submitted(
+def submit_workflow(
     actor: Actor, to: str, gpus: int = 1, *, name: str = "job", priority: Priority = Priority.NORMAL
 ) -> Workflow:
     """A workflow on a leaf."""
-    receipt = submit(actor=actor, pool=to, submission=Submission(file=spec(name, gpus), priority=priority))
+    receipt = submit(actor=actor, pool=to, submission=Submission(file=workflow_file(name, gpus), priority=priority))
     assert receipt.workflow is not None
     return receipt.workflow
 
 
-def holding(leaf: str, gpus: int, *, priority: Priority = Priority.LOW, needs: int = 0) -> None:
+def make_reservation(leaf: str, gpus: int, *, priority: Priority = Priority.LOW, needs: int = 0) -> None:
     """Somebody's GPUs on a leaf as the ledger counts them, without the work itself."""
     Reservation.objects.create(
         workflow=uuid4(), workflow_name=f"held-{uuid4().hex[:8]}", pool=Pool.objects.get(name=leaf), owner="somebody",
@@ -72,7 +72,9 @@ def holding(leaf: str, gpus: int, *, priority: Priority = Priority.LOW, needs: i
     )  # fmt: skip
 
 
-def elastic(workflow: str, gang: dict[str, Any], *, gpus: int, sub_groups: Mapping[str, str] | None = None) -> None:
+def set_gang_tree(
+    workflow: str, gang: dict[str, Any], *, gpus: int, sub_groups: Mapping[str, str] | None = None
+) -> None:
     """Give the one gang of a waiting workflow a tree (as its row keeps it) whose minimum asks for `gpus`; `sub_groups`
     names the leaf of each task."""
     row = Group.objects.get(workflow__name=workflow)
@@ -82,13 +84,13 @@ def elastic(workflow: str, gang: dict[str, Any], *, gpus: int, sub_groups: Mappi
         Task.objects.filter(group=row, name=name).update(sub_group=leaf)
 
 
-def admin() -> Actor:
+def admin_actor() -> Actor:
     """The one who may everything, as a person whose work can be told."""
     user = User.objects.filter(username="root-admin").first()
-    return user.as_actor() if user else person("root-admin", "osmo-admin")
+    return user.as_actor() if user else make_user("root-admin", "osmo-admin")
 
 
-def commit_time() -> None:
+def check_deferred_constraints() -> None:
     """Ask now what the database asks at a commit, which a test in a transaction of its own never comes to."""
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from osmo_admin.ops import postgres, valkey
 from osmo_admin.ops.errors import OperationError
-from osmo_admin.ops.privileges import database_account, give
-from osmo_admin.ops.processes import start_time, stop_all
+from osmo_admin.ops.privileges import change_owner, find_database_account
+from osmo_admin.ops.processes import process_start_time, stop_children
 
 READY = "ready"
 FAILED = "failed"
@@ -31,31 +31,33 @@ SETTINGS = dict(postgres.SETTINGS) | {
 }
 
 
-def keep(folder: Path, controller: int) -> None:
+def run_servers(folder: Path, controller: int) -> None:
     """Start both, say so with a file, wait, stop both."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     (folder / PID).write_text(str(os.getpid()))
-    born = start_time(controller)
+    born = process_start_time(controller)
     children = []
     try:
-        account = database_account()
+        account = find_database_account()
         home = folder / "postgres"
         home.mkdir(mode=0o700)
-        give(account, home)
+        change_owner(account, home)
         (folder / "valkey").mkdir()
         log = folder / "postgres.log"
-        children.append(postgres.launch(home, folder, account, log=log, settings=SETTINGS, durable=False).child)
-        children.append(valkey.launch(folder / "valkey", folder, log=folder / "valkey.log", durable=False).child)
+        children.append(
+            postgres.launch_postgres(home, folder, account, log=log, settings=SETTINGS, durable=False).child
+        )
+        children.append(valkey.launch_valkey(folder / "valkey", folder, log=folder / "valkey.log", durable=False).child)
         (folder / READY).touch()
-        while not stop.wait(0.5) and start_time(controller) == born:
+        while not stop.wait(0.5) and process_start_time(controller) == born:
             pass
     except OperationError as problem:
         (folder / FAILED).write_text(str(problem))
         stop.wait(10)  # leave the reason where the waiting test can read it
     finally:
-        stop_all(reversed(children), grace=5)
+        stop_children(reversed(children), grace=5)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -63,4 +65,4 @@ if __name__ == "__main__":
     if os.fork():
         os._exit(0)  # the caller waits for this one only; the keeper outlives it
     os.setsid()
-    keep(Path(sys.argv[1]), int(sys.argv[2]))
+    run_servers(Path(sys.argv[1]), int(sys.argv[2]))

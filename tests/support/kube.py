@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import yaml
 
 from scheduling.kube import errors, kinds
-from scheduling.kube.access import Kubeconfig
-from scheduling.kube.client import KubernetesCluster, Limits
-from scheduling.kube.port import Cluster, Kind
+from scheduling.kube.access import KubeconfigAccess
+from scheduling.kube.client import KubernetesCluster, Timeouts
+from scheduling.kube.port import Cluster, ResourceKind
 from tests.support.missing import ENVTEST
 
 CRDS = ENVTEST.parent.parent / "crds"
@@ -33,8 +33,10 @@ NEWER = (
     "kai.scheduler_topologies.yaml",
 )
 TENSOR_FUSION = "tensor-fusion.ai_gpuresourcequotas.yaml"
-CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
-CONFIG_MAP = Kind("", "v1", "configmaps", "ConfigMap")
+CRD = ResourceKind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+CONFIG_MAP = ResourceKind("", "v1", "configmaps", "ConfigMap")
 """A kind that the house has no use for; tests of the port have."""
 
 START_SECONDS = 120
@@ -42,15 +44,15 @@ _numbers = itertools.count(1)
 Found = TypeVar("Found")
 
 
-def eventually(look: Callable[[], Found], *, seconds: float = 60, what: str = "") -> Found:
-    """What `look` finds as soon as it finds something; fails when it never does."""
+def wait_for(condition: Callable[[], Found], *, seconds: float = 60, description: str = "") -> Found:
+    """What `condition` finds as soon as it finds something; fails when it never does."""
     end = time.monotonic() + seconds
     while True:
-        found = look()
+        found = condition()
         if found:
             return found
         if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds:.0f} s: {what or look!r}")
+            raise AssertionError(f"not within {seconds:.0f} s: {description or condition!r}")
         time.sleep(0.05)
 
 
@@ -94,61 +96,63 @@ class KubeServer:
     @property
     def address(self) -> str:
         """`https://127.0.0.1:PORT`."""
-        return str(self.content()["clusters"][0]["cluster"]["server"])
+        return str(self.kubeconfig_body()["clusters"][0]["cluster"]["server"])
 
     @property
-    def authority(self) -> Path:
+    def certificate(self) -> Path:
         """Its certificate."""
         return self.folder / "certs" / "apiserver.crt"
 
-    def content(self, user: str = "admin") -> dict[str, Any]:
+    def kubeconfig_body(self, user: str = "admin") -> dict[str, Any]:
         """The kubeconfig of `admin`, of `viewer` (reads all) or of `nobody` (403 everywhere)."""
         path = self.kubeconfig if user == "admin" else self.folder / f"kubeconfig-{user}"
         return dict(yaml.safe_load(path.read_text()))
 
-    def sendable(self, token: str | None = None) -> str:
+    def kubeconfig_text(self, token: str | None = None) -> str:
         """The admin's kubeconfig as it is sent to a backend; `token` in place of the right credential."""
-        content = self.content()
+        content = self.kubeconfig_body()
         if token is not None:
             content["users"][0]["user"] = {"token": token}
         return yaml.safe_dump(content)
 
-    def cluster(self, user: str = "admin", *, limits: Limits | None = None, address: str = "") -> KubernetesCluster:
+    def connect(self, user: str = "admin", *, limits: Timeouts | None = None, address: str = "") -> KubernetesCluster:
         """A connection; `address` puts somebody in between."""
-        content = self.content(user)
+        content = self.kubeconfig_body(user)
         if address:
             content["clusters"][0]["cluster"] = {"server": address}
-        return KubernetesCluster(Kubeconfig(content), limits=limits or Limits(call=60))
+        return KubernetesCluster(KubeconfigAccess(content), timeouts=limits or Timeouts(call=60))
 
     def install(self, *files: str) -> None:
         """Apply these CRDs; the server serves their kinds when this returns."""
-        with closing(self.cluster()) as cluster:
+        with closing(self.connect()) as cluster:
             for body in (yaml.safe_load((CRDS / file).read_text()) for file in files):
-                cluster.apply(CRD, body, owner="tests", force=True)
+                cluster.apply(CRD, body, field_manager="tests", force=True)
                 name, spec = body["metadata"]["name"], body["spec"]
-                kind = Kind(spec["group"], spec["versions"][-1]["name"], spec["names"]["plural"], spec["names"]["kind"])
-                eventually(lambda kind=kind: serves(cluster, kind), what=f"{name} is served")
+                kind = ResourceKind(
+                    spec["group"], spec["versions"][-1]["name"], spec["names"]["plural"], spec["names"]["kind"]
+                )
+                wait_for(lambda kind=kind: is_served(cluster, kind), description=f"{name} is served")
 
-    def uninstall(self, kind: Kind) -> None:
+    def uninstall(self, kind: ResourceKind) -> None:
         """Remove a kind with all its objects; the server serves it no more when this returns."""
-        with closing(self.cluster()) as cluster:
+        with closing(self.connect()) as cluster:
             cluster.delete(CRD, f"{kind.plural}.{kind.group}")
-            eventually(lambda: not serves(cluster, kind), what=f"{kind} is gone")
+            wait_for(lambda: not is_served(cluster, kind), description=f"{kind} is gone")
 
 
 @dataclass(frozen=True)
-class Place:
+class KubeNamespace:
     """A connection as admin, and a namespace that nobody else uses."""
 
     cluster: Cluster
     namespace: str
 
-    def name(self, short: str) -> str:
+    def object_name(self, short: str) -> str:
         """A name for a cluster-wide object of this test."""
         return f"{self.namespace}-{short}"
 
 
-def serves(cluster: Cluster, kind: Kind) -> bool:
+def is_served(cluster: Cluster, kind: ResourceKind) -> bool:
     """Whether lists of this kind are answered."""
     try:
         cluster.list(kind)
@@ -157,14 +161,14 @@ def serves(cluster: Cluster, kind: Kind) -> bool:
     return True
 
 
-def fresh_namespace(cluster: Cluster) -> str:
+def create_namespace(cluster: Cluster) -> str:
     """A new namespace of a name that no other test has."""
     name = f"t{os.getpid()}-{next(_numbers)}"
-    cluster.create(kinds.NAMESPACE, {"metadata": {"name": name}}, owner="tests")
+    cluster.create(kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="tests")
     return name
 
 
-def running(folder: Path, *crds: str) -> Iterator[KubeServer]:
+def run_server(folder: Path, *crds: str) -> Iterator[KubeServer]:
     """For fixtures: a server with these CRDs, stopped and deleted at the end."""
     server = KubeServer(folder)
     try:
@@ -176,12 +180,12 @@ def running(folder: Path, *crds: str) -> Iterator[KubeServer]:
 
 
 @dataclass
-class Listened:
+class RecordingCluster:
     """A connection that remembers what was asked of it. `before` may look at a call before it is made (verb, kind,
     name), and raise in its place."""
 
     cluster: Cluster
-    before: Callable[[str, Kind, str], None] = lambda verb, kind, name: None
+    before_call: Callable[[str, ResourceKind, str], None] = lambda verb, kind, name: None
     calls: list[tuple[str, str, str]] = field(default_factory=list)
 
     def __getattr__(self, verb: str) -> Any:
@@ -189,9 +193,9 @@ class Listened:
         if verb not in VERBS:
             return real
 
-        def call(kind: Kind, *arguments: Any, **options: Any) -> Any:
+        def call(kind: ResourceKind, *arguments: Any, **options: Any) -> Any:
             name = _name_in(arguments)
-            self.before(verb, kind, name)
+            self.before_call(verb, kind, name)
             self.calls.append((verb, kind.name, name))
             return real(kind, *arguments, **options)
 
@@ -202,7 +206,7 @@ class Listened:
         """What was asked to be written, as `apply osmo-pool-ns-team`."""
         return [f"{verb} {name}" for verb, _, name in self.calls if verb in WRITES]
 
-    def forget(self) -> None:
+    def clear_calls(self) -> None:
         """Listen anew."""
         self.calls.clear()
 

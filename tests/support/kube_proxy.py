@@ -13,15 +13,15 @@ from typing import Any
 
 import urllib3
 
-Request = tuple[str, str]  # method, path with its query
+ProxyRequest = tuple[str, str]  # method, path with its query
 
 
 @dataclass
-class Rule:
+class ProxyRule:
     """What happens to requests that match: an answer in place of the server's, after `delay` seconds; `times` of
     them (None: all). `drip` sends the body byte by byte, that many seconds apart; `drop` hangs up without a word."""
 
-    matches: Callable[[Request], bool]
+    matches: Callable[[ProxyRequest], bool]
     status: int = 0
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
@@ -31,18 +31,18 @@ class Rule:
     times: int | None = 1
 
 
-def status(code: int, reason: str = "", message: str = "said the proxy", **details: Any) -> bytes:
+def status_body(code: int, reason: str = "", message: str = "said the proxy", **details: Any) -> bytes:
     """A Kubernetes Status as JSON."""
     found: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
     return json.dumps(found | ({"details": details} if details else {})).encode()
 
 
-class Proxy:
+class FaultyProxy:
     """Forwards to `address`, whose certificate is in the file `authority`."""
 
     def __init__(self, address: str, authority: Path) -> None:
-        self.rules: list[Rule] = []
-        self.seen: list[Request] = []
+        self.rules: list[ProxyRule] = []
+        self.requests: list[ProxyRequest] = []
         self._upstream = urllib3.PoolManager(ca_certs=str(authority), retries=False)
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -102,12 +102,12 @@ class Proxy:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def answer(self, matches: str | Callable[[Request], bool], **how: Any) -> None:
+    def add_rule(self, matches: str | Callable[[ProxyRequest], bool], **how: Any) -> None:
         """Another rule; a text matches requests whose path holds it."""
         test = matches if callable(matches) else lambda request: matches in request[1]
-        self.rules.append(Rule(test, **how))
+        self.rules.append(ProxyRule(test, **how))
 
-    def clear(self) -> None:
+    def clear_rules(self) -> None:
         """Forward everything from now on."""
         with self._lock:
             self.rules.clear()
@@ -118,9 +118,9 @@ class Proxy:
         self._server.shutdown()
         self._server.server_close()
 
-    def _rule_for(self, request: Request) -> Rule | None:
+    def _rule_for(self, request: ProxyRequest) -> ProxyRule | None:
         with self._lock:
-            self.seen.append(request)
+            self.requests.append(request)
             for rule in self.rules:
                 if rule.matches(request) and rule.times != 0:
                     if rule.times is not None:

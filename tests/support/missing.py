@@ -19,18 +19,20 @@ PREFIX = "not run: "
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class OptionalTool:
     """What a group of tests (a marker) needs, and how a person gets it."""
 
     marker: str
-    what: str
-    get: str
-    present: Callable[[], bool]
+    description: str
+    install_hint: str
+    is_present: Callable[[], bool]
 
 
 TOOLS = (
-    Tool("browser", "Chromium", "make deps-debian (or: apt-get install chromium)", lambda: bool(chromium())),
-    Tool(
+    OptionalTool(
+        "browser", "Chromium", "make deps-debian (or: apt-get install chromium)", lambda: bool(find_chromium())
+    ),
+    OptionalTool(
         "k8s",
         "etcd and a Kubernetes API server",
         "make deps-debian, and OSMO_ENVTEST=/path/to/start.sh",
@@ -40,39 +42,39 @@ TOOLS = (
 _NIGHTLY = PREFIX + "nightly tests (minutes of work); run them by: make test-nightly"
 
 
-def chromium() -> str | None:
+def find_chromium() -> str | None:
     """The browser to drive."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def in_ci() -> bool:
+def is_ci() -> bool:
     """Is a pipeline running us?"""
     return os.environ.get("CI", "").lower() in {"1", "true"}
 
 
-def mark(items: list[pytest.Item], *, nightly: bool) -> None:
+def mark_missing(items: list[pytest.Item], *, nightly: bool) -> None:
     """Skip, with its reason, what cannot or shall not run here; in CI only nightly tests may be skipped."""
-    absent = {tool.marker: tool for tool in TOOLS if not tool.present()}
+    absent = {tool.marker: tool for tool in TOOLS if not tool.is_present()}
     for item in items:
         if not nightly and item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.skip(reason=_NIGHTLY))
         for marker in absent.keys() & {mark.name for mark in item.iter_markers()}:
             tool = absent[marker]
-            reason = f"{PREFIX}{tool.what} is missing; get it by: {tool.get}"
-            if in_ci():
+            reason = f"{PREFIX}{tool.description} is missing; get it by: {tool.install_hint}"
+            if is_ci():
                 item.user_properties.append(("missing tool", reason))
             else:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def refuse(item: pytest.Item) -> None:
+def fail_missing(item: pytest.Item) -> None:
     """In CI: the test fails with the reason it could not run."""
     for name, reason in item.user_properties:
         if name == "missing tool":
             pytest.fail(f"{reason} (CI does not skip)", pytrace=False)
 
 
-def report(terminal: pytest.TerminalReporter) -> None:
+def report_missing(terminal: pytest.TerminalReporter) -> None:
     """The groups that did not run, just above pytest's own last line."""
     reasons: Counter[str] = Counter()
     for skipped in terminal.stats.get("skipped", []):

@@ -15,27 +15,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from osmo_admin.ops import postgres, valkey
-from osmo_admin.ops.privileges import database_account, give
-from osmo_admin.ops.processes import stop_all
+from osmo_admin.ops.privileges import change_owner, find_database_account
+from osmo_admin.ops.processes import stop_children
 from tests.support.services import Services
 
 SETTINGS = dict(postgres.SETTINGS) | {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
 
 
 @dataclass(frozen=True, slots=True)
-class OwnServers(Services):
+class KillableServers(Services):
     """Both servers, on sockets in `folder`. Start them from the main thread: they end with the thread that did."""
 
-    _running: dict[str, postgres.Server | valkey.Server] = field(default_factory=dict)
+    _running: dict[str, postgres.PostgresServer | valkey.ValkeyServer] = field(default_factory=dict)
 
     @classmethod
-    def make(cls, number: int) -> OwnServers:
+    def create(cls, number: int) -> KillableServers:
         """A new folder, whose path is short enough for a socket; nothing runs yet."""
         folder = Path(tempfile.mkdtemp(prefix="osmo-test-", dir="/tmp"))
         (folder / "postgres").mkdir(mode=0o700)
         (folder / "valkey").mkdir()
         for path in (folder, folder / "postgres"):
-            give(database_account(), path)
+            change_owner(find_database_account(), path)
         return cls(folder, number)
 
     def database_url(self, name: str) -> str:
@@ -49,8 +49,8 @@ class OwnServers(Services):
     def start_database(self) -> None:
         """Start it on the data it has; it answers when this returns."""
         home, log = self.folder / "postgres", self.folder / "postgres.log"
-        self._running["database"] = postgres.launch(
-            home, self.folder, database_account(), log=log, settings=SETTINGS, durable=False
+        self._running["database"] = postgres.launch_postgres(
+            home, self.folder, find_database_account(), log=log, settings=SETTINGS, durable=False
         )
 
     def stop_database(self, how: signal.Signals) -> None:
@@ -59,7 +59,9 @@ class OwnServers(Services):
 
     def start_broker(self) -> None:
         """Start it, with what it had queued."""
-        self._running["broker"] = valkey.launch(self.folder / "valkey", self.folder, log=self.folder / "valkey.log")
+        self._running["broker"] = valkey.launch_valkey(
+            self.folder / "valkey", self.folder, log=self.folder / "valkey.log"
+        )
 
     def stop_broker(self, how: signal.Signals) -> None:
         """End it."""
@@ -83,7 +85,7 @@ class OwnServers(Services):
 
     def remove(self) -> None:
         """Stop both and leave nothing behind."""
-        stop_all([server.child for server in self._running.values()], grace=5)
+        stop_children([server.child for server in self._running.values()], grace=5)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _stop(self, name: str, how: signal.Signals) -> None:

@@ -12,15 +12,15 @@ import pytest
 from django.db import connection
 
 from pools.models import Pool
-from pools.selectors import submission_path
+from pools import locking
 
 
-class Meeting:
+class Rendezvous:
     """Lets `parties` callers of a function wait for one another after it has returned, so that all have read before any
     writes. Who waits alone (because a lock holds the others) goes on after a moment; where the lock was taken away
     everybody comes, and a busy machine is waited for. `seconds` says how long in a test of another kind."""
 
-    patience = 1.0
+    timeout_seconds = 1.0
 
     def __init__(self, parties: int, seconds: float | None = None) -> None:
         self._barrier = threading.Barrier(parties)
@@ -29,9 +29,9 @@ class Meeting:
     def wait(self) -> None:
         """Meet the others here, or go on alone after a moment."""
         with suppress(threading.BrokenBarrierError):
-            self._barrier.wait(self.patience if self._seconds is None else self._seconds)
+            self._barrier.wait(self.timeout_seconds if self._seconds is None else self._seconds)
 
-    def at(self, patch: pytest.MonkeyPatch, where: Any, name: str) -> Meeting:
+    def after_call(self, patch: pytest.MonkeyPatch, where: Any, name: str) -> Rendezvous:
         """Hold this meeting after `where.name`."""
         real = getattr(where, name)
 
@@ -44,20 +44,20 @@ class Meeting:
         return self
 
 
-def unlocked(patch: pytest.MonkeyPatch, *modules: Any) -> None:
+def remove_tree_lock(patch: pytest.MonkeyPatch, *modules: Any) -> None:
     """Let services read the tree without its lock."""
 
     def plain_read(root_id: int) -> Pool:
         return Pool.objects.get(pk=root_id)
 
     for module in modules:
-        patch.setattr(module, "lock_tree", plain_read)
-    patch.setattr(Meeting, "patience", 30.0)
-    patch.setattr(submission_path, "_LOCK_SQL", submission_path._LOCK_SQL.replace("FOR NO KEY UPDATE", ""))
+        patch.setattr(module, "lock_pool_tree", plain_read)
+    patch.setattr(Rendezvous, "patience", 30.0)
+    patch.setattr(locking, "_LOCK_SQL", locking._LOCK_SQL.replace("FOR NO KEY UPDATE", ""))
 
 
 @contextmanager
-def without_floor(table: str, *triggers: str) -> Iterator[None]:
+def without_triggers(table: str, *triggers: str) -> Iterator[None]:
     """Switch named database triggers off for everybody, and on again."""
     with connection.cursor() as cursor:
         cursor.execute(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from osmo_admin.ops.privileges import database_account, give
+from osmo_admin.ops.privileges import change_owner, find_database_account
 from tests.support import keeper
 
 FOLDER = "OSMO_TEST_SERVICES"
@@ -52,12 +52,12 @@ class Services:
         return f"{purpose}_{self.folder.name.removeprefix('osmo-test-').lower()}_{self.number}"
 
     @property
-    def external(self) -> bool:
+    def is_external(self) -> bool:
         """Nothing to start."""
         return bool(os.environ.get("TEST_DATABASE_URL") and os.environ.get("TEST_REDIS_URL"))
 
     @contextmanager
-    def exclusive(self, what: str) -> Iterator[None]:
+    def exclusive_lock(self, what: str) -> Iterator[None]:
         """One pytest worker at a time."""
         with (self.folder / f"{what}.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -65,9 +65,9 @@ class Services:
 
     def ensure(self) -> None:
         """Both servers answer when this returns. Raises RuntimeError with the reason when they do not."""
-        if self.external:
+        if self.is_external:
             return
-        with self.exclusive("start"):
+        with self.exclusive_lock("start"):
             if (self.folder / keeper.READY).exists():
                 return
             controller = os.environ[f"{FOLDER}_PID"]
@@ -87,7 +87,7 @@ def open_session() -> None:
     if FOLDER in os.environ:
         return
     folder = Path(tempfile.mkdtemp(prefix="osmo-test-", dir="/tmp"))
-    give(database_account(), folder)
+    change_owner(find_database_account(), folder)
     os.environ[FOLDER] = str(folder)
     os.environ[f"{FOLDER}_PID"] = str(os.getpid())
     atexit.register(close_session)  # a session that fails while it is configured never gets to its end
@@ -113,7 +113,7 @@ def close_session() -> None:
         folder.rmdir()
 
 
-def current(worker: str | None) -> Services:
+def current_services(worker: str | None) -> Services:
     """The services as xdist worker `gw3` (or the only process, None) sees them."""
     number = int(worker.removeprefix("gw")) if worker else 0
     return Services(Path(os.environ[FOLDER]), number)

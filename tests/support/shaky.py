@@ -11,32 +11,32 @@ from typing import Any
 from scheduling.kube.port import Cluster
 
 WRITES = frozenset({"create", "merge", "apply", "delete"})
-ANSWERED = frozenset({"create", "merge", "apply", "delete", "get", "list", "version", "watch"})
+RECORDED_CALLS = frozenset({"create", "merge", "apply", "delete", "get", "list", "version", "watch"})
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process that made this call is gone."""
 
 
 @dataclass
-class Shaky:
+class FlakyCluster:
     """Passes calls on to `real`. `trouble` is asked before each call with its name and its number among all calls that
     came so far (from 1); what it returns is raised: before the call, or (`after` is true) when the cluster has done it
     already and only the answer is lost."""
 
     real: Cluster
-    trouble: Callable[[str, int], BaseException | None] = lambda call, number: None
-    after: bool = False
-    made: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failure: Callable[[str, int], BaseException | None] = lambda call, number: None
+    fails_after: bool = False
+    created: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(plural, name) -> how often it was created."""
-    removed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    deleted: Counter[tuple[str, str]] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     _count: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self.real, name)
-        if name not in ANSWERED:
+        if name not in RECORDED_CALLS:
             return real
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -44,8 +44,8 @@ class Shaky:
                 self._count += 1
                 number = self._count
                 self.calls[name] += 1
-            trouble = self.trouble(name, number)
-            if trouble is not None and not self.after:
+            trouble = self.failure(name, number)
+            if trouble is not None and not self.fails_after:
                 raise trouble
             found = real(*args, **kwargs)
             self._note(name, args, kwargs)
@@ -58,12 +58,12 @@ class Shaky:
     def _note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with self._lock:
             if name == "create" and not kwargs.get("dry_run"):
-                self.made[args[0].plural, args[1]["metadata"]["name"]] += 1
+                self.created[args[0].plural, args[1]["metadata"]["name"]] += 1
             elif name == "delete":
-                self.removed[args[0].plural, args[1]] += 1
+                self.deleted[args[0].plural, args[1]] += 1
 
 
-def nth_write(number: int, error: Callable[[], BaseException]) -> Callable[[str, int], BaseException | None]:
+def fail_nth_write(number: int, error: Callable[[], BaseException]) -> Callable[[str, int], BaseException | None]:
     """Trouble at the n-th write, once."""
     seen = Counter[str]()
     lock = threading.Lock()

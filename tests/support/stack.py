@@ -20,7 +20,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from osmo_admin.ops import commands
-from osmo_admin.ops.processes import Child, start, stop_all
+from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 from tests.support import database
 from tests.support.services import ROOT, Services
 
@@ -31,7 +31,7 @@ LOCK_TIMEOUT_MS = 20_000
 """How long a change waits for a lock in tests: longer than in life, so that a busy machine changes no outcome."""
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -45,9 +45,9 @@ class Stack:
         self.services = services
         self.folder = folder
         self.database = services.database_name("stack")
-        self.port = free_port()
+        self.port = find_free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
-        self.children: dict[str, Child] = {}
+        self.children: dict[str, ChildProcess] = {}
         self._blocker = blocker
         self._numbers = itertools.count(1)
         self._clients: list[httpx.Client] = []
@@ -67,7 +67,7 @@ class Stack:
     # --- running ---
     def start(self) -> None:
         """Make the database, start the four processes, wait until `/ready` is content with all of them."""
-        database.copy(self.services, self.database)
+        database.copy_template(self.services, self.database)
         with self.orm():
             from pools.domain.roles import SYSTEM
             from pools.services.members import create_user
@@ -75,21 +75,21 @@ class Stack:
 
             seed_defaults()
             create_user(actor=SYSTEM, username="admin", password=ADMIN_PASSWORD, roles=("osmo-admin",))
-        self.run(commands.WEB)
-        self.run(commands.WORKER)
-        self.run(commands.BEAT)
-        self.run(commands.CLUSTERS)
+        self.start_process(commands.WEB)
+        self.start_process(commands.WORKER)
+        self.start_process(commands.BEAT)
+        self.start_process(commands.CLUSTERS)
         self.wait_ready()
 
-    def run(self, name: str) -> Child:
+    def start_process(self, name: str) -> ChildProcess:
         """Start (again) one of the four processes."""
         command = {
-            commands.WEB: commands.web("127.0.0.1", self.port, workers=1),
-            commands.WORKER: commands.worker(processes=1),
-            commands.BEAT: commands.beat(),
-            commands.CLUSTERS: commands.clusters(),
+            commands.WEB: commands.web_command("127.0.0.1", self.port, workers=1),
+            commands.WORKER: commands.worker_command(processes=1),
+            commands.BEAT: commands.beat_command(),
+            commands.CLUSTERS: commands.clusters_command(),
         }[name]
-        self.children[name] = start(name, command, log=self.folder / f"{name}.log", env=self.env, cwd=ROOT)
+        self.children[name] = start_child(name, command, log=self.folder / f"{name}.log", env=self.env, cwd=ROOT)
         return self.children[name]
 
     def wait_ready(self) -> None:
@@ -114,27 +114,27 @@ class Stack:
         """End the processes and drop the database."""
         for client in self._clients:
             client.close()
-        stop_all(self.children.values(), grace=5)
-        database.drop(self.services, self.database)
+        stop_children(self.children.values(), grace=5)
+        database.drop_database(self.services, self.database)
 
     # --- looking and preparing ---
     @contextmanager
     def orm(self) -> Iterator[None]:
         """Inside, Django's ORM in this process works on the house's database."""
-        with self._blocker.unblock(), database.using(self.env["DATABASE_URL"]):
+        with self._blocker.unblock(), database.use_database(self.env["DATABASE_URL"]):
             yield
 
-    def sql(self, query: str, *parameters: object) -> list[dict[str, Any]]:
+    def query(self, query: str, *parameters: object) -> list[dict[str, Any]]:
         """Rows straight from the house's database."""
         with psycopg.connect(self.env["DATABASE_URL"], autocommit=True, row_factory=dict_row) as session:
             return session.execute(query, parameters or None).fetchall()  # type: ignore[call-overload]
 
-    def name(self, prefix: str = "pool") -> str:
+    def unique_name(self, prefix: str = "pool") -> str:
         """A name no other test of this house uses; valid for pools and users."""
         return f"{prefix}{next(self._numbers)}x{self.services.number}"
 
     # --- people ---
-    def token(self, username: str, *roles: str) -> str:
+    def access_token(self, username: str, *roles: str) -> str:
         """An access token for this user, made (with these roles) if new."""
         key = (username, roles)
         if key not in self._tokens:
@@ -151,26 +151,26 @@ class Stack:
                 self._tokens[key] = create_token(actor=SYSTEM, owner=user, name=token_name)[1]
         return self._tokens[key]
 
-    def client(self, username: str, *roles: str) -> httpx.Client:
+    def client_for(self, username: str, *roles: str) -> httpx.Client:
         """An HTTP client logged in as this user with these roles, as the stock client logs in."""
-        token = self.token(username, *roles)
+        token = self.access_token(username, *roles)
         answer = httpx.post(f"{self.base_url}/api/auth/jwt/access_token", json={"token": token}, timeout=30)
         answer.raise_for_status()
         bearer = answer.json()["token"]
-        return self.anonymous(headers={"Authorization": f"Bearer {bearer}"})
+        return self.anonymous_client(headers={"Authorization": f"Bearer {bearer}"})
 
-    def anonymous(self, **options: Any) -> httpx.Client:
+    def anonymous_client(self, **options: Any) -> httpx.Client:
         """An HTTP client without a login."""
         client = httpx.Client(base_url=self.base_url, timeout=30, **options)
         self._clients.append(client)
         return client
 
     @property
-    def admin(self) -> httpx.Client:
+    def admin_client(self) -> httpx.Client:
         """A client of user `admin`, who may do everything. A new login each time: logins expire."""
-        return self.client("admin")
+        return self.client_for("admin")
 
-    def until(self, condition: Any, *, seconds: float = 20, what: str = "the condition") -> Any:
+    def wait_until(self, condition: Any, *, seconds: float = 20, what: str = "the condition") -> Any:
         """Ask `condition()` until it answers something true and return that; AssertionError when it never does."""
         deadline = time.monotonic() + seconds
         while True:

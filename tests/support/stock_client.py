@@ -15,7 +15,7 @@ HEADERS = {"x-osmo-client-version": "6.4.0", "User-Agent": "osmo-cli/6.4.0"}
 SUBMISSION_ERRORS = {"USAGE", "RESOURCE"}
 
 
-class Exit(Exception):  # it is how a program ends, well or not
+class ClientExit(Exception):  # it is how a program ends, well or not
     """The command would end like this: exit code, and what it prints."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -41,14 +41,14 @@ class StockClient:
         response = self._send(method, path, query or {}, body)
         text = response.content.decode()
         if response.status_code >= 500:
-            raise Exit(10, text)
+            raise ClientExit(10, text)
         if response.status_code >= 400:
-            raise _refusal(response.status_code, text)
+            raise _client_exit(response.status_code, text)
         assert response.status_code == 200, "the client prints a complaint for 201, 202 and 204"
         try:
             return json.loads(text)
         except ValueError as error:
-            raise Exit(10, f"no JSON: {text!r}") from error
+            raise ClientExit(10, f"no JSON: {text!r}") from error
 
     def stream(self, path: str, query: dict[str, Any] | None = None) -> str:
         """Logs, events and spec come as plain text."""
@@ -83,14 +83,14 @@ def _as_query(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
     return query
 
 
-def _refusal(status: int, text: str) -> Exit:
+def _client_exit(status: int, text: str) -> ClientExit:
     body = json.loads(text)
     if not isinstance(body, dict) or "error_code" not in body:
-        return Exit(2, text)
+        return ClientExit(2, text)
     message = body["message"]  # with an error_code and without this, the client prints a traceback
     if body["error_code"] in SUBMISSION_ERRORS:
-        return Exit(1, f"Workflow {body.get('workflow_id')} submit failed:\n{message}")
-    return Exit(75 if status == 429 else 2, f"{message}\nError code: {status}")
+        return ClientExit(1, f"Workflow {body.get('workflow_id')} submit failed:\n{message}")
+    return ClientExit(75 if status == 429 else 2, f"{message}\nError code: {status}")
 
 
 def read_jwt(token: str) -> dict[str, Any]:
@@ -108,4 +108,4 @@ def read_time(text: str) -> datetime:
                 return datetime.strptime(text, f"%Y-%m-%d{separator}{rest}")  # it is naive
             except ValueError:
                 continue
-    raise Exit(2, f"Invalid time format: {text}")
+    raise ClientExit(2, f"Invalid time format: {text}")

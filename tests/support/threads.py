@@ -12,9 +12,9 @@ from django.db import connections
 Result = TypeVar("Result")
 
 
-def together(calls: Sequence[Callable[[], Result]], *, seconds: float = 60) -> list[Result | Exception]:
+def run_concurrently(operations: Sequence[Callable[[], Result]], *, seconds: float = 60) -> list[Result | Exception]:
     """Run all calls at the same moment. Returns, in order, what each returned or raised."""
-    gate = threading.Barrier(len(calls))
+    gate = threading.Barrier(len(operations))
 
     def run(call: Callable[[], Result]) -> Result | Exception:
         try:
@@ -25,5 +25,5 @@ def together(calls: Sequence[Callable[[], Result]], *, seconds: float = 60) -> l
         finally:
             connections.close_all()
 
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return [future.result(seconds) for future in [pool.submit(run, call) for call in calls]]
+    with ThreadPoolExecutor(len(operations)) as pool:
+        return [future.result(seconds) for future in [pool.submit(run, call) for call in operations]]

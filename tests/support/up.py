@@ -15,13 +15,13 @@ from typing import Any
 import httpx
 
 from tests.support.services import ROOT
-from tests.support.stack import free_port
+from tests.support.stack import find_free_port
 
 START_SECONDS = 90.0
 ADMIN_PASSWORD = "only-for-tests-4711"
 
 
-def osmo_admin(*arguments: str | Path, env: Mapping[str, str] | None = None, seconds: float = 60) -> Any:
+def run_osmo_admin(*arguments: str | Path, env: Mapping[str, str] | None = None, seconds: float = 60) -> Any:
     """Run one `osmo-admin` command to its end. Returns the completed process (text)."""
     return subprocess.run(
         [sys.executable, "-m", "osmo_admin.cli.server", *map(str, arguments)],
@@ -37,12 +37,12 @@ def clean_env(extra: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **extra}
 
 
-class Up:
+class UpProcess:
     """One start of the house on `data_dir`. `output` is the file that holds what it printed."""
 
     def __init__(self, data_dir: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
         self.data_dir = data_dir
-        self.port = free_port()
+        self.port = find_free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.output = data_dir.parent / f"{data_dir.name}-output-{self.port}.txt"
         with self.output.open("wb") as output:
@@ -53,25 +53,25 @@ class Up:
                 stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=ROOT, start_new_session=True,
             )  # fmt: skip
 
-    def wait_ready(self) -> Up:
+    def wait_ready(self) -> UpProcess:
         """Raises AssertionError with the output when it does not come up."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
-            if "Ready:" in self.printed():
+            if "Ready:" in self.output_text():
                 return self
             time.sleep(0.1)
-        raise AssertionError(f"osmo-admin up is not ready (exit code {self.process.poll()}):\n{self.printed()}")
+        raise AssertionError(f"osmo-admin up is not ready (exit code {self.process.poll()}):\n{self.output_text()}")
 
-    def printed(self) -> str:
+    def output_text(self) -> str:
         """All it has said so far."""
         return self.output.read_text(errors="replace")
 
-    def runtime(self) -> dict[str, str]:
+    def runtime_addresses(self) -> dict[str, str]:
         """The addresses it left for commands beside it."""
         found: dict[str, str] = json.loads((self.data_dir / "runtime.json").read_text())
         return found
 
-    def children(self) -> dict[str, int]:
+    def child_pids(self) -> dict[str, int]:
         """Process ids by name, as written for clean-up after a crash."""
         entries = json.loads((self.data_dir / "children.json").read_text())["children"]
         return {entry["name"]: entry["pid"] for entry in entries}

@@ -7,20 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.options import LimitOption, OffsetOption
-from osmo_admin.cli.output import emit
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import cell
-from osmo_admin.cli.times import asked, shown
-from osmo_admin.cli.verb import verb
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_cell
+from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.verb import client_command
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the command at the top level."""
-    verb(app, "audit")(audit)
+    client_command(app, "audit")(audit)
 
 
 def audit(
-    session: Session,
+    session: ClientSession,
     *,
     object_name: Annotated[
         str | None, typer.Option("--object", help="Only this object, as pool/team--a or workflow/hello-1.")
@@ -39,17 +39,20 @@ def audit(
         "object": object_name,
         "actor": actor,
         "action": action,
-        "since": asked(since) if since else None,
-        "until": asked(until) if until else None,
+        "since": parse_time(since) if since else None,
+        "until": parse_time(until) if until else None,
         "limit": limit,
         "offset": offset,
     }
     answer = session.http().get("api/audit", query)
-    emit(session, answer, lambda: _told(answer))
+    print_answer(session, answer, lambda: _entries_text(answer))
 
 
-def _told(answer: dict[str, Any]) -> str:
-    lines = [f"{cell(shown(entry.get('time')))}  {cell(entry['sentence'])}" for entry in answer["entries"]]
+def _entries_text(answer: dict[str, Any]) -> str:
+    lines = [
+        f"{format_cell(format_local_time(entry.get('time')))}  {format_cell(entry['sentence'])}"
+        for entry in answer["entries"]
+    ]
     if not lines:
         return "Nothing was changed."
     if answer.get("more_entries"):

@@ -7,32 +7,32 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.effect import show_effect
-from osmo_admin.cli.http import path
-from osmo_admin.cli.output import emit
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import table
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.http import url_path
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Backends, where the work runs.")
+app = command_group("Backends, where the work runs.")
 
 
-@verb(app, "settle", writes=True)
+@client_command(app, "settle", writes=True)
 def settle(
-    session: Session, name: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of the backend.")]
+    session: ClientSession, name: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of the backend.")]
 ) -> None:
     """Run scheduling on a backend now and tell what it did."""
-    answer = session.http().change("POST", path("api", "backend", name, "settle"), query=session.dry_query)
+    answer = session.http().send_change("POST", url_path("api", "backend", name, "settle"), query=session.dry_run_query)
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: _steps(answer))
+        print_answer(session, answer, lambda: _steps_text(answer))
 
 
-def _steps(answer: dict[str, Any]) -> str:
+def _steps_text(answer: dict[str, Any]) -> str:
     end = "Settled." if answer["settled"] else "Not settled yet: it still moved work in its last pass."
     if not answer["steps"]:
         return f"Nothing to do. {end}"
     rows = [
         [step.get(key) for key in ("pass", "action", "workload", "tasks", "for", "message")] for step in answer["steps"]
     ]
-    return f"{table(('Pass', 'Action', 'Work', 'Tasks', 'For', 'Why'), rows)}\n\n{end}"
+    return f"{format_table(('Pass', 'Action', 'Work', 'Tasks', 'For', 'Why'), rows)}\n\n{end}"

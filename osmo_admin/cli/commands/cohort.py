@@ -8,17 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.effect import preview, show_effect
-from osmo_admin.cli.http import path
+from osmo_admin.cli.effect import print_effect, show_effect
+from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption
-from osmo_admin.cli.output import confirm, emit
-from osmo_admin.cli.quota_tree_table import tree_table
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import facts, table
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.quota_tree_table import quota_tree_table
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Cohorts: limits of borrowing and lending above the pools.")
-ROW = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
+app = command_group("Cohorts: limits of borrowing and lending above the pools.")
+QUOTA_ROW_PATTERN = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")
 HEADER = ("Cohort", "Parent", "Weight", "Quotas", "Cohorts", "Pools")
 
 CohortArgument = Annotated[str, typer.Argument(metavar="COHORT", help="Name of the cohort.")]
@@ -41,33 +41,33 @@ WeightOption = Annotated[
 ROOT_HELP = "Cohort or pool to begin at; without one everything that you may see."
 
 
-def quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
+def parse_quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
     """The rows of a PUT from `gpu=6:8:2`. An amount that is none travels as it is: the server has the better sentence.
     Raises :class:`ClientError` for what is no row at all."""
     rows = []
     for text in typed or []:
-        match = ROW.fullmatch(text.strip())
+        match = QUOTA_ROW_PATTERN.fullmatch(text.strip())
         if match is None:
             raise ClientError(f"--quota {text}: write RESOURCE=NOMINAL[:BORROW[:LEND]], as gpu=6:8 or gpu=0::5.")
         flavor, resource, *amounts = match.groups()
-        nominal, borrow, lend = map(_amount, amounts)
+        nominal, borrow, lend = map(_parse_amount, amounts)
         row = {"resource": resource, "nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
         rows.append(row | ({"flavor": flavor} if flavor else {}))
     return rows
 
 
-def _amount(text: str | None) -> int | str | None:
+def _parse_amount(text: str | None) -> int | str | None:
     text = (text or "").strip()
     return None if not text else int(text) if re.fullmatch(r"-?\d{1,18}", text) else text
 
 
-def _address(*name: str) -> str:
-    return path("api", "configs", "cohort", *name)
+def _cohort_url(*name: str) -> str:
+    return url_path("api", "configs", "cohort", *name)
 
 
-@verb(app, "put", writes=True)
+@client_command(app, "put", writes=True)
 def put(
-    session: Session,
+    session: ClientSession,
     *,
     name: CohortArgument,
     parent: ParentOption = None,
@@ -77,14 +77,14 @@ def put(
     if_match: IfMatchOption = None,
 ) -> None:
     """Make a cohort, or replace its whole configuration: what is not given is nothing."""
-    body: dict[str, Any] = {"parent": parent, "quotas": quota_rows(quotas)}
+    body: dict[str, Any] = {"parent": parent, "quotas": parse_quota_rows(quotas)}
     body |= {} if weight is None else {"weight": weight}
-    _change(session, "PUT", name, body, description, if_match)
+    _send_change(session, "PUT", name, body, description, if_match)
 
 
-@verb(app, "move", writes=True)
+@client_command(app, "move", writes=True)
 def move(
-    session: Session,
+    session: ClientSession,
     *,
     name: CohortArgument,
     parent: ParentOption = None,
@@ -94,32 +94,34 @@ def move(
     """Hang a cohort, with everything below it, under another one. Without --parent it becomes a top, without limits."""
     body: dict[str, Any] = {"parent": parent}
     if parent is None:
-        now = session.http().get(_address(name))
+        now = session.http().get(_cohort_url(name))
         limits = {"borrowing_limit": None, "lending_limit": None}
         body["quotas"] = [{**row, **limits} for row in now["quotas"]]
         if_match = if_match or str(now["version"])
-    _change(session, "PATCH", name, body, description, if_match)
+    _send_change(session, "PATCH", name, body, description, if_match)
 
 
-def _change(
-    session: Session, method: str, name: str, body: dict[str, Any], description: str | None, if_match: str | None
+def _send_change(
+    session: ClientSession, method: str, name: str, body: dict[str, Any], description: str | None, if_match: str | None
 ) -> None:
     body |= {"description": description} if description else {}
-    answer = session.http().change(method, _address(name), query=session.dry_query, body=body, if_match=if_match)
+    answer = session.http().send_change(
+        method, _cohort_url(name), query=session.dry_run_query, body=body, if_match=if_match
+    )
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: _sentence(answer))
+        print_answer(session, answer, lambda: _result_message(answer))
 
 
-def _sentence(answer: dict[str, Any]) -> str:
+def _result_message(answer: dict[str, Any]) -> str:
     above = f"below {answer['parent']}" if answer["parent"] else "a top"
-    return f"Cohort {answer['name']} is {above}, with {_quotas(answer) or 'no quota of its own'}."
+    return f"Cohort {answer['name']} is {above}, with {_quotas_text(answer) or 'no quota of its own'}."
 
 
-@verb(app, "delete", writes=True, asks=True)
+@client_command(app, "delete", writes=True, confirms=True)
 def delete(
-    session: Session,
+    session: ClientSession,
     *,
     name: CohortArgument,
     orphan: Annotated[bool, typer.Option("--orphan", help="Make its children the tops of their own trees.")] = False,
@@ -132,41 +134,45 @@ def delete(
     http = session.http()
 
     def ask_with_effect() -> None:
-        preview(http.change("DELETE", _address(name), query=query | {"dry_run": True}, body=body, if_match=if_match))
+        print_effect(
+            http.send_change("DELETE", _cohort_url(name), query=query | {"dry_run": True}, body=body, if_match=if_match)
+        )
 
-    confirm(session, f"Delete cohort {name}?", first=ask_with_effect)
-    answer = http.change("DELETE", _address(name), query=query | session.dry_query, body=body, if_match=if_match)
+    confirm(session, f"Delete cohort {name}?", preview=ask_with_effect)
+    answer = http.send_change(
+        "DELETE", _cohort_url(name), query=query | session.dry_run_query, body=body, if_match=if_match
+    )
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: f"Cohort {name} deleted.")
+        print_answer(session, answer, lambda: f"Cohort {name} deleted.")
 
 
-@verb(app, "list")
-def list_(session: Session) -> None:
+@client_command(app, "list")
+def list_(session: ClientSession) -> None:
     """List cohorts with what they own and what stands right below them."""
-    answer = session.http().get(_address())
-    emit(session, answer, lambda: table(HEADER, [_row(row) for row in answer["cohorts"]]))
+    answer = session.http().get(_cohort_url())
+    print_answer(session, answer, lambda: format_table(HEADER, [_cohort_row(row) for row in answer["cohorts"]]))
 
 
-def _row(row: dict[str, Any]) -> list[Any]:
+def _cohort_row(row: dict[str, Any]) -> list[Any]:
     name = row["name"] if row["explicit"] else f"{row['name']} (only named)"
-    return [name, row["parent"], row["weight"], _quotas(row), row["cohorts"], row["pools"]]
+    return [name, row["parent"], row["weight"], _quotas_text(row), row["cohorts"], row["pools"]]
 
 
-@verb(app, "show")
-def show(session: Session, name: CohortArgument) -> None:
+@client_command(app, "show")
+def show(session: ClientSession, name: CohortArgument) -> None:
     """Show one cohort."""
-    answer = session.http().get(_address(name))
-    emit(session, answer, lambda: _facts(answer))
+    answer = session.http().get(_cohort_url(name))
+    print_answer(session, answer, lambda: _cohort_facts(answer))
 
 
-def _facts(answer: dict[str, Any]) -> str:
+def _cohort_facts(answer: dict[str, Any]) -> str:
     lines = [
         ("Cohort", answer["name"]),
         ("Parent", answer["parent"]),
         ("Weight", answer["weight"]),
-        *((f"Quota of {row['flavor']}/{row['resource']}", _limits(row)) for row in answer["quotas"]),
+        *((f"Quota of {row['flavor']}/{row['resource']}", _limits_text(row)) for row in answer["quotas"]),
         ("Cohorts below it", answer["cohorts"]),
         ("Pools below it", answer["pools"]),
         ("Version", answer["version"]),
@@ -174,14 +180,14 @@ def _facts(answer: dict[str, Any]) -> str:
     if answer["condition"]:
         lines.append(("Not active", answer["condition"]["message"]))
         lines.append(("Noticed", answer.get("inactive_since") or "not yet"))
-    return facts(lines)
+    return format_facts(lines)
 
 
-def _quotas(answer: dict[str, Any]) -> str:
-    return ", ".join(f"{row['flavor']}/{row['resource']} {_limits(row)}" for row in answer["quotas"])
+def _quotas_text(answer: dict[str, Any]) -> str:
+    return ", ".join(f"{row['flavor']}/{row['resource']} {_limits_text(row)}" for row in answer["quotas"])
 
 
-def _limits(row: dict[str, Any]) -> str:
+def _limits_text(row: dict[str, Any]) -> str:
     limits = [
         f"{word} at most {row[limit]}"
         for word, limit in (("borrows", "borrowing_limit"), ("lends", "lending_limit"))
@@ -190,15 +196,15 @@ def _limits(row: dict[str, Any]) -> str:
     return f"{row['nominal']} ({', '.join(limits)})" if limits else str(row["nominal"])
 
 
-@verb(app, "tree")
+@client_command(app, "tree")
 def tree(
-    session: Session,
+    session: ClientSession,
     *,
     root: Annotated[str | None, typer.Argument(metavar="[ROOT]", help=ROOT_HELP)] = None,
     resource: Annotated[str, typer.Option("--resource", "-r", help="FLAVOR/RESOURCE to show.")] = "default/gpu",
     leaves: Annotated[bool, typer.Option("--leaves/--no-leaves", help="With the queues inside the pools.")] = True,
 ) -> None:
     """Show the tree of quotas: what every node owns, uses, borrows, lends and may still have."""
-    answer = session.http().get(path("api", "quota_tree"), {"root": root} if root else {})
+    answer = session.http().get(url_path("api", "quota_tree"), {"root": root} if root else {})
     key = resource if "/" in resource else f"default/{resource}"
-    emit(session, answer, lambda: tree_table(answer["nodes"], key, leaves=leaves))
+    print_answer(session, answer, lambda: quota_tree_table(answer["nodes"], key, leaves=leaves))

@@ -9,26 +9,26 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.config_diff import UNCHANGED, difference
+from osmo_admin.cli.config_diff import UNCHANGED, find_changes
 from osmo_admin.cli.effect import show_effect
-from osmo_admin.cli.http import path
-from osmo_admin.cli.options import DescriptionOption, LimitOption, OffsetOption, Order, OrderOption, TagsOption
-from osmo_admin.cli.output import confirm, dump, emit
-from osmo_admin.cli.session import Output, Session
-from osmo_admin.cli.tables import table
-from osmo_admin.cli.times import asked, shown
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.http import url_path
+from osmo_admin.cli.options import DescriptionOption, LimitOption, OffsetOption, OrderOption, SortOrder, TagsOption
+from osmo_admin.cli.output import confirm, print_answer, serialize
+from osmo_admin.cli.session import ClientSession, OutputFormat
+from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Configuration of pools and of the service.")
+app = command_group("Configuration of pools and of the service.")
 POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"
 
 TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="POOL, WORKFLOW or BACKEND.")]
 NameArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the object.")]
 
 
-@verb(app, "show")
+@client_command(app, "show")
 def show(
-    session: Session,
+    session: ClientSession,
     *,
     config: Annotated[
         str, typer.Argument(metavar="TYPE[:REVISION]", help="POOL, WORKFLOW, BACKEND, or POOL:3 for a revision.")
@@ -41,15 +41,15 @@ def show(
     """Print a configuration as JSON (or -o yaml), whole or a part of it."""
     kind, _, revision = config.partition(":")
     if revision:
-        data = _revision(session, kind.upper(), revision)
+        data = _fetch_revision(session, kind.upper(), revision)
     else:
-        data = session.http().get(path("api", "configs", kind.lower()), {"verbose": True} if verbose else {})
+        data = session.http().get(url_path("api", "configs", kind.lower()), {"verbose": True} if verbose else {})
     for name in names or []:
-        data = _part(_by_name(data), name)
-    emit(session, data, lambda: dump(data, Output.JSON))
+        data = _select_part(_index_by_name(data), name)
+    print_answer(session, data, lambda: serialize(data, OutputFormat.JSON))
 
 
-def _revision(session: Session, kind: str, revision: str) -> Any:
+def _fetch_revision(session: ClientSession, kind: str, revision: str) -> Any:
     if not revision.isdigit():
         raise ClientError(f"A revision is a number: {kind}:3.")
     query = {"config_types": [kind], "omit_data": False, "revision": int(revision)}
@@ -59,7 +59,7 @@ def _revision(session: Session, kind: str, revision: str) -> Any:
     return entries[0]["data"]
 
 
-def _by_name(data: Any) -> Any:
+def _index_by_name(data: Any) -> Any:
     """The objects by their names, whatever the answer wraps them in."""
     for wrapper in ("pools", "backends"):
         if isinstance(data, dict) and isinstance(data.get(wrapper), dict | list):
@@ -69,7 +69,7 @@ def _by_name(data: Any) -> Any:
     return data
 
 
-def _part(data: Any, name: str) -> Any:
+def _select_part(data: Any, name: str) -> Any:
     if isinstance(data, dict) and name in data:
         return data[name]
     if isinstance(data, list) and name.isdigit() and int(name) < len(data):
@@ -78,9 +78,9 @@ def _part(data: Any, name: str) -> Any:
     raise ClientError(f"There is no {name!r} here.{there}")
 
 
-@verb(app, "update", writes=True, short_t=False)
+@client_command(app, "update", writes=True, short_t=False)
 def update(
-    session: Session,
+    session: ClientSession,
     *,
     config: TypeArgument,
     name: NameArgument = None,
@@ -95,43 +95,45 @@ def update(
     `osmo config update POOL -f FILE` with `{"pools": {NAME: …}}` also creates pools.
     """
     kind = config.upper()
-    wanted = _document(file)
+    wanted = _read_document(file)
     http = session.http()
-    address = path("api", "configs", kind.lower(), *([name] if name else []))
-    method, key, payload = _request(kind, name, wanted)
+    address = url_path("api", "configs", kind.lower(), *([name] if name else []))
+    method, key, payload = _build_request(kind, name, wanted)
     if method == "PATCH":
-        current = http.get(path("api", "configs", kind.lower()))
-        payload = difference(_part(_by_name(current), name) if name else current, wanted)
+        current = http.get(url_path("api", "configs", kind.lower()))
+        payload = find_changes(_select_part(_index_by_name(current), name) if name else current, wanted)
         if payload is UNCHANGED:
-            emit(session, None, lambda: "No changes were made to the config.")
+            print_answer(session, None, lambda: "No changes were made to the config.")
             return
     body = {key: payload} if key else payload
-    answer = http.change(method, address, query=session.dry_query, body=_explained(body, description, tags))
+    answer = http.send_change(
+        method, address, query=session.dry_run_query, body=_add_description(body, description, tags)
+    )
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: f"Successfully updated {kind} config{f' {name}' if name else ''}.")
+        print_answer(session, answer, lambda: f"Successfully updated {kind} config{f' {name}' if name else ''}.")
 
 
-def _request(kind: str, name: str | None, wanted: dict[str, Any]) -> tuple[str, str | None, Any]:
+def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tuple[str, str | None, Any]:
     """Method, the body's key and the content for this kind of object."""
     if kind == POOL and name is None:
-        pools = wanted.get("pools")
+        pools = desired.get("pools")
         if not isinstance(pools, dict) or not pools:
             raise ClientError('Without a NAME the file must hold {"pools": {NAME: {…}}}.')
         return "PUT", "configs", pools
     if kind == BACKEND:
         if name is None:
             raise ClientError("Name the backend: osmo config update BACKEND NAME -f FILE.")
-        return "PUT", None, wanted
-    return "PATCH", "configs_dict", wanted
+        return "PUT", None, desired
+    return "PATCH", "configs_dict", desired
 
 
-def _explained(body: dict[str, Any], description: str | None, tags: list[str] | None) -> dict[str, Any]:
+def _add_description(body: dict[str, Any], description: str | None, tags: list[str] | None) -> dict[str, Any]:
     return body | ({"description": description} if description else {}) | ({"tags": tags} if tags else {})
 
 
-def _document(file: str) -> dict[str, Any]:
+def _read_document(file: str) -> dict[str, Any]:
     """The file's map; JSON is YAML too."""
     import yaml
 
@@ -147,9 +149,9 @@ def _document(file: str) -> dict[str, Any]:
     return document
 
 
-@verb(app, "delete", writes=True, asks=True, short_t=False)
+@client_command(app, "delete", writes=True, confirms=True, short_t=False)
 def delete(
-    session: Session,
+    session: ClientSession,
     *,
     config: TypeArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the object.")],
@@ -159,18 +161,18 @@ def delete(
     """Delete a pool (one with a history is archived instead)."""
     kind = config.upper()
     confirm(session, f"Delete {kind} {name}?")
-    body = _explained({}, description, tags)
-    address = path("api", "configs", kind.lower(), name)
-    answer = session.http().change("DELETE", address, query=session.dry_query, body=body or None)
+    body = _add_description({}, description, tags)
+    address = url_path("api", "configs", kind.lower(), name)
+    answer = session.http().send_change("DELETE", address, query=session.dry_run_query, body=body or None)
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: f'Successfully deleted {kind} config "{name}".')
+        print_answer(session, answer, lambda: f'Successfully deleted {kind} config "{name}".')
 
 
-@verb(app, "history")
+@client_command(app, "history")
 def history(
-    session: Session,
+    session: ClientSession,
     *,
     config: Annotated[
         str | None, typer.Argument(metavar="[TYPE]", help="POOL, WORKFLOW or BACKEND; all if not given.")
@@ -185,7 +187,7 @@ def history(
     ] = None,
     limit: LimitOption = 20,
     offset: OffsetOption = 0,
-    order: OrderOption = Order.ASC,
+    order: OrderOption = SortOrder.ASC,
 ) -> None:
     """List the changes of a configuration."""
     if at and (created_after or created_before):
@@ -199,24 +201,24 @@ def history(
         "name": name,
         "revision": revision,
         "tags": tags,
-        "created_after": asked(created_after) if created_after else None,
-        "created_before": asked(created_before) if created_before else None,
-        "at_timestamp": asked(at) if at else None,
+        "created_after": parse_time(created_after) if created_after else None,
+        "created_before": parse_time(created_before) if created_before else None,
+        "at_timestamp": parse_time(at) if at else None,
     }
     answer = session.http().get("api/configs/history", query)
-    emit(session, answer, lambda: _history(answer["configs"]))
+    print_answer(session, answer, lambda: _history_table(answer["configs"]))
 
 
-def _history(entries: list[dict[str, Any]]) -> str:
+def _history_table(entries: list[dict[str, Any]]) -> str:
     if not entries:
         return "There are no changes to view."
     rows = [
         [
             *(entry.get(key) for key in ("config_type", "name", "revision", "username")),
-            shown(entry.get("created_at")),
+            format_local_time(entry.get("created_at")),
             entry.get("description"),
             entry.get("tags"),
         ]
         for entry in entries
     ]
-    return table(("Config Type", "Name", "Revision", "User", "Created At", "Description", "Tags"), rows)
+    return format_table(("Config Type", "Name", "Revision", "User", "Created At", "Description", "Tags"), rows)

@@ -12,15 +12,15 @@ import typer
 from osmo_admin import __version__
 from osmo_admin.cli import login_file
 from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
-from osmo_admin.cli.login_file import Login
-from osmo_admin.cli.output import emit
-from osmo_admin.cli.session import Session, token_login
-from osmo_admin.cli.verb import verb
+from osmo_admin.cli.login_file import StoredLogin
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession, login_with_token
+from osmo_admin.cli.verb import client_command
 
 STANDARD_INPUT = "-"
 
 
-class Method(StrEnum):
+class LoginMethod(StrEnum):
     """How to prove who one is."""
 
     TOKEN = "token"  # noqa: S105 -- the name of a method
@@ -29,17 +29,17 @@ class Method(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this file at the top level."""
-    verb(app, "login")(login)
-    verb(app, "logout")(logout)
-    verb(app, "version")(version)
+    client_command(app, "login")(login)
+    client_command(app, "logout")(logout)
+    client_command(app, "version")(version)
 
 
 def login(
-    session: Session,
+    session: ClientSession,
     *,
     url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server, as http://127.0.0.1:8000.")],
     method: Annotated[
-        Method | None,
+        LoginMethod | None,
         typer.Option(
             case_sensitive=False, help="token, or dev for a server in development mode; taken from what is given."
         ),
@@ -56,19 +56,19 @@ def login(
     if not url.startswith(("http://", "https://")):
         raise ClientError(f"{url!r} is not an address. Write http://HOST:PORT or https://HOST.")
     if method is None:
-        method = Method.DEV if username and not (token or token_file) else Method.TOKEN
-    if method is Method.DEV:
+        method = LoginMethod.DEV if username and not (token or token_file) else LoginMethod.TOKEN
+    if method is LoginMethod.DEV:
         if not username:
             raise ClientError("Name the user: osmo login URL --method dev --username NAME.")
-        found = Login(url=url.rstrip("/"), dev_username=username)
+        found = StoredLogin(url=url.rstrip("/"), dev_username=username)
     else:
-        found = token_login(url, _token(token, token_file), timeout=session.timeout)
-    login_file.write(found)
+        found = login_with_token(url, _read_token(token, token_file), timeout=session.timeout)
+    login_file.write_login(found)
     answer = {"url": found.url, "name": found.name, "method": method.value}
-    emit(session, answer, lambda: f"Successfully logged in. Welcome {found.name}.".replace(" .", "."))
+    print_answer(session, answer, lambda: f"Successfully logged in. Welcome {found.name}.".replace(" .", "."))
 
 
-def _token(token: str | None, token_file: str | None) -> str:
+def _read_token(token: str | None, token_file: str | None) -> str:
     """The token itself; a file wins over the environment."""
     if token_file is not None:
         try:
@@ -81,13 +81,15 @@ def _token(token: str | None, token_file: str | None) -> str:
     return token
 
 
-def logout(session: Session) -> None:
+def logout(session: ClientSession) -> None:
     """Forget the stored login."""
-    removed = login_file.remove()
-    emit(session, {"logged_out": removed}, lambda: "Successfully logged out." if removed else "You were not logged in.")
+    removed = login_file.remove_login()
+    print_answer(
+        session, {"logged_out": removed}, lambda: "Successfully logged out." if removed else "You were not logged in."
+    )
 
 
-def version(session: Session) -> None:
+def version(session: ClientSession) -> None:
     """Show the versions of this client and, when one is logged in, of the server."""
     major, minor, revision = __version__.split(".")[:3]
     answer = {"client": {"major": major, "minor": minor, "revision": revision}}
@@ -96,10 +98,10 @@ def version(session: Session) -> None:
         service = session.http().get("api/version", version_header=False)
     except ClientError as error:
         # the client's own version is an answer too: no login or no server is no failure here
-        if error.status is None and error.exit_code != SERVER_FAILED and login_file.path().exists():
+        if error.status is None and error.exit_code != SERVER_FAILED and login_file.login_path().exists():
             raise
     else:
         answer["service"] = service
         numbers = ".".join(str(service.get(part, "?")) for part in ("major", "minor", "revision"))
         lines.append(f"OSMO service version: {numbers}" + (f".{service['hash']}" if service.get("hash") else ""))
-    emit(session, answer, lambda: "\n".join(lines))
+    print_answer(session, answer, lambda: "\n".join(lines))

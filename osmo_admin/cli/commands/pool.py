@@ -9,25 +9,25 @@ import typer
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.commands import subpool
 from osmo_admin.cli.completion import complete_pools
-from osmo_admin.cli.http import path
-from osmo_admin.cli.options import Mode, PoolsFilter
-from osmo_admin.cli.output import emit
+from osmo_admin.cli.http import url_path
+from osmo_admin.cli.options import PoolListMode, PoolsFilter
+from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.pool_table import pool_table
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import facts, table
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Pools, their slices, quota and use.")
+app = command_group("Pools, their slices, quota and use.")
 app.add_typer(subpool.app, name="subpool")
 
 
-@verb(app, "list")
+@client_command(app, "list")
 def list_(
-    session: Session,
+    session: ClientSession,
     *,
     pools: PoolsFilter = None,
     mode: Annotated[
-        Mode | None,
+        PoolListMode | None,
         typer.Option("--mode", "-m", case_sensitive=False, help="Add the GPUs of the nodes, used or free, and sums."),
     ] = None,
     quota: Annotated[
@@ -45,28 +45,32 @@ def list_(
         query["include_archived"] = True
     if not quota:
         answer = session.http().get("api/pool", query)
-        emit(session, answer, lambda: _names(answer) if answer["pools"] else _none(pools))
+        print_answer(session, answer, lambda: _names_table(answer) if answer["pools"] else _no_pools_message(pools))
         return
     answer = session.http().get("api/pool_quota", query)
-    emit(
+    print_answer(
         session,
         answer,
-        lambda: pool_table(answer, mode=mode, archived=include_archived) if answer["node_sets"] else _none(pools),
+        lambda: (
+            pool_table(answer, mode=mode, archived=include_archived)
+            if answer["node_sets"]
+            else _no_pools_message(pools)
+        ),
     )
 
 
-def _names(answer: dict[str, Any]) -> str:
+def _names_table(answer: dict[str, Any]) -> str:
     rows = ((row["name"], row.get("status"), row.get("description")) for row in answer["pools"].values())
-    return table(("Pool", "Status", "Description"), rows)
+    return format_table(("Pool", "Status", "Description"), rows)
 
 
-def _none(pools: list[str] | None) -> str:
+def _no_pools_message(pools: list[str] | None) -> str:
     return f"Pools {', '.join(pools)} not found" if pools else "No pools available"
 
 
-@verb(app, "show")
+@client_command(app, "show")
 def show(
-    session: Session,
+    session: ClientSession,
     *,
     name: Annotated[str, typer.Argument(metavar="POOL", help="Pool or subpool.", autocompletion=complete_pools)],
 ) -> None:
@@ -75,10 +79,10 @@ def show(
     rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
     if not rows:
         raise ClientError(f"There is no pool {name!r} that you can see. osmo pool list shows them.")
-    emit(session, answer, lambda: _shown(session, rows[0]))
+    print_answer(session, answer, lambda: _pool_text(session, rows[0]))
 
 
-def _shown(session: Session, row: dict[str, Any]) -> str:
+def _pool_text(session: ClientSession, row: dict[str, Any]) -> str:
     usage, gpu = row.get("resource_usage") or {}, (row.get("resources") or {}).get("gpu") or {}
     lines = [
         ("Pool", row["name"]),
@@ -96,8 +100,8 @@ def _shown(session: Session, row: dict[str, Any]) -> str:
         ("Weight", gpu.get("weight")),
         ("Platforms", sorted(row.get("platforms") or {})),
     ]
-    text = facts(lines)
+    text = format_facts(lines)
     if row.get("parent_pool") or "(Total:" not in str(row.get("gpu_quota")):
         return text
-    slices = session.http().get(path("api", "configs", "pool", row["name"], "subpool"))
-    return f"{text}\n\n{subpool.slices_table(slices)}"
+    slices = session.http().get(url_path("api", "configs", "pool", row["name"], "subpool"))
+    return f"{text}\n\n{subpool.subpools_table(slices)}"

@@ -10,30 +10,30 @@ import typer
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.completion import complete_pools
 from osmo_admin.cli.effect import show_effect
-from osmo_admin.cli.output import emit
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import facts
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_facts
+from osmo_admin.cli.verb import client_command, command_group
 
-SETTINGS = "api/profile/settings"
-app = group("Your own profile.")
+SETTINGS_URL = "api/profile/settings"
+app = command_group("Your own profile.")
 
 
-class Setting(StrEnum):
+class ProfileSetting(StrEnum):
     """What can be set."""
 
     POOL = "pool"
     NOTIFICATIONS = "notifications"
 
 
-@verb(app, "list")
-def list_(session: Session) -> None:
+@client_command(app, "list")
+def list_(session: ClientSession) -> None:
     """Show your name, roles, pools and settings."""
-    answer = session.http().get(SETTINGS)
-    emit(session, answer, lambda: _text(answer))
+    answer = session.http().get(SETTINGS_URL)
+    print_answer(session, answer, lambda: _profile_text(answer))
 
 
-def _text(answer: dict[str, Any]) -> str:
+def _profile_text(answer: dict[str, Any]) -> str:
     profile, token = answer.get("profile") or {}, answer.get("token") or {}
     lines = [
         ("User", profile.get("username")),
@@ -45,14 +45,14 @@ def _text(answer: dict[str, Any]) -> str:
     ]
     if token:
         lines.append(("Token", f"{token.get('name')}, until {token.get('expires_at')}"))
-    return facts(lines)
+    return format_facts(lines)
 
 
-@verb(app, "set", writes=True)
+@client_command(app, "set", writes=True)
 def set_(
-    session: Session,
+    session: ClientSession,
     *,
-    setting: Annotated[Setting, typer.Argument(metavar="SETTING", help="pool or notifications.")],
+    setting: Annotated[ProfileSetting, typer.Argument(metavar="SETTING", help="pool or notifications.")],
     value: Annotated[
         str,
         typer.Argument(metavar="VALUE", help="Name of the pool; email or slack.", autocompletion=complete_pools),
@@ -62,25 +62,25 @@ def set_(
     ] = True,
 ) -> None:
     """Set your default pool, or switch a notification on or off."""
-    if setting is Setting.POOL:
+    if setting is ProfileSetting.POOL:
         body: dict[str, Any] = {"pool": value}
     elif value in ("email", "slack"):
         body = {f"{value}_notification": enabled}
     else:
         raise ClientError(f"There is no notification {value!r}: email or slack.")
-    answer = session.http().change("POST", SETTINGS, query=session.dry_query, body=body)
+    answer = session.http().send_change("POST", SETTINGS_URL, query=session.dry_run_query, body=body)
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: "Profile set.")
+        print_answer(session, answer, lambda: "Profile set.")
 
 
-def default_pool(session: Session) -> str:
+def find_default_pool(session: ClientSession) -> str:
     """The pool of a submission that names none: the profile's, or the only one there is to choose.
 
     Raises :class:`ClientError` that names the pools when there is more than one.
     """
-    answer = session.http().get(SETTINGS)
+    answer = session.http().get(SETTINGS_URL)
     pool = (answer.get("profile") or {}).get("pool")
     if pool:
         return str(pool)

@@ -9,37 +9,47 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.effect import preview, show_effect
-from osmo_admin.cli.http import path
+from osmo_admin.cli.effect import print_effect, show_effect
+from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, LimitOption, OffsetOption
-from osmo_admin.cli.output import confirm, emit
-from osmo_admin.cli.quota_text import allocations_table, caps_of, fits_sentence, quota_facts, quota_table, repairs_table
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.times import shown as shown_time
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.quota_text import (
+    allocations_table,
+    fits_message,
+    quota_facts,
+    quota_table,
+    repairs_table,
+    summarize_caps,
+)
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.times import format_local_time as shown_time
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("GPU quota by namespace: TFLOPS, memory and workers.")
+app = command_group("GPU quota by namespace: TFLOPS, memory and workers.")
 
-AMOUNTS = "tflops=N,vram=SIZE"
-NONE = "none"
+AMOUNTS_METAVAR = "tflops=N,vram=SIZE"
+REMOVE_CAP = "none"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Namespace of the quota.")]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the allocation, chosen by whoever allocates.")]
 RequestOption = Annotated[
-    str | None, typer.Option("--request", metavar=AMOUNTS, help="What it asks for, per GPU: tflops=10,vram=1Gi.")
+    str | None,
+    typer.Option("--request", metavar=AMOUNTS_METAVAR, help="What it asks for, per GPU: tflops=10,vram=1Gi."),
 ]
 WorkerLimitOption = Annotated[
-    str | None, typer.Option("--limit-to", metavar=AMOUNTS, help="The most it may use, per GPU: tflops=20,vram=2Gi.")
+    str | None,
+    typer.Option("--limit-to", metavar=AMOUNTS_METAVAR, help="The most it may use, per GPU: tflops=20,vram=2Gi."),
 ]
 GpusOption = Annotated[int, typer.Option("--gpus", "-g", help="GPUs of one worker, 1 to 128.")]
 
 
 RequestsOption = Annotated[
-    str | None, typer.Option("--requests", metavar=AMOUNTS, help="Cap on the sum of requests; `none` removes it.")
+    str | None,
+    typer.Option("--requests", metavar=AMOUNTS_METAVAR, help="Cap on the sum of requests; `none` removes it."),
 ]
 LimitsOption = Annotated[
-    str | None, typer.Option("--limits", metavar=AMOUNTS, help="Cap on the sum of limits; `none` removes it.")
+    str | None, typer.Option("--limits", metavar=AMOUNTS_METAVAR, help="Cap on the sum of limits; `none` removes it.")
 ]
 MaxWorkersOption = Annotated[
     str | None, typer.Option("--max-workers", metavar="N", help="Cap on workers; `none` removes it.")
@@ -53,10 +63,11 @@ AlertOption = Annotated[
     ),
 ]
 MaxRequestsOption = Annotated[
-    str | None, typer.Option("--max-requests", metavar=AMOUNTS, help="Cap per GPU on a request; `none` removes it.")
+    str | None,
+    typer.Option("--max-requests", metavar=AMOUNTS_METAVAR, help="Cap per GPU on a request; `none` removes it."),
 ]
 MaxLimitsOption = Annotated[
-    str | None, typer.Option("--max-limits", metavar=AMOUNTS, help="Cap per GPU on a limit; `none` removes it.")
+    str | None, typer.Option("--max-limits", metavar=AMOUNTS_METAVAR, help="Cap per GPU on a limit; `none` removes it.")
 ]
 MaxGpusOption = Annotated[
     str | None, typer.Option("--max-gpus", metavar="N", help="Cap on the GPUs of one worker; `none` removes it.")
@@ -64,24 +75,28 @@ MaxGpusOption = Annotated[
 DefaultRequestsOption = Annotated[
     str | None,
     typer.Option(
-        "--default-requests", metavar=AMOUNTS, help="What a worker asks for that names no request; `none` removes it."
+        "--default-requests",
+        metavar=AMOUNTS_METAVAR,
+        help="What a worker asks for that names no request; `none` removes it.",
     ),
 ]
 DefaultLimitsOption = Annotated[
     str | None,
-    typer.Option("--default-limits", metavar=AMOUNTS, help="The limit of a worker that names none; `none` removes it."),
+    typer.Option(
+        "--default-limits", metavar=AMOUNTS_METAVAR, help="The limit of a worker that names none; `none` removes it."
+    ),
 ]
 
 
-def _address(namespace: str, *more: str) -> str:
-    return path("api", "gpu_quota", namespace, "allocation", *more)
+def _allocation_url(namespace: str, *more: str) -> str:
+    return url_path("api", "gpu_quota", namespace, "allocation", *more)
 
 
-def _quota(namespace: str) -> str:
-    return path("api", "configs", "gpu_quota", namespace)
+def _quota_url(namespace: str) -> str:
+    return url_path("api", "configs", "gpu_quota", namespace)
 
 
-def amounts(text: str) -> dict[str, str]:
+def parse_amounts(text: str) -> dict[str, str]:
     """`tflops=10,vram=1Gi` as an object. Raises :class:`ClientError` for anything else; the server knows quantities."""
     found: dict[str, str] = {}
     for part in text.split(","):
@@ -92,28 +107,28 @@ def amounts(text: str) -> dict[str, str]:
     return found
 
 
-def _worker(request: str | None, limit: str | None) -> dict[str, Any]:
+def _worker_amounts(request: str | None, limit: str | None) -> dict[str, Any]:
     sides = {"request": request, "limit": limit}
-    return {side: amounts(text) for side, text in sides.items() if text is not None}
+    return {side: parse_amounts(text) for side, text in sides.items() if text is not None}
 
 
-@verb(app, "list")
-def list_(session: Session) -> None:
+@client_command(app, "list")
+def list_(session: ClientSession) -> None:
     """List the quotas one can see: what is used of each, and how it stands."""
     answer = session.http().get("api/configs/gpu_quota")
-    emit(session, answer, lambda: quota_table(answer["quotas"]) if answer["quotas"] else "No GPU quotas.")
+    print_answer(session, answer, lambda: quota_table(answer["quotas"]) if answer["quotas"] else "No GPU quotas.")
 
 
-@verb(app, "show")
-def show(session: Session, *, namespace: NamespaceArgument) -> None:
+@client_command(app, "show")
+def show(session: ClientSession, *, namespace: NamespaceArgument) -> None:
     """Show the quota of a namespace: caps, use, what is available, conditions."""
-    answer = session.http().get(_quota(namespace))
-    emit(session, answer, lambda: quota_facts(answer))
+    answer = session.http().get(_quota_url(namespace))
+    print_answer(session, answer, lambda: quota_facts(answer))
 
 
-@verb(app, "set", writes=True)
+@client_command(app, "set", writes=True)
 def set_(
-    session: Session,
+    session: ClientSession,
     *,
     namespace: NamespaceArgument,
     file: Annotated[
@@ -155,47 +170,47 @@ def set_(
     if file is not None and any(changes.values()):
         raise ClientError("Give a file with the whole spec, or single caps, not both.")
     if file is not None:
-        spec = _spec_in(file)
+        spec = _read_spec_file(file)
     else:
-        before = _before(http, namespace)
+        before = _fetch_current(http, namespace)
         if_match = if_match or (None if before is None else str(before["version"]))
-        spec = changed({} if before is None else before["spec"], changes)
+        spec = apply_cap_changes({} if before is None else before["spec"], changes)
     body = {"spec": spec} | ({"description": description} if description else {})
-    answer = http.change("PUT", _quota(namespace), query=session.dry_query, body=body, if_match=if_match)
+    answer = http.send_change("PUT", _quota_url(namespace), query=session.dry_run_query, body=body, if_match=if_match)
     if session.dry_run:
-        show_effect(session, answer, caps_of)
+        show_effect(session, answer, summarize_caps)
     else:
-        emit(session, answer, lambda: quota_facts(answer))
+        print_answer(session, answer, lambda: quota_facts(answer))
 
 
-def changed(spec: dict[str, Any], changes: dict[str, dict[str, str]]) -> dict[str, Any]:
+def apply_cap_changes(spec: dict[str, Any], changes: dict[str, dict[str, str]]) -> dict[str, Any]:
     """The spec with these caps set, or with `none` taken out. Of two amounts the one that is not named stays."""
     found = {part: dict(spec.get(part) or {}) for part in ("total", "single")}
     for part, keys in changes.items():
         for key, text in keys.items():
-            if text == NONE:
+            if text == REMOVE_CAP:
                 value: Any = None
             elif key in {"maxWorkers", "maxGPUCount", "alertThresholdPercent"}:
                 value = int(text) if _NUMBER.fullmatch(text) else text
             else:
-                both = {**(found[part].get(key) or {}), **amounts(text)}
-                value = {resource: amount for resource, amount in both.items() if amount != NONE}
+                both = {**(found[part].get(key) or {}), **parse_amounts(text)}
+                value = {resource: amount for resource, amount in both.items() if amount != REMOVE_CAP}
             found[part] = {**found[part], key: value}
             if value in (None, {}):
                 del found[part][key]
     return found
 
 
-def _before(http: Any, namespace: str) -> Any:
+def _fetch_current(http: Any, namespace: str) -> Any:
     try:
-        return http.get(_quota(namespace))
+        return http.get(_quota_url(namespace))
     except ClientError as error:
         if error.status == 404:
             return None
         raise
 
 
-def _spec_in(file: Path) -> Any:
+def _read_spec_file(file: Path) -> Any:
     import yaml
 
     try:
@@ -207,9 +222,9 @@ def _spec_in(file: Path) -> Any:
     return document["spec"] if isinstance(document, dict) and "spec" in document else document
 
 
-@verb(app, "delete", writes=True, asks=True)
+@client_command(app, "delete", writes=True, confirms=True)
 def delete(
-    session: Session,
+    session: ClientSession,
     *,
     namespace: NamespaceArgument,
     description: DescriptionOption = None,
@@ -219,19 +234,27 @@ def delete(
     http, body = session.http(), {"description": description} if description else None
 
     def ask_with_effect() -> None:
-        preview(caps_of(http.change("DELETE", _quota(namespace), query={"dry_run": True}, if_match=if_match)))
+        print_effect(
+            summarize_caps(
+                http.send_change("DELETE", _quota_url(namespace), query={"dry_run": True}, if_match=if_match)
+            )
+        )
 
-    confirm(session, f"Delete the GPU quota of {namespace}?", first=ask_with_effect)
-    answer = http.change("DELETE", _quota(namespace), query=session.dry_query, body=body, if_match=if_match)
+    confirm(session, f"Delete the GPU quota of {namespace}?", preview=ask_with_effect)
+    answer = http.send_change(
+        "DELETE", _quota_url(namespace), query=session.dry_run_query, body=body, if_match=if_match
+    )
     if session.dry_run:
-        show_effect(session, answer, caps_of)
+        show_effect(session, answer, summarize_caps)
     else:
-        emit(session, answer, lambda: f"The GPU quota of {namespace} is deleted; nothing limits its workers now.")
+        print_answer(
+            session, answer, lambda: f"The GPU quota of {namespace} is deleted; nothing limits its workers now."
+        )
 
 
-@verb(app, "allocations")
+@client_command(app, "allocations")
 def allocations(
-    session: Session,
+    session: ClientSession,
     *,
     namespace: NamespaceArgument,
     released: Annotated[bool, typer.Option("--released", help="Those that were released, too.")] = False,
@@ -240,17 +263,17 @@ def allocations(
 ) -> None:
     """List the workers of a namespace, the newest first."""
     query = {"limit": limit, "offset": offset} | ({"include_released": True} if released else {})
-    answer = session.http().get(_address(namespace), query)
-    emit(
+    answer = session.http().get(_allocation_url(namespace), query)
+    print_answer(
         session,
         answer,
         lambda: allocations_table(answer) if answer["allocations"] else f"No workers in {namespace}.",
     )
 
 
-@verb(app, "allocate", writes=True)
+@client_command(app, "allocate", writes=True)
 def allocate(
-    session: Session,
+    session: ClientSession,
     *,
     namespace: NamespaceArgument,
     id_: IdArgument,
@@ -264,16 +287,16 @@ def allocate(
     description: DescriptionOption = None,
 ) -> None:
     """Allocate one worker if every cap allows it. The same id again does nothing twice."""
-    body = {"id": id_, "count": gpus, **_worker(request, limit)}
+    body = {"id": id_, "count": gpus, **_worker_amounts(request, limit)}
     body |= {key: value for key, value in (("workload", workload), ("description", description)) if value}
-    query = session.dry_query | ({"assume": True} if assume else {})
-    answer = session.http().change("POST", _address(namespace), query=query, body=body)
-    _report(session, answer)
+    query = session.dry_run_query | ({"assume": True} if assume else {})
+    answer = session.http().send_change("POST", _allocation_url(namespace), query=query, body=body)
+    _print_result(session, answer)
 
 
-@verb(app, "adjust", writes=True)
+@client_command(app, "adjust", writes=True)
 def adjust(
-    session: Session,
+    session: ClientSession,
     *,
     namespace: NamespaceArgument,
     id_: IdArgument,
@@ -282,42 +305,47 @@ def adjust(
     description: DescriptionOption = None,
 ) -> None:
     """Give a worker other amounts per GPU; what is not named stays. Giving back is never refused."""
-    body = _worker(request, limit) | ({"description": description} if description else {})
-    _report(session, session.http().change("PATCH", _address(namespace, id_), query=session.dry_query, body=body))
+    body = _worker_amounts(request, limit) | ({"description": description} if description else {})
+    _print_result(
+        session,
+        session.http().send_change("PATCH", _allocation_url(namespace, id_), query=session.dry_run_query, body=body),
+    )
 
 
-@verb(app, "commit", writes=True)
-def commit(session: Session, *, namespace: NamespaceArgument, id_: IdArgument) -> None:
+@client_command(app, "commit", writes=True)
+def commit(session: ClientSession, *, namespace: NamespaceArgument, id_: IdArgument) -> None:
     """Make a reservation a worker."""
-    answer = session.http().change("POST", _address(namespace, id_, "commit"), query=session.dry_query)
-    _report(session, answer)
+    answer = session.http().send_change("POST", _allocation_url(namespace, id_, "commit"), query=session.dry_run_query)
+    _print_result(session, answer)
 
 
-@verb(app, "release", writes=True)
+@client_command(app, "release", writes=True)
 def release(
-    session: Session, *, namespace: NamespaceArgument, id_: IdArgument, description: DescriptionOption = None
+    session: ClientSession, *, namespace: NamespaceArgument, id_: IdArgument, description: DescriptionOption = None
 ) -> None:
     """Give back what a worker holds; again is no error."""
     body = {"description": description} if description else None
-    answer = session.http().change("DELETE", _address(namespace, id_), query=session.dry_query, body=body)
-    _report(session, answer)
+    answer = session.http().send_change(
+        "DELETE", _allocation_url(namespace, id_), query=session.dry_run_query, body=body
+    )
+    _print_result(session, answer)
 
 
-@verb(app, "rebuild")
+@client_command(app, "rebuild")
 def rebuild(
-    session: Session,
+    session: ClientSession,
     *,
     namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Only this one; all without it.")] = None,
 ) -> None:
     """Bring the ledger in line with the pods of all clusters, recount it, and say what was repaired."""
     body = {"namespace": namespace} if namespace else None
-    answer = session.http().change("POST", "api/gpu_quota/rebuild", body=body)
-    emit(session, answer, lambda: repairs_table(answer))
+    answer = session.http().send_change("POST", "api/gpu_quota/rebuild", body=body)
+    print_answer(session, answer, lambda: repairs_table(answer))
 
 
-@verb(app, "fits")
+@client_command(app, "fits")
 def fits(
-    session: Session,
+    session: ClientSession,
     *,
     namespace: NamespaceArgument,
     request: RequestOption = None,
@@ -325,20 +353,20 @@ def fits(
     gpus: GpusOption = 1,
 ) -> None:
     """Say how many more workers of a size fit, and what stops the next one."""
-    sizes = _worker(request, limit).items()
+    sizes = _worker_amounts(request, limit).items()
     query = {f"{side}_{key}": value for side, found in sizes for key, value in found.items()}
-    answer = session.http().get(path("api", "gpu_quota", namespace, "room"), query | {"count": gpus})
-    emit(session, answer, lambda: fits_sentence(answer))
+    answer = session.http().get(url_path("api", "gpu_quota", namespace, "room"), query | {"count": gpus})
+    print_answer(session, answer, lambda: fits_message(answer))
 
 
-def _report(session: Session, answer: Any) -> None:
+def _print_result(session: ClientSession, answer: Any) -> None:
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: _sentence(answer))
+        print_answer(session, answer, lambda: _worker_message(answer))
 
 
-def _sentence(answer: dict[str, Any]) -> str:
+def _worker_message(answer: dict[str, Any]) -> str:
     name = f"Worker {answer['id']} in {answer['namespace']}"
     if answer["state"] == "released":
         return f"{name} is released."

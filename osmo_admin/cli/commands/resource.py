@@ -7,20 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.http import path
+from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import PoolsFilter
-from osmo_admin.cli.output import emit
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import cell, facts, table
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_cell, format_facts, format_table
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Nodes and what is free on them.")
-KINDS = {"GPU": "gpu", "CPU": "cpu", "Memory": "memory", "Storage": "storage"}
+app = command_group("Nodes and what is free on them.")
+RESOURCE_KEYS = {"GPU": "gpu", "CPU": "cpu", "Memory": "memory", "Storage": "storage"}
 
 
-@verb(app, "list")
+@client_command(app, "list")
 def list_(
-    session: Session,
+    session: ClientSession,
     *,
     pools: PoolsFilter = None,
     platforms: Annotated[
@@ -31,48 +31,51 @@ def list_(
     """List nodes: how much is used of how much."""
     query = {"pools": pools, "all_pools": everything or not pools, "platforms": platforms}
     answer = session.http().get("api/resources", query)
-    emit(session, answer, lambda: _nodes(answer["resources"]))
+    print_answer(session, answer, lambda: _nodes_table(answer["resources"]))
 
 
-def _nodes(nodes: list[dict[str, Any]]) -> str:
+def _nodes_table(nodes: list[dict[str, Any]]) -> str:
     if not nodes:
         return "There are no available resources."
     rows = []
     for node in nodes:
         exposed = node["exposed_fields"]
         used = (
-            f"{_field(node, 'usage_fields', key)}/{_field(node, 'allocatable_fields', key)}" for key in KINDS.values()
+            f"{_field_text(node, 'usage_fields', key)}/{_field_text(node, 'allocatable_fields', key)}"
+            for key in RESOURCE_KEYS.values()
         )
         rows.append(
             [exposed.get("node", node.get("hostname")), exposed.get("pool/platform"), node.get("resource_type"), *used]
         )
-    return table(("Node", "Pool/Platform", "Type", *KINDS), rows)
+    return format_table(("Node", "Pool/Platform", "Type", *RESOURCE_KEYS), rows)
 
 
-def _field(node: dict[str, Any], fields: str, key: str) -> str:
-    return cell((node.get(fields) or {}).get(key))
+def _field_text(node: dict[str, Any], fields: str, key: str) -> str:
+    return format_cell((node.get(fields) or {}).get(key))
 
 
-@verb(app, "info")
-def info(session: Session, node: Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]) -> None:
+@client_command(app, "info")
+def info(
+    session: ClientSession, node: Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+) -> None:
     """Show one node."""
-    answer = session.http().get(path("api", "resources", node))
+    answer = session.http().get(url_path("api", "resources", node))
     if not answer["resources"]:
         raise ClientError(f"There is no node {node!r} that you can see. osmo resource list shows them.")
-    emit(session, answer, lambda: _node(answer["resources"][0]))
+    print_answer(session, answer, lambda: _node_text(answer["resources"][0]))
 
 
-def _node(node: dict[str, Any]) -> str:
+def _node_text(node: dict[str, Any]) -> str:
     lines = [
         ("Node", node["exposed_fields"].get("node", node.get("hostname"))),
         ("Backend", node.get("backend")),
         ("Type", node.get("resource_type")),
         ("Pools", node["exposed_fields"].get("pool/platform")),
         ("Conditions", node.get("conditions")),
-        ("Taints", [cell(taint) for taint in node.get("taints") or []]),
+        ("Taints", [format_cell(taint) for taint in node.get("taints") or []]),
     ]
     lines += [
-        (name, f"{_field(node, 'usage_fields', key)} used of {_field(node, 'allocatable_fields', key)}")
-        for name, key in KINDS.items()
+        (name, f"{_field_text(node, 'usage_fields', key)} used of {_field_text(node, 'allocatable_fields', key)}")
+        for name, key in RESOURCE_KEYS.items()
     ]
-    return facts(lines)
+    return format_facts(lines)

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.effect import preview, show_effect
-from osmo_admin.cli.http import path
+from osmo_admin.cli.effect import print_effect, show_effect
+from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, ParentArgument, QuotaOption, SubpoolArgument
-from osmo_admin.cli.output import confirm, emit
-from osmo_admin.cli.pool_table import branch
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import facts, table
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.pool_table import branch_prefix
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Guaranteed slices of a pool.")
+app = command_group("Guaranteed slices of a pool.")
 HEADER = ("Pool", "Subpool State", "GPU Quota", "Used", "Available", "Total Usage", "Live Workflows")
 
 CancelPendingOption = Annotated[
@@ -24,7 +24,7 @@ CancelPendingOption = Annotated[
 ]
 
 
-def quota_value(text: str) -> int | float | str:
+def parse_typed_quota(text: str) -> int | float | str:
     """What was typed as a JSON number where it is one, else as it is: the server rounds down and knows the rules."""
     text = text.strip()
     if re.fullmatch(r"[+-]?\d{1,18}", text):
@@ -34,17 +34,17 @@ def quota_value(text: str) -> int | float | str:
     return text
 
 
-def _address(parent: str, *sub: str) -> str:
-    return path("api", "configs", "pool", parent, "subpool", *sub)
+def _subpool_url(parent: str, *sub: str) -> str:
+    return url_path("api", "configs", "pool", parent, "subpool", *sub)
 
 
-def _described(body: dict[str, Any], description: str | None) -> dict[str, Any]:
+def _add_description(body: dict[str, Any], description: str | None) -> dict[str, Any]:
     return body | ({"description": description} if description else {})
 
 
-@verb(app, "create", writes=True)
+@client_command(app, "create", writes=True)
 def create(
-    session: Session,
+    session: ClientSession,
     *,
     parent: ParentArgument,
     subpool: SubpoolArgument,
@@ -52,14 +52,14 @@ def create(
     description: DescriptionOption = None,
 ) -> None:
     """Cut a slice from a pool. The name of an archived slice brings that one back."""
-    body = _described({"subpool_name": subpool, "quota": quota_value(quota)}, description)
-    answer = session.http().change("POST", _address(parent), query=session.dry_query, body=body)
-    _report(session, answer, "brought back" if (answer or {}).get("reactivated") else "created")
+    body = _add_description({"subpool_name": subpool, "quota": parse_typed_quota(quota)}, description)
+    answer = session.http().send_change("POST", _subpool_url(parent), query=session.dry_run_query, body=body)
+    _print_result(session, answer, "brought back" if (answer or {}).get("reactivated") else "created")
 
 
-@verb(app, "update", writes=True)
+@client_command(app, "update", writes=True)
 def update(
-    session: Session,
+    session: ClientSession,
     *,
     parent: ParentArgument,
     subpool: SubpoolArgument,
@@ -68,15 +68,15 @@ def update(
     if_match: IfMatchOption = None,
 ) -> None:
     """Give a slice another quota. Work that runs goes on; what is used above the new quota drains."""
-    body = _described({"quota": quota_value(quota)}, description)
-    address = _address(parent, subpool)
-    answer = session.http().change("PATCH", address, query=session.dry_query, body=body, if_match=if_match)
-    _report(session, answer, "updated")
+    body = _add_description({"quota": parse_typed_quota(quota)}, description)
+    address = _subpool_url(parent, subpool)
+    answer = session.http().send_change("PATCH", address, query=session.dry_run_query, body=body, if_match=if_match)
+    _print_result(session, answer, "updated")
 
 
-@verb(app, "delete", writes=True, asks=True)
+@client_command(app, "delete", writes=True, confirms=True)
 def delete(
-    session: Session,
+    session: ClientSession,
     *,
     parent: ParentArgument,
     subpool: SubpoolArgument,
@@ -85,52 +85,52 @@ def delete(
     if_match: IfMatchOption = None,
 ) -> None:
     """Give a slice back: at once when nothing lives in it, else it drains first and takes no new work."""
-    body = _described({"cancel_pending": True} if cancel_pending else {}, description)
-    address = _address(parent, subpool)
+    body = _add_description({"cancel_pending": True} if cancel_pending else {}, description)
+    address = _subpool_url(parent, subpool)
     http = session.http()
 
     def ask_with_effect() -> None:
-        preview(http.change("DELETE", address, query={"dry_run": True}, body=body, if_match=if_match))
+        print_effect(http.send_change("DELETE", address, query={"dry_run": True}, body=body, if_match=if_match))
 
-    confirm(session, f"Delete subpool {parent}--{subpool}?", first=ask_with_effect)
-    answer = http.change("DELETE", address, query=session.dry_query, body=body or None, if_match=if_match)
-    _report(session, answer, "deleted")
+    confirm(session, f"Delete subpool {parent}--{subpool}?", preview=ask_with_effect)
+    answer = http.send_change("DELETE", address, query=session.dry_run_query, body=body or None, if_match=if_match)
+    _print_result(session, answer, "deleted")
 
 
-def _report(session: Session, answer: Any, deed: str) -> None:
+def _print_result(session: ClientSession, answer: Any, action: str) -> None:
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: _sentence(answer, deed))
+        print_answer(session, answer, lambda: _result_message(answer, action))
 
 
-def _sentence(answer: dict[str, Any], deed: str) -> str:
+def _result_message(answer: dict[str, Any], action: str) -> str:
     name, state = answer["name"], answer["subpool_state"]
     if state == "ACTIVE":
         numbers = f"quota {answer['quota']}, used {answer['used']}, available {answer['available']}"
-        return f"Subpool {name} {deed}: {state}, {numbers}."
+        return f"Subpool {name} {action}: {state}, {numbers}."
     if state == "DELETING":
         return (
             f"Subpool {name} is DELETING: it takes no new work and is archived when its "
-            f"{_live(answer['live_workflows'])} ended (used {answer['used']} GPUs)."
+            f"{_active_workflows_text(answer['live_workflows'])} ended (used {answer['used']} GPUs)."
         )
     return f"Subpool {name} is {state}; its quota went back to {answer['parent_pool']}."
 
 
-@verb(app, "list")
+@client_command(app, "list")
 def list_(
-    session: Session,
+    session: ClientSession,
     *,
     parent: ParentArgument,
     include_archived: Annotated[bool, typer.Option("--include-archived", help="Archived slices too.")] = False,
 ) -> None:
     """List a pool's slices and what it did not give to any."""
     query = {"include_archived": True} if include_archived else {}
-    answer = session.http().get(_address(parent), query)
-    emit(session, answer, lambda: slices_table(answer))
+    answer = session.http().get(_subpool_url(parent), query)
+    print_answer(session, answer, lambda: subpools_table(answer))
 
 
-def slices_table(answer: dict[str, Any]) -> str:
+def subpools_table(answer: dict[str, Any]) -> str:
     """The pool's own line, with what is unallocated, and one line for each slice."""
     shared = answer["shared"]
     own = f"{answer['unallocated']} (Total: {answer['quota']})" if answer["subpools"] else answer["quota"]
@@ -148,19 +148,19 @@ def slices_table(answer: dict[str, Any]) -> str:
     children = sorted(answer["subpools"], key=lambda row: str(row["name"]))
     for at, row in enumerate(children):
         counted = (row[key] for key in ("subpool_state", "quota", "used", "available", "total_usage", "live_workflows"))
-        rows.append([branch(at, len(children)) + row["name"], *counted])
-    return table(HEADER, rows)
+        rows.append([branch_prefix(at, len(children)) + row["name"], *counted])
+    return format_table(HEADER, rows)
 
 
-@verb(app, "show")
-def show(session: Session, parent: ParentArgument, subpool: SubpoolArgument) -> None:
+@client_command(app, "show")
+def show(session: ClientSession, parent: ParentArgument, subpool: SubpoolArgument) -> None:
     """Show one slice, an archived one too."""
-    answer = session.http().get(_address(parent, subpool))
-    emit(session, answer, lambda: _facts(answer))
+    answer = session.http().get(_subpool_url(parent, subpool))
+    print_answer(session, answer, lambda: _subpool_facts(answer))
 
 
-def _facts(answer: dict[str, Any]) -> str:
-    return facts(
+def _subpool_facts(answer: dict[str, Any]) -> str:
+    return format_facts(
         [
             ("Subpool", answer["name"]),
             ("Parent", answer["parent_pool"]),
@@ -178,5 +178,5 @@ def _facts(answer: dict[str, Any]) -> str:
     )
 
 
-def _live(count: int) -> str:
+def _active_workflows_text(count: int) -> str:
     return "1 live workflow has" if count == 1 else f"{count} live workflows have"

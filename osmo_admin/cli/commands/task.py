@@ -11,31 +11,34 @@ from osmo_admin.cli.options import (
     AllUsersOption,
     LimitOption,
     OffsetOption,
-    Order,
     OrderOption,
     PoolsFilter,
     PriorityFilter,
+    SortOrder,
     UsersFilter,
 )
-from osmo_admin.cli.output import emit
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import table
-from osmo_admin.cli.times import asked, shown
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.times import format_local_time, parse_time
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Tasks of workflows.")
-AT_WORK = ("PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING")
-AMOUNTS = {"Storage [Gi]": "storage", "CPU [#]": "cpu", "Memory [Gi]": "memory", "GPU [#]": "gpu"}
+app = command_group("Tasks of workflows.")
+ACTIVE_STATUSES = ("PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING")
+AMOUNT_COLUMNS = {"Storage [Gi]": "storage", "CPU [#]": "cpu", "Memory [Gi]": "memory", "GPU [#]": "gpu"}
 
 
-@verb(app, "list")
+@client_command(app, "list")
 def list_(
-    session: Session,
+    session: ClientSession,
     *,
     statuses: Annotated[
         list[str] | None,
         typer.Option(
-            "--status", "-s", metavar="STATUS...", help=f"Only these statuses; {', '.join(AT_WORK)} if not given."
+            "--status",
+            "-s",
+            metavar="STATUS...",
+            help=f"Only these statuses; {', '.join(ACTIVE_STATUSES)} if not given.",
         ),
     ] = None,
     workflow: Annotated[
@@ -54,7 +57,7 @@ def list_(
     started_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     limit: LimitOption = 20,
     offset: OffsetOption = 0,
-    order: OrderOption = Order.ASC,
+    order: OrderOption = SortOrder.ASC,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With what each task holds.")] = False,
     summary: Annotated[bool, typer.Option("--summary", "-S", help="Sums by user, pool and priority.")] = False,
     by_workflow: Annotated[bool, typer.Option("--aggregate-by-workflow", "-W", help="Sums by workflow.")] = False,
@@ -68,25 +71,25 @@ def list_(
         "order": order.value.upper(),
         "users": users,
         "all_users": all_users,
-        "statuses": [status.upper() for status in statuses or AT_WORK],
+        "statuses": [status.upper() for status in statuses or ACTIVE_STATUSES],
         "workflow_id": workflow,
         "pools": pools,
         "all_pools": None if pools else True,
         "nodes": nodes,
         "priority": [priority.value for priority in priorities or []],
-        "started_after": asked(started_after) if started_after else None,
-        "started_before": asked(started_before) if started_before else None,
+        "started_after": parse_time(started_after) if started_after else None,
+        "started_before": parse_time(started_before) if started_before else None,
         "summary": summary or None,
         "aggregate_by_workflow": by_workflow or None,
     }
     answer = session.http().get("api/task", query)
     if summary or by_workflow:
-        emit(session, answer, lambda: _sums(answer["summaries"], by_workflow=by_workflow))
+        print_answer(session, answer, lambda: _sums_table(answer["summaries"], by_workflow=by_workflow))
     else:
-        emit(session, answer, lambda: _tasks(answer["tasks"], verbose=verbose))
+        print_answer(session, answer, lambda: _tasks_table(answer["tasks"], verbose=verbose))
 
 
-def _tasks(entries: list[dict[str, Any]], *, verbose: bool) -> str:
+def _tasks_table(entries: list[dict[str, Any]], *, verbose: bool) -> str:
     if not entries:
         return "There are no tasks to view."
     columns = {
@@ -98,28 +101,28 @@ def _tasks(entries: list[dict[str, Any]], *, verbose: bool) -> str:
         "Priority": "priority",
         "Node": "node",
     }
-    amounts = AMOUNTS if verbose else {}
+    amounts = AMOUNT_COLUMNS if verbose else {}
     rows = [
         [
             *(entry.get(key) for key in columns.values()),
-            shown(entry.get("start_time")),
+            format_local_time(entry.get("start_time")),
             *(entry.get(key) for key in amounts.values()),
         ]
         for entry in entries
     ]
-    total = [""] * (len(columns) + 1) + [_sum(entries, key) for key in amounts.values()] if verbose else None
-    return table((*columns, "Start Time", *amounts), rows, total=total)
+    total = [""] * (len(columns) + 1) + [_sum_column(entries, key) for key in amounts.values()] if verbose else None
+    return format_table((*columns, "Start Time", *amounts), rows, total=total)
 
 
-def _sums(entries: list[dict[str, Any]], *, by_workflow: bool) -> str:
+def _sums_table(entries: list[dict[str, Any]], *, by_workflow: bool) -> str:
     if not entries:
         return "There is nothing to sum up."
     workflow = {"Workflow ID": "workflow_id"} if by_workflow else {}
-    columns = {"User": "user", **workflow, "Pool": "pool", "Priority": "priority", **AMOUNTS}
+    columns = {"User": "user", **workflow, "Pool": "pool", "Priority": "priority", **AMOUNT_COLUMNS}
     rows = [[entry.get(key) for key in columns.values()] for entry in entries]
-    total = [""] * (len(columns) - len(AMOUNTS)) + [_sum(entries, key) for key in AMOUNTS.values()]
-    return table(tuple(columns), rows, total=total)
+    total = [""] * (len(columns) - len(AMOUNT_COLUMNS)) + [_sum_column(entries, key) for key in AMOUNT_COLUMNS.values()]
+    return format_table(tuple(columns), rows, total=total)
 
 
-def _sum(entries: list[dict[str, Any]], key: str) -> Any:
+def _sum_column(entries: list[dict[str, Any]], key: str) -> Any:
     return sum(entry.get(key) or 0 for entry in entries)

@@ -7,25 +7,25 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.effect import show_effect
-from osmo_admin.cli.http import path
+from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import UserOption
-from osmo_admin.cli.output import confirm, emit
-from osmo_admin.cli.session import Session, warn
-from osmo_admin.cli.tables import facts, table
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.session import ClientSession, print_warning
+from osmo_admin.cli.tables import format_facts, format_table
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Access tokens.")
+app = command_group("Access tokens.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")]
 
 
-def _address(user: str | None, *rest: str) -> str:
+def _token_url(user: str | None, *rest: str) -> str:
     owner = ("api", "auth", "user", user) if user else ("api", "auth")
-    return path(*owner, "access_token", *rest)
+    return url_path(*owner, "access_token", *rest)
 
 
-@verb(app, "set", writes=True)
+@client_command(app, "set", writes=True)
 def set_(
-    session: Session,
+    session: ClientSession,
     *,
     name: NameArgument,
     expires_at: Annotated[
@@ -40,24 +40,24 @@ def set_(
     ] = None,
 ) -> None:
     """Create an access token. It is shown this once."""
-    query = {"expires_at": expires_at, "description": description, "roles": roles} | session.dry_query
-    answer = session.http().change("POST", _address(user, name), query=query)
+    query = {"expires_at": expires_at, "description": description, "roles": roles} | session.dry_run_query
+    answer = session.http().send_change("POST", _token_url(user, name), query=query)
     if session.dry_run:
         show_effect(session, answer)
         return
-    if not session.for_programs:
-        warn("Note: save the token in a secure place, it will not be shown again.")
-    emit(session, answer, lambda: f"Access token: {answer}")
+    if not session.is_machine_readable:
+        print_warning("Note: save the token in a secure place, it will not be shown again.")
+    print_answer(session, answer, lambda: f"Access token: {answer}")
 
 
-@verb(app, "list")
-def list_(session: Session, user: UserOption = None) -> None:
+@client_command(app, "list")
+def list_(session: ClientSession, user: UserOption = None) -> None:
     """List access tokens (never their secret)."""
-    answer = session.http().get(_address(user))
-    emit(session, answer, lambda: _tokens(answer))
+    answer = session.http().get(_token_url(user))
+    print_answer(session, answer, lambda: _tokens_table(answer))
 
 
-def _tokens(entries: list[dict[str, Any]]) -> str:
+def _tokens_table(entries: list[dict[str, Any]]) -> str:
     if not entries:
         return "No tokens found."
     rows = (
@@ -70,36 +70,36 @@ def _tokens(entries: list[dict[str, Any]]) -> str:
         ]
         for entry in entries
     )
-    return table(("Name", "User", "Description", "Expires At (UTC)", "Roles"), rows)
+    return format_table(("Name", "User", "Description", "Expires At (UTC)", "Roles"), rows)
 
 
-@verb(app, "delete", writes=True, asks=True)
-def delete(session: Session, name: NameArgument, user: UserOption = None) -> None:
+@client_command(app, "delete", writes=True, confirms=True)
+def delete(session: ClientSession, name: NameArgument, user: UserOption = None) -> None:
     """Delete an access token; whoever uses it is out at once."""
     confirm(session, f"Delete access token {name}?")
-    answer = session.http().change("DELETE", _address(user, name), query=session.dry_query)
+    answer = session.http().send_change("DELETE", _token_url(user, name), query=session.dry_run_query)
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: f"Access token {name} deleted.")
+        print_answer(session, answer, lambda: f"Access token {name} deleted.")
 
 
-@verb(app, "roles")
-def roles(session: Session, name: NameArgument, user: UserOption = None) -> None:
+@client_command(app, "roles")
+def roles(session: ClientSession, name: NameArgument, user: UserOption = None) -> None:
     """Show what a token may do."""
-    answer = session.http().get(_address(user, name, "roles"))
-    emit(
+    answer = session.http().get(_token_url(user, name, "roles"))
+    print_answer(
         session,
         answer,
-        lambda: role_text(answer, [("Token", answer.get("token_name")), ("User", answer.get("user_name"))]),
+        lambda: roles_text(answer, [("Token", answer.get("token_name")), ("User", answer.get("user_name"))]),
     )
 
 
-def role_text(answer: dict[str, Any], head: list[tuple[str, Any]]) -> str:
+def roles_text(answer: dict[str, Any], head: list[tuple[str, Any]]) -> str:
     """Facts, and below them the roles with who gave them."""
     given = answer.get("roles") or []
-    text = facts([*head, *([] if given else [("Roles", None)])])
+    text = format_facts([*head, *([] if given else [("Roles", None)])])
     if not given:
         return text
     rows = ([role.get("role_name"), role.get("assigned_by"), role.get("assigned_at")] for role in given)
-    return f"{text}\n\n{table(('Role', 'Given By', 'Given At (UTC)'), rows)}"
+    return f"{text}\n\n{format_table(('Role', 'Given By', 'Given At (UTC)'), rows)}"

@@ -7,22 +7,22 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.commands.token import role_text
+from osmo_admin.cli.commands.token import roles_text
 from osmo_admin.cli.effect import show_effect
-from osmo_admin.cli.http import path
-from osmo_admin.cli.output import confirm, emit
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import table
-from osmo_admin.cli.times import shown
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.http import url_path
+from osmo_admin.cli.output import confirm, print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.times import format_local_time
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Users and their roles.")
+app = command_group("Users and their roles.")
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
 
 
-@verb(app, "list")
+@client_command(app, "list")
 def list_(
-    session: Session,
+    session: ClientSession,
     *,
     id_prefix: Annotated[str | None, typer.Option("--id-prefix", "-p", help="Only names that begin with this.")] = None,
     roles: Annotated[
@@ -34,38 +34,38 @@ def list_(
     """List users."""
     query = {"count": count, "start_index": start, "id_prefix": id_prefix, "roles": roles}
     answer = session.http().get("api/auth/user", query)
-    emit(session, answer, lambda: _users(answer))
+    print_answer(session, answer, lambda: _users_table(answer))
 
 
-def _users(answer: dict[str, Any]) -> str:
+def _users_table(answer: dict[str, Any]) -> str:
     users = answer["users"]
     if not users:
         return "No users found."
-    rows = ([user["id"], shown(user.get("created_at")), user.get("created_by")] for user in users)
-    text = table(("User", "Created At", "Created By"), rows)
+    rows = ([user["id"], format_local_time(user.get("created_at")), user.get("created_by")] for user in users)
+    text = format_table(("User", "Created At", "Created By"), rows)
     total = answer.get("total_results", len(users))
     return f"{text}\n\n{len(users)} of {total} users." if total != len(users) else text
 
 
-@verb(app, "get")
-def get(session: Session, user: UserArgument) -> None:
+@client_command(app, "get")
+def get(session: ClientSession, user: UserArgument) -> None:
     """Show a user and the roles."""
-    answer = session.http().get(path("api", "auth", "user", user))
-    emit(session, answer, lambda: _user(answer))
+    answer = session.http().get(url_path("api", "auth", "user", user))
+    print_answer(session, answer, lambda: _user_text(answer))
 
 
-def _user(answer: dict[str, Any]) -> str:
+def _user_text(answer: dict[str, Any]) -> str:
     head = [
         ("User", answer["id"]),
-        ("Created At", shown(answer.get("created_at"))),
+        ("Created At", format_local_time(answer.get("created_at"))),
         ("Created By", answer.get("created_by")),
     ]
-    return role_text(answer, head)
+    return roles_text(answer, head)
 
 
-@verb(app, "create", writes=True)
+@client_command(app, "create", writes=True)
 def create(
-    session: Session,
+    session: ClientSession,
     *,
     user: UserArgument,
     roles: Annotated[
@@ -74,16 +74,16 @@ def create(
 ) -> None:
     """Create a user."""
     body = {"id": user} | ({"roles": roles} if roles else {})
-    answer = session.http().change("POST", "api/auth/user", query=session.dry_query, body=body)
+    answer = session.http().send_change("POST", "api/auth/user", query=session.dry_run_query, body=body)
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: f"User {answer['id']} created.")
+        print_answer(session, answer, lambda: f"User {answer['id']} created.")
 
 
-@verb(app, "update", writes=True)
+@client_command(app, "update", writes=True)
 def update(
-    session: Session,
+    session: ClientSession,
     *,
     user: UserArgument,
     add: Annotated[
@@ -97,24 +97,26 @@ def update(
     if not add and not remove:
         raise ClientError("Say what to change: --add-roles or --remove-roles.")
     http = session.http()
-    address = path("api", "auth", "user", user)
+    address = url_path("api", "auth", "user", user)
     effects = [
-        http.change("POST", f"{address}/roles", query=session.dry_query, body={"role_name": role}) for role in add or []
+        http.send_change("POST", f"{address}/roles", query=session.dry_run_query, body={"role_name": role})
+        for role in add or []
     ]
     effects += [
-        http.change("DELETE", f"{address}/{path('roles', role)}", query=session.dry_query) for role in remove or []
+        http.send_change("DELETE", f"{address}/{url_path('roles', role)}", query=session.dry_run_query)
+        for role in remove or []
     ]
     if session.dry_run:
         for effect in effects:
             show_effect(session, effect)
         return
     answer = http.get(address)
-    emit(session, answer, lambda: _user(answer))
+    print_answer(session, answer, lambda: _user_text(answer))
 
 
-@verb(app, "delete", writes=True, asks=True)
+@client_command(app, "delete", writes=True, confirms=True)
 def delete(
-    session: Session,
+    session: ClientSession,
     *,
     user: UserArgument,
     force: Annotated[bool, typer.Option("--force", "-f", help="The stock client's word for --yes.")] = False,
@@ -122,8 +124,8 @@ def delete(
     """Delete a user with the tokens and roles. The work and the audit trail stay."""
     if not force:
         confirm(session, f"Delete user {user} with all tokens and roles?")
-    answer = session.http().change("DELETE", path("api", "auth", "user", user), query=session.dry_query)
+    answer = session.http().send_change("DELETE", url_path("api", "auth", "user", user), query=session.dry_run_query)
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: f"User {user} deleted.")
+        print_answer(session, answer, lambda: f"User {user} deleted.")

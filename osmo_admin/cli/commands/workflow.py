@@ -9,36 +9,36 @@ import typer
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.commands import workflow_queue, workflow_submit
 from osmo_admin.cli.effect import show_effect
-from osmo_admin.cli.gang_text import gang_text
-from osmo_admin.cli.http import path
+from osmo_admin.cli.gang_text import gang_table
+from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import (
     AllUsersOption,
     DescriptionOption,
     EndStatus,
     LimitOption,
     OffsetOption,
-    Order,
     OrderOption,
     PoolsFilter,
     PriorityFilter,
+    SortOrder,
     UsersFilter,
     WorkflowArgument,
 )
-from osmo_admin.cli.output import confirm, emit, show_error
-from osmo_admin.cli.session import Output, Session
-from osmo_admin.cli.tables import cell, facts, table
-from osmo_admin.cli.times import asked, duration, shown
-from osmo_admin.cli.verb import group, verb
+from osmo_admin.cli.output import confirm, print_answer, print_error
+from osmo_admin.cli.session import ClientSession, OutputFormat
+from osmo_admin.cli.tables import format_cell, format_facts, format_table
+from osmo_admin.cli.times import format_duration, format_local_time, parse_time
+from osmo_admin.cli.verb import client_command, command_group
 
-app = group("Submit workflows and follow them.")
+app = command_group("Submit workflows and follow them.")
 workflow_submit.add_to(app)
 workflow_queue.add_to(app)
 HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
 
 
-@verb(app, "list")
+@client_command(app, "list")
 def list_(
-    session: Session,
+    session: ClientSession,
     *,
     users: UsersFilter = None,
     all_users: AllUsersOption = False,
@@ -63,14 +63,14 @@ def list_(
     submitted_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     limit: LimitOption = 20,
     offset: OffsetOption = 0,
-    order: OrderOption = Order.ASC,
+    order: OrderOption = SortOrder.ASC,
     as_json: Annotated[bool, typer.Option("--json", help="Short for -o json.")] = False,
 ) -> None:
     """List workflows, yours unless you say otherwise, the newest at the bottom."""
     if users and all_users:
         raise ClientError("Give either --user or --all-users.")
     if as_json:
-        session.output = Output.JSON
+        session.output = OutputFormat.JSON
     query = {
         "limit": limit,
         "offset": offset,
@@ -85,63 +85,63 @@ def list_(
         "label": labels,
         "no_label": no_labels,
         "tags": tags,
-        "submitted_after": asked(submitted_after) if submitted_after else None,
-        "submitted_before": asked(submitted_before) if submitted_before else None,
+        "submitted_after": parse_time(submitted_after) if submitted_after else None,
+        "submitted_before": parse_time(submitted_before) if submitted_before else None,
     }
     answer = session.http().get("api/workflow", query)
-    emit(session, answer, lambda: _list_text(answer, order))
+    print_answer(session, answer, lambda: _workflows_table(answer, order))
 
 
-def _list_text(answer: dict[str, Any], order: Order) -> str:
+def _workflows_table(answer: dict[str, Any], order: SortOrder) -> str:
     entries = answer["workflows"]
     if not entries:
         return "There are no workflows to view."
-    rows = [_row(entry) for entry in (reversed(entries) if order is Order.ASC else entries)]
-    text = table(HEADER, rows)
+    rows = [_workflow_row(entry) for entry in (reversed(entries) if order is SortOrder.ASC else entries)]
+    text = format_table(HEADER, rows)
     return f"{text}\n\nThere are more: --offset, --limit." if answer.get("more_entries") else text
 
 
-def _row(entry: dict[str, Any]) -> list[Any]:
+def _workflow_row(entry: dict[str, Any]) -> list[Any]:
     return [
         *(entry.get(key) for key in ("name", "user", "pool", "priority", "status")),
-        shown(entry["submit_time"]),
-        duration(entry.get("queued_time")),
-        duration(entry.get("duration")),
+        format_local_time(entry["submit_time"]),
+        format_duration(entry.get("queued_time")),
+        format_duration(entry.get("duration")),
         entry.get("labels"),
     ]
 
 
-@verb(app, "query")
+@client_command(app, "query")
 def query(
-    session: Session,
+    session: ClientSession,
     *,
     workflow: WorkflowArgument,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Earlier tries of the tasks too.")] = False,
 ) -> None:
     """Show one workflow with its groups and tasks."""
-    answer = session.http().get(path("api", "workflow", workflow), {"verbose": verbose})
-    emit(session, answer, lambda: _detail(answer))
+    answer = session.http().get(url_path("api", "workflow", workflow), {"verbose": verbose})
+    print_answer(session, answer, lambda: _workflow_text(answer))
 
 
-def _detail(answer: dict[str, Any]) -> str:
-    head = facts(
+def _workflow_text(answer: dict[str, Any]) -> str:
+    head = format_facts(
         [
             ("Workflow ID", answer["name"]),
             ("Status", answer["status"]),
             ("User", answer["submitted_by"]),
             ("Pool", answer.get("pool")),
             ("Priority", answer.get("priority")),
-            ("Submit Time", shown(answer["submit_time"])),
-            ("Start Time", shown(answer.get("start_time"))),
-            ("End Time", shown(answer.get("end_time"))),
+            ("Submit Time", format_local_time(answer["submit_time"])),
+            ("Start Time", format_local_time(answer.get("start_time"))),
+            ("End Time", format_local_time(answer.get("end_time"))),
             ("Cancelled By", answer.get("cancelled_by")),
             ("Labels", answer.get("labels")),
             ("Overview", answer["overview"]),
         ]
     )
     header = ("Group", "Task", "Try", "Status", "Node", "Start Time", "Exit Code", "Message")
-    tasks = table(header, [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]])
-    return "\n\n".join([head, *filter(None, map(gang_text, answer["groups"])), tasks])
+    tasks = format_table(header, [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]])
+    return "\n\n".join([head, *filter(None, map(gang_table, answer["groups"])), tasks])
 
 
 def _task_row(group: dict[str, Any], task: dict[str, Any]) -> list[Any]:
@@ -151,15 +151,15 @@ def _task_row(group: dict[str, Any], task: dict[str, Any]) -> list[Any]:
         task.get("retry_id"),
         task["status"],
         task.get("node_name"),
-        shown(task.get("start_time")),
+        format_local_time(task.get("start_time")),
         task.get("exit_code"),
         task.get("failure_message") or group.get("failure_message"),
     ]
 
 
-@verb(app, "cancel", writes=True, asks=True)
+@client_command(app, "cancel", writes=True, confirms=True)
 def cancel(
-    session: Session,
+    session: ClientSession,
     *,
     workflows: Annotated[list[str], typer.Argument(metavar="WORKFLOW...", help="Workflow IDs or UUIDs.")],
     force: Annotated[
@@ -170,41 +170,41 @@ def cancel(
     """Cancel workflows. One that cannot be cancelled does not stop the others; the exit code is its error's."""
     confirm(session, f"Cancel {', '.join(workflows)}?")
     http = session.http()
-    asked_for = {"force": force, "message": message} | session.dry_query
+    asked_for = {"force": force, "message": message} | session.dry_run_query
     failures: list[ClientError] = []
     for workflow in workflows:
         try:
-            answer = http.change("POST", path("api", "workflow", workflow, "cancel"), query=asked_for)
+            answer = http.send_change("POST", url_path("api", "workflow", workflow, "cancel"), query=asked_for)
         except ClientError as error:
             failures.append(error)
-            show_error(error, session.output)
+            print_error(error, session.output)
             continue
         if session.dry_run:
             show_effect(session, answer)
         else:
-            emit(session, answer, lambda name=answer["name"]: f"Workflow {name} is cancelled.")  # type: ignore[misc]
+            print_answer(session, answer, lambda name=answer["name"]: f"Workflow {name} is cancelled.")  # type: ignore[misc]
     if failures:
         raise typer.Exit(failures[0].exit_code)
 
 
-@verb(app, "spec")
+@client_command(app, "spec")
 def spec(
-    session: Session,
+    session: ClientSession,
     *,
     workflow: WorkflowArgument,
     template: Annotated[bool, typer.Option("--template", help="As it was written, before rendering.")] = False,
 ) -> None:
     """Print the workflow's file."""
-    text = session.http().text(path("api", "workflow", workflow, "spec"), {"use_template": template})
-    if session.for_programs:
-        emit(session, {"spec": text}, str)
+    text = session.http().get_text(url_path("api", "workflow", workflow, "spec"), {"use_template": template})
+    if session.is_machine_readable:
+        print_answer(session, {"spec": text}, str)
     else:
         typer.echo(text, nl=not text.endswith("\n"))  # a file, not a message: no colours, nothing replaced
 
 
-@verb(app, "end", writes=True, asks=True)
+@client_command(app, "end", writes=True, confirms=True)
 def end(
-    session: Session,
+    session: ClientSession,
     *,
     workflow: WorkflowArgument,
     status: Annotated[
@@ -220,8 +220,10 @@ def end(
         body["group"] = group_name
     if description:
         body["description"] = description
-    answer = session.http().change("POST", path("api", "workflow", workflow, "end"), query=session.dry_query, body=body)
+    answer = session.http().send_change(
+        "POST", url_path("api", "workflow", workflow, "end"), query=session.dry_run_query, body=body
+    )
     if session.dry_run:
         show_effect(session, answer)
     else:
-        emit(session, answer, lambda: f"Workflow {cell(answer['name'])} is {answer['status']}.")
+        print_answer(session, answer, lambda: f"Workflow {format_cell(answer['name'])} is {answer['status']}.")

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.http import path
+from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import LimitOption, OffsetOption, PoolsFilter, UsersFilter
-from osmo_admin.cli.output import emit
-from osmo_admin.cli.session import Session
-from osmo_admin.cli.tables import cell, facts, table
-from osmo_admin.cli.times import shown
-from osmo_admin.cli.verb import verb
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession
+from osmo_admin.cli.tables import format_cell, format_facts, format_table
+from osmo_admin.cli.times import format_local_time
+from osmo_admin.cli.verb import client_command
 
 COLUMNS = {
     "backend": "Backend",
@@ -29,11 +29,11 @@ COLUMNS = {
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
-    verb(app, "queue")(queue)
+    client_command(app, "queue")(queue)
 
 
 def queue(
-    session: Session,
+    session: ClientSession,
     *,
     workflow: Annotated[
         str | None, typer.Argument(metavar="[WORKFLOW]", help="Workflow ID: tell all about this one.")
@@ -51,29 +51,31 @@ def queue(
     answer = session.http().get("api/queue", query)
     if workflow is not None and not answer["entries"]:
         # One that is not in line is told from one that is not there.
-        status = session.http().get(path("api", "workflow", workflow))["status"]
-        emit(session, answer, lambda: f"Workflow {cell(workflow)} does not wait; it is {cell(status)}.")
+        status = session.http().get(url_path("api", "workflow", workflow))["status"]
+        print_answer(
+            session, answer, lambda: f"Workflow {format_cell(workflow)} does not wait; it is {format_cell(status)}."
+        )
         return
-    emit(session, answer, lambda: _list_text(answer) if workflow is None else _story(answer))
+    print_answer(session, answer, lambda: _queue_table(answer) if workflow is None else _entries_text(answer))
 
 
-def _list_text(answer: dict[str, Any]) -> str:
+def _queue_table(answer: dict[str, Any]) -> str:
     entries = answer["entries"]
     if not entries:
         return "Nothing waits."
     columns = [key for key in COLUMNS if key != "backend" or len({entry.get(key) for entry in entries}) > 1]
     rows = [[*(entry.get(key) for key in columns), entry["reason"]["message"]] for entry in entries]
-    text = table([*(COLUMNS[key] for key in columns), "Why It Waits"], rows)
+    text = format_table([*(COLUMNS[key] for key in columns), "Why It Waits"], rows)
     return f"{text}\n\nThere are more: --offset, --limit." if answer.get("more_entries") else text
 
 
-def _story(answer: dict[str, Any]) -> str:
-    return "\n\n".join(_about(entry) for entry in answer["entries"])
+def _entries_text(answer: dict[str, Any]) -> str:
+    return "\n\n".join(_entry_text(entry) for entry in answer["entries"])
 
 
-def _about(entry: dict[str, Any]) -> str:
+def _entry_text(entry: dict[str, Any]) -> str:
     reason = entry["reason"]
-    head = facts(
+    head = format_facts(
         [
             ("Workflow ID", entry["workflow"]),
             ("Group", entry["group"]),
@@ -82,28 +84,28 @@ def _about(entry: dict[str, Any]) -> str:
             ("Pool", entry["pool"]),
             ("Queue", entry["queue"]),
             ("Priority", entry["priority"]),
-            ("Submit Time", shown(entry["submit_time"])),
-            ("Asks For", _gpus(entry["gpus"])),
+            ("Submit Time", format_local_time(entry["submit_time"])),
+            ("Asks For", _gpu_count(entry["gpus"])),
             ("Place", f"{entry['position']} ({entry['ahead']} ahead), {entry['position_in_queue']} in its queue"),
             ("Why It Waits", f"{reason['message']} ({reason['code']})"),
-            *_numbers(reason),
+            *_shortfall_facts(reason),
         ]
     )
-    steps = [f"- {cell(sentence)}" for sentence in entry["unblock"]]
+    steps = [f"- {format_cell(sentence)}" for sentence in entry["unblock"]]
     return "\n".join([head, "What would unblock it:", *steps] if steps else [head])
 
 
-def _numbers(reason: dict[str, Any]) -> list[tuple[str, Any]]:
+def _shortfall_facts(reason: dict[str, Any]) -> list[tuple[str, Any]]:
     """The amounts in the way, where amounts are the matter."""
     if reason.get("missing") is None:
         return []
     limit = (reason.get("limit") or "").replace("_", " ")
     return [
         ("In The Way", limit if reason.get("limit") == "nodes" else f"{limit} of {reason['queue']}"),
-        ("Free", _gpus(reason["free"])),
-        ("Missing", _gpus(reason["missing"])),
+        ("Free", _gpu_count(reason["free"])),
+        ("Missing", _gpu_count(reason["missing"])),
     ]
 
 
-def _gpus(amount: Any) -> str:
+def _gpu_count(amount: Any) -> str:
     return f"{amount} GPU" if amount == 1 else f"{amount} GPUs"

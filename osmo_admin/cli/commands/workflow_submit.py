@@ -9,16 +9,16 @@ import typer
 
 from osmo_admin.cli import workflow_file
 from osmo_admin.cli.client_errors import REFUSED_SUBMISSION, SERVER_FAILED, ClientError
-from osmo_admin.cli.commands.profile import default_pool
-from osmo_admin.cli.http import Http, path, pause
-from osmo_admin.cli.options import PoolOption, Priority, WorkflowArgument
-from osmo_admin.cli.output import emit
-from osmo_admin.cli.session import Session, warn
-from osmo_admin.cli.verb import verb
+from osmo_admin.cli.commands.profile import find_default_pool
+from osmo_admin.cli.http import HttpClient, pause, url_path
+from osmo_admin.cli.options import PoolOption, PriorityChoice, WorkflowArgument
+from osmo_admin.cli.output import print_answer
+from osmo_admin.cli.session import ClientSession, print_warning
+from osmo_admin.cli.verb import client_command
 
-PREEMPTIBLE = "WARNING: LOW priority can be preempted during the run."
+PREEMPTIBLE_WARNING = "WARNING: LOW priority can be preempted during the run."
 ENDED_PREFIXES = ("COMPLETED", "FAILED")
-FIRST_LOOK, LONGEST_LOOK = 1.0, 10.0  # seconds between two looks while waiting
+FIRST_POLL_PAUSE, MAX_POLL_PAUSE = 1.0, 10.0  # seconds between two looks while waiting
 
 FileArgument = Annotated[
     str,
@@ -41,18 +41,18 @@ LabelOption = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands of this file in the family `workflow`."""
-    verb(app, "submit", writes=True)(submit)
-    verb(app, "validate")(validate)
-    verb(app, "restart", writes=True)(restart)
+    client_command(app, "submit", writes=True)(submit)
+    client_command(app, "validate")(validate)
+    client_command(app, "restart", writes=True)(restart)
 
 
 def submit(
-    session: Session,
+    session: ClientSession,
     *,
     file: FileArgument,
     pool: PoolOption = None,
     priority: Annotated[
-        Priority | None,
+        PriorityChoice | None,
         typer.Option(case_sensitive=False, help="HIGH, NORMAL or LOW; if not given a PodGroup's own, else NORMAL."),
     ] = None,
     set_values: SetOption = None,
@@ -65,39 +65,39 @@ def submit(
 ) -> None:
     """Submit a workflow. With --dry-run print the file as the server rendered it."""
     check_pairs({"--set": set_values, "--set-string": set_strings, "--set-env": set_env, "--label": labels})
-    again = workflow_file.names_a_workflow(file)
+    again = workflow_file.is_workflow_id(file)
     if again and (session.dry_run or set_values or set_strings):
         raise ClientError("Submitting a workflow again by its ID takes no --dry-run, --set or --set-string.")
-    body = None if again else _body(file, set_values, set_strings)
-    pool = pool or default_pool(session)
+    body = None if again else _submission_body(file, set_values, set_strings)
+    pool = pool or find_default_pool(session)
     query: dict[str, Any] = {"priority": priority.value if priority else None, "label": labels, "env_vars": set_env}
     if again:
         query["workflow_id"] = file
     http = session.http()
-    address = path("api", "pool", pool, "workflow")
+    address = url_path("api", "pool", pool, "workflow")
     if body is not None:
-        body = with_local_files(http, address, query, body, file)
-    answer = _post(http, address, query | session.dry_query, body)
+        body = add_local_files(http, address, query, body, file)
+    answer = _post_submission(http, address, query | session.dry_run_query, body)
     if session.dry_run:
-        emit(session, answer, lambda: str(answer.get("spec") or "").rstrip("\n"))
+        print_answer(session, answer, lambda: str(answer.get("spec") or "").rstrip("\n"))
         return
-    if priority is Priority.LOW and not session.for_programs:
-        warn(PREEMPTIBLE)
-    if wait and session.for_programs:
-        answer = ended(http, answer["name"])  # one document for a program: the workflow as it ended
-        emit(session, answer, str)
+    if priority is PriorityChoice.LOW and not session.is_machine_readable:
+        print_warning(PREEMPTIBLE_WARNING)
+    if wait and session.is_machine_readable:
+        answer = wait_until_ended(http, answer["name"])  # one document for a program: the workflow as it ended
+        print_answer(session, answer, str)
     else:
-        emit(session, answer, lambda: _submitted(answer, "Workflow submit successful."))
+        print_answer(session, answer, lambda: _submitted_text(answer, "Workflow submit successful."))
         if not wait:
             return
-        answer = ended(http, answer["name"])
+        answer = wait_until_ended(http, answer["name"])
         typer.echo(f"Workflow {answer['name']} is {answer['status']}.")
     if answer["status"] != "COMPLETED":
         raise typer.Exit(REFUSED_SUBMISSION)
 
 
 def validate(
-    session: Session,
+    session: ClientSession,
     *,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Workflow file or PodGroup, - for standard input.")],
     pool: PoolOption = None,
@@ -107,34 +107,34 @@ def validate(
 ) -> None:
     """Have a workflow file checked as if it were submitted; every fault is named with its line."""
     check_pairs({"--set": set_values, "--set-string": set_strings, "--label": labels})
-    body = _body(file, set_values, set_strings)
-    pool = pool or default_pool(session)
+    body = _submission_body(file, set_values, set_strings)
+    pool = pool or find_default_pool(session)
     http = session.http()
-    address = path("api", "pool", pool, "workflow")
+    address = url_path("api", "pool", pool, "workflow")
     query: dict[str, Any] = {"label": labels}
-    body = with_local_files(http, address, query, body, file)
-    answer = _post(http, address, query | {"validation_only": True}, body)
-    emit(session, answer, lambda: str(answer.get("logs") or "").rstrip("\n"))
+    body = add_local_files(http, address, query, body, file)
+    answer = _post_submission(http, address, query | {"validation_only": True}, body)
+    print_answer(session, answer, lambda: str(answer.get("logs") or "").rstrip("\n"))
 
 
-def restart(session: Session, workflow: WorkflowArgument, pool: PoolOption = None) -> None:
+def restart(session: ClientSession, workflow: WorkflowArgument, pool: PoolOption = None) -> None:
     """Submit a failed workflow again as a new one, in its own pool unless another is named."""
     http = session.http()
     if pool is None:
-        pool = http.get(path("api", "workflow", workflow)).get("pool") or default_pool(session)
-    address = path("api", "pool", pool, "workflow", workflow, "restart")
-    answer = _post(http, address, session.dry_query, None)
+        pool = http.get(url_path("api", "workflow", workflow)).get("pool") or find_default_pool(session)
+    address = url_path("api", "pool", pool, "workflow", workflow, "restart")
+    answer = _post_submission(http, address, session.dry_run_query, None)
     if session.dry_run:
-        emit(session, answer, lambda: str(answer.get("spec") or "").rstrip("\n"))
+        print_answer(session, answer, lambda: str(answer.get("spec") or "").rstrip("\n"))
     else:
-        emit(session, answer, lambda: _submitted(answer, f"Workflow {workflow} restarted."))
+        print_answer(session, answer, lambda: _submitted_text(answer, f"Workflow {workflow} restarted."))
 
 
-def check_pairs(given: dict[str, list[str] | None]) -> None:
+def check_pairs(options: dict[str, list[str] | None]) -> None:
     """Refuse what is not KEY=VALUE before anything is sent, all of it at once."""
     wrong = [
         f"{option} takes KEY=VALUE, not {value!r}."
-        for option, values in given.items()
+        for option, values in options.items()
         for value in values or []
         if not value.partition("=")[1] or value.startswith("=")
     ]
@@ -142,36 +142,36 @@ def check_pairs(given: dict[str, list[str] | None]) -> None:
         raise ClientError(" ".join(wrong))
 
 
-def _body(file: str, set_values: list[str] | None, set_strings: list[str] | None) -> dict[str, Any]:
+def _submission_body(file: str, set_values: list[str] | None, set_strings: list[str] | None) -> dict[str, Any]:
     return {
-        "file": workflow_file.read(file),
+        "file": workflow_file.read_workflow_file(file),
         "set_variables": set_values or [],
         "set_string_variables": set_strings or [],
         "uploaded_templated_spec": None,
     }
 
 
-def with_local_files(
-    http: Http, address: str, query: dict[str, Any], body: dict[str, Any], file: str
+def add_local_files(
+    http: HttpClient, address: str, query: dict[str, Any], body: dict[str, Any], file: str
 ) -> dict[str, Any]:
     """The body with this machine's files inside. A template is rendered by the server first: a path may be templated.
 
     Without `localpath` in the file the body stays as it is, and with it the user's own lines.
     """
-    if not workflow_file.wants_local_files(body["file"]):
+    if not workflow_file.mentions_local_files(body["file"]):
         return body
     folder = Path() if file == workflow_file.STANDARD_INPUT else Path(file).resolve().parent
     text = body["file"]
     if workflow_file.is_templated(text):
-        rendered = _post(http, address, query | {"dry_run": True}, body)
-        inlined = workflow_file.with_local_files(str(rendered.get("spec") or ""), folder)
+        rendered = _post_submission(http, address, query | {"dry_run": True}, body)
+        inlined = workflow_file.inline_local_files(str(rendered.get("spec") or ""), folder)
         return body | {"file": inlined, "uploaded_templated_spec": text}
-    return body | {"file": workflow_file.with_local_files(text, folder)}
+    return body | {"file": workflow_file.inline_local_files(text, folder)}
 
 
-def _post(http: Http, address: str, query: dict[str, Any], body: dict[str, Any] | None) -> Any:
+def _post_submission(http: HttpClient, address: str, query: dict[str, Any], body: dict[str, Any] | None) -> Any:
     try:
-        return http.change("POST", address, query=query, body=body, submitting=True)
+        return http.send_change("POST", address, query=query, body=body, submitting=True)
     except ClientError as error:
         if error.exit_code == REFUSED_SUBMISSION:
             name = f"{error.workflow_id} " if error.workflow_id else ""
@@ -179,9 +179,9 @@ def _post(http: Http, address: str, query: dict[str, Any], body: dict[str, Any] 
         raise
 
 
-def _submitted(answer: dict[str, Any], headline: str) -> str:
+def _submitted_text(answer: dict[str, Any], title: str) -> str:
     lines = [
-        headline,
+        title,
         f"Workflow ID        - {answer['name']}",
         f"Workflow Overview  - {answer.get('overview') or '-'}",
     ]
@@ -190,14 +190,14 @@ def _submitted(answer: dict[str, Any], headline: str) -> str:
     return "\n".join(lines)
 
 
-def ended(http: Http, workflow: str) -> dict[str, Any]:
+def wait_until_ended(http: HttpClient, workflow: str) -> dict[str, Any]:
     """The workflow once it has ended. Interrupting the wait leaves the workflow alone."""
-    wait = FIRST_LOOK
+    wait = FIRST_POLL_PAUSE
     while True:
-        answer = http.get(path("api", "workflow", workflow))
+        answer = http.get(url_path("api", "workflow", workflow))
         if not isinstance(answer, dict) or "status" not in answer:
             raise ClientError(f"The server gave no status of {workflow}.", exit_code=SERVER_FAILED)
         if str(answer["status"]).startswith(ENDED_PREFIXES):
             return answer
         pause(wait)
-        wait = min(wait * 1.5, LONGEST_LOOK)
+        wait = min(wait * 1.5, MAX_POLL_PAUSE)

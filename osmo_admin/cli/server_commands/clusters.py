@@ -10,7 +10,7 @@ from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 
 if TYPE_CHECKING:
     from pools.models import Backend
-    from scheduling.services.kubernetes.queue_sync import Outcome
+    from scheduling.services.kubernetes.queue_sync import SyncOutcome
 
 
 def sync(
@@ -39,43 +39,45 @@ def sync(
     if not rows:
         print("There is no Kubernetes backend.")
         return
-    if not all([_one(row, dry_run=dry_run, take_over=take_over) for row in rows]):  # noqa: C419  (all are synced)
+    if not all([_sync_one(row, dry_run=dry_run, take_over=take_over) for row in rows]):  # noqa: C419  (all are synced)
         raise typer.Exit(1)
 
 
-def _one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
+def _sync_one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
     """Sync one, say what was done; whether it is well."""
     from scheduling.kube.errors import ClusterError
-    from scheduling.kube.words import sentence_of
+    from scheduling.kube.words import error_message
     from scheduling.services.kubernetes.leases import AlreadyClaimed
-    from scheduling.services.kubernetes.queue_sync import preview, sync_backend
+    from scheduling.services.kubernetes.queue_sync import preview_sync, sync_backend_queues
 
     try:
         outcome = (
-            preview(row, take_over=take_over) if dry_run else sync_backend(row.pk, by_hand=True, take_over=take_over)
+            preview_sync(row, take_over=take_over)
+            if dry_run
+            else sync_backend_queues(row.pk, manual=True, take_over=take_over)
         )
     except ClusterError as error:
-        print(f"{row.name}: {sentence_of(error)}")
+        print(f"{row.name}: {error_message(error)}")
         return False
     except AlreadyClaimed as busy:
         print(f"{row.name}: {busy.message}")
         return False
-    _print(outcome, dry_run=dry_run)
+    _print_outcome(outcome, dry_run=dry_run)
     return dry_run or outcome.synced == "True"
 
 
-def _print(outcome: Outcome, *, dry_run: bool) -> None:
+def _print_outcome(outcome: SyncOutcome, *, dry_run: bool) -> None:
     print(f"{outcome.backend}:")
     for line in outcome.drift:
         print(f"  ! {line}")
-    for line in outcome.done:
+    for line in outcome.written:
         print(f"  + {line}")
-    for line in outcome.left:
+    for line in outcome.remaining:
         print(f"  {'+' if dry_run else '-'} {line}")
     for line in outcome.untouched:
         print(f"  = left alone: {line}")
     if dry_run:
-        writes = len(outcome.left)
+        writes = len(outcome.remaining)
         print(f"  {writes} write{'' if writes == 1 else 's'} would be made." if writes else "  Nothing to do.")
     else:
         print(f"  {outcome.message}")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption
-from osmo_admin.ops.datadir import DataDir, holder, read_json
+from osmo_admin.ops.datadir import DataDirectory, find_running_pid, read_json_object
 from osmo_admin.ops.errors import OperationError
 
 DOWN_SECONDS = 15.0
@@ -33,40 +33,40 @@ def up(
     ] = None,
 ) -> None:
     """Start everything: database, broker, web, worker, beat. Ctrl-C stops it."""
-    from osmo_admin.ops.supervisor import Options, Supervisor, speak
+    from osmo_admin.ops.supervisor import Supervisor, SupervisorOptions, print_line
 
-    options = Options(
+    options = SupervisorOptions(
         data_dir=data_dir, host=host, port=port, demo=demo, check=check, dev=dev, webhook_port=webhook_port
     )
-    raise typer.Exit(Supervisor(options, speak).run())
+    raise typer.Exit(Supervisor(options, print_line).run())
 
 
 def status(data_dir: DataDirOption = None) -> None:
     """Is the house up, where, and does it work? Exit code 0: ready; 1: not."""
     from osmo_admin.ops import readiness
 
-    data = DataDir.open(data_dir)
-    pid = holder(data)
+    data = DataDirectory.open(data_dir)
+    pid = find_running_pid(data)
     if pid is None:
         raise OperationError(f"Not running on {data.root}. Start it with: osmo-admin up --data-dir {data.root}")
-    url = read_json(data.runtime).get("OSMO_LOCAL_URL", "")
-    answer = readiness.ask(url) if url else readiness.Readiness(False, "still starting")
+    url = read_json_object(data.runtime).get("OSMO_LOCAL_URL", "")
+    answer = readiness.check_readiness(url) if url else readiness.Readiness(False, "still starting")
     print(f"Running on {data.root} (process {pid}){' at ' + url if url else ''}.")
-    if not answer.ready:
-        raise OperationError(f"Not ready: {answer.why}. Logs: {data.logs}")
+    if not answer.is_ready:
+        raise OperationError(f"Not ready: {answer.reason}. Logs: {data.logs}")
     print("Ready: database, migrations, broker, worker and beat answer.")
 
 
 def down(data_dir: DataDirOption = None) -> None:
     """Stop the house that runs on this data directory."""
-    data = DataDir.open(data_dir)
-    pid = holder(data)
+    data = DataDirectory.open(data_dir)
+    pid = find_running_pid(data)
     if pid is None:
         print(f"Not running on {data.root}.")
         return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + DOWN_SECONDS
-    while holder(data) is not None:
+    while find_running_pid(data) is not None:
         if time.monotonic() > deadline:
             raise OperationError(f"Process {pid} has not stopped after {DOWN_SECONDS:.0f} s. Logs: {data.logs}")
         time.sleep(0.1)
@@ -78,10 +78,10 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete a house that is not running: database, queue, logs and secrets. Nothing brings them back."""
-    data = DataDir.open(data_dir)
-    if holder(data) is not None:
+    data = DataDirectory.open(data_dir)
+    if find_running_pid(data) is not None:
         raise OperationError(f"The house on {data.root} is running. Stop it first: osmo-admin down")
-    if not data.mark.exists():
+    if not data.marker.exists():
         raise OperationError(f"{data.root} holds no house of osmo-admin; nothing was deleted.")
     if not yes and not typer.confirm(f"Delete everything the house keeps in {data.root}?"):
         raise OperationError("Nothing was deleted.")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.ops.datadir import DataDir
+from osmo_admin.ops.datadir import DataDirectory
 from osmo_admin.ops.errors import OperationError
 
 DataDirOption = Annotated[
@@ -27,7 +27,7 @@ def use_django(data_dir: Path | None, *, database: bool = True) -> None:
 
     Raises OperationError when the command needs a database and no house runs there.
     """
-    data = DataDir.open(data_dir)
+    data = DataDirectory.open(data_dir)
     if database and not os.environ.get("DATABASE_URL") and not data.runtime.exists():
         raise OperationError(
             f"No house is running on {data.root}. Start it with `osmo-admin up`, name its folder with --data-dir, "

@@ -12,7 +12,7 @@ import typer
 from osmo_admin.ops import commands
 
 
-class Process(StrEnum):
+class ServedProcess(StrEnum):
     """What can be served."""
 
     WEB = commands.WEB
@@ -23,19 +23,19 @@ class Process(StrEnum):
 
 
 def serve(
-    process: Annotated[Process, typer.Argument(help="prepare: migrate and make what every house has, then end.")],
+    process: Annotated[ServedProcess, typer.Argument(help="prepare: migrate and make what every house has, then end.")],
     host: Annotated[str, typer.Option(help="Address that web listens on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port that web listens on.")] = 8000,
 ) -> None:
     """Run one process against DATABASE_URL and REDIS_URL. Exactly one beat in a house; as many others as you like."""
     command = {
-        Process.WEB: commands.web(host, port),
-        Process.WORKER: commands.worker(),
-        Process.BEAT: commands.beat(),
-        Process.CLUSTERS: commands.clusters(),
-        Process.PREPARE: commands.bootstrap(),
+        ServedProcess.WEB: commands.web_command(host, port),
+        ServedProcess.WORKER: commands.worker_command(),
+        ServedProcess.BEAT: commands.beat_command(),
+        ServedProcess.CLUSTERS: commands.clusters_command(),
+        ServedProcess.PREPARE: commands.bootstrap_command(),
     }[process]
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    if process is Process.WEB and commands.METRICS_DIR not in os.environ:
+    if process is ServedProcess.WEB and commands.METRICS_DIR not in os.environ:
         os.environ[commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
     os.execv(command[0], command)  # noqa: S606  (signals must reach the process itself)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from osmo_admin.cli.output import dump, write
+from osmo_admin.cli.output import print_text, serialize
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.cli.session import Output
-from osmo_admin.cli.tables import table
-from osmo_admin.cli.times import shown
+from osmo_admin.cli.session import OutputFormat
+from osmo_admin.cli.tables import format_table
+from osmo_admin.cli.times import format_local_time
 from osmo_admin.ops.errors import OperationError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = Path("-")
 
-users = typer.Typer(help="People.", no_args_is_help=True, rich_markup_mode=None)
-tokens = typer.Typer(help="Access tokens.", no_args_is_help=True, rich_markup_mode=None)
+user_commands = typer.Typer(help="People.", no_args_is_help=True, rich_markup_mode=None)
+token_commands = typer.Typer(help="Access tokens.", no_args_is_help=True, rich_markup_mode=None)
 
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
 PasswordFileOption = Annotated[
@@ -35,7 +35,7 @@ DescriptionOption = Annotated[
 ]
 
 
-@users.command("create")
+@user_commands.command("create")
 def create_user(
     name: Annotated[str, typer.Argument(help="The user's name.")],
     role: Annotated[
@@ -50,33 +50,33 @@ def create_user(
     from pools.domain.roles import SYSTEM
     from pools.services import members
 
-    password = None if password_file is None else _first_line(password_file)
+    password = None if password_file is None else _read_first_line(password_file)
     user = members.create_user(actor=SYSTEM, username=name, password=password, roles=tuple(role or ()))
     print(f"Made user {user.username}{' with ' + ', '.join(role) if role else ', who has no role yet'}.")
 
 
-@users.command("list")
+@user_commands.command("list")
 def list_users(
     output: Annotated[
-        Output,
+        OutputFormat,
         typer.Option("--output", "-o", case_sensitive=False, help="table for people, json or yaml for programs."),
-    ] = Output.TABLE,
+    ] = OutputFormat.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
     """List all accounts, closed ones too."""
     use_django(data_dir)
-    from pools.selectors.pool_balance import accounts
+    from pools.selectors.pool_balance import list_accounts
 
-    entries = [_entry(user) for user in accounts()]
-    if output in (Output.JSON, Output.YAML):
-        print(dump({"users": entries}, output))
+    entries = [_account_entry(user) for user in list_accounts()]
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        print(serialize({"users": entries}, output))
     elif entries:
-        write(_table(entries))
+        print_text(_accounts_table(entries))
     else:
         print("There is no user yet. Make one: osmo-admin user create NAME --role osmo-admin --password-file FILE")
 
 
-@users.command("set-password")
+@user_commands.command("set-password")
 def set_password(
     user: UserArgument,
     password_file: PasswordFileOption = None,
@@ -91,11 +91,11 @@ def set_password(
     from pools.domain.roles import SYSTEM
     from pools.services import members
 
-    members.set_password(actor=SYSTEM, username=user, password=_new_password(user, password_file))
+    members.set_password(actor=SYSTEM, username=user, password=_read_new_password(user, password_file))
     print(f"User {user} has another password; open sessions were ended.")
 
 
-@users.command("roles")
+@user_commands.command("roles")
 def roles_of_user(
     user: UserArgument,
     roles: Annotated[
@@ -115,34 +115,34 @@ def roles_of_user(
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from pools.services.accounts import set_roles
-    from pools.services.members import roles_held
+    from pools.services.members import list_roles
 
     if roles or none:
         set_roles(actor=SYSTEM, username=user, roles=roles or (), description=description)
-    print(f"{user}: {', '.join(roles_held(user)) or 'no roles'}")
+    print(f"{user}: {', '.join(list_roles(user)) or 'no roles'}")
 
 
-@users.command("disable")
+@user_commands.command("disable")
 def disable_user(user: UserArgument, description: DescriptionOption = "", data_dir: DataDirOption = None) -> None:
     """Close an account at once.
 
     Roles, tokens and history stay, running work goes on.
     """
-    _set_active(user, False, description, data_dir)
+    _set_account_active(user, False, description, data_dir)
     print(f"The account of {user} is closed: its password, sessions and tokens work no more.")
 
 
-@users.command("enable")
+@user_commands.command("enable")
 def enable_user(user: UserArgument, description: DescriptionOption = "", data_dir: DataDirOption = None) -> None:
     """Open a closed account again.
 
     It has the password, roles and tokens of before.
     """
-    _set_active(user, True, description, data_dir)
+    _set_account_active(user, True, description, data_dir)
     print(f"The account of {user} is open.")
 
 
-def _set_active(user: str, active: bool, description: str, data_dir: Path | None) -> None:
+def _set_account_active(user: str, active: bool, description: str, data_dir: Path | None) -> None:
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from pools.services.accounts import set_active
@@ -150,9 +150,9 @@ def _set_active(user: str, active: bool, description: str, data_dir: Path | None
     set_active(actor=SYSTEM, username=user, active=active, description=description)
 
 
-def _entry(user: User) -> dict[str, Any]:
+def _account_entry(user: User) -> dict[str, Any]:
     """One account for programs; `password`: whether it has one, beside tokens."""
-    from pools.api.rendering import naive
+    from pools.api.rendering import utc_text
 
     return {
         "id": user.username,
@@ -160,13 +160,13 @@ def _entry(user: User) -> dict[str, Any]:
         "password": user.has_usable_password(),
         "roles": sorted(group.name for group in user.groups.all()),
         "tokens": user.token_count,  # type: ignore[attr-defined]  # counted by the selector
-        "last_login": naive(user.last_login),
-        "created_at": naive(user.date_joined),
+        "last_login": utc_text(user.last_login),
+        "created_at": utc_text(user.date_joined),
         "created_by": user.created_by or None,
     }
 
 
-def _table(entries: Iterable[dict[str, Any]]) -> str:
+def _accounts_table(entries: Iterable[dict[str, Any]]) -> str:
     header = ("User", "Account", "Signs In By", "Tokens", "Roles", "Last Login", "Created At", "Created By")
     rows = (
         (
@@ -175,28 +175,28 @@ def _table(entries: Iterable[dict[str, Any]]) -> str:
             "password" if entry["password"] else "token",
             entry["tokens"],
             entry["roles"],
-            shown(entry["last_login"]),
-            shown(entry["created_at"]),
+            format_local_time(entry["last_login"]),
+            format_local_time(entry["created_at"]),
             entry["created_by"],
         )
         for entry in entries
     )
-    return table(header, rows)
+    return format_table(header, rows)
 
 
-def _new_password(user: str, file: Path | None) -> str:
+def _read_new_password(user: str, file: Path | None) -> str:
     """The password from where the operator keeps it: never from the command line, which others can read."""
-    if file is None and _somebody_types():
+    if file is None and _is_terminal_input():
         asked = typer.prompt(f"New password of {user}", hide_input=True, confirmation_prompt=True, err=True)
         return str(asked)
-    return _first_line(file or STANDARD_INPUT)
+    return _read_first_line(file or STANDARD_INPUT)
 
 
-def _somebody_types() -> bool:
+def _is_terminal_input() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _first_line(file: Path) -> str:
+def _read_first_line(file: Path) -> str:
     """The first line of a file or of standard input. Raises OperationError if there is none."""
     try:
         text = sys.stdin.readline() if file == STANDARD_INPUT else file.read_text(encoding="utf-8")
@@ -209,7 +209,7 @@ def _first_line(file: Path) -> str:
     return line
 
 
-@tokens.command("create")
+@token_commands.command("create")
 def create_token(
     user: Annotated[str, typer.Argument(help="Whose token.")],
     name: Annotated[str, typer.Argument(help="A name to know it by.")],

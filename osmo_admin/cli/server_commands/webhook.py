@@ -11,28 +11,28 @@ from urllib.parse import urlsplit
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
-from osmo_admin.ops.certificates import Certificate, ensure, read
-from osmo_admin.ops.datadir import DataDir
+from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate, read_certificate
+from osmo_admin.ops.datadir import DataDirectory
 from osmo_admin.ops.errors import OperationError
 
 app = typer.Typer(help="Let a cluster ask this house about pods and PodGroups, so that nobody goes around it.")
 
-Backend = Annotated[str, typer.Argument(help="The backend whose cluster asks.")]
-Url = Annotated[
+BackendArgument = Annotated[str, typer.Argument(help="The backend whose cluster asks.")]
+UrlOption = Annotated[
     str,
     typer.Option(
         help="Where the cluster reaches the webhook server of this house, as https://HOST:PORT. "
         "Default: $OSMO_WEBHOOK_URL."
     ),
 ]
-Service = Annotated[
+ServiceOption = Annotated[
     str, typer.Option(help="NAMESPACE/NAME of a Service in the cluster that leads to this house, instead of --url.")
 ]
-ServicePort = Annotated[int, typer.Option(min=1, max=65535, help="The Service's port.")]
-Selector = Annotated[
+ServicePortOption = Annotated[int, typer.Option(min=1, max=65535, help="The Service's port.")]
+NamespacesOption = Annotated[
     str, typer.Option(help="Only namespaces with this label, KEY=VALUE. Default: all but the system's.")
 ]
-Closed = Annotated[
+FailClosedOption = Annotated[
     bool | None,
     typer.Option(
         "--fail-closed/--fail-open",
@@ -43,25 +43,25 @@ Closed = Annotated[
 
 @app.command()
 def install(
-    backend: Backend,
+    backend: BackendArgument,
     data_dir: DataDirOption = None,
-    url: Url = "",
-    service: Service = "",
-    service_port: ServicePort = 443,
+    url: UrlOption = "",
+    service: ServiceOption = "",
+    service_port: ServicePortOption = 443,
     mode: Annotated[str, typer.Option(help="off, audit or enforce. Default: as it is; audit at first.")] = "",
     identity: Annotated[
         str, typer.Option(help="The user name under which the cluster knows this house. Default: asked of the cluster.")
     ] = "",
-    namespaces: Selector = "",
-    fail_closed: Closed = None,
+    namespaces: NamespacesOption = "",
+    fail_closed: FailClosedOption = None,
 ) -> None:
     """Make or renew the certificate, and put the webhook configuration into the cluster. Safe to repeat."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from scheduling.services.webhooks.installation import install_webhook
 
-    before = _certificate(data_dir)
-    certificate, address = _address(data_dir, url, service, service_port)
+    before = _stored_certificate(data_dir)
+    certificate, address = _webhook_address(data_dir, url, service, service_port)
     guard = install_webhook(
         actor=SYSTEM,
         backend=backend,
@@ -69,7 +69,7 @@ def install(
         mode=mode or None,
         identity=identity,
         fails_closed=fail_closed,
-        namespaces=_selector(namespaces),
+        namespace_selector=_parse_selector(namespaces),
     )
     print(f"Backend {backend} asks this house before it takes pods and PodGroups: mode {guard.mode}.")
     print(f"It knows the house as {guard.identity}; the certificate ends in {certificate.days_left()} days.")
@@ -78,7 +78,7 @@ def install(
 
 
 @app.command()
-def remove(backend: Backend, data_dir: DataDirOption = None) -> None:
+def remove(backend: BackendArgument, data_dir: DataDirOption = None) -> None:
     """Take the webhook configuration out of the cluster. Settings and certificates stay."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
@@ -90,13 +90,13 @@ def remove(backend: Backend, data_dir: DataDirOption = None) -> None:
 
 @app.command()
 def manifest(
-    backend: Backend,
+    backend: BackendArgument,
     data_dir: DataDirOption = None,
-    url: Url = "",
-    service: Service = "",
-    service_port: ServicePort = 443,
-    namespaces: Selector = "",
-    fail_closed: Closed = None,
+    url: UrlOption = "",
+    service: ServiceOption = "",
+    service_port: ServicePortOption = 443,
+    namespaces: NamespacesOption = "",
+    fail_closed: FailClosedOption = None,
 ) -> None:
     """Print what an admin of the cluster applies: ServiceAccount and least rights, and the webhook configuration."""
     use_django(data_dir)
@@ -104,34 +104,34 @@ def manifest(
 
     from pools.services.backends import get_backend
     from scheduling.kube import kinds
-    from scheduling.kube.rbac import manifests
-    from scheduling.kube.webhook import Wish, configuration
+    from scheduling.kube.rbac import rbac_manifests
+    from scheduling.kube.webhook import WebhookSpec, webhook_configuration
     from scheduling.models import QueueGuard
-    from scheduling.services.webhooks.queue_guard import guard_of
+    from scheduling.services.webhooks.queue_guard import queue_guard_for
 
     row = get_backend(backend)
-    _, address = _address(data_dir, url, service, service_port)
-    closed = guard_of(row).mode == QueueGuard.Mode.ENFORCE if fail_closed is None else fail_closed
+    _, address = _webhook_address(data_dir, url, service, service_port)
+    closed = queue_guard_for(row).mode == QueueGuard.Mode.ENFORCE if fail_closed is None else fail_closed
     kind = kinds.VALIDATING_WEBHOOK
-    hooks = configuration(Wish(backend, address, closed, _selector(namespaces)))
-    everything = [*manifests(row.namespace), {"apiVersion": kind.api_version, "kind": kind.name, **hooks}]
+    hooks = webhook_configuration(WebhookSpec(backend, address, closed, _parse_selector(namespaces)))
+    everything = [*rbac_manifests(row.namespace), {"apiVersion": kind.api_version, "kind": kind.name, **hooks}]
     print(yaml.safe_dump_all(everything, sort_keys=False), end="")
 
 
 @app.command()
 def status(
-    backend: Backend,
+    backend: BackendArgument,
     data_dir: DataDirOption = None,
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
 ) -> None:
     """Tell how a backend is guarded and what is wrong with it. Exit code 1 if anything is."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
-    from scheduling.services.webhooks.installation import webhook_standing
+    from scheduling.services.webhooks.installation import read_webhook_status
 
-    certificate = _certificate(data_dir)
-    standing = webhook_standing(SYSTEM, backend, authority=certificate.authority if certificate else "")
-    faults = list(standing.faults)
+    certificate = _stored_certificate(data_dir)
+    standing = read_webhook_status(SYSTEM, backend, ca_certificate=certificate.authority if certificate else "")
+    faults = list(standing.problems)
     if certificate is None:
         faults.append("This house has no certificate for webhooks: osmo-admin webhook install")
     elif certificate.days_left() < 30:
@@ -147,7 +147,7 @@ def status(
         "address": there.address if there else None,
         "fails_closed": there.fails_closed if there else None,
         "certificate_days_left": certificate.days_left() if certificate else None,
-        "bypass_tries": standing.tries,
+        "bypass_tries": standing.bypass_attempts,
         "faults": faults,
     }
     if output == "json":
@@ -162,29 +162,29 @@ def status(
         raise typer.Exit(1)
 
 
-def _address(data_dir: Path | None, url: str, service: str, port: int) -> tuple[Certificate, Any]:
-    from scheduling.kube.webhook import Address
+def _webhook_address(data_dir: Path | None, url: str, service: str, port: int) -> tuple[ServerCertificate, Any]:
+    from scheduling.kube.webhook import WebhookAddress
 
     url = url or ("" if service else os.environ.get("OSMO_WEBHOOK_URL", ""))
-    folder = DataDir.open(data_dir).webhook
+    folder = DataDirectory.open(data_dir).webhook
     if service:
         namespace, _, name = service.partition("/")
         if not namespace or not name:
             raise OperationError(f"--service {service} is no NAMESPACE/NAME of a Service.")
-        certificate = ensure(folder, [f"{name}.{namespace}.svc"])
-        return certificate, Address(certificate.authority, service=(namespace, name), port=port)
+        certificate = ensure_certificate(folder, [f"{name}.{namespace}.svc"])
+        return certificate, WebhookAddress(certificate.authority, service=(namespace, name), port=port)
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
         raise OperationError("Say where the cluster reaches this house: --url https://HOST:PORT, or --service NS/NAME.")
-    certificate = ensure(folder, [parts.hostname])
-    return certificate, Address(certificate.authority, url=url)
+    certificate = ensure_certificate(folder, [parts.hostname])
+    return certificate, WebhookAddress(certificate.authority, url=url)
 
 
-def _certificate(data_dir: Path | None) -> Certificate | None:
-    return read(DataDir.open(data_dir).webhook)
+def _stored_certificate(data_dir: Path | None) -> ServerCertificate | None:
+    return read_certificate(DataDirectory.open(data_dir).webhook)
 
 
-def _selector(text: str) -> dict[str, Any] | None:
+def _parse_selector(text: str) -> dict[str, Any] | None:
     if not text:
         return None
     key, sign, value = text.partition("=")

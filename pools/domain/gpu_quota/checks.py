@@ -11,7 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pools.domain.errors import Violation
-from pools.domain.gpu_quota.workers import NOTHING, RESOURCES, SIDES, Amounts, Held, Worker, held_by, held_together
+from pools.domain.gpu_quota.workers import (
+    NO_AMOUNTS,
+    RESOURCES,
+    SIDES,
+    GpuAmounts,
+    GpuWorker,
+    WorkerTotals,
+    totals_of_worker,
+    totals_of_workers,
+)
 from pools.domain.quantities import ZERO, Quantity
 
 DEFAULT_THRESHOLD = 95
@@ -19,12 +28,12 @@ TOTALS = tuple((side, resource) for side in SIDES for resource in RESOURCES)
 """The totals in the order of their checks."""
 
 GPU_COUNT = "single.max.gpuCount.limit"
-SINGLES = (*(f"single.max.{resource}.{side.removesuffix('s')}" for side, resource in TOTALS), GPU_COUNT)
+SINGLE_RULES = (*(f"single.max.{resource}.{side.removesuffix('s')}" for side, resource in TOTALS), GPU_COUNT)
 """The caps on one worker in the order of their checks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Caps:
+class ResourceCaps:
     """Caps on compute and memory; None is no cap."""
 
     tflops: Quantity | None = None
@@ -42,27 +51,27 @@ class GpuQuotaSpec:
     A total cap of zero allows nothing, a cap of zero on one worker is none; 0 GPUs and 0 workers allow none.
     """
 
-    requests: Caps = Caps()
-    limits: Caps = Caps()
+    requests: ResourceCaps = ResourceCaps()
+    limits: ResourceCaps = ResourceCaps()
     max_workers: int | None = None
     threshold: int = DEFAULT_THRESHOLD
-    max_requests: Caps = Caps()
-    max_limits: Caps = Caps()
+    max_requests: ResourceCaps = ResourceCaps()
+    max_limits: ResourceCaps = ResourceCaps()
     max_gpu_count: int | None = None
-    default_requests: Amounts = NOTHING
-    default_limits: Amounts = NOTHING
+    default_requests: GpuAmounts = NO_AMOUNTS
+    default_limits: GpuAmounts = NO_AMOUNTS
 
-    def total(self, side: str) -> Caps:
+    def total_caps(self, side: str) -> ResourceCaps:
         """The caps on the sum of `requests` or of `limits`."""
         return self.requests if side == "requests" else self.limits
 
-    def filled(self, worker: Worker) -> Worker:
+    def with_defaults(self, worker: GpuWorker) -> GpuWorker:
         """The worker with the namespace's defaults where it asks for nothing."""
-        return worker.or_else(Worker(self.default_requests, self.default_limits))
+        return worker.or_else(GpuWorker(self.default_requests, self.default_limits))
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenCap:
     """One cap that a worker breaks. Counts (GPUs, workers) are integers. `used` counts what is reserved, too; it is
     None for a cap on one worker."""
 
@@ -73,113 +82,123 @@ class Broken:
     used: Quantity | int | None = None
 
     @property
-    def resolvable(self) -> bool:
+    def is_resolvable(self) -> bool:
         """Whether waiting can help."""
         return self.used is not None
 
-    def sentence(self, namespace: str) -> str:
+    def refusal_text(self, namespace: str) -> str:
         """The refusal in the words of the reference."""
         return (
             f"quota exceeded in namespace {namespace} for {self.resource}: "
             f"requested {self.requested}, limit {self.limit}"
         )
 
-    def explained(self, namespace: str) -> str:
+    def refusal_text_with_usage(self, namespace: str) -> str:
         """The same, and for a total what is used of it: 10 against a limit of 100 alone says nothing."""
-        return f"{self.sentence(namespace)}, used {self.used}" if self.resolvable else self.sentence(namespace)
+        return (
+            f"{self.refusal_text(namespace)}, used {self.used}" if self.is_resolvable else self.refusal_text(namespace)
+        )
 
-    def violation(self, namespace: str) -> Violation:
+    def as_violation(self, namespace: str) -> Violation:
         """One entry of an error's `details` (api.md, "GPU quota by namespace")."""
         numbers = {
             "namespace": namespace,
             "requested": _plain(self.requested),
             "limit": _plain(self.limit),
             "used": None if self.used is None else _plain(self.used),
-            "resolvable": self.resolvable,
+            "resolvable": self.is_resolvable,
         }
-        return Violation(self.path, self.resource, self.explained(namespace), numbers=tuple(numbers.items()))
+        return Violation(
+            self.path, self.resource, self.refusal_text_with_usage(namespace), numbers=tuple(numbers.items())
+        )
 
 
 def _plain(amount: Quantity | int) -> str | int:
     return amount if isinstance(amount, int) else str(amount)
 
 
-def broken_by(spec: GpuQuotaSpec, used: Held, worker: Worker) -> list[Broken]:
+def broken_caps(spec: GpuQuotaSpec, used: WorkerTotals, worker: GpuWorker) -> list[BrokenCap]:
     """Every cap that one more worker would break. `used` is what is committed and reserved now."""
-    return [*single_broken(spec, worker), *total_broken(spec, used, held_by(worker))]
+    return [*broken_single_caps(spec, worker), *broken_total_caps(spec, used, totals_of_worker(worker))]
 
 
-def single_broken(spec: GpuQuotaSpec, worker: Worker) -> list[Broken]:
+def broken_single_caps(spec: GpuQuotaSpec, worker: GpuWorker) -> list[BrokenCap]:
     """The caps on one worker that it breaks (rules 1 to 5)."""
     found = list(_single(spec, worker))
     if spec.max_gpu_count is not None and worker.count > spec.max_gpu_count:
-        found.append(Broken(GPU_COUNT, "count", worker.count, spec.max_gpu_count))
+        found.append(BrokenCap(GPU_COUNT, "count", worker.count, spec.max_gpu_count))
     return found
 
 
-def total_broken(spec: GpuQuotaSpec, used: Held, more: Held) -> list[Broken]:
+def broken_total_caps(spec: GpuQuotaSpec, used: WorkerTotals, more: WorkerTotals) -> list[BrokenCap]:
     """The caps on the namespace's total that `more`, on top of `used`, would break (rules 6 to 10)."""
     found = []
     for side, resource in TOTALS:
-        cap, have, asked = spec.total(side).of(resource), used.side(side).of(resource), more.side(side).of(resource)
+        cap, have, asked = (
+            spec.total_caps(side).of(resource),
+            used.side(side).of(resource),
+            more.side(side).of(resource),
+        )
         if cap is not None and have.milli + asked.milli > cap.milli:
             found.append(_total_rule(side, resource, asked, cap, have))
     if spec.max_workers is not None and more.workers and used.workers + more.workers > spec.max_workers:
-        found.append(Broken("total.max.workers.limit", "workers", more.workers, spec.max_workers, used.workers))
+        found.append(BrokenCap("total.max.workers.limit", "workers", more.workers, spec.max_workers, used.workers))
     return found
 
 
-def gang_broken(spec: GpuQuotaSpec, used: Held, workers: Sequence[Worker]) -> list[Broken]:
+def broken_caps_of_gang(spec: GpuQuotaSpec, used: WorkerTotals, workers: Sequence[GpuWorker]) -> list[BrokenCap]:
     """Every cap that workers which begin together would break; of a total, `requested` is that of all of them."""
-    single = {each.resource: each for worker in reversed(workers) for each in single_broken(spec, worker)}
-    order = [name for name in SINGLES if name in single]
-    return [*(single[name] for name in order), *total_broken(spec, used, held_together(workers))]
+    single = {each.resource: each for worker in reversed(workers) for each in broken_single_caps(spec, worker)}
+    order = [name for name in SINGLE_RULES if name in single]
+    return [*(single[name] for name in order), *broken_total_caps(spec, used, totals_of_workers(workers))]
 
 
-def broken_by_change(spec: GpuQuotaSpec, used: Held, before: Worker, after: Worker) -> list[Broken]:
+def broken_caps_of_change(
+    spec: GpuQuotaSpec, used: WorkerTotals, before: GpuWorker, after: GpuWorker
+) -> list[BrokenCap]:
     """Every cap that changing a worker's amounts would break. Only what grows is looked at: giving back is never
     refused. `used` counts the worker as it was; `requested` is its new total."""
-    old, new = held_by(before), held_by(after)
-    grown = Worker(_grown(before.request, after.request), _grown(before.limit, after.limit), after.count)
+    old, new = totals_of_worker(before), totals_of_worker(after)
+    grown = GpuWorker(_grown(before.request, after.request), _grown(before.limit, after.limit), after.count)
     found = list(_single(spec, grown))
     for side, resource in TOTALS:
-        cap, have = spec.total(side).of(resource), used.side(side).of(resource)
+        cap, have = spec.total_caps(side).of(resource), used.side(side).of(resource)
         was, asked = old.side(side).of(resource), new.side(side).of(resource)
         if cap is not None and asked.milli > was.milli and have.milli - was.milli + asked.milli > cap.milli:
             found.append(_total_rule(side, resource, asked, cap, have))
     return found
 
 
-def _grown(before: Amounts, after: Amounts) -> Amounts:
+def _grown(before: GpuAmounts, after: GpuAmounts) -> GpuAmounts:
     """The new amounts where they are larger; zero, which breaks no cap on one worker, elsewhere."""
-    return Amounts(
+    return GpuAmounts(
         tflops=after.tflops if after.tflops.milli > before.tflops.milli else ZERO,
         vram=after.vram if after.vram.milli > before.vram.milli else ZERO,
     )
 
 
-def _single(spec: GpuQuotaSpec, worker: Worker) -> Iterator[Broken]:
+def _single(spec: GpuQuotaSpec, worker: GpuWorker) -> Iterator[BrokenCap]:
     sides = (("request", worker.request, spec.max_requests), ("limit", worker.limit, spec.max_limits))
     for side, amounts, caps in sides:
         for resource in RESOURCES:
             asked, cap = amounts.of(resource), caps.of(resource)
             if cap is not None and cap.milli and asked.milli > cap.milli:
-                yield Broken(f"single.max.{resource}.{side}", f"{side}.{resource}", asked, cap)
+                yield BrokenCap(f"single.max.{resource}.{side}", f"{side}.{resource}", asked, cap)
 
 
-def _total_rule(side: str, resource: str, asked: Quantity, cap: Quantity, have: Quantity) -> Broken:
+def _total_rule(side: str, resource: str, asked: Quantity, cap: Quantity, have: Quantity) -> BrokenCap:
     name = side.removesuffix("s")
-    return Broken(f"total.max.{resource}.{name}", f"{name}.{resource}", asked, cap, have)
+    return BrokenCap(f"total.max.{resource}.{name}", f"{name}.{resource}", asked, cap, have)
 
 
-def room_for(spec: GpuQuotaSpec, used: Held, worker: Worker) -> tuple[int | None, Sequence[Broken]]:
+def headroom_for(spec: GpuQuotaSpec, used: WorkerTotals, worker: GpuWorker) -> tuple[int | None, Sequence[BrokenCap]]:
     """How many more such workers fit (None: as many as you like), and what stops the next one."""
-    final = single_broken(spec, worker)
+    final = broken_single_caps(spec, worker)
     if final:
         return 0, final
-    each, room = held_by(worker), []
+    each, room = totals_of_worker(worker), []
     for side, resource in TOTALS:
-        cap, asked = spec.total(side).of(resource), each.side(side).of(resource).milli
+        cap, asked = spec.total_caps(side).of(resource), each.side(side).of(resource).milli
         free = 0 if cap is None else cap.milli - used.side(side).of(resource).milli
         if cap is not None and (asked or free < 0):
             room.append(max(0, free) // max(1, asked))
@@ -188,5 +207,7 @@ def room_for(spec: GpuQuotaSpec, used: Held, worker: Worker) -> tuple[int | None
     if not room:
         return None, ()
     fits = min(room)
-    full = Held(used.requests + each.requests.times(fits), used.limits + each.limits.times(fits), used.workers + fits)
-    return fits, total_broken(spec, full, each)
+    full = WorkerTotals(
+        used.requests + each.requests.times(fits), used.limits + each.limits.times(fits), used.workers + fits
+    )
+    return fits, broken_total_caps(spec, full, each)

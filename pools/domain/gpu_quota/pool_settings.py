@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pools.domain.fields import Fields
+from pools.domain.fields import FieldReader
 from pools.domain.gpu_quota.spec import namespace_violations
-from pools.domain.gpu_quota.workers import Amounts, Worker, quantity_in
+from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, read_quantity
 from pools.domain.quantities import ZERO, parse_quantity
 
 GPU_NAMESPACE = "gpu_quota_namespace"
@@ -21,26 +21,26 @@ GPU_TFLOPS, GPU_VRAM = "gpu_tflops", "gpu_vram"
 """The keys of a platform, each a quantity for one GPU."""
 
 
-def parse_gpu_namespace(pool: Fields) -> str:
+def parse_gpu_namespace(pool: FieldReader) -> str:
     """The namespace of a pool's configuration; empty when it names none."""
-    name = pool.text(GPU_NAMESPACE)
+    name = pool.read_text(GPU_NAMESPACE)
     if name:
-        pool.faults.extend(replace(fault, path=pool.at(GPU_NAMESPACE)) for fault in namespace_violations(name))
+        pool.faults.extend(replace(fault, path=pool.path_of(GPU_NAMESPACE)) for fault in namespace_violations(name))
     return name
 
 
-def parse_gpu_worth(platform: Fields) -> dict[str, str]:
+def parse_gpu_capacity(platform: FieldReader) -> dict[str, str]:
     """The worth of one GPU of a platform, as it was typed."""
-    found = {key: quantity_in(platform, key) for key in (GPU_TFLOPS, GPU_VRAM)}
+    found = {key: read_quantity(platform, key) for key in (GPU_TFLOPS, GPU_VRAM)}
     return {key: str(amount) for key, amount in found.items() if amount is not None and amount.milli}
 
 
-def namespace_in(config: Mapping[str, Any]) -> str:
+def gpu_namespace_of(config: Mapping[str, Any]) -> str:
     """The namespace that a kept pool configuration names; empty when it names none."""
     return str(config.get(GPU_NAMESPACE) or "")
 
 
-def worker_on(platform: Mapping[str, Any], gpus: int) -> Worker:
+def worker_for_task(platform: Mapping[str, Any], gpus: int) -> GpuWorker:
     """What a task with so many GPUs of a platform asks for: the GPUs' whole worth, as request and as limit."""
-    each = Amounts(*(parse_quantity(platform[key]) if key in platform else ZERO for key in (GPU_TFLOPS, GPU_VRAM)))
-    return Worker(each, each, gpus)
+    each = GpuAmounts(*(parse_quantity(platform[key]) if key in platform else ZERO for key in (GPU_TFLOPS, GPU_VRAM)))
+    return GpuWorker(each, each, gpus)

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pools.domain.errors import Violation
-from pools.domain.fields import Fields, short
-from pools.domain.gpu_quota.checks import DEFAULT_THRESHOLD, Caps, GpuQuotaSpec
-from pools.domain.gpu_quota.workers import RESOURCES, Amounts, amounts_in, quantity_in
+from pools.domain.fields import FieldReader, shorten_value
+from pools.domain.gpu_quota.checks import DEFAULT_THRESHOLD, GpuQuotaSpec, ResourceCaps
+from pools.domain.gpu_quota.workers import RESOURCES, GpuAmounts, read_gpu_amounts, read_quantity
 
-MOST = 2**31 - 1
+MAX_COUNT = 2**31 - 1
 NAMESPACE_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAMESPACE = re.compile(NAMESPACE_PATTERN)
 _TOTAL = ("requests", "limits", "maxWorkers", "alertThresholdPercent")
@@ -27,20 +27,20 @@ def namespace_violations(namespace: str) -> list[Violation]:
     if _NAMESPACE.fullmatch(namespace):
         return []
     rule = "1 to 63 lower-case letters, digits and hyphens, no hyphen at an end"
-    return [Violation("namespace", "bad_name", f"{short(namespace)!r} is no namespace: {rule}.")]
+    return [Violation("namespace", "bad_name", f"{shorten_value(namespace)!r} is no namespace: {rule}.")]
 
 
-def parse_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Violation]]:
+def parse_gpu_quota_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Violation]]:
     """A quota's `spec`, and everything that is wrong with it. An absent cap is not checked."""
     faults: list[Violation] = []
     if not isinstance(body, Mapping):
         return GpuQuotaSpec(), [Violation(path, "bad_value", f"{path} must be an object with total and single.")]
-    spec = Fields(body, path, faults)
-    spec.only(("total", "single"))
-    total = spec.table("total") or Fields({}, spec.at("total"), faults)
-    single = spec.table("single") or Fields({}, spec.at("single"), faults)
-    total.only(_TOTAL)
-    single.only(_SINGLE)
+    spec = FieldReader(body, path, faults)
+    spec.reject_unknown_keys(("total", "single"))
+    total = spec.nested("total") or FieldReader({}, spec.path_of("total"), faults)
+    single = spec.nested("single") or FieldReader({}, spec.path_of("single"), faults)
+    total.reject_unknown_keys(_TOTAL)
+    single.reject_unknown_keys(_SINGLE)
     requests, limits = _caps(total, "requests"), _caps(total, "limits")
     _limits_hold_requests(total, requests, limits)
     found = GpuQuotaSpec(
@@ -51,13 +51,13 @@ def parse_spec(body: object, path: str = "spec") -> tuple[GpuQuotaSpec, list[Vio
         max_requests=_caps(single, "maxRequests"),
         max_limits=_caps(single, "maxLimits"),
         max_gpu_count=_count(single, "maxGPUCount"),
-        default_requests=amounts_in(single, "defaultRequests"),
-        default_limits=amounts_in(single, "defaultLimits"),
+        default_requests=read_gpu_amounts(single, "defaultRequests"),
+        default_limits=read_gpu_amounts(single, "defaultLimits"),
     )
     return found, faults
 
 
-def spec_body(spec: GpuQuotaSpec) -> dict[str, Any]:
+def gpu_quota_spec_body(spec: GpuQuotaSpec) -> dict[str, Any]:
     """The spec as JSON, without what says nothing; the threshold is always there."""
     total = {
         "requests": _caps_body(spec.requests),
@@ -80,45 +80,45 @@ def _said(body: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in body.items() if value is not None and value != {}}
 
 
-def _caps_body(caps: Caps) -> dict[str, str]:
+def _caps_body(caps: ResourceCaps) -> dict[str, str]:
     return {resource: str(cap) for resource in RESOURCES if (cap := caps.of(resource)) is not None}
 
 
-def _amounts_body(amounts: Amounts) -> dict[str, str]:
+def _amounts_body(amounts: GpuAmounts) -> dict[str, str]:
     return {resource: str(amounts.of(resource)) for resource in RESOURCES if amounts.of(resource).milli}
 
 
-def _caps(place: Fields, key: str) -> Caps:
-    table = place.table(key)
+def _caps(place: FieldReader, key: str) -> ResourceCaps:
+    table = place.nested(key)
     if table is None:
-        return Caps()
-    table.only(RESOURCES)
-    return Caps(tflops=quantity_in(table, "tflops"), vram=quantity_in(table, "vram"))
+        return ResourceCaps()
+    table.reject_unknown_keys(RESOURCES)
+    return ResourceCaps(tflops=read_quantity(table, "tflops"), vram=read_quantity(table, "vram"))
 
 
-def _count(place: Fields, key: str) -> int | None:
-    if not place.has(key):
+def _count(place: FieldReader, key: str) -> int | None:
+    if not place.is_given(key):
         return None
-    return place.whole(key, 0, least=0, most=MOST, low_code="negative")
+    return place.whole_number(key, 0, minimum=0, maximum=MAX_COUNT, below_code="negative")
 
 
-def _threshold(place: Fields) -> int:
+def _threshold(place: FieldReader) -> int:
     value = place.body.get("alertThresholdPercent")
     if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= 100:
-        said = f"must be between 0 and 100, got {short(str(value))}."
-        place.fault("alertThresholdPercent", "bad_value", said)
+        said = f"must be between 0 and 100, got {shorten_value(str(value))}."
+        place.add_fault("alertThresholdPercent", "bad_value", said)
         return DEFAULT_THRESHOLD
-    return place.whole("alertThresholdPercent", DEFAULT_THRESHOLD, least=0, most=100)
+    return place.whole_number("alertThresholdPercent", DEFAULT_THRESHOLD, minimum=0, maximum=100)
 
 
-def _limits_hold_requests(total: Fields, requests: Caps, limits: Caps) -> None:
+def _limits_hold_requests(total: FieldReader, requests: ResourceCaps, limits: ResourceCaps) -> None:
     """A limit below its request could never be used up to the request; zero on either side says something else."""
     for resource in RESOURCES:
         request, limit = requests.of(resource), limits.of(resource)
         if request is None or limit is None or not request.milli or not limit.milli:
             continue
         if limit.milli < request.milli:
-            total.fault(
+            total.add_fault(
                 f"limits.{resource}",
                 "limit_below_request",
                 f"cannot be less than requests.{resource}: {limit} is below {request}.",

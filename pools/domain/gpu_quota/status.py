@@ -15,19 +15,19 @@ from fractions import Fraction
 from typing import Any
 
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
-from pools.domain.gpu_quota.workers import RESOURCES, SIDES, Held
+from pools.domain.gpu_quota.workers import RESOURCES, SIDES, WorkerTotals
 
 READY, EXCEEDED, ALERT = "Ready", "Exceeded", "AlertThresholdReached"
 WORKERS = "workers"
-KEYS = (*(f"{side}.{resource}" for side in SIDES for resource in RESOURCES), WORKERS)
-CALM = 5
+GAUGE_KEYS = (*(f"{side}.{resource}" for side in SIDES for resource in RESOURCES), WORKERS)
+ALERT_HYSTERESIS = 5
 """Points of percent that use has to fall below the threshold before the next crossing is an alert again."""
 
 _HUNDRED = Fraction(100)
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class UsageGauge:
     """One of the five amounts against its cap, in thousandths (workers: whole). Without a cap all of it is available,
     as with a cap of zero, which has no percent."""
 
@@ -36,7 +36,7 @@ class Gauge:
     total: int | None
 
     @property
-    def available(self) -> Fraction:
+    def available_percent(self) -> Fraction:
         """Percent that is left, 0 to 100, exactly."""
         if not self.total:
             return _HUNDRED
@@ -48,13 +48,13 @@ class Gauge:
         return self.total is not None and self.used > self.total
 
     @property
-    def printed(self) -> str:
+    def available_text(self) -> str:
         """`"50.00"`; `"100"` where there is nothing to measure against."""
-        return percent_text(self.available) if self.total else "100"
+        return percent_text(self.available_percent) if self.total else "100"
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class GpuQuotaCondition:
     """One condition as Kubernetes has them. `since` is when its status last changed."""
 
     type: str
@@ -80,37 +80,42 @@ def percent_text(percent: Fraction) -> str:
     return str(exact.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN))
 
 
-def gauges(spec: GpuQuotaSpec, used: Held) -> list[Gauge]:
+def usage_gauges(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
     """The five, in the order of the status."""
     found = []
     for side in SIDES:
         for resource in RESOURCES:
-            cap = spec.total(side).of(resource)
+            cap = spec.total_caps(side).of(resource)
             held = used.side(side).of(resource).milli
-            found.append(Gauge(f"{side}.{resource}", held, None if cap is None else cap.milli))
-    return [*found, Gauge(WORKERS, used.workers, spec.max_workers)]
+            found.append(UsageGauge(f"{side}.{resource}", held, None if cap is None else cap.milli))
+    return [*found, UsageGauge(WORKERS, used.workers, spec.max_workers)]
 
 
-def in_alert(spec: GpuQuotaSpec, used: Held) -> list[Gauge]:
+def gauges_in_alert(spec: GpuQuotaSpec, used: WorkerTotals) -> list[UsageGauge]:
     """Those with strictly less available than the threshold leaves."""
-    return [gauge for gauge in gauges(spec, used) if gauge.available < 100 - spec.threshold]
+    return [gauge for gauge in usage_gauges(spec, used) if gauge.available_percent < 100 - spec.threshold]
 
 
-def alerts_after(spec: GpuQuotaSpec, used: Held, raised: Collection[str]) -> list[str]:
+def alerts_after_change(spec: GpuQuotaSpec, used: WorkerTotals, raised: Collection[str]) -> list[str]:
     """The amounts whose alert stands now, given those whose alert stood before: what goes up and down around the
     threshold is one crossing, and of each amount by itself."""
     left = 100 - spec.threshold
-    calm = min(100, left + CALM)
+    calm = min(100, left + ALERT_HYSTERESIS)
     return [
         gauge.key
-        for gauge in gauges(spec, used)
-        if gauge.available < (calm if gauge.key in raised else left) or gauge.available < left
+        for gauge in usage_gauges(spec, used)
+        if gauge.available_percent < (calm if gauge.key in raised else left) or gauge.available_percent < left
     ]
 
 
-def conditions(
-    spec: GpuQuotaSpec, used: Held, before: Sequence[Condition], now: datetime, *, faults: Sequence[str] = ()
-) -> list[Condition]:
+def compute_conditions(
+    spec: GpuQuotaSpec,
+    used: WorkerTotals,
+    before: Sequence[GpuQuotaCondition],
+    now: datetime,
+    *,
+    faults: Sequence[str] = (),
+) -> list[GpuQuotaCondition]:
     """Ready, Exceeded and AlertThresholdReached as they are now; one whose status stays keeps its time.
 
     `faults` are sentences about a newer spec that could not be taken; the old one is then still in force.
@@ -119,27 +124,31 @@ def conditions(
     return [_kept(condition, since, now) for condition in _conditions(spec, used, now, faults)]
 
 
-def _kept(condition: Condition, before: Mapping[str, Condition], now: datetime) -> Condition:
+def _kept(condition: GpuQuotaCondition, before: Mapping[str, GpuQuotaCondition], now: datetime) -> GpuQuotaCondition:
     old = before.get(condition.type)
     since = old.since if old is not None and old.status == condition.status else now
-    return Condition(condition.type, condition.status, condition.reason, condition.message, since)
+    return GpuQuotaCondition(condition.type, condition.status, condition.reason, condition.message, since)
 
 
-def _conditions(spec: GpuQuotaSpec, used: Held, now: datetime, faults: Sequence[str]) -> Iterator[Condition]:
+def _conditions(
+    spec: GpuQuotaSpec, used: WorkerTotals, now: datetime, faults: Sequence[str]
+) -> Iterator[GpuQuotaCondition]:
     if faults:
         said = "The newest spec is not valid and the one before it is in force: " + " ".join(faults)
-        yield Condition(READY, False, "InvalidSpec", said, now)
+        yield GpuQuotaCondition(READY, False, "InvalidSpec", said, now)
     else:
-        yield Condition(READY, True, "QuotaReady", "The quota is valid and enforced.", now)
-    over = [gauge.key for gauge in gauges(spec, used) if gauge.is_exceeded]
+        yield GpuQuotaCondition(READY, True, "QuotaReady", "The quota is valid and enforced.", now)
+    over = [gauge.key for gauge in usage_gauges(spec, used) if gauge.is_exceeded]
     if over:
-        yield Condition(EXCEEDED, True, "QuotaExceeded", f"More is used than allowed: {', '.join(over)}.", now)
+        yield GpuQuotaCondition(EXCEEDED, True, "QuotaExceeded", f"More is used than allowed: {', '.join(over)}.", now)
     else:
-        yield Condition(EXCEEDED, False, "QuotaNotExceeded", "Nothing is used beyond its total.", now)
-    near = [f"{gauge.key} {gauge.printed}" for gauge in in_alert(spec, used)]
+        yield GpuQuotaCondition(EXCEEDED, False, "QuotaNotExceeded", "Nothing is used beyond its total.", now)
+    near = [f"{gauge.key} {gauge.available_text}" for gauge in gauges_in_alert(spec, used)]
     left = 100 - spec.threshold
     if near:
         said = f"Less than {left} percent is available: {', '.join(near)}."
-        yield Condition(ALERT, True, "AlertThresholdReached", said, now)
+        yield GpuQuotaCondition(ALERT, True, "AlertThresholdReached", said, now)
     else:
-        yield Condition(ALERT, False, "AlertThresholdNotReached", f"At least {left} percent of each is available.", now)
+        yield GpuQuotaCondition(
+            ALERT, False, "AlertThresholdNotReached", f"At least {left} percent of each is available.", now
+        )

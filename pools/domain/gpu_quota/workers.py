@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.errors import Violation
-from pools.domain.fields import Fields
-from pools.domain.quantities import ZERO, BadQuantity, Quantity, parse_quantity
+from pools.domain.fields import FieldReader
+from pools.domain.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
 
 RESOURCES = ("tflops", "vram")
 SIDES = ("requests", "limits")
-MOST_GPUS = 128
+MAX_GPUS = 128
 """GPUs of one allocation asked for by name, as the pod annotation has it."""
 
-LONGEST_NAME = 253
+MAX_NAME_LENGTH = 253
 _NAME = re.compile(r"[!-.0-~]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class GpuAmounts:
     """Compute and memory of GPUs."""
 
     tflops: Quantity = ZERO
@@ -35,23 +35,23 @@ class Amounts:
         """The amount of `tflops` or `vram`."""
         return self.tflops if resource == "tflops" else self.vram
 
-    def __add__(self, other: Amounts) -> Amounts:
-        return Amounts(self.tflops + other.tflops, self.vram + other.vram)
+    def __add__(self, other: GpuAmounts) -> GpuAmounts:
+        return GpuAmounts(self.tflops + other.tflops, self.vram + other.vram)
 
-    def without(self, other: Amounts) -> Amounts:
+    def minus(self, other: GpuAmounts) -> GpuAmounts:
         """What is left when `other` goes; never below zero."""
-        return Amounts(
-            Quantity(max(0, self.tflops.milli - other.tflops.milli), self.tflops.family),
-            Quantity(max(0, self.vram.milli - other.vram.milli), self.vram.family),
+        return GpuAmounts(
+            Quantity(max(0, self.tflops.milli - other.tflops.milli), self.tflops.format),
+            Quantity(max(0, self.vram.milli - other.vram.milli), self.vram.format),
         )
 
-    def times(self, count: int) -> Amounts:
+    def times(self, count: int) -> GpuAmounts:
         """Both, `count` times."""
-        return Amounts(self.tflops.times(count), self.vram.times(count))
+        return GpuAmounts(self.tflops.times(count), self.vram.times(count))
 
-    def or_else(self, default: Amounts) -> Amounts:
+    def or_else(self, default: GpuAmounts) -> GpuAmounts:
         """Each amount, or the default's where it is zero."""
-        return Amounts(
+        return GpuAmounts(
             self.tflops if self.tflops.milli else default.tflops, self.vram if self.vram.milli else default.vram
         )
 
@@ -65,22 +65,22 @@ class Amounts:
         return {"tflops": str(self.tflops), "vram": str(self.vram)}
 
 
-NOTHING = Amounts()
+NO_AMOUNTS = GpuAmounts()
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class GpuWorker:
     """One worker: amounts per GPU, and how many GPUs."""
 
-    request: Amounts = NOTHING
-    limit: Amounts = NOTHING
+    request: GpuAmounts = NO_AMOUNTS
+    limit: GpuAmounts = NO_AMOUNTS
     count: int = 1
 
-    def or_else(self, default: Worker) -> Worker:
+    def or_else(self, default: GpuWorker) -> GpuWorker:
         """Each amount, or the default's where it is zero; the GPUs are its own."""
-        return Worker(self.request.or_else(default.request), self.limit.or_else(default.limit), self.count)
+        return GpuWorker(self.request.or_else(default.request), self.limit.or_else(default.limit), self.count)
 
-    def same_as(self, other: Worker) -> bool:
+    def is_same_size(self, other: GpuWorker) -> bool:
         """Whether both ask for the same, however it is written."""
         return self._values() == other._values()
 
@@ -89,25 +89,25 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WorkerTotals:
     """What several workers hold together, over all their GPUs."""
 
-    requests: Amounts = NOTHING
-    limits: Amounts = NOTHING
+    requests: GpuAmounts = NO_AMOUNTS
+    limits: GpuAmounts = NO_AMOUNTS
     workers: int = 0
 
-    def side(self, side: str) -> Amounts:
+    def side(self, side: str) -> GpuAmounts:
         """The sums of `requests` or of `limits`."""
         return self.requests if side == "requests" else self.limits
 
-    def __add__(self, other: Held) -> Held:
-        return Held(self.requests + other.requests, self.limits + other.limits, self.workers + other.workers)
+    def __add__(self, other: WorkerTotals) -> WorkerTotals:
+        return WorkerTotals(self.requests + other.requests, self.limits + other.limits, self.workers + other.workers)
 
-    def without(self, other: Held) -> Held:
+    def minus(self, other: WorkerTotals) -> WorkerTotals:
         """What is left when `other` goes; never below zero."""
-        return Held(
-            self.requests.without(other.requests),
-            self.limits.without(other.limits),
+        return WorkerTotals(
+            self.requests.minus(other.requests),
+            self.limits.minus(other.limits),
             max(0, self.workers - other.workers),
         )
 
@@ -116,100 +116,100 @@ class Held:
         return {"requests": self.requests.as_dict(), "limits": self.limits.as_dict(), "workers": self.workers}
 
 
-def held_by(worker: Worker) -> Held:
+def totals_of_worker(worker: GpuWorker) -> WorkerTotals:
     """What one worker holds: its amounts times its GPUs, and one worker."""
-    return Held(worker.request.times(worker.count), worker.limit.times(worker.count), 1)
+    return WorkerTotals(worker.request.times(worker.count), worker.limit.times(worker.count), 1)
 
 
-EMPTY = Held()
+NO_WORKERS = WorkerTotals()
 
 
-def held_together(workers: Iterable[Worker]) -> Held:
+def totals_of_workers(workers: Iterable[GpuWorker]) -> WorkerTotals:
     """What several workers hold."""
-    return sum(map(held_by, workers), start=EMPTY)
+    return sum(map(totals_of_worker, workers), start=NO_WORKERS)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AllocationRequest:
     """An allocation as a client asks for it: who (`name` is the client's id), for what, how much."""
 
     name: str
     workload: str
-    worker: Worker
+    worker: GpuWorker
 
 
-def parse_allocation(body: Mapping[str, Any]) -> tuple[Asked, list[Violation]]:
+def parse_allocation(body: Mapping[str, Any]) -> tuple[AllocationRequest, list[Violation]]:
     """A new allocation from JSON (api.md, "GPU quota by namespace"), and everything that is wrong with it."""
     faults: list[Violation] = []
-    place = Fields(body, "", faults)
-    place.only(("id", "workload", "request", "limit", "count"))
-    name, workload = _name(place), place.text("workload")
-    if len(workload) > LONGEST_NAME:
-        place.fault("workload", "bad_value", f"has {len(workload)} characters; the most is {LONGEST_NAME}.")
-    request, limit = amounts_in(place, "request"), amounts_in(place, "limit")
-    count = place.whole("count", 1, least=1, most=MOST_GPUS)
-    return Asked(name, workload, Worker(request, limit, count)), faults
+    place = FieldReader(body, "", faults)
+    place.reject_unknown_keys(("id", "workload", "request", "limit", "count"))
+    name, workload = _name(place), place.read_text("workload")
+    if len(workload) > MAX_NAME_LENGTH:
+        place.add_fault("workload", "bad_value", f"has {len(workload)} characters; the most is {MAX_NAME_LENGTH}.")
+    request, limit = read_gpu_amounts(place, "request"), read_gpu_amounts(place, "limit")
+    count = place.whole_number("count", 1, minimum=1, maximum=MAX_GPUS)
+    return AllocationRequest(name, workload, GpuWorker(request, limit, count)), faults
 
 
-def parse_worker(query: Mapping[str, str | None]) -> tuple[Worker, list[Violation]]:
+def parse_worker(query: Mapping[str, str | None]) -> tuple[GpuWorker, list[Violation]]:
     """A worker's size from texts: `request_tflops`, `request_vram`, `limit_tflops`, `limit_vram` and `count`."""
     faults: list[Violation] = []
-    place = Fields(query, "", faults)
+    place = FieldReader(query, "", faults)
     request, limit = (
-        Amounts(*(quantity_in(place, f"{side}_{resource}") or ZERO for resource in RESOURCES))
+        GpuAmounts(*(read_quantity(place, f"{side}_{resource}") or ZERO for resource in RESOURCES))
         for side in ("request", "limit")
     )
-    count = place.read("count", _gpus, 1, f"a whole number from 1 to {MOST_GPUS}")
-    return Worker(request, limit, count), faults
+    count = place.parsed_text("count", _gpus, 1, f"a whole number from 1 to {MAX_GPUS}")
+    return GpuWorker(request, limit, count), faults
 
 
 def _gpus(text: str) -> int | None:
-    good = text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MOST_GPUS
+    good = text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_GPUS
     return int(text) if good else None
 
 
-def parse_adjustment(body: Mapping[str, Any], before: Worker) -> tuple[Worker, list[Violation]]:
+def parse_adjustment(body: Mapping[str, Any], before: GpuWorker) -> tuple[GpuWorker, list[Violation]]:
     """New amounts per GPU of an allocation; what is left out stays as it was."""
     faults: list[Violation] = []
-    place = Fields(body, "", faults)
-    place.only(("request", "limit"))
-    if not faults and not place.has("request") and not place.has("limit"):
+    place = FieldReader(body, "", faults)
+    place.reject_unknown_keys(("request", "limit"))
+    if not faults and not place.is_given("request") and not place.is_given("limit"):
         faults.append(Violation("request", "missing", "Give new amounts as request, as limit, or both."))
-    request = amounts_in(place, "request", before.request)
-    limit = amounts_in(place, "limit", before.limit)
-    return Worker(request, limit, before.count), faults
+    request = read_gpu_amounts(place, "request", before.request)
+    limit = read_gpu_amounts(place, "limit", before.limit)
+    return GpuWorker(request, limit, before.count), faults
 
 
-def amounts_in(place: Fields, key: str, default: Amounts = NOTHING) -> Amounts:
+def read_gpu_amounts(place: FieldReader, key: str, default: GpuAmounts = NO_AMOUNTS) -> GpuAmounts:
     """`{"tflops", "vram"}` under a key; an amount that is left out is the default's."""
-    table = place.table(key)
+    table = place.nested(key)
     if table is None:
         return default
-    table.only(RESOURCES)
-    return Amounts(
-        tflops=quantity_in(table, "tflops") or default.tflops, vram=quantity_in(table, "vram") or default.vram
+    table.reject_unknown_keys(RESOURCES)
+    return GpuAmounts(
+        tflops=read_quantity(table, "tflops") or default.tflops, vram=read_quantity(table, "vram") or default.vram
     )
 
 
-def quantity_in(table: Fields, key: str) -> Quantity | None:
+def read_quantity(table: FieldReader, key: str) -> Quantity | None:
     """The quantity under a key; None when it is absent, or bad (then a fault is noted)."""
-    if not table.has(key):
+    if not table.is_given(key):
         return None
     try:
         return parse_quantity(table.body[key])
-    except BadQuantity as fault:
-        table.fault(key, fault.code, str(fault))
+    except InvalidQuantity as fault:
+        table.add_fault(key, fault.code, str(fault))
         return None
 
 
-def _name(place: Fields) -> str:
-    if not place.has("id"):
-        place.fault("id", "missing", "is missing: name the allocation, so that asking again does nothing twice.")
+def _name(place: FieldReader) -> str:
+    if not place.is_given("id"):
+        place.add_fault("id", "missing", "is missing: name the allocation, so that asking again does nothing twice.")
         return ""
     name = place.body["id"]
-    if not isinstance(name, str) or len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
-        place.fault(
-            "id", "bad_value", f"must be 1 to {LONGEST_NAME} printable characters without spaces and without '/'."
+    if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
+        place.add_fault(
+            "id", "bad_value", f"must be 1 to {MAX_NAME_LENGTH} printable characters without spaces and without '/'."
         )
         return ""
     return name

@@ -19,7 +19,7 @@ def borrowing_levels(tree: QuotaTree, name: str, key: str = GPU) -> int:
     return levels
 
 
-def newly_exposed(before: QuotaTree, after: QuotaTree, key: str = GPU) -> list[str]:
+def newly_reclaimable(before: QuotaTree, after: QuotaTree, key: str = GPU) -> list[str]:
     """The nodes that hold something themselves and that more lenders may take it from after a change, in the order of
     the tree."""
     if key not in after.columns:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pools.domain.amounts import Amount, sentence_of
-from pools.domain.quota.forest import shown
+from pools.domain.amounts import Amount, amounts_text
+from pools.domain.quota.forest import display_name
 from pools.domain.quota.tree import QuotaTree
 
 
@@ -23,7 +23,7 @@ class Debt:
     after: Amount
 
 
-def debts(tree: QuotaTree) -> Iterator[tuple[str, str, Amount]]:
+def all_debts(tree: QuotaTree) -> Iterator[tuple[str, str, Amount]]:
     """(node, flavor/resource, how much) of everything that is in debt."""
     for key in tree.keys:
         column = tree.columns[key]
@@ -35,8 +35,8 @@ def debts(tree: QuotaTree) -> Iterator[tuple[str, str, Amount]]:
 
 def changed_debts(before: QuotaTree, after: QuotaTree) -> list[Debt]:
     """Every debt that a change makes, deepens, lessens or pays, by node."""
-    old = {(node, key): owed for node, key, owed in debts(before)}
-    new = {(node, key): owed for node, key, owed in debts(after)}
+    old = {(node, key): owed for node, key, owed in all_debts(before)}
+    new = {(node, key): owed for node, key, owed in all_debts(after)}
     return [
         Debt(node, key, old.get((node, key), 0), new.get((node, key), 0))
         for node, key in sorted(old | new)
@@ -49,7 +49,7 @@ def new_debts(before: QuotaTree, after: QuotaTree) -> list[Debt]:
     return [debt for debt in changed_debts(before, after) if debt.after > debt.before]
 
 
-def debt_sentence(debt: Debt) -> str:
+def debt_message(debt: Debt) -> str:
     """For people, before and after the fact."""
-    owed = sentence_of({debt.key: debt.after})
-    return f"{shown(debt.node)} uses {owed} beyond its limits: nothing is stopped, work that ends pays it back."
+    owed = amounts_text({debt.key: debt.after})
+    return f"{display_name(debt.node)} uses {owed} beyond its limits: nothing is stopped, work that ends pays it back."

@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount, Number
-from pools.domain.cohort_config import Stored, quotas_of
-from pools.domain.quota.pool_balance import UNLIMITED as NO_NUMBER
-from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree
+from pools.domain.cohort_config import StoredQuotas, quotas_from_stored
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS as NO_NUMBER
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
 
-COHORT: Final = "cohort/"
-POOL: Final = "pool/"
+COHORT_PREFIX: Final = "cohort/"
+POOL_PREFIX: Final = "pool/"
 
 
 @dataclass(frozen=True, slots=True)
-class CohortFact:
+class CohortQuotaFacts:
     """A cohort; `parent` is a cohort's name."""
 
     name: str
     parent: str | None = None
-    quotas: Stored | None = None
+    quotas: StoredQuotas | None = None
     weight: Number = 1
 
 
 @dataclass(frozen=True, slots=True)
-class LeafFact:
+class LeafQuotaFacts:
     """A shared leaf or a slice by its canonical name (`team--_shared`, `team--a`): quota and use in GPUs, -1 unlimited;
     `pending` is what waits there."""
 
@@ -43,7 +43,7 @@ class LeafFact:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolFact:
+class PoolQuotaFacts:
     """A pool and its leaves; GPUs, -1 is unlimited, of the two limits None is.
 
     Leaves have no limits of their own, so for a verdict they need not be told one by one: without `leaves` the pool
@@ -57,33 +57,33 @@ class PoolFact:
     borrowing_limit: int | None = None
     lending_limit: int | None = None
     weight: Number = 1
-    leaves: Sequence[LeafFact] = ()
+    leaves: Sequence[LeafQuotaFacts] = ()
     quota: int = 0
     usage: int = 0
 
 
 def cohort_key(name: str) -> str:
     """What a cohort is called in the tree."""
-    return COHORT + name
+    return COHORT_PREFIX + name
 
 
 def pool_key(name: str) -> str:
     """What a pool, or a leaf by its canonical name, is called in the tree."""
-    return POOL + name
+    return POOL_PREFIX + name
 
 
-def shown(key: str) -> str:
+def display_name(key: str) -> str:
     """The name that people know of a node of the tree."""
     return key.partition("/")[2]
 
 
-def forest(cohorts: Iterable[CohortFact], pools: Iterable[PoolFact]) -> QuotaTree:
+def build_forest(cohorts: Iterable[CohortQuotaFacts], pools: Iterable[PoolQuotaFacts]) -> QuotaTree:
     """The tree with what every leaf holds. GPUs are always counted."""
     nodes = [
         QuotaNode(
             cohort_key(cohort.name),
             None if cohort.parent is None else cohort_key(cohort.parent),
-            quotas_of(cohort.quotas or {}),
+            quotas_from_stored(cohort.quotas or {}),
             cohort.weight,
         )
         for cohort in cohorts
@@ -94,19 +94,21 @@ def forest(cohorts: Iterable[CohortFact], pools: Iterable[PoolFact]) -> QuotaTre
         if not pool.leaves:
             usage[pool_key(pool.name)] = {GPU: pool.usage}
         for leaf in pool.leaves:
-            nodes.append(QuotaNode(pool_key(leaf.name), pool_key(pool.name), {GPU: Quota(amount(leaf.quota))}))
+            nodes.append(
+                QuotaNode(pool_key(leaf.name), pool_key(pool.name), {GPU: NodeQuota(gpus_or_unlimited(leaf.quota))})
+            )
             usage[pool_key(leaf.name)] = {GPU: leaf.usage}
     return QuotaTree(nodes, usage)
 
 
-def _pool(pool: PoolFact) -> QuotaNode:
+def _pool(pool: PoolQuotaFacts) -> QuotaNode:
     parent = None if pool.cohort is None else cohort_key(pool.cohort)
-    nominal = 0 if pool.leaves else amount(pool.quota)
-    quota = Quota(nominal, borrowing_limit(pool), lending_limit(pool))
+    nominal = 0 if pool.leaves else gpus_or_unlimited(pool.quota)
+    quota = NodeQuota(nominal, pool_borrowing_limit(pool), pool_lending_limit(pool))
     return QuotaNode(pool_key(pool.name), parent, {GPU: quota}, pool.weight)
 
 
-def borrowing_limit(pool: PoolFact) -> Amount:
+def pool_borrowing_limit(pool: PoolQuotaFacts) -> Amount:
     """The tighter of what it was told to borrow at most and what its maximum leaves above its guarantee."""
     told = UNLIMITED if pool.borrowing_limit is None else pool.borrowing_limit
     if NO_NUMBER in {pool.maximum, pool.guarantee}:
@@ -114,11 +116,11 @@ def borrowing_limit(pool: PoolFact) -> Amount:
     return min(told, max(0, pool.maximum - pool.guarantee))
 
 
-def lending_limit(pool: PoolFact) -> Amount:
+def pool_lending_limit(pool: PoolQuotaFacts) -> Amount:
     """What others may have of it."""
     return UNLIMITED if pool.lending_limit is None else pool.lending_limit
 
 
-def amount(gpus: int) -> Amount:
+def gpus_or_unlimited(gpus: int) -> Amount:
     """GPUs of the ledger, where -1 is unlimited, as the arithmetic writes them."""
     return UNLIMITED if gpus == NO_NUMBER else gpus

@@ -34,31 +34,31 @@ class NodeNumbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class WeightedShare:
     """Dominant resource share: `exact` is borrowed·1000 / lendable / weight; `UNLIMITED` if it borrows at weight 0."""
 
     exact: Amount
     dominant_resource: str | None
-    borrowing: bool
+    is_borrowing: bool
 
     @property
-    def reported(self) -> int | Literal["infinite"]:
+    def reported_share(self) -> int | Literal["infinite"]:
         """Rounded up, as Kueue reports it."""
         return INFINITE if self.exact == UNLIMITED else math.ceil(self.exact)
 
 
-def numbers(tree: QuotaTree, key: str) -> dict[str, NodeNumbers]:
+def node_numbers(tree: QuotaTree, key: str) -> dict[str, NodeNumbers]:
     """Every node of the tree for one (flavor, resource), by name."""
     column, lent = tree.columns[key], _lent(tree, key)
-    available = column.available_everywhere()
+    available = column.available_of_all()
     result = {}
     for x, name in enumerate(tree.names):
         unused = max(0, column.visible[x] - max(0, column.usage[x] - column.local[x]))
         result[name] = NodeNumbers(
             subtree_quota=column.subtree[x],
             usage=column.usage[x],
-            t=column.t(x),
-            available=max(0, available[x]) if tree.active(name) else 0,
+            t=column.balance(x),
+            available=max(0, available[x]) if tree.is_active(name) else 0,
             potential_available=column.potential(x),
             borrowed=max(0, column.usage[x] - column.subtree[x]),
             lent=lent[x],
@@ -91,12 +91,12 @@ def _lent(tree: QuotaTree, key: str) -> list[Amount]:
     return lent
 
 
-def share(tree: QuotaTree, name: str) -> Share:
+def weighted_share(tree: QuotaTree, name: str) -> WeightedShare:
     """The weighted dominant resource share of a node (kueue.md section 6). A root has share 0."""
     x = tree.index[name]
     parent = tree.parents[x]
     if parent < 0:
-        return Share(0, None, borrowing=False)
+        return WeightedShare(0, None, is_borrowing=False)
     borrowed: dict[str, Amount] = {}
     lendable: dict[str, Amount] = {}
     for key, column in tree.columns.items():
@@ -116,5 +116,5 @@ def share(tree: QuotaTree, name: str) -> Share:
     borrowing = any(amount > 0 for amount in borrowed.values())
     weight = tree.nodes[name].weight
     if weight == 0:
-        return Share(UNLIMITED if borrowing else 0, dominant, borrowing)
-    return Share(ratio / Fraction(weight), dominant, borrowing)
+        return WeightedShare(UNLIMITED if borrowing else 0, dominant, borrowing)
+    return WeightedShare(ratio / Fraction(weight), dominant, borrowing)

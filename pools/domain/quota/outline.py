@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pools.domain import names
-from pools.domain.quota.forest import CohortFact, PoolFact, cohort_key, pool_key, shown
-from pools.domain.quota.pool_balance import UNLIMITED
+from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, cohort_key, display_name, pool_key
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.quota.tree import QuotaTree
 
 
@@ -35,26 +35,30 @@ class OutlineNode:
     kind: NodeKind
     parent: str | None
     depth: int
-    governed: bool
-    explicit: bool = True
-    maximum: int = UNLIMITED
+    is_in_cohort_tree: bool
+    is_explicit: bool = True
+    maximum: int = UNLIMITED_GPUS
 
 
 Outline = Sequence[OutlineNode]
 
 
-def outline(
-    tree: QuotaTree, cohorts: Sequence[CohortFact], pools: Sequence[PoolFact], *, only_named: Collection[str] = ()
+def build_outline(
+    tree: QuotaTree,
+    cohorts: Sequence[CohortQuotaFacts],
+    pools: Sequence[PoolQuotaFacts],
+    *,
+    implicit_cohorts: Collection[str] = (),
 ) -> Outline:
     """Everything, in the order of the facts: a cohort, its cohorts, its pools, their leaves. What stands on a circle,
-    or below one, stands at the top. `only_named` are names of cohorts."""
+    or below one, stands at the top. `implicit_cohorts` are names of cohorts."""
     kinds = {cohort_key(cohort.name): NodeKind.COHORT for cohort in cohorts}
-    bare = {cohort_key(name) for name in only_named}
+    bare = {cohort_key(name) for name in implicit_cohorts}
     maxima = {}
     for pool in pools:
         kinds[pool_key(pool.name)], maxima[pool_key(pool.name)] = NodeKind.POOL, pool.maximum
         for leaf in pool.leaves:
-            is_shared = leaf.name.endswith(names.SEPARATOR + names.SHARED)
+            is_shared = leaf.name.endswith(names.SEPARATOR + names.SHARED_QUEUE)
             kinds[pool_key(leaf.name)] = NodeKind.SHARED if is_shared else NodeKind.SUBPOOL
     below: dict[int, list[str]] = defaultdict(list)
     for key in kinds:
@@ -67,14 +71,21 @@ def outline(
         governed = governed or NodeKind.COHORT in {kinds[key], kinds.get(parent or "")}
         nodes.append(
             OutlineNode(
-                key, shown(key), kinds[key], parent, depth, governed, key not in bare, maxima.get(key, UNLIMITED)
+                key,
+                display_name(key),
+                kinds[key],
+                parent,
+                depth,
+                governed,
+                key not in bare,
+                maxima.get(key, UNLIMITED_GPUS),
             )
         )
         stack += [(child, depth + 1, governed) for child in reversed(below[tree.index[key]])]
     return nodes
 
 
-def with_ancestors(tree: QuotaTree, nodes: Outline, pools: Collection[str]) -> Outline:
+def keep_with_ancestors(tree: QuotaTree, nodes: Outline, pools: Collection[str]) -> Outline:
     """Only these pools with their leaves, and everything above them; `pools` as the tree calls them."""
     kept = {node.key for node in nodes if node.key in pools or node.parent in pools}
     for key in pools:
@@ -85,7 +96,7 @@ def with_ancestors(tree: QuotaTree, nodes: Outline, pools: Collection[str]) -> O
     return [node for node in nodes if node.key in kept]
 
 
-def from_root(nodes: Outline, root: str) -> Outline:
+def keep_subtree(nodes: Outline, root: str) -> Outline:
     """Only this node and what is below it; nothing if it is not among them."""
     kept: set[str] = set()
     for node in nodes:  # parents stand before their children

@@ -14,14 +14,14 @@ from decimal import Decimal, InvalidOperation
 from pools.domain.errors import Violation
 from pools.domain.lifecycle import SubpoolState
 
-UNLIMITED = -1
-LARGEST = 2**31 - 1
-FINEST = -40
+UNLIMITED_GPUS = -1
+MAX_GPUS = 2**31 - 1
+MIN_EXPONENT = -40
 """The power of ten below which nothing is read: what was taken is told with every digit of what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class UsageCounts:
     """What a leaf holds now. `committed` is what its live HIGH/NORMAL work needs to run to its end: per workflow the
     larger of what it holds and its largest gang not yet ended."""
 
@@ -31,29 +31,29 @@ class Usage:
     committed: int = 0
 
 
-def slice_quota(state: SubpoolState, last_quota: int) -> int:
+def accounting_quota(state: SubpoolState, last_quota: int) -> int:
     """A slice's quota in accounting: a guarantee only while ACTIVE (D4)."""
     return last_quota if state is SubpoolState.ACTIVE else 0
 
 
-def unallocated(guarantee: int, allocated: int) -> int:
+def unallocated_quota(guarantee: int, allocated: int) -> int:
     """The shared leaf's quota: `shared + sum(ACTIVE) = guarantee` by definition; -1 when unlimited."""
-    return UNLIMITED if guarantee == UNLIMITED else guarantee - allocated
+    return UNLIMITED_GPUS if guarantee == UNLIMITED_GPUS else guarantee - allocated
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Subpool:
     """One subpool as the arithmetic sees it. `last_quota` outlives its deletion."""
 
     name: str
     state: SubpoolState
     last_quota: int
-    usage: Usage = Usage()
+    usage: UsageCounts = UsageCounts()
 
     @property
     def quota(self) -> int:
         """The accounting view."""
-        return slice_quota(self.state, self.last_quota)
+        return accounting_quota(self.state, self.last_quota)
 
     @property
     def scheduling_quota(self) -> int:
@@ -75,56 +75,56 @@ class PoolBalance:
     name: str
     guarantee: int
     maximum: int
-    slices: tuple[Slice, ...]
-    shared_usage: Usage = Usage()
+    subpools: tuple[Subpool, ...]
+    shared_usage: UsageCounts = UsageCounts()
 
     @property
     def is_unlimited(self) -> bool:
         """No finite guarantee: such a pool cannot be partitioned (D7)."""
-        return self.guarantee == UNLIMITED
+        return self.guarantee == UNLIMITED_GPUS
 
     @property
     def allocated(self) -> int:
         """Sum of the quotas of the ACTIVE slices."""
-        return sum(part.quota for part in self.slices)
+        return sum(part.quota for part in self.subpools)
 
     @property
     def unallocated(self) -> int:
         """The shared leaf's quota."""
-        return unallocated(self.guarantee, self.allocated)
+        return unallocated_quota(self.guarantee, self.allocated)
 
     def quota_of(self, name: str | None) -> int:
         """The accounting quota of a slice by its short name, or (None) of the shared leaf."""
-        return self.unallocated if name is None else next(part.quota for part in self.slices if part.name == name)
+        return self.unallocated if name is None else next(part.quota for part in self.subpools if part.name == name)
 
     @property
     def shared_available(self) -> int:
         """What new HIGH/NORMAL submissions to the pool itself may still start; negative while it drains."""
-        return UNLIMITED if self.is_unlimited else self.unallocated - self.shared_usage.used
+        return UNLIMITED_GPUS if self.is_unlimited else self.unallocated - self.shared_usage.used
 
     @property
     def shared_scheduling_quota(self) -> int:
         """What the scheduler is told of the shared leaf: the rest after every other leaf, never below 0 (D4)."""
         if self.is_unlimited:
-            return UNLIMITED
-        return max(0, self.guarantee - sum(part.scheduling_quota for part in self.slices))
+            return UNLIMITED_GPUS
+        return max(0, self.guarantee - sum(part.scheduling_quota for part in self.subpools))
 
     @property
     def scheduling_quota(self) -> int:
         """The container's: the guarantee, or the sum of its leaves where a cut or a new promise went below it (D4)."""
         if self.is_unlimited:
-            return UNLIMITED
-        return max(self.guarantee, self.shared_scheduling_quota + sum(part.scheduling_quota for part in self.slices))
+            return UNLIMITED_GPUS
+        return max(self.guarantee, self.shared_scheduling_quota + sum(part.scheduling_quota for part in self.subpools))
 
     @property
     def used(self) -> int:
         """Running HIGH/NORMAL GPUs of all leaves."""
-        return self.shared_usage.used + sum(part.usage.used for part in self.slices)
+        return self.shared_usage.used + sum(part.usage.used for part in self.subpools)
 
     @property
     def total_usage(self) -> int:
         """Running GPUs of all leaves, LOW included."""
-        return self.shared_usage.total_usage + sum(part.usage.total_usage for part in self.slices)
+        return self.shared_usage.total_usage + sum(part.usage.total_usage for part in self.subpools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +152,16 @@ def parse_quota(value: object, *, parent: int, path: str = "quota") -> ParsedQuo
         number = Decimal(text.removesuffix("%").strip())
     except InvalidOperation:
         return bad
-    if not number.is_finite() or (number and number.adjusted() < FINEST):
+    if not number.is_finite() or (number and number.adjusted() < MIN_EXPONENT):
         return bad
     if number < 0:
         return Violation(path, "negative_quota", f"A quota of {text} is negative; the least is 0.")
-    if is_share and parent == UNLIMITED:
+    if is_share and parent == UNLIMITED_GPUS:
         return Violation(
             path, "no_guarantee", f"{text} of what? The pool has no finite guarantee; give it one, or give whole GPUs."
         )
-    if number > LARGEST:
-        return Violation(path, "quota_too_large", f"A quota of {text} is beyond any cluster; the most is {LARGEST}.")
+    if number > MAX_GPUS:
+        return Violation(path, "quota_too_large", f"A quota of {text} is beyond any cluster; the most is {MAX_GPUS}.")
     exact = number * parent / 100 if is_share else number
     gpus = math.floor(exact)
     if exact == gpus:
@@ -175,7 +175,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def slice_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Violation | None:
+def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Violation | None:
     """Why `name` (new, archived or ACTIVE) may not have `quota`: the ACTIVE slices together stay inside the
     guarantee."""
     if balance.is_unlimited:
@@ -185,7 +185,7 @@ def slice_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Vio
             f"Pool {balance.name} has no finite GPU guarantee, so there is nothing to cut slices from. "
             "Set resources.gpu.guarantee first.",
         )
-    own = next((part.quota for part in balance.slices if part.name == name), 0)
+    own = next((part.quota for part in balance.subpools if part.name == name), 0)
     free = balance.unallocated + own
     if quota <= free:
         return None
@@ -202,20 +202,20 @@ def slice_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> Vio
 def guarantee_violation(balance: PoolBalance, guarantee: int) -> Violation | None:
     """Why the pool's guarantee may not become `guarantee`: never below what its ACTIVE slices were promised."""
     path = "resources.gpu.guarantee"
-    if guarantee == UNLIMITED and any(part.state is SubpoolState.ACTIVE for part in balance.slices):
+    if guarantee == UNLIMITED_GPUS and any(part.state is SubpoolState.ACTIVE for part in balance.subpools):
         return Violation(
             path, "no_guarantee", f"Pool {balance.name} has slices; its guarantee must stay a finite number of GPUs."
         )
-    if guarantee == UNLIMITED or guarantee >= balance.allocated:
+    if guarantee == UNLIMITED_GPUS or guarantee >= balance.allocated:
         return None
     return Violation(
         path,
         "guarantee_below_slices",
         f"A guarantee of {guarantee} is below the {balance.allocated} GPUs promised to the slices of {balance.name}: "
-        f"{_listed(balance.slices)}. Shrink or delete slices first.",
+        f"{_listed(balance.subpools)}. Shrink or delete slices first.",
         numbers=(("requested", guarantee), ("limit", balance.allocated)),
     )
 
 
-def _listed(slices: Sequence[Slice]) -> str:
+def _listed(slices: Sequence[Subpool]) -> str:
     return ", ".join(f"{part.name} {part.quota}" for part in slices if part.state is SubpoolState.ACTIVE)

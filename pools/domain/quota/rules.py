@@ -10,10 +10,10 @@ from typing import Final
 from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Violation
 
-MOST_RESOURCES: Final = 16 * 64
+MAX_QUOTA_ROWS: Final = 16 * 64
 """16 resource groups of 64 resources, as Kueue counts them; a row is one (flavor, resource)."""
 
-LEAST_WEIGHT: Final = Fraction(1, 10**9)
+MIN_WEIGHT: Final = Fraction(1, 10**9)
 """A weight below this, and not 0, would make shares larger than anything."""
 
 
@@ -29,12 +29,12 @@ class QuotaRow:
     lending_limit: Number | None = None
 
 
-def check_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: bool) -> list[Violation]:
+def check_quota_rows(rows: Sequence[QuotaRow], *, has_parent: bool, is_pool: bool) -> list[Violation]:
     """All broken rules of one node. `is_pool`: a pool may not lend more than its own quota; a cohort may, since its
     lending limit bounds its whole subtree."""
     found = list(_duplicates(rows))
-    if len(rows) > MOST_RESOURCES:
-        found.append(Violation("quotas", "too_many", f"A node has at most {MOST_RESOURCES} rows, not {len(rows)}."))
+    if len(rows) > MAX_QUOTA_ROWS:
+        found.append(Violation("quotas", "too_many", f"A node has at most {MAX_QUOTA_ROWS} rows, not {len(rows)}."))
     for row in rows:
         found.extend(_check(row, has_parent=has_parent, is_pool=is_pool))
     return found
@@ -71,12 +71,12 @@ def _duplicates(rows: Sequence[QuotaRow]) -> Iterator[Violation]:
 
 def check_weight(weight: Number) -> list[Violation]:
     """A weight is 0 (never preferred while borrowing) or at least a billionth."""
-    if weight == 0 or weight >= LEAST_WEIGHT:
+    if weight == 0 or weight >= MIN_WEIGHT:
         return []
     return [Violation("weight", "bad_weight", f"A weight is 0 or at least 0.000000001, not {weight}.")]
 
 
-def cycle_closed_by(parents: Mapping[str, str | None], name: str, parent: str | None) -> list[str]:
+def find_closed_cycle(parents: Mapping[str, str | None], name: str, parent: str | None) -> list[str]:
     """The whole circle, beginning with `name`, that naming this parent would close; empty when it closes none.
 
     `parents` is the tree as it is, circles that got into it in other ways included.

@@ -25,7 +25,7 @@ from pools.domain.amounts import UNLIMITED, Amount, Number
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class NodeQuota:
     """What one node owns of one (flavor, resource). A limit of `UNLIMITED` is the same as none."""
 
     nominal: Amount = 0
@@ -33,7 +33,7 @@ class Quota:
     lending_limit: Amount = UNLIMITED
 
 
-NOTHING = Quota()
+NO_QUOTA = NodeQuota()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class QuotaNode:
 
     name: str
     parent: str | None = None
-    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    quotas: Mapping[str, NodeQuota] = field(default_factory=dict)
     weight: Number = 1
 
 
-class Column:
+class ResourceColumn:
     """One (flavor, resource) over a whole tree. `parents[i]` is an index or −1; parents may stand in any order."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Column:
         "visible",
     )
 
-    def __init__(self, parents: Sequence[int], deep_first: Sequence[int], quotas: Sequence[Quota]) -> None:
+    def __init__(self, parents: Sequence[int], deep_first: Sequence[int], quotas: Sequence[NodeQuota]) -> None:
         """`deep_first` lists every index once, children before their parents."""
         size = len(parents)
         self.parents = parents
@@ -119,7 +119,7 @@ class Column:
             amount = min(amount, spilled)  # type: ignore[assignment]
             x = self.parents[x]
 
-    def t(self, x: int) -> Amount:
+    def balance(self, x: int) -> Amount:
         """The balance of the subtree; negative means that it borrows."""
         return self.subtree[x] - self.usage[x]
 
@@ -132,15 +132,15 @@ class Column:
             if self.borrowing[x] != UNLIMITED:
                 most = min(most, room_below + self._own_bound(x))
             x = parent
-        return min(most, room_below + self.t(x))
+        return min(most, room_below + self.balance(x))
 
-    def available_everywhere(self) -> list[Amount]:
+    def available_of_all(self) -> list[Amount]:
         """`available` of every node, in one walk from the roots down."""
         found: list[Amount] = [0] * len(self.parents)
         for x in reversed(self._deep_first):
             parent = self.parents[x]
             if parent < 0:
-                found[x] = self.t(x)
+                found[x] = self.balance(x)
                 continue
             above = min(found[parent], self._own_bound(x))
             found[x] = above + max(0, self.local[x] - self.usage[x])
@@ -167,19 +167,19 @@ class Column:
     def debt(self, x: int) -> Amount:
         """How far x is below what its limits allow, after a limit was cut under existing use; 0 when it is not."""
         allowed = self.borrowing[x] if self.parents[x] >= 0 else 0
-        return 0 if allowed == UNLIMITED else max(0, -(self.t(x) + allowed))
+        return 0 if allowed == UNLIMITED else max(0, -(self.balance(x) + allowed))
 
-    def binding(self, x: int) -> tuple[int, str]:
+    def binding_limit(self, x: int) -> tuple[int, str]:
         """The node that `available(x)` comes from, and which limit of it: `borrowing_limit`, or at a root `quota`."""
         way = self._way(x)
-        node, limit, above = way[-1], "quota", self.t(way[-1])
+        node, limit, above = way[-1], "quota", self.balance(way[-1])
         for below in reversed(way[:-1]):
             if self.borrowing[below] != UNLIMITED and self._own_bound(below) < above:
                 node, limit, above = below, "borrowing_limit", self._own_bound(below)
             above += max(0, self.local[below] - self.usage[below])
         return node, limit
 
-    def potential_binding(self, x: int) -> tuple[int, str]:
+    def binding_potential_limit(self, x: int) -> tuple[int, str]:
         """The node that `potential(x)` comes from, and which limit of it, as `binding` tells of what is available."""
         while (parent := self.parents[x]) >= 0:
             if self.subtree[x] + self.borrowing[x] < self.local[x] + self.potential(parent):
@@ -207,7 +207,7 @@ class Shortfall:
     potential: Amount
 
     @property
-    def never(self) -> bool:
+    def is_never_possible(self) -> bool:
         """Whether the request is above what the tree could give were it idle."""
         return self.requested > self.potential
 
@@ -228,26 +228,28 @@ class QuotaTree:
         self.index = {name: x for x, name in enumerate(self.names)}
         self._usage = {name: dict(amounts) for name, amounts in (usage or {}).items() if name in given}
         parents = [-1 if node.parent is None else self.index[node.parent] for node in given.values()]
-        deep_first, self.cyclic = order_of(parents)
-        self.cycles = [[self.names[x] for x in cycle] for cycle in cycles_of(parents)]
-        self.parents = [-1 if x in self.cyclic else parent for x, parent in enumerate(parents)]
+        deep_first, self.cyclic_indexes = children_first_order(parents)
+        self.cycles = [[self.names[x] for x in cycle] for cycle in find_cycles(parents)]
+        self.parents = [-1 if x in self.cyclic_indexes else parent for x, parent in enumerate(parents)]
         keys = {key for node in given.values() for key in node.quotas}
         keys.update(key for amounts in self._usage.values() for key in amounts)
         self.keys = sorted(keys)
         self.columns = {key: self._column(key, deep_first) for key in self.keys}
 
-    def _column(self, key: str, deep_first: Sequence[int]) -> Column:
-        column = Column(self.parents, deep_first, [node.quotas.get(key, NOTHING) for node in self.nodes.values()])
+    def _column(self, key: str, deep_first: Sequence[int]) -> ResourceColumn:
+        column = ResourceColumn(
+            self.parents, deep_first, [node.quotas.get(key, NO_QUOTA) for node in self.nodes.values()]
+        )
         column.set_usage({self.index[name]: amounts.get(key, 0) for name, amounts in self._usage.items()})
         return column
 
-    def active(self, name: str) -> bool:
+    def is_active(self, name: str) -> bool:
         """False on a cycle and below one: nothing is admitted there, running work goes on."""
-        return self.index[name] not in self.cyclic
+        return self.index[name] not in self.cyclic_indexes
 
-    def circle(self, name: str) -> list[str]:
+    def cycle_of(self, name: str) -> list[str]:
         """The circle of parents that a node stands on or below; empty for everybody else."""
-        if self.active(name):
+        if self.is_active(name):
             return []
         way = [name]
         while (parent := self.nodes[way[-1]].parent) is not None and parent not in way:
@@ -256,7 +258,7 @@ class QuotaTree:
 
     def available(self, name: str, key: str) -> Amount:
         """What the leaf may start now; never below 0, and 0 where the tree is cyclic."""
-        if key not in self.columns or not self.active(name):
+        if key not in self.columns or not self.is_active(name):
             return 0
         return max(0, self.columns[key].available(self.index[name]))
 
@@ -268,12 +270,12 @@ class QuotaTree:
             asked, column = request[key], self.columns.get(key)
             if asked <= 0:
                 continue
-            if not self.active(name):
+            if not self.is_active(name):
                 found.append(Shortfall(key, name, "cycle", asked, 0, 0))
             elif column is None:
                 found.append(Shortfall(key, name, "quota", asked, 0, 0))
             elif asked > (free := column.available(x)):
-                node, limit = column.binding(x)
+                node, limit = column.binding_limit(x)
                 found.append(Shortfall(key, self.names[node], limit, asked, max(0, free), column.potential(x)))
         return found
 
@@ -294,7 +296,7 @@ class QuotaTree:
         return QuotaTree(orphaned, {**self._usage, **(usage or {})})
 
 
-def cycles_of(parents: Sequence[int]) -> list[list[int]]:
+def find_cycles(parents: Sequence[int]) -> list[list[int]]:
     """Every cycle once, beginning at its smallest index, in the order of its parent links."""
     seen = [0] * len(parents)
     found = []
@@ -312,7 +314,7 @@ def cycles_of(parents: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def order_of(parents: Sequence[int]) -> tuple[list[int], frozenset[int]]:
+def children_first_order(parents: Sequence[int]) -> tuple[list[int], frozenset[int]]:
     """All indexes, children before parents; and those on a cycle or below one, which stand at the end of the list."""
     children: list[list[int]] = [[] for _ in parents]
     roots = []

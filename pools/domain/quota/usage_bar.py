@@ -11,57 +11,57 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance, Slice, Usage
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class UsageBar:
     """One bar. The parts add up to its length: the larger of quota and use."""
 
-    inside: int = 0
+    within_quota: int = 0
     free: int = 0
-    over: int = 0
+    over_quota: int = 0
     draining: int = 0
 
     @property
     def length(self) -> int:
         """What the whole bar stands for."""
-        return self.inside + self.free + self.over + self.draining
+        return self.within_quota + self.free + self.over_quota + self.draining
 
 
-def leaf_parts(quota: int, usage: Usage, *, deleting: bool = False) -> Parts:
+def leaf_bar(quota: int, usage: UsageCounts, *, is_deleting: bool = False) -> UsageBar:
     """The bar of one leaf: a slice, or the unallocated part of a pool. Without a limit nothing is over and nothing
     free."""
-    if deleting:
-        return Parts(draining=usage.total_usage)
-    if quota == UNLIMITED:
-        return Parts(inside=usage.total_usage)
+    if is_deleting:
+        return UsageBar(draining=usage.total_usage)
+    if quota == UNLIMITED_GPUS:
+        return UsageBar(within_quota=usage.total_usage)
     draining = max(0, usage.used - quota)
     over = max(0, usage.total_usage - max(quota, usage.used))
     inside = usage.total_usage - over - draining
-    return Parts(inside=inside, free=max(0, quota - inside), over=over, draining=draining)
+    return UsageBar(within_quota=inside, free=max(0, quota - inside), over_quota=over, draining=draining)
 
 
-def slice_parts(part: Slice) -> Parts:
+def subpool_bar(part: Subpool) -> UsageBar:
     """The bar of a slice in whatever state."""
-    return leaf_parts(part.quota, part.usage, deleting=part.state is SubpoolState.DELETING)
+    return leaf_bar(part.quota, part.usage, is_deleting=part.state is SubpoolState.DELETING)
 
 
-def pool_parts(balance: PoolBalance) -> Parts:
+def pool_bar(balance: PoolBalance) -> UsageBar:
     """The bar of a whole pool. Free is what its guarantee leaves over after all use, so a slice that drains or borrows
     is seen to eat into what the others were promised."""
-    leaves = [leaf_parts(balance.unallocated, balance.shared_usage), *(slice_parts(part) for part in balance.slices)]
-    total = added(leaves)
+    leaves = [leaf_bar(balance.unallocated, balance.shared_usage), *(subpool_bar(part) for part in balance.subpools)]
+    total = sum_bars(leaves)
     free = 0 if balance.is_unlimited else max(0, balance.guarantee - balance.total_usage)
-    return Parts(inside=total.inside, free=free, over=total.over, draining=total.draining)
+    return UsageBar(within_quota=total.within_quota, free=free, over_quota=total.over_quota, draining=total.draining)
 
 
-def added(parts: Iterable[Parts]) -> Parts:
+def sum_bars(parts: Iterable[UsageBar]) -> UsageBar:
     """Several bars as one."""
     inside = free = over = draining = 0
     for part in parts:
-        inside += part.inside
+        inside += part.within_quota
         free += part.free
-        over += part.over
+        over += part.over_quota
         draining += part.draining
-    return Parts(inside, free, over, draining)
+    return UsageBar(inside, free, over, draining)

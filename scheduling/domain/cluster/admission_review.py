@@ -10,8 +10,8 @@ from pools.domain.errors import BadInput, Violation
 from scheduling.domain.cluster.membership import Caller
 
 API_VERSION = "admission.k8s.io/v1"
-FORBIDDEN, INVALID = 403, 422
-LONGEST_WARNING = 240
+FORBIDDEN_STATUS, INVALID_STATUS = 403, 422
+MAX_WARNING_LENGTH = 240
 """The API server cuts warnings that are longer in sum than 4096 characters; short ones are read."""
 
 _FORBIDDING = ("foreign_work", "single.max.", "total.max.")
@@ -21,7 +21,7 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AdmissionRequest:
     """What the API server asks. `now` is None for a deletion, `before` for a creation; `rehearsed` is a dry run, which
     may leave no trace."""
 
@@ -31,12 +31,12 @@ class Question:
     namespace: str
     name: str
     caller: Caller
-    now: Object | None
-    before: Object | None
-    rehearsed: bool
+    new_object: Object | None
+    old_object: Object | None
+    is_dry_run: bool
 
 
-def read(body: Any) -> Question:
+def read_review(body: Any) -> AdmissionRequest:
     """The question in a review. Raises `BadInput` with every fault of a body that is none."""
     request = body.get("request") if isinstance(body, Mapping) else None
     if not isinstance(request, Mapping):
@@ -66,7 +66,7 @@ def read(body: Any) -> Question:
     kind = item(request, "kind", "request") or {}
     user = item(request, "userInfo", "request") or {}
     groups = user.get("groups")
-    question = Question(
+    question = AdmissionRequest(
         uid=text(request, "uid", "request", needed=True),
         operation=text(request, "operation", "request", needed=True),
         kind=text(kind, "kind", "request.kind", needed=True),
@@ -76,34 +76,36 @@ def read(body: Any) -> Question:
             text(user, "username", "request.userInfo"),
             frozenset(each for each in groups if isinstance(each, str)) if isinstance(groups, list) else frozenset(),
         ),
-        now=item(request, "object", "request"),
-        before=item(request, "oldObject", "request"),
-        rehearsed=request.get("dryRun") is True,
+        new_object=item(request, "object", "request"),
+        old_object=item(request, "oldObject", "request"),
+        is_dry_run=request.get("dryRun") is True,
     )
     if faults:
         raise BadInput.of(faults)
     return question
 
 
-def answer(question: Question, refused: Sequence[Violation] = (), warnings: Sequence[str] = ()) -> dict[str, Any]:
+def review_response(
+    request: AdmissionRequest, violations: Sequence[Violation] = (), warnings: Sequence[str] = ()
+) -> dict[str, Any]:
     """The review with our answer: refused when there are violations, all of them in one message and as causes."""
-    response: dict[str, Any] = {"uid": question.uid, "allowed": not refused}
+    response: dict[str, Any] = {"uid": request.uid, "allowed": not violations}
     if warnings:
-        response["warnings"] = [warning[:LONGEST_WARNING] for warning in warnings]
-    if refused:
-        forbidden = any(violation.code.startswith(_FORBIDDING) for violation in refused)
+        response["warnings"] = [warning[:MAX_WARNING_LENGTH] for warning in warnings]
+    if violations:
+        forbidden = any(violation.code.startswith(_FORBIDDING) for violation in violations)
         response["status"] = {
             "metadata": {},
             "status": "Failure",
-            "message": " ".join(dict.fromkeys(violation.message for violation in refused)),
+            "message": " ".join(dict.fromkeys(violation.message for violation in violations)),
             "reason": "Forbidden" if forbidden else "Invalid",
-            "code": FORBIDDEN if forbidden else INVALID,
+            "code": FORBIDDEN_STATUS if forbidden else INVALID_STATUS,
             "details": {
-                "name": question.name,
-                "kind": question.kind,
+                "name": request.name,
+                "kind": request.kind,
                 "causes": [
                     {"reason": violation.code, "message": violation.message, "field": violation.path}
-                    for violation in refused
+                    for violation in violations
                 ],
             },
         }

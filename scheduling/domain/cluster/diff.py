@@ -12,80 +12,87 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from scheduling.domain.cluster.naming import pod_name
-from scheduling.domain.cluster.pod_status import Report, read_pod
-from scheduling.domain.cluster.unschedulable import read_refusal
-from scheduling.domain.dispatch_admission import HOUSE
+from scheduling.domain.cluster.pod_status import PodStatusReport, read_pod_status
+from scheduling.domain.cluster.unschedulable import read_unschedulable_reason
+from scheduling.domain.dispatch_admission import BY_PLATFORM
 from scheduling.domain.statuses import TaskStatus
 from scheduling.selectors.cluster_work import OpenGang
-from scheduling.services.kubernetes.observation import CLUSTER_FAULT, is_news
+from scheduling.services.kubernetes.observation import CLUSTER_FAULT, has_new_information
 
 Object = dict[str, Any]
 
 
-class Sight(Protocol):
+class ObjectIndex(Protocol):
     """What is seen of one kind of object: by name, and by the gang it belongs to."""
 
     def get(self, name: str) -> Object | None:
         """The object of this name."""
         ...
 
-    def of(self, key: UUID | None) -> list[Object]:
+    def by_key(self, key: UUID | None) -> list[Object]:
         """The objects of this gang; of None those that name no gang."""
         ...
 
 
 @dataclass(slots=True)
-class Findings:
+class ClusterDiff:
     """What follows from a look at some gangs. `news` are reports to be written; `found` tries whose pods are there,
-    which the ledger did not know; `missing` tries whose pods were there and are not seen any more; `to_make` gangs of
+    which the ledger did not know; `missing` tries whose pods were there and are not seen any more; `to_create` gangs of
     which something is to be made or brought up to date; `reasons` what gangs wait for, where that has changed;
     `pods` and `pod_groups` are to be taken away."""
 
-    news: dict[UUID, dict[UUID, Report]] = field(default_factory=dict)
-    found: list[UUID] = field(default_factory=list)
-    missing: dict[UUID, list[UUID]] = field(default_factory=dict)
-    to_make: list[UUID] = field(default_factory=list)
-    reasons: dict[UUID, Mapping[str, Any] | None] = field(default_factory=dict)
-    pods: list[Object] = field(default_factory=list)
-    pod_groups: list[Object] = field(default_factory=list)
+    reports: dict[UUID, dict[UUID, PodStatusReport]] = field(default_factory=dict)
+    created_pods: list[UUID] = field(default_factory=list)
+    missing_pods: dict[UUID, list[UUID]] = field(default_factory=dict)
+    to_create: list[UUID] = field(default_factory=list)
+    waiting_reasons: dict[UUID, Mapping[str, Any] | None] = field(default_factory=dict)
+    pods_to_delete: list[Object] = field(default_factory=list)
+    pod_groups_to_delete: list[Object] = field(default_factory=list)
 
 
-def compare(
-    gangs: Mapping[UUID, OpenGang], looked_at: Iterable[UUID | None], *, pods: Sight, pod_groups: Sight, now: datetime
-) -> Findings:
+def diff_gangs(
+    gangs: Mapping[UUID, OpenGang],
+    group_ids: Iterable[UUID | None],
+    *,
+    pods: ObjectIndex,
+    pod_groups: ObjectIndex,
+    now: datetime,
+) -> ClusterDiff:
     """What follows for the gangs that were looked at; those that are not open any more lose all their objects."""
-    findings = Findings()
-    for group in looked_at:
+    findings = ClusterDiff()
+    for group in group_ids:
         gang = None if group is None else gangs.get(group)
         if gang is None:
-            findings.pods += pods.of(group)
-            findings.pod_groups += pod_groups.of(group)
+            findings.pods_to_delete += pods.by_key(group)
+            findings.pod_groups_to_delete += pod_groups.by_key(group)
         else:
-            _compare_one(findings, gang, pods, next(iter(pod_groups.of(gang.group)), None), now)
+            _compare_one(findings, gang, pods, next(iter(pod_groups.by_key(gang.group)), None), now)
     return findings
 
 
-def _compare_one(findings: Findings, gang: OpenGang, pods: Sight, pod_group: Object | None, now: datetime) -> None:
-    names = {pod_name(task.pk): task for task in gang.tries}
-    reports: dict[UUID, Report] = {}
+def _compare_one(
+    findings: ClusterDiff, gang: OpenGang, pods: ObjectIndex, pod_group: Object | None, now: datetime
+) -> None:
+    names = {pod_name(task.pk): task for task in gang.attempts}
+    reports: dict[UUID, PodStatusReport] = {}
     unmade = False
     for name, task in names.items():
         if (pod := pods.get(name)) is not None:
-            reports[task.pk] = read_pod(pod, now=now)
+            reports[task.pk] = read_pod_status(pod, now=now)
             if task.dispatched_at is None:
-                findings.found.append(task.pk)
+                findings.created_pods.append(task.pk)
         elif task.dispatched_at is None:
             unmade = True
         else:
-            findings.missing.setdefault(gang.group, []).append(task.pk)
-    if any(is_news(task, reports[task.pk]) for task in gang.tries if task.pk in reports):
-        findings.news[gang.group] = reports
+            findings.missing_pods.setdefault(gang.group, []).append(task.pk)
+    if any(has_new_information(task, reports[task.pk]) for task in gang.attempts if task.pk in reports):
+        findings.reports[gang.group] = reports
     elif unmade or _is_outdated(gang, pod_group):
-        findings.to_make.append(gang.group)
-    findings.pods += [pod for pod in pods.of(gang.group) if pod["metadata"]["name"] not in names]
+        findings.to_create.append(gang.group)
+    findings.pods_to_delete += [pod for pod in pods.by_key(gang.group) if pod["metadata"]["name"] not in names]
     reason = _reason(gang, pod_group)
     if reason != gang.waiting_reason and not _is_ours(gang, pod_group):
-        findings.reasons[gang.group] = reason
+        findings.waiting_reasons[gang.group] = reason
 
 
 def _is_outdated(gang: OpenGang, pod_group: Object | None) -> bool:
@@ -95,37 +102,37 @@ def _is_outdated(gang: OpenGang, pod_group: Object | None) -> bool:
         return True
     spec = pod_group.get("spec") or {}
     counts = not gang.has_tree and not spec.get("subGroups")
-    return spec.get("queue") != gang.queue or (counts and spec.get("minMember") != len(gang.tries))
+    return spec.get("queue") != gang.queue or (counts and spec.get("minMember") != len(gang.attempts))
 
 
 def _reason(gang: OpenGang, pod_group: Object | None) -> Mapping[str, Any] | None:
     if gang.status != TaskStatus.SCHEDULING or pod_group is None:
         return None
-    refusal = read_refusal(pod_group)
+    refusal = read_unschedulable_reason(pod_group)
     return None if refusal is None else refusal.as_json()
 
 
 def _is_ours(gang: OpenGang, pod_group: Object | None) -> bool:
     """Why it could not be made, or why we keep it from the cluster, stays its reason until it is made."""
     known = gang.waiting_reason or {}
-    is_ours = known.get("code") == CLUSTER_FAULT or known.get("by") == HOUSE
-    return is_ours and any(task.dispatched_at is None for task in gang.tries)
+    is_ours = known.get("code") == CLUSTER_FAULT or known.get("by") == BY_PLATFORM
+    return is_ours and any(task.dispatched_at is None for task in gang.attempts)
 
 
-def confirm(
-    missing: Mapping[UUID, Iterable[UUID]], look: Callable[[str], Object | None]
-) -> dict[UUID, dict[UUID, Report]]:
-    """Reports of those tries whose pods are really gone, which `look` asks the cluster itself: a mirror may lag."""
-    gone = Report(
+def confirm_lost_pods(
+    missing: Mapping[UUID, Iterable[UUID]], get_pod: Callable[[str], Object | None]
+) -> dict[UUID, dict[UUID, PodStatusReport]]:
+    """Reports of those tries whose pods are really gone, which `get_pod` asks the cluster itself: a mirror may lag."""
+    gone = PodStatusReport(
         None,
         TaskStatus.FAILED_BACKEND_ERROR,
         exit_code=3001,
         message="The pod is gone from the cluster; nobody saw how its task ended.",
-        gone=True,
+        is_deleting=True,
     )
-    found: dict[UUID, dict[UUID, Report]] = {}
+    found: dict[UUID, dict[UUID, PodStatusReport]] = {}
     for group, tries in missing.items():
         for task in tries:
-            if look(pod_name(task)) is None:
+            if get_pod(pod_name(task)) is None:
                 found.setdefault(group, {})[task] = gone
     return found

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.domain.gang import tree_of
+from scheduling.domain.gang import tree_from_json
 from scheduling.domain.statuses import TaskStatus
 
 COMPLETE, FAIL, RESCHEDULE = "COMPLETE", "FAIL", "RESCHEDULE"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GangMember:
     """A task of the gang: how its latest try stands now, as observed. `action` is what its exit actions say of its exit
     code, `may_retry` whether the house allows one more try."""
 
@@ -31,57 +31,61 @@ class Member:
     status: TaskStatus
     lead: bool = False
     sub_group: str = ""
-    action: str | None = None
+    exit_action: str | None = None
     may_retry: bool = False
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class GangOutcome:
     """What follows. `ends` are the final statuses of tries that ended just now, `again` the tasks that are tried once
     more, `restart` those that are too although they run, because a gang begins together. `verdict` ends the gang;
     `message` says by which task."""
 
-    ends: Mapping[str, TaskStatus] = field(default_factory=dict)
-    again: frozenset[str] = frozenset()
-    restart: frozenset[str] = frozenset()
+    final_statuses: Mapping[str, TaskStatus] = field(default_factory=dict)
+    tasks_to_retry: frozenset[str] = frozenset()
+    tasks_to_restart: frozenset[str] = frozenset()
     verdict: TaskStatus | None = None
     message: str = ""
 
 
-def course(
-    members: Sequence[Member], *, tree: Mapping[str, Any] | None, ignores_nonlead: bool, ended_before: frozenset[str]
-) -> Course:
-    """What follows for a gang from where its tasks stand. `ended_before` are the tasks whose end was known already."""
-    news = [member for member in members if member.status.is_finished and member.name not in ended_before]
-    ends = {member.name: _counted(member) for member in news}
+def decide_outcome(
+    members: Sequence[GangMember],
+    *,
+    tree: Mapping[str, Any] | None,
+    ignores_nonlead: bool,
+    already_ended: frozenset[str],
+) -> GangOutcome:
+    """What follows for a gang from where its tasks stand. `already_ended` are the tasks whose end was known already."""
+    news = [member for member in members if member.status.is_finished and member.name not in already_ended]
+    ends = {member.name: _counted_status(member) for member in news}
     again = frozenset(name for name, status in ends.items() if status is TaskStatus.RESCHEDULED)
     final = {member.name: ends.get(member.name, member.status) for member in members}
     has_lead = any(member.lead for member in members)
     for member in members:
         decides = member.lead or not (ignores_nonlead and has_lead)
         if decides and final[member.name].is_failed:
-            return Course(ends, verdict=final[member.name], message=f"{member.name}: {member.message}")
+            return GangOutcome(ends, verdict=final[member.name], message=f"{member.name}: {member.message}")
     restart: frozenset[str] = frozenset()
     if again and not (ignores_nonlead and has_lead):
         restart = frozenset(member.name for member in members if not member.status.is_finished)
-    verdict = None if again else _completed(members, final, tree, ignores_nonlead and has_lead)
-    return Course(ends, again, restart, verdict)
+    verdict = None if again else _completion(members, final, tree, ignores_nonlead and has_lead)
+    return GangOutcome(ends, again, restart, verdict)
 
 
-def _counted(member: Member) -> TaskStatus:
+def _counted_status(member: GangMember) -> TaskStatus:
     """The end of a try as its exit actions count it."""
-    if member.action == RESCHEDULE and member.may_retry:
+    if member.exit_action == RESCHEDULE and member.may_retry:
         return TaskStatus.RESCHEDULED
-    if member.action == COMPLETE:
+    if member.exit_action == COMPLETE:
         return TaskStatus.COMPLETED
-    if member.action == FAIL and not member.status.is_failed:
+    if member.exit_action == FAIL and not member.status.is_failed:
         return TaskStatus.FAILED
     return member.status
 
 
-def _completed(
-    members: Sequence[Member], final: Mapping[str, TaskStatus], tree: Mapping[str, Any] | None, lead_decides: bool
+def _completion(
+    members: Sequence[GangMember], final: Mapping[str, TaskStatus], tree: Mapping[str, Any] | None, lead_decides: bool
 ) -> TaskStatus | None:
     done = [member for member in members if final[member.name] is TaskStatus.COMPLETED]
     if lead_decides:
@@ -90,11 +94,11 @@ def _completed(
         return TaskStatus.COMPLETED
     if tree is None or any(final[member.name] in {TaskStatus.INITIALIZING, TaskStatus.RUNNING} for member in members):
         return None
-    shape = tree_of(tree, len(members))
+    shape = tree_from_json(tree, len(members))
     pods = [0] * len(shape.names)
     for member in done:
         pods[shape.leaf_of(member.sub_group)] += 1
-    return TaskStatus.COMPLETED if done and shape.satisfied(pods) else None
+    return TaskStatus.COMPLETED if done and shape.is_satisfied(pods) else None
 
 
 def gang_status(tasks: Sequence[TaskStatus]) -> TaskStatus:

@@ -21,7 +21,7 @@ FOREIGN_WORK = "foreign_work"
 Object = Mapping[str, Any]
 
 
-class Kind(StrEnum):
+class WorkloadKind(StrEnum):
     """What can claim a queue."""
 
     POD = "Pod"
@@ -37,7 +37,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class QueueAccessPolicy:
     """What is guarded on one cluster. `namespace` is the `{ns}` of our queue names; `accounts` are the users and groups
     that may use our queues, ourselves among them; `gangs` are the queues of those of our gangs that a pod could name,
     by PodGroup; `url` is where people submit."""
@@ -49,51 +49,53 @@ class Guarded:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class QueueUse:
     """A queue of ours that an object wants to use, and the field that says so."""
 
     path: str
     queue: str
 
 
-def is_ours(queue: str, namespace: str) -> bool:
+def is_managed_queue(queue: str, namespace: str) -> bool:
     """Whether a queue's name is one that the house gives out (D2). The whole prefix is ours, also names of pools that
     do not exist yet: a pod may wait for them."""
     return queue == f"osmo-default-{namespace}" or queue.startswith(f"osmo-pool-{namespace}-")
 
 
-def violations(kind: Kind, now: Object, before: Object | None, caller: Caller, guarded: Guarded) -> list[Violation]:
-    """Every claim of `now` that `before` (None when it is made) did not hold and that this caller may not make."""
-    if guarded.accounts & {caller.username, *caller.groups}:
+def access_violations(
+    kind: WorkloadKind, new_object: Object, old_object: Object | None, caller: Caller, policy: QueueAccessPolicy
+) -> list[Violation]:
+    """Every claim of `new_object` that `old_object` (None when it is made) did not hold and that this caller may not make."""
+    if policy.accounts & {caller.username, *caller.groups}:
         return []
-    held = set(_claims(kind, before, guarded)) if before is not None else set()
+    held = set(_queue_uses(kind, old_object, policy)) if old_object is not None else set()
     return [
-        Violation(claim.path, FOREIGN_WORK, _sentence(claim, caller, guarded))
-        for claim in _claims(kind, now, guarded)
+        Violation(claim.path, FOREIGN_WORK, _message(claim, caller, policy))
+        for claim in _queue_uses(kind, new_object, policy)
         if claim not in held
     ]
 
 
-def joined_gangs(pod: Object) -> tuple[str, ...]:
+def joined_pod_groups(pod: Object) -> tuple[str, ...]:
     """The PodGroup that a pod wants to join, to be looked up before :func:`violations` is asked."""
     name = _texts(pod, "annotations").get(POD_GROUP_OF_POD, "")
     return (name,) if name else ()
 
 
-def _claims(kind: Kind, item: Object, guarded: Guarded) -> Iterator[Claim]:
+def _queue_uses(kind: WorkloadKind, item: Object, guarded: QueueAccessPolicy) -> Iterator[QueueUse]:
     labels = _texts(item, "labels")
     named = [(f"metadata.labels[{key}]", labels[key]) for key in QUEUE_LABELS if key in labels]
-    if kind is Kind.POD_GROUP:
+    if kind is WorkloadKind.POD_GROUP:
         spec = item.get("spec")
         queue = spec.get("queue") if isinstance(spec, Mapping) else None
         named.insert(0, ("spec.queue", queue if isinstance(queue, str) else ""))
     for path, queue in named:
-        if is_ours(queue, guarded.namespace):
-            yield Claim(path, queue)
-    if kind is Kind.POD:
-        for gang in joined_gangs(item):
+        if is_managed_queue(queue, guarded.namespace):
+            yield QueueUse(path, queue)
+    if kind is WorkloadKind.POD:
+        for gang in joined_pod_groups(item):
             if gang in guarded.gangs:
-                yield Claim(f"metadata.annotations[{POD_GROUP_OF_POD}]", guarded.gangs[gang])
+                yield QueueUse(f"metadata.annotations[{POD_GROUP_OF_POD}]", guarded.gangs[gang])
 
 
 def _texts(item: Object, part: str) -> dict[str, str]:
@@ -102,7 +104,7 @@ def _texts(item: Object, part: str) -> dict[str, str]:
     return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, Mapping) else {}
 
 
-def _sentence(claim: Claim, caller: Caller, guarded: Guarded) -> str:
+def _message(claim: QueueUse, caller: Caller, guarded: QueueAccessPolicy) -> str:
     pool = claim.queue.removeprefix(f"osmo-pool-{guarded.namespace}-").replace("---shared", "")
     where = f" at {guarded.url}" if guarded.url else ""
     target = "POOL" if claim.queue.startswith("osmo-default-") else pool

@@ -14,11 +14,11 @@ from uuid import UUID
 
 from scheduling.domain.priorities import Priority
 
-HOUSE = "osmo.house"
-OWNER = "osmo-admin"
+INSTALLATION_LABEL = "osmo.house"
+FIELD_MANAGER = "osmo-admin"
 """The field manager of all that we write."""
 
-SEEN = "osmo-admin/seen"
+OBSERVED_FINALIZER = "osmo-admin/seen"
 """A pod's finalizer: it cannot vanish before we have seen how it ended, whoever deletes it and however long we were
 away. So a try that is gone is never mistaken for one that was never made."""
 
@@ -27,19 +27,19 @@ SUB_GROUP_OF_POD = "kai.scheduler/subgroup-name"
 GROUP_UUID = "osmo.group_uuid"
 TASK_UUID = "osmo.task_uuid"
 PLATFORM = "osmo.platform"
-GPU = "nvidia.com/gpu"
-LONGEST_LABEL = 63
+GPU_RESOURCE = "nvidia.com/gpu"
+MAX_LABEL_LENGTH = 63
 
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_HOSTS = re.compile(r"[^a-z0-9-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class DispatchTarget:
     """Where the objects of a leaf's work go on one backend: its namespace, its leaf queue, who places its pods. `shard`
     is the label by which a scheduler shard of KAI finds its objects."""
 
-    house: str
+    installation: str
     namespace: str
     queue: str
     scheduler: str = "kai-scheduler"
@@ -47,7 +47,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class GangOrigin:
     """Whose gang it is: the workflow's and the group's names and ids, as labels tell them."""
 
     workflow: str
@@ -69,7 +69,7 @@ def pod_name(task: UUID) -> str:
     return str(task)
 
 
-def files_name(group: UUID, position: int) -> str:
+def files_secret_name(group: UUID, position: int) -> str:
     """The Secret with the files of a gang's task, the same for every try."""
     return f"{group}-{position}"
 
@@ -83,33 +83,33 @@ def host_name(task: str, position: int) -> str:
     """A task's host name and its container's. Task names differ by more than case and `_` against `-`, so hosts of one
     gang differ too; of those cut short the position tells them apart."""
     name = _NOT_IN_HOSTS.sub("-", task.lower()).strip("-")
-    if len(name) <= LONGEST_LABEL:
+    if len(name) <= MAX_LABEL_LENGTH:
         return name
     end = f"-{position}"
-    return name[: LONGEST_LABEL - len(end)].rstrip("-") + end
+    return name[: MAX_LABEL_LENGTH - len(end)].rstrip("-") + end
 
 
-def secret_of(credential: str) -> str:
+def credential_secret_name(credential: str) -> str:
     """The Secret that a workflow file's credential names; object names know lower-case letters, digits, `-`, `.`."""
     return re.sub(r"[^a-z0-9.-]", "-", credential.lower()).strip("-.")
 
 
 def label_value(text: str) -> str:
     """The text as a label may hold it: at most 63 of letters, digits, `.`, `_` and `-`, ends alphanumeric."""
-    return _NOT_IN_LABELS.sub("_", text)[:LONGEST_LABEL].strip("._-")
+    return _NOT_IN_LABELS.sub("_", text)[:MAX_LABEL_LENGTH].strip("._-")
 
 
-def house_selector(house: str) -> str:
+def installation_selector(installation: str) -> str:
     """Selects what this house made on this backend, and nothing else."""
-    return f"{HOUSE}={house}"
+    return f"{INSTALLATION_LABEL}={installation}"
 
 
-def gang_labels(site: Site, origin: Origin) -> dict[str, str]:
+def gang_labels(target: DispatchTarget, origin: GangOrigin) -> dict[str, str]:
     """Labels of all objects of a gang."""
     labels = {
-        HOUSE: site.house,
-        "kai.scheduler/queue": site.queue,
-        "runai/queue": site.queue,
+        INSTALLATION_LABEL: target.installation,
+        "kai.scheduler/queue": target.queue,
+        "runai/queue": target.queue,
         "osmo.workflow_id": label_value(origin.workflow),
         "osmo.workflow_uuid": str(origin.workflow_uuid),
         "osmo.group_name": label_value(origin.group),
@@ -118,13 +118,13 @@ def gang_labels(site: Site, origin: Origin) -> dict[str, str]:
         "osmo.pool": label_value(origin.pool),
         "osmo.priority": origin.priority.lower(),
     }
-    if site.shard is not None:
-        key, value = site.shard
+    if target.shard is not None:
+        key, value = target.shard
         labels[key] = value
     return labels
 
 
-def uuid_in(labels: Mapping[str, str] | None, key: str) -> UUID | None:
+def read_uuid_label(labels: Mapping[str, str] | None, key: str) -> UUID | None:
     """The id that a label holds; None where there is none that can be read."""
     try:
         return UUID((labels or {}).get(key, ""))

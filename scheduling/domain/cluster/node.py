@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduling.domain.cluster.naming import GPU, HOUSE, PLATFORM
-from scheduling.domain.cluster.quantities import number
+from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM
+from scheduling.domain.cluster.quantities import read_quantity
 
 Object = Mapping[str, Any]
-_OVER = {"Succeeded", "Failed"}
+_ENDED_PHASES = {"Succeeded", "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class NodeAmounts:
     """GPUs, cores, bytes."""
 
     gpus: int = 0
@@ -32,7 +32,7 @@ class ClusterNode:
 
     name: str
     platform: str
-    amounts: Amounts
+    amounts: NodeAmounts
     ready: bool
     conditions: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -59,22 +59,22 @@ def read_node(node: Object) -> ClusterNode:
     )
 
 
-def used_by_others(pods: Iterable[Object], house: str) -> dict[str, Amounts]:
+def foreign_usage_by_node(pods: Iterable[Object], installation: str) -> dict[str, NodeAmounts]:
     """What pods that are not this house's ask for, by node, rounded up; those that have ended hold nothing."""
     sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0, 0, 0, 0])
     for pod in pods:
         spec = pod.get("spec") or {}
         node = spec.get("nodeName")
-        ended = (pod.get("status") or {}).get("phase") in _OVER
-        if not node or ended or (pod["metadata"].get("labels") or {}).get(HOUSE) == house:
+        ended = (pod.get("status") or {}).get("phase") in _ENDED_PHASES
+        if not node or ended or (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == installation:
             continue
         for place, amount in enumerate(_asked(spec)):
             sums[node][place] += amount
-    return {node: Amounts(*(math.ceil(amount) for amount in of_node)) for node, of_node in sums.items()}
+    return {node: NodeAmounts(*(math.ceil(amount) for amount in of_node)) for node, of_node in sums.items()}
 
 
-def slim_pod(pod: Object) -> dict[str, Any]:
-    """What :func:`used_by_others` needs of a pod; a cluster has many, and they are large."""
+def trim_pod(pod: Object) -> dict[str, Any]:
+    """What :func:`foreign_usage_by_node` needs of a pod; a cluster has many, and they are large."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return {
         "metadata": {"labels": pod["metadata"].get("labels")},
@@ -93,7 +93,7 @@ def slim_pod(pod: Object) -> dict[str, Any]:
     }
 
 
-_NAMES = (GPU, "cpu", "memory", "ephemeral-storage")
+_NAMES = (GPU_RESOURCE, "cpu", "memory", "ephemeral-storage")
 
 
 def _asked(spec: Object) -> list[Any]:
@@ -107,15 +107,15 @@ def _asked(spec: Object) -> list[Any]:
             together = [have + each for have, each in zip(together, more, strict=True)]
         else:
             largest = [max(pair) for pair in zip(largest, more, strict=True)]
-    overhead = [number((spec.get("overhead") or {}).get(name)) or 0 for name in _NAMES]
+    overhead = [read_quantity((spec.get("overhead") or {}).get(name)) or 0 for name in _NAMES]
     return [max(a, b) + c for a, b, c in zip(together, largest, overhead, strict=True)]
 
 
 def _requests(container: Object) -> list[Any]:
     resources = container.get("resources") or {}
     asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return [number(asked.get(name)) or 0 for name in _NAMES]
+    return [read_quantity(asked.get(name)) or 0 for name in _NAMES]
 
 
-def _amounts(source: Object, rounded: Any) -> Amounts:
-    return Amounts(*(max(0, rounded(number(source.get(name)) or 0)) for name in _NAMES))
+def _amounts(source: Object, rounded: Any) -> NodeAmounts:
+    return NodeAmounts(*(max(0, rounded(read_quantity(source.get(name)) or 0)) for name in _NAMES))

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from scheduling.domain.cluster import naming
-from scheduling.domain.cluster.naming import Origin, Site, gang_labels
-from scheduling.domain.cluster.tokens import INPUT, OUTPUT, Marks, names_a_host
+from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin, gang_labels
+from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY, TokenValues, has_host_token
 from scheduling.domain.workflow_spec import TaskSpec
 
 Object = dict[str, Any]
@@ -20,7 +20,7 @@ _HOST_NAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class PodAttempt:
     """One try of a task as it was admitted: amounts of this one pod, `spec` for what runs in it. `position` is the
     task's place in the gang, `sub_group` the leaf of the gang's tree that counts it."""
 
@@ -38,69 +38,71 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class GangContext:
     """What the pods of a gang share: where they go, whose they are, what their marks mean. `service` is the Service
     that gives them host names, empty where nobody asks for one; `env_vars` were given beside the file."""
 
-    site: Site
-    origin: Origin
-    marks: Marks
+    target: DispatchTarget
+    origin: GangOrigin
+    tokens: TokenValues
     env_vars: Mapping[str, str]
     service: str = ""
 
 
-def surroundings(site: Site, origin: Origin, tasks: Sequence[Try], env_vars: Mapping[str, str]) -> Surroundings:
+def gang_context(
+    target: DispatchTarget, origin: GangOrigin, attempts: Sequence[PodAttempt], env_vars: Mapping[str, str]
+) -> GangContext:
     """What these tasks of one gang share. Pods reach each other by `host.service` inside their namespace."""
-    asked = any(names_a_host(_texts(task.spec)) for task in tasks)
+    asked = any(has_host_token(_texts(task.spec)) for task in attempts)
     service = naming.service_name(origin.group_uuid) if asked else ""
-    hosts = {task.spec.name: f"{naming.host_name(task.spec.name, task.position)}.{service}" for task in tasks}
-    marks = Marks(origin.workflow, str(origin.workflow_uuid), hosts)
-    return Surroundings(site, origin, marks, dict(env_vars), service)
+    hosts = {task.spec.name: f"{naming.host_name(task.spec.name, task.position)}.{service}" for task in attempts}
+    marks = TokenValues(origin.workflow, str(origin.workflow_uuid), hosts)
+    return GangContext(target, origin, marks, dict(env_vars), service)
 
 
-def pod(around: Surroundings, task: Try) -> Object:
+def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
     """The manifest of the pod."""
-    spec, site, origin = task.spec, around.site, around.origin
-    host = naming.host_name(spec.name, task.position)
-    sub_group = {naming.SUB_GROUP_OF_POD: task.sub_group} if task.sub_group else {}
+    spec, site, origin = attempt.spec, context.target, context.origin
+    host = naming.host_name(spec.name, attempt.position)
+    sub_group = {naming.SUB_GROUP_OF_POD: attempt.sub_group} if attempt.sub_group else {}
     lead = {"osmo.lead_container": "true"} if spec.lead else {}
-    volumes, mounts = _volumes(origin.group_uuid, task)
+    volumes, mounts = _volumes(origin.group_uuid, attempt)
     return {
         "metadata": {
-            "name": naming.pod_name(task.uuid),
+            "name": naming.pod_name(attempt.uuid),
             "namespace": site.namespace,
             "labels": gang_labels(site, origin)
             | {
-                "app.kubernetes.io/managed-by": naming.OWNER,
+                "app.kubernetes.io/managed-by": naming.FIELD_MANAGER,
                 "osmo.task_name": naming.label_value(spec.name),
-                naming.TASK_UUID: str(task.uuid),
-                "osmo.retry_id": str(task.retry),
-                naming.PLATFORM: naming.label_value(task.platform),
+                naming.TASK_UUID: str(attempt.uuid),
+                "osmo.retry_id": str(attempt.retry),
+                naming.PLATFORM: naming.label_value(attempt.platform),
                 **sub_group,
                 **lead,
             },
             "annotations": {naming.POD_GROUP_OF_POD: naming.pod_group_name(origin.group_uuid)},
             # No owner: KAI groups pods with an owner by itself and would take them out of our PodGroup.
-            "finalizers": [naming.SEEN],
+            "finalizers": [naming.OBSERVED_FINALIZER],
         },
         "spec": {
             "schedulerName": site.scheduler,
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,  # users' code has no business with the API server
             "enableServiceLinks": False,
-            **({"hostname": host, "subdomain": around.service} if around.service else {}),
+            **({"hostname": host, "subdomain": context.service} if context.service else {}),
             **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if spec.host_network else {}),
-            "affinity": {"nodeAffinity": _nodes(task)},
+            "affinity": {"nodeAffinity": _nodes(attempt)},
             # Clusters often keep their GPU machines clear of everything that wants no GPU.
-            **({"tolerations": [{"key": naming.GPU, "operator": "Exists"}]} if task.gpus else {}),
+            **({"tolerations": [{"key": naming.GPU_RESOURCE, "operator": "Exists"}]} if attempt.gpus else {}),
             "containers": [
                 {
                     "name": host,
                     "image": spec.image,
-                    "command": [_literal(around.marks.fill(text)) for text in spec.command],
-                    "args": [_literal(around.marks.fill(text)) for text in spec.args],
-                    "env": _environment(around, spec),
-                    "resources": _amounts(task),
+                    "command": [_literal(context.tokens.fill(text)) for text in spec.command],
+                    "args": [_literal(context.tokens.fill(text)) for text in spec.args],
+                    "env": _environment(context, spec),
+                    "resources": _amounts(attempt),
                     "volumeMounts": mounts,
                     **({"securityContext": {"privileged": True}} if spec.privileged else {}),
                 }
@@ -110,34 +112,34 @@ def pod(around: Surroundings, task: Try) -> Object:
     }
 
 
-def files(around: Surroundings, task: Try, owner: Object) -> Object | None:
+def files_secret_manifest(context: GangContext, attempt: PodAttempt, owner: Object) -> Object | None:
     """The Secret with the task's files; None where it has none. It goes with the PodGroup `owner`."""
-    if not task.spec.files:
+    if not attempt.spec.files:
         return None
-    data = {f"file-{place}": _content(around.marks, file) for place, file in enumerate(task.spec.files)}
-    metadata = _belonging(around, naming.files_name(around.origin.group_uuid, task.position), owner)
+    data = {f"file-{place}": _content(context.tokens, file) for place, file in enumerate(attempt.spec.files)}
+    metadata = _belonging(context, naming.files_secret_name(context.origin.group_uuid, attempt.position), owner)
     return {"metadata": metadata, "type": "Opaque", "data": data}
 
 
-def service(around: Surroundings, owner: Object) -> Object | None:
+def service_manifest(context: GangContext, owner: Object) -> Object | None:
     """The headless Service of a gang whose pods look for each other, before they are ready too; else None."""
-    if not around.service:
+    if not context.service:
         return None
     return {
-        "metadata": _belonging(around, around.service, owner),
+        "metadata": _belonging(context, context.service, owner),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {naming.GROUP_UUID: str(around.origin.group_uuid)},
+            "selector": {naming.GROUP_UUID: str(context.origin.group_uuid)},
         },
     }
 
 
-def _belonging(around: Surroundings, name: str, owner: Object) -> Object:
+def _belonging(around: GangContext, name: str, owner: Object) -> Object:
     return {
         "name": name,
-        "namespace": around.site.namespace,
-        "labels": gang_labels(around.site, around.origin) | {"app.kubernetes.io/managed-by": naming.OWNER},
+        "namespace": around.target.namespace,
+        "labels": gang_labels(around.target, around.origin) | {"app.kubernetes.io/managed-by": naming.FIELD_MANAGER},
         "ownerReferences": [
             {
                 "apiVersion": owner["apiVersion"],
@@ -155,12 +157,12 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _environment(around: Surroundings, spec: TaskSpec) -> list[Object]:
-    plain = {name: around.marks.fill(text) for name, text in (dict(spec.environment) | dict(around.env_vars)).items()}
+def _environment(around: GangContext, spec: TaskSpec) -> list[Object]:
+    plain = {name: around.tokens.fill(text) for name, text in (dict(spec.environment) | dict(around.env_vars)).items()}
     entries: list[Object] = [{"name": name, "value": _literal(text)} for name, text in plain.items()]
     for credential, use in spec.credentials.items():
         if isinstance(use, Mapping):
-            secret = naming.secret_of(credential)
+            secret = naming.credential_secret_name(credential)
             entries += [
                 {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
                 for name, key in use.items()
@@ -169,10 +171,10 @@ def _environment(around: Surroundings, spec: TaskSpec) -> list[Object]:
     return entries
 
 
-def _amounts(task: Try) -> Object:
+def _amounts(task: PodAttempt) -> Object:
     """Requests equal limits: what was admitted is what the pod gets and all that it gets. 0 is "not said"."""
     amounts = {
-        naming.GPU: task.gpus,
+        naming.GPU_RESOURCE: task.gpus,
         "cpu": task.cpu,
         "memory": task.memory_bytes,
         "ephemeral-storage": task.storage_bytes,
@@ -181,7 +183,7 @@ def _amounts(task: Try) -> Object:
     return {"requests": said, "limits": said} if said else {}
 
 
-def _nodes(task: Try) -> Object:
+def _nodes(task: PodAttempt) -> Object:
     """Machines of the task's platform only (a machine without a mark is of the platform `default`), and none that it
     excludes."""
     excluded = (
@@ -195,12 +197,15 @@ def _nodes(task: Try) -> Object:
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 
-def _volumes(group: UUID, task: Try) -> tuple[list[Object], list[Object]]:
+def _volumes(group: UUID, task: PodAttempt) -> tuple[list[Object], list[Object]]:
     volumes: list[Object] = [{"name": "input", "emptyDir": {}}, {"name": "output", "emptyDir": {}}]
-    mounts: list[Object] = [{"name": "input", "mountPath": INPUT}, {"name": "output", "mountPath": OUTPUT}]
+    mounts: list[Object] = [
+        {"name": "input", "mountPath": INPUT_DIRECTORY},
+        {"name": "output", "mountPath": OUTPUT_DIRECTORY},
+    ]
     spec = task.spec
     if spec.files:
-        secret = naming.files_name(group, task.position)
+        secret = naming.files_secret_name(group, task.position)
         volumes.append({"name": "files", "secret": {"secretName": secret, "defaultMode": 0o755}})
         mounts += [
             {"name": "files", "mountPath": file["path"], "subPath": f"file-{place}"}
@@ -209,7 +214,7 @@ def _volumes(group: UUID, task: Try) -> tuple[list[Object], list[Object]]:
     directories = [(name, use) for name, use in spec.credentials.items() if isinstance(use, str)]
     for place, (credential, directory) in enumerate(directories):
         name = f"credential-{place}"
-        volumes.append({"name": name, "secret": {"secretName": naming.secret_of(credential)}})
+        volumes.append({"name": name, "secret": {"secretName": naming.credential_secret_name(credential)}})
         mounts.append({"name": name, "mountPath": directory, "readOnly": True})
     for place, mount in enumerate(spec.volume_mounts):
         source, _, target = mount.partition(":")
@@ -218,7 +223,7 @@ def _volumes(group: UUID, task: Try) -> tuple[list[Object], list[Object]]:
     return volumes, mounts
 
 
-def _content(marks: Marks, file: Mapping[str, Any]) -> str:
+def _content(marks: TokenValues, file: Mapping[str, Any]) -> str:
     """A file's content as a Secret holds it. What is not the base64 it is said to be is a text."""
     text = file["contents"]
     if file.get("base64"):

@@ -6,32 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduling.domain.cluster.naming import OWNER, Origin, Site, gang_labels, pod_group_name
-from scheduling.domain.cluster.topology import Nearness
+from scheduling.domain.cluster.naming import FIELD_MANAGER, DispatchTarget, GangOrigin, gang_labels, pod_group_name
+from scheduling.domain.cluster.topology import TopologyTree
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """How the pods of a gang belong together. `tree` is the gang's as :func:`scheduling.domain.gang.plain_of` keeps it;
+    """How the pods of a gang belong together. `tree` is the gang's as :func:`scheduling.domain.gang.tree_to_json` keeps it;
     None: all `pods` together, and then `near` may divide them."""
 
     pods: int
     tree: Mapping[str, Any] | None = None
-    near: Nearness | None = None
+    topology: TopologyTree | None = None
 
 
-def pod_group(site: Site, origin: Origin, shape: GangShape) -> Object:
+def pod_group_manifest(target: DispatchTarget, origin: GangOrigin, shape: GangShape) -> Object:
     """The manifest."""
     return {
         "metadata": {
             "name": pod_group_name(origin.group_uuid),
-            "namespace": site.namespace,
-            "labels": gang_labels(site, origin) | {"app.kubernetes.io/managed-by": OWNER},
+            "namespace": target.namespace,
+            "labels": gang_labels(target, origin) | {"app.kubernetes.io/managed-by": FIELD_MANAGER},
         },
         "spec": {
-            "queue": site.queue,
+            "queue": target.queue,
             "priorityClassName": f"osmo-{origin.priority.lower()}",
             **_minimums(shape),
         },
@@ -41,12 +41,12 @@ def pod_group(site: Site, origin: Origin, shape: GangShape) -> Object:
 def _minimums(shape: GangShape) -> Object:
     if shape.tree is not None:
         return _of_tree(shape.tree)
-    near = shape.near
+    near = shape.topology
     if near is None:
         return {"minMember": shape.pods}
     constraint = {"topologyConstraint": near.constraint} if near.constraint else {}
     # A PodGroup with SubGroups needs all of them, and its own minimum is ignored.
-    return constraint | ({"subGroups": list(near.groups)} if near.groups else {"minMember": shape.pods})
+    return constraint | ({"subGroups": list(near.sub_groups)} if near.sub_groups else {"minMember": shape.pods})
 
 
 def _of_tree(tree: Mapping[str, Any]) -> Object:
@@ -66,39 +66,39 @@ def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> Object:
     return {there: fields[here] for here, there in names.items() if here in fields}
 
 
-def difference(wanted: Object, there: Object) -> Object:
+def pod_group_patch(desired: Object, observed: Object) -> Object:
     """The merge patch that brings a PodGroup of ours to what its gang is today; empty if nothing is to be done. Only
     what may move is looked at: its queue (with the labels that follow it) and its minimum."""
     patch: Object = {}
-    spec, now = wanted["spec"], there.get("spec") or {}
+    spec, now = desired["spec"], observed.get("spec") or {}
     moved = {key: spec[key] for key in ("queue", "minMember") if key in spec and spec[key] != now.get(key)}
     if moved:
         patch["spec"] = moved
-    labels = there["metadata"].get("labels") or {}
-    if different := {key: text for key, text in wanted["metadata"]["labels"].items() if labels.get(key) != text}:
+    labels = observed["metadata"].get("labels") or {}
+    if different := {key: text for key, text in desired["metadata"]["labels"].items() if labels.get(key) != text}:
         patch["metadata"] = {"labels": different}
     return patch
 
 
-def lost_fields(sent: Object, kept: Object) -> list[str]:
+def dropped_fields(sent: Object, kept: Object) -> list[str]:
     """The paths in `spec` that an API server did not keep: its PodGroup is older than what we asked of it."""
-    return list(_lost(sent["spec"], kept.get("spec") or {}, "spec"))
+    return list(_dropped(sent["spec"], kept.get("spec") or {}, "spec"))
 
 
-def _lost(sent: Mapping[str, Any], kept: Mapping[str, Any], path: str) -> Iterator[str]:
+def _dropped(sent: Mapping[str, Any], kept: Mapping[str, Any], path: str) -> Iterator[str]:
     for key, value in sent.items():
         here = f"{path}.{key}"
         if key not in kept:
             yield here
         elif isinstance(value, Mapping):
-            yield from _lost(value, kept[key], here)
+            yield from _dropped(value, kept[key], here)
         elif isinstance(value, Sequence) and not isinstance(value, str):
             for place, (item, other) in enumerate(zip(value, kept[key], strict=False)):
                 if isinstance(item, Mapping):
-                    yield from _lost(item, other, f"{here}[{place}]")
+                    yield from _dropped(item, other, f"{here}[{place}]")
 
 
-def may_be_lost(manifest: Object) -> bool:
+def may_be_dropped(manifest: Object) -> bool:
     """Whether it says something that older clusters drop in silence: a minimum of SubGroups."""
     spec = manifest["spec"]
     return "minSubGroup" in spec or any("minSubGroup" in sub for sub in spec.get("subGroups", ()))

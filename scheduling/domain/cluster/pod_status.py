@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from scheduling.domain.cluster.naming import TASK_UUID, uuid_in
-from scheduling.domain.cluster.times import time_of
+from scheduling.domain.cluster.naming import TASK_UUID, read_uuid_label
+from scheduling.domain.cluster.times import parse_time
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus
 
 Object = Mapping[str, Any]
@@ -24,9 +24,9 @@ START_TIMEOUT = timedelta(minutes=30)
 CONFIG_GRACE = timedelta(minutes=10)
 """A Secret that a container waits for may still be made."""
 
-UNKNOWN_EXIT = 4000
+UNKNOWN_EXIT_CODE = 4000
 _PREEMPTED = "PreemptionByScheduler"
-_LONGEST_MESSAGE = 1000
+_MAX_MESSAGE_LENGTH = 1000
 
 # Why a container waits, of the reasons that end the wait. A pull is tried again by the machine; OSMO ends the task at
 # the first failure all the same, so that a typing error in an image holds no GPUs.
@@ -34,11 +34,11 @@ _NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNe
 _NO_START = {"CreateContainerError", "RunContainerError", "StartError", "CrashLoopBackOff", "PostStartHookError"}
 _NO_CONFIG = {"CreateContainerConfigError"}
 _NEVER_RAN = {"StartError", "ContainerCannotRun"}
-_LOST = {"ContainerStatusUnknown", "NodeLost"}
+_NODE_LOST = {"ContainerStatusUnknown", "NodeLost"}
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PodStatusReport:
     """What a pod says of its task.
 
     `status` is None when it says nothing that can be used. `gone`: the pod is being deleted.
@@ -50,9 +50,9 @@ class Report:
     message: str = ""
     node: str = ""
     pod_ip: str = ""
-    started: datetime | None = None
-    ended: datetime | None = None
-    gone: bool = False
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    is_deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Verdict:
     exit_code: int | None = None
 
 
-def read_pod(pod: Object, *, now: datetime) -> Report:
+def read_pod_status(pod: Object, *, now: datetime) -> PodStatusReport:
     """The report of one of our pods."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     verdict = _verdict(pod, now)
@@ -71,28 +71,28 @@ def read_pod(pod: Object, *, now: datetime) -> Report:
     code = verdict.exit_code
     if code is None and verdict.status is not None and verdict.status.is_finished:
         code = EXIT_CODES.get(verdict.status)
-    return Report(
-        task=uuid_in(metadata.get("labels"), TASK_UUID),
+    return PodStatusReport(
+        task=read_uuid_label(metadata.get("labels"), TASK_UUID),
         status=verdict.status,
         exit_code=code,
-        message=" ".join(verdict.message.split())[:_LONGEST_MESSAGE],
+        message=" ".join(verdict.message.split())[:_MAX_MESSAGE_LENGTH],
         node=(pod.get("spec") or {}).get("nodeName") or "",
         pod_ip=status.get("podIP") or "",
-        started=time_of(running.get("startedAt") or ended.get("startedAt")),
-        ended=time_of(ended.get("finishedAt")),
-        gone=bool(metadata.get("deletionTimestamp")),
+        started_at=parse_time(running.get("startedAt") or ended.get("startedAt")),
+        ended_at=parse_time(ended.get("finishedAt")),
+        is_deleting=bool(metadata.get("deletionTimestamp")),
     )
 
 
 def _verdict(pod: Object, now: datetime) -> _Verdict:
     """In the order of what explains more: somebody took the machine away, the machine failed, the task ended."""
     if condition := _condition(pod, reason=_PREEMPTED):
-        return _Verdict(TaskStatus.FAILED_PREEMPTED, _said(condition, "The scheduler took the machine back."))
+        return _Verdict(TaskStatus.FAILED_PREEMPTED, _message(condition, "The scheduler took the machine back."))
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
-        return _Verdict(TaskStatus.FAILED_EVICTED, _said(status, "The machine put the pod out."))
+        return _Verdict(TaskStatus.FAILED_EVICTED, _message(status, "The machine put the pod out."))
     if condition := _condition(pod, kind="DisruptionTarget"):
-        words = _said(condition, "The pod was disrupted.")
+        words = _message(condition, "The pod was disrupted.")
         return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, f"{condition.get('reason', 'Disruption')}: {words}")
     phase = status.get("phase", "Pending")
     terminated = _state(pod).get("terminated")
@@ -112,15 +112,17 @@ def _end(status: Object, phase: str, terminated: Object) -> _Verdict:
     if reason == "OOMKilled":
         return _Verdict(TaskStatus.FAILED_EVICTED, "The task used more memory than it asked for (OOMKilled).")
     if reason in _NEVER_RAN:
-        return _Verdict(TaskStatus.FAILED_START_ERROR, _said(terminated, "The container could not be started."))
-    if reason in _LOST:
-        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, _said(terminated, "The machine lost the container."))
+        return _Verdict(TaskStatus.FAILED_START_ERROR, _message(terminated, "The container could not be started."))
+    if reason in _NODE_LOST:
+        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, _message(terminated, "The machine lost the container."))
     if code == 0 or (code is None and phase == "Succeeded"):
         return _Verdict(TaskStatus.COMPLETED)
     if code is None and status.get("reason"):  # refused or put down by the machine: nothing of the task ran to an end
-        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, f"{status['reason']}: {_said(status, 'the machine said no.')}")
-    words = _said(terminated, reason if reason not in {"", "Error"} else "")
-    code = UNKNOWN_EXIT if code is None else code
+        return _Verdict(
+            TaskStatus.FAILED_BACKEND_ERROR, f"{status['reason']}: {_message(status, 'the machine said no.')}"
+        )
+    words = _message(terminated, reason if reason not in {"", "Error"} else "")
+    code = UNKNOWN_EXIT_CODE if code is None else code
     return _Verdict(TaskStatus.FAILED, f"exit code {code}" + (f": {words}" if words else ""), code)
 
 
@@ -129,7 +131,7 @@ def _stuck(pod: Object, now: datetime) -> _Verdict | None:
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason", "")
-        words = f"{reason}: {_said(waiting, container.get('image', ''))}"
+        words = f"{reason}: {_message(waiting, container.get('image', ''))}"
         if reason in _NO_IMAGE:
             return _Verdict(TaskStatus.FAILED_IMAGE_PULL, words)
         if reason in _NO_START:
@@ -150,7 +152,7 @@ def _late(pod: Object, now: datetime, grace: timedelta, status: TaskStatus, word
     """INITIALIZING until the grace is over. It counts from the moment the pod got its machine; how long it waited for
     one before is another matter."""
     placed = _condition(pod, kind="PodScheduled") or {}
-    since = time_of(placed.get("lastTransitionTime")) or time_of((pod.get("status") or {}).get("startTime"))
+    since = parse_time(placed.get("lastTransitionTime")) or parse_time((pod.get("status") or {}).get("startTime"))
     if since is not None and since + grace <= now:
         return _Verdict(status, words)
     return _Verdict(TaskStatus.INITIALIZING)
@@ -183,5 +185,5 @@ def _containers(pod: Object) -> Iterator[Object]:
     yield from status.get("containerStatuses") or []
 
 
-def _said(source: Object, otherwise: str) -> str:
+def _message(source: Object, otherwise: str) -> str:
     return source.get("message") or otherwise

@@ -12,7 +12,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 _BINARY: dict[str, int] = {letter: 1024**power for power, letter in enumerate("KMGTPE", 1)}
 
 
-def number(value: object) -> Fraction | None:
+def read_quantity(value: object) -> Fraction | None:
     """The exact number; None for what is no quantity."""
     if isinstance(value, bool):
         return None

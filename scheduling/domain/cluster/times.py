@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 
-def time_of(text: object) -> datetime | None:
+def parse_time(text: object) -> datetime | None:
     """The moment; None for what is none."""
     if not isinstance(text, str):
         return None

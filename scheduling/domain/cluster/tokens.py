@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-OUTPUT = "/osmo/data/output"
-INPUT = "/osmo/data/input"
+OUTPUT_DIRECTORY = "/osmo/data/output"
+INPUT_DIRECTORY = "/osmo/data/input"
 
-_MARK = re.compile(r"\{\{[ \t]*(workflow_id|uuid|output|(?:input|host):([\w.:-]{1,200}))[ \t]*\}\}", re.ASCII)
+_TOKEN = re.compile(r"\{\{[ \t]*(workflow_id|uuid|output|(?:input|host):([\w.:-]{1,200}))[ \t]*\}\}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class TokenValues:
     """What the marks stand for. `hosts` are the addresses of the tasks of the gang by name."""
 
     workflow: str
@@ -23,7 +23,7 @@ class Marks:
 
     def fill(self, text: str) -> str:
         """The text with its marks carried out."""
-        return _MARK.sub(self._meaning, text)
+        return _TOKEN.sub(self._meaning, text)
 
     def _meaning(self, found: re.Match[str]) -> str:
         what, which = found[1], found[2]
@@ -32,12 +32,12 @@ class Marks:
         if what == "uuid":
             return self.workflow_uuid
         if what == "output":
-            return OUTPUT
+            return OUTPUT_DIRECTORY
         if what.startswith("input"):
-            return f"{INPUT}/{which}"
+            return f"{INPUT_DIRECTORY}/{which}"
         return self.hosts.get(which, found[0])
 
 
-def names_a_host(texts: Iterable[str]) -> bool:
+def has_host_token(texts: Iterable[str]) -> bool:
     """Whether one of these texts asks for the address of another pod."""
-    return any(found[1].startswith("host:") for text in texts for found in _MARK.finditer(text))
+    return any(found[1].startswith("host:") for text in texts for found in _TOKEN.finditer(text))

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduling.domain.workflow_spec import Topology
+from scheduling.domain.workflow_spec import TopologyRequirement
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class TopologyLevels:
     """The Topology object of a pool, and its keys with the node labels that carry them, coarse to fine."""
 
     name: str
@@ -25,23 +25,23 @@ class Levels:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearness:
+class TopologyTree:
     """`constraint` is the PodGroup's own, `groups` its SubGroups with theirs, `leaf_of` the SubGroup of each task."""
 
     constraint: Object
-    groups: tuple[Object, ...]
-    leaf_of: Mapping[str, str]
+    sub_groups: tuple[Object, ...]
+    sub_group_of: Mapping[str, str]
 
 
-def nearness(tasks: Mapping[str, Sequence[Topology]], levels: Levels) -> Nearness:
+def topology_tree(tasks: Mapping[str, Sequence[TopologyRequirement]], levels: TopologyLevels) -> TopologyTree:
     """The tree for tasks by name. A key that the pool does not have any more says nothing."""
-    builder = _Builder(tasks, levels)
+    builder = _TopologyTreeBuilder(tasks, levels)
     constraint = builder.divide("", list(tasks), list(levels.labels))
-    return Nearness(constraint, tuple(builder.groups), builder.leaf_of)
+    return TopologyTree(constraint, tuple(builder.groups), builder.leaf_of)
 
 
-class _Builder:
-    def __init__(self, tasks: Mapping[str, Sequence[Topology]], levels: Levels) -> None:
+class _TopologyTreeBuilder:
+    def __init__(self, tasks: Mapping[str, Sequence[TopologyRequirement]], levels: TopologyLevels) -> None:
         self.levels = levels
         self.wishes = {name: {wish.key: wish for wish in wishes} for name, wishes in tasks.items()}
         self.groups: list[Object] = []

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from scheduling.domain.cluster.quantities import number
-from scheduling.domain.cluster.times import time_of
+from scheduling.domain.cluster.quantities import read_quantity
+from scheduling.domain.cluster.times import parse_time
 
 Object = Mapping[str, Any]
 
@@ -25,12 +25,12 @@ _CODES = {
     "PreemptionDelayNotElapsed": "preemption_delay",
 }
 _UNSCHEDULABLE = "UnschedulableOnNodePool"
-_LONGEST_MESSAGE = 1000
+_MAX_MESSAGE_LENGTH = 1000
 _GPU_NAMES = ("gpu", "nvidia.com/gpu")
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class UnschedulableReason:
     """`code` is ours (`over_quota`, `over_limit`, `no_such_queue`, `no_room`, `preemption_delay`, `not_scheduled`),
     `reason` KAI's own word. `queue` is the queue that said no; the GPU numbers are those of its details, exact."""
 
@@ -52,34 +52,34 @@ class Refusal:
         return found | {key: _plain(amount) for key, amount in amounts.items() if amount is not None}
 
 
-def read_refusal(pod_group: Object) -> Refusal | None:
+def read_unschedulable_reason(pod_group: Object) -> UnschedulableReason | None:
     """What keeps this PodGroup from starting now; None when it does not say that anything does."""
     conditions = (pod_group.get("status") or {}).get("schedulingConditions") or []
     standing = [each for each in conditions if each.get("type") == _UNSCHEDULABLE and each.get("status") == "True"]
     if not standing:
         return None
     latest = max(standing, key=_when)
-    refusals = [_refusal(reason) for reason in latest.get("reasons") or []]
+    refusals = [_unschedulable_reason(reason) for reason in latest.get("reasons") or []]
     if not refusals:
-        return _refusal({"reason": latest.get("reason", ""), "message": latest.get("message", "")})
+        return _unschedulable_reason({"reason": latest.get("reason", ""), "message": latest.get("message", "")})
     # A quota is a number that somebody can change; "no machine fits" often only follows from it.
     return next((each for each in refusals if each.queue), refusals[0])
 
 
 def _when(condition: Object) -> tuple[float, int]:
-    at = time_of(condition.get("lastTransitionTime"))
+    at = parse_time(condition.get("lastTransitionTime"))
     turn = str(condition.get("transitionID", ""))
     return (at.timestamp() if at else 0.0, int(turn) if turn.isascii() and turn.isdigit() else 0)
 
 
-def _refusal(reason: Object) -> Refusal:
+def _unschedulable_reason(reason: Object) -> UnschedulableReason:
     word = reason.get("reason", "")
     details = (reason.get("details") or {}).get("queueDetails") or {}
-    message = " ".join((reason.get("message") or "").split())[:_LONGEST_MESSAGE]
+    message = " ".join((reason.get("message") or "").split())[:_MAX_MESSAGE_LENGTH]
     firm = word == "NonPreemptibleOverQuota"
     asked = "podGroupRequestedNonPreemptibleResources" if firm else "podGroupRequestedResources"
     used = "queueAllocatedNonPreemptibleResources" if firm else "queueAllocatedResources"
-    return Refusal(
+    return UnschedulableReason(
         code=_CODES.get(word, NOT_SCHEDULED),
         message=message or "The cluster's scheduler has not placed it yet.",
         reason=word,
@@ -97,7 +97,7 @@ def _gpus(amounts: Object | None) -> Fraction | None:
 
 def _found(amounts: Object) -> Iterator[Fraction]:
     for name in _GPU_NAMES:
-        if (amount := number(amounts.get(name))) is not None:
+        if (amount := read_quantity(amounts.get(name))) is not None:
             yield amount
 
 

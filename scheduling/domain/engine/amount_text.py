@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 
-from pools.domain.amounts import Amount, sentence_of, text_of
-from scheduling.domain.engine.facts import Unit
+from pools.domain.amounts import Amount, amount_text
+from pools.domain.amounts import amounts_text as plain_amounts_text
+from scheduling.domain.engine.facts import DisplayUnit
 
 
-def said(amounts: Mapping[str, Amount], units: Mapping[str, Unit], *, matters: Collection[str] = ()) -> str:
+def amounts_text(
+    amounts: Mapping[str, Amount], units: Mapping[str, DisplayUnit], *, relevant: Collection[str] = ()
+) -> str:
     """Amounts for a sentence. Those with a unit are left out where something else is there and they do not matter:
     whoever asks for 8 GPUs does not want to hear of their cores, unless it is cores that are missing."""
     main = {key: amount for key, amount in amounts.items() if key not in units}
-    beside = [key for key in sorted(amounts) if key in units and (key in matters or not main)]
-    words = [_in(units[key], amounts[key]) for key in beside]
-    return " and ".join([sentence_of(main), *words] if main else words) or sentence_of({})
+    beside = [key for key in sorted(amounts) if key in units and (key in relevant or not main)]
+    words = [_unit_text(units[key], amounts[key]) for key in beside]
+    return " and ".join([plain_amounts_text(main), *words] if main else words) or plain_amounts_text({})
 
 
-def _in(unit: Unit, amount: Amount) -> str:
+def _unit_text(unit: DisplayUnit, amount: Amount) -> str:
     number = amount if isinstance(amount, float) else Fraction(amount) / unit.size
-    return f"{text_of(number)} {unit.one if number == 1 else unit.many}"
+    return f"{amount_text(number)} {unit.singular if number == 1 else unit.plural}"

@@ -20,12 +20,12 @@ class Blocker:
     requested: Mapping[str, Number]
     free: Mapping[str, Number]
     missing: Mapping[str, Number]
-    most: Amount = UNLIMITED
+    bound: Amount = UNLIMITED
     used: Amount = 0
-    never: bool = False
-    where: tuple[NodeShortage, ...] = ()
+    is_permanent: bool = False
+    node_shortages: tuple[NodeShortage, ...] = ()
 
 
-def called(limit: str) -> str:
+def limit_text(limit: str) -> str:
     """The name of a limit for a sentence."""
     return limit.replace("_", " ")

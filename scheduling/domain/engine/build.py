@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu, total
-from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree, cycles_of, order_of
-from scheduling.domain.engine.facts import Facts, Queue, Task, TaskState
-from scheduling.domain.engine.fair_share import Claim, divide
-from scheduling.domain.engine.feasibility import Reach
+from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu, sum_amounts
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order, find_cycles
+from scheduling.domain.engine.facts import ClusterFacts, QueueFacts, TaskFacts, TaskState
+from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
+from scheduling.domain.engine.feasibility import Feasibility
 from scheduling.domain.engine.nodes import NodeIndex, Request
 from scheduling.domain.engine.state import FINISHED, RELEASING, RUNNING, GangState, QueueState
 from scheduling.domain.gang import GangTree
 
 
-class Built:
+class WorldRecords:
     """The records of some facts. Nothing here is changed later but the records themselves."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ClusterFacts) -> None:
         self.facts = facts
-        self.keys = keys_of(facts)
+        self.keys = resource_keys(facts)
         self.queues = self._queues()
         self.queue_of = {queue.fact.name: queue for queue in self.queues}
         self.tops = [queue for queue in self.queues if queue.parent is None]
@@ -35,7 +35,7 @@ class Built:
         queues = [QueueState(fact, i, width) for i, fact in enumerate(sorted(self.facts.queues, key=lambda q: q.name))]
         index = {queue.fact.name: i for i, queue in enumerate(queues)}
         parents = [index.get(queue.fact.parent, -1) if queue.fact.parent else -1 for queue in queues]
-        order, cyclic = order_of(parents)
+        order, cyclic = children_first_order(parents)
         for i in reversed(order):
             queue = queues[i]
             if i in cyclic:
@@ -57,22 +57,22 @@ class Built:
 
     def _tree(self) -> QuotaTree:
         nodes = [
-            QuotaNode(c.name, c.parent, _quotas(self.keys, c.quota, c.borrowing_limit, c.lending_limit), c.weight)
+            QuotaNode(c.name, c.parent, _node_quotas(self.keys, c.quota, c.borrowing_limit, c.lending_limit), c.weight)
             for c in sorted(self.facts.cohorts, key=lambda cohort: cohort.name)
         ]
         for queue in self.queues:
             fact = queue.fact
             own = {} if queue.children else fact.quota or {}
-            quotas = _quotas(self.keys, own, fact.borrowing_limit, fact.lending_limit)
+            quotas = _node_quotas(self.keys, own, fact.borrowing_limit, fact.lending_limit)
             nodes.append(QuotaNode(fact.name, fact.parent, quotas, fact.weight))
         tree = QuotaTree(nodes)
         for queue in self.queues:
             queue.column = tree.index[queue.fact.name]
             root = queue.path[-1].fact
             queue.governed = root.parent is not None
-            queue.cyclic = queue.cyclic or queue.column in tree.cyclic
+            queue.cyclic = queue.cyclic or queue.column in tree.cyclic_indexes
             held = any(above.fact.hold is not None for above in queue.path)
-            queue.open = not (queue.children or queue.cyclic or held or queue.path[-1].fact.outside)
+            queue.open = not (queue.children or queue.cyclic or held or queue.path[-1].fact.is_external)
         return tree
 
     def _nodes(self) -> NodeIndex | None:
@@ -92,8 +92,8 @@ class Built:
         table: dict[object, int] = {}
         whole: dict[int, GangTree] = {}
         gangs = []
-        shapes = _Shapes(self.keys, self._allowed)
-        reach = Reach(self.keys, self.tree, None if self.nodes is None else self.nodes.empty())
+        shapes = _RequestTable(self.keys, self._allowed)
+        reach = Feasibility(self.keys, self.tree, None if self.nodes is None else self.nodes.empty_copy())
         for index, fact in enumerate(sorted(self.facts.gangs, key=lambda gang: gang.name)):
             size = sum(task.state is not TaskState.FINISHED for task in fact.tasks)
             tree = fact.tree or whole.get(size)
@@ -105,10 +105,10 @@ class Built:
             gang = GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=table)
             gang.reach = reach
             gangs.append(gang)
-        self._stand(gangs)
+        self._place_running(gangs)
         return gangs
 
-    def _stand(self, gangs: Sequence[GangState]) -> None:
+    def _place_running(self, gangs: Sequence[GangState]) -> None:
         """Put what runs or is on its way out on its nodes."""
         if self.nodes is None:
             return
@@ -117,7 +117,7 @@ class Built:
             for i, task in enumerate(gang.fact.tasks):
                 if task.node is not None and gang.status[i] in {RUNNING, RELEASING}:
                     gang.node[i] = place[task.node]
-                    self.nodes.take(place[task.node], gang.needs[i])
+                    self.nodes.reserve(place[task.node], gang.needs[i])
 
     def _usage(self) -> None:
         """What every queue holds and asks for, with everything below it; and the same in the tree."""
@@ -156,36 +156,36 @@ class Built:
                 self.tree.columns[key].set_usage(own[r])
 
     def _fair_shares(self) -> None:
-        machines = None if self.facts.nodes is None else total(node.resources for node in self.facts.nodes)
+        machines = None if self.facts.nodes is None else sum_amounts(node.resources for node in self.facts.nodes)
         for r, key in enumerate(self.keys):
             whole: Amount | None = None if machines is None else machines.get(key, 0)
             if self.facts.capacity is not None:
                 whole = self.facts.capacity.get(key, whole or 0)
-            self._divide(r, whole, [queue for queue in self.tops if not queue.fact.outside])
-            self._divide(r, None, [queue for queue in self.tops if queue.fact.outside])
+            self._divide_level(r, whole, [queue for queue in self.tops if not queue.fact.is_external])
+            self._divide_level(r, None, [queue for queue in self.tops if queue.fact.is_external])
         for queue in self.queues:
             queue.allocatable = [
                 limit if quota == UNLIMITED else min(limit, max(quota, fair))
                 for limit, quota, fair in zip(queue.limit, queue.quota, queue.fair, strict=True)
             ]
 
-    def _divide(self, r: int, whole: Amount | None, level: Sequence[QueueState]) -> None:
+    def _divide_level(self, r: int, whole: Amount | None, level: Sequence[QueueState]) -> None:
         levels = [(whole, level)]
         for above, queues in levels:
             claims = [
-                Claim(
+                FairShareInput(
                     queue.fact.name, queue.quota[r], queue.limit[r], queue.request[r],
                     queue.fact.weight, queue.fact.priority, queue.fact.created,
                 )
                 for queue in queues
             ]  # fmt: skip
-            for queue, share in zip(queues, divide(above, claims), strict=True):
+            for queue, share in zip(queues, divide_fair_shares(above, claims), strict=True):
                 queue.fair[r] = share
                 if queue.children:
                     levels.append((None if above is None else share, queue.children))
 
 
-class _Shapes:
+class _RequestTable:
     """Requests as sparse pairs, equal ones as one object, so that they are quick to compare."""
 
     def __init__(self, keys: Sequence[str], allowed: Mapping[frozenset[str], int]) -> None:
@@ -193,7 +193,7 @@ class _Shapes:
         self._by_map: dict[int, Request] = {}
         self._interned: dict[Request, Request] = {}
 
-    def request(self, task: Task) -> Request:
+    def request(self, task: TaskFacts) -> Request:
         """What the task asks for; what is 0 is not asked for."""
         known = self._by_map.get(id(task.request))
         if known is None:
@@ -201,23 +201,23 @@ class _Shapes:
             known = self._by_map[id(task.request)] = self._interned.setdefault(pairs, pairs)
         return known
 
-    def need(self, task: Task, request: Request) -> Request:
+    def need(self, task: TaskFacts, request: Request) -> Request:
         """The same, with the set of nodes the task may stand on."""
-        if task.allowed is None or not self._allowed:
+        if task.allowed_nodes is None or not self._allowed:
             return request
-        pairs = (*request, (len(self._place) + self._allowed[task.allowed], 1))
+        pairs = (*request, (len(self._place) + self._allowed[task.allowed_nodes], 1))
         return self._interned.setdefault(pairs, pairs)
 
 
-def _allowed_sets(facts: Facts) -> dict[frozenset[str], int]:
+def _allowed_sets(facts: ClusterFacts) -> dict[frozenset[str], int]:
     """Every set of allowed nodes that some task has, numbered in an order that does not depend on the input's."""
     if facts.nodes is None:
         return {}
-    found = {task.allowed for gang in facts.gangs for task in gang.tasks if task.allowed is not None}
+    found = {task.allowed_nodes for gang in facts.gangs for task in gang.tasks if task.allowed_nodes is not None}
     return {allowed: n for n, allowed in enumerate(sorted(found, key=sorted))}
 
 
-def keys_of(facts: Facts) -> list[str]:
+def resource_keys(facts: ClusterFacts) -> list[str]:
     """Every (flavor, resource) that is spoken of, GPUs first: they decide which node is fullest."""
     found: set[str] = set(facts.capacity or ())
     for queue in facts.queues:
@@ -237,14 +237,16 @@ def keys_of(facts: Facts) -> list[str]:
     return sorted(found, key=lambda key: (not is_gpu(key), key != "default/gpu", key))
 
 
-def _quotas(
+def _node_quotas(
     keys: Sequence[str], nominal: Mapping[str, Amount], borrowing: Mapping[str, Amount], lending: Mapping[str, Amount]
-) -> dict[str, Quota]:
-    return {key: Quota(nominal.get(key, 0), borrowing.get(key, UNLIMITED), lending.get(key, UNLIMITED)) for key in keys}
+) -> dict[str, NodeQuota]:
+    return {
+        key: NodeQuota(nominal.get(key, 0), borrowing.get(key, UNLIMITED), lending.get(key, UNLIMITED)) for key in keys
+    }
 
 
-def queue_cycles(queues: Sequence[Queue]) -> list[list[str]]:
+def queue_cycles(queues: Sequence[QueueFacts]) -> list[list[str]]:
     """The circles that the parents of queues run in, each by its names."""
     index = {queue.name: i for i, queue in enumerate(queues)}
     parents = [index.get(queue.parent, -1) if queue.parent else -1 for queue in queues]
-    return [[queues[x].name for x in cycle] for cycle in cycles_of(parents)]
+    return [[queues[x].name for x in cycle] for cycle in find_cycles(parents)]

@@ -5,42 +5,42 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduling.domain.engine.collector import collector_paused
-from scheduling.domain.engine.facts import Facts
+from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.phases import Phases
-from scheduling.domain.engine.starting import start_phase
-from scheduling.domain.engine.steps import Diary, Step
+from scheduling.domain.engine.starting import run_start_phase
+from scheduling.domain.engine.steps import Step, StepLog
 from scheduling.domain.engine.world import World
 
-MOST_PASSES = 100
+MAX_PASSES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """Where the passes ended. `settled` is False if the last of `MOST_PASSES` passes still moved something."""
+class CycleResult:
+    """Where the passes ended. `settled` is False if the last of `MAX_PASSES` passes still moved something."""
 
     world: World
     steps: tuple[Step, ...]
-    settled: bool
+    has_converged: bool
 
 
-def settle(facts: Facts) -> Settled:
+def run_cycle(facts: ClusterFacts) -> CycleResult:
     """Schedule the facts until nothing moves any more. The same facts in any order give the same steps."""
     with collector_paused():
-        return _settle(World(facts))
+        return _run_passes(World(facts))
 
 
-def _settle(world: World) -> Settled:
-    diary = Diary(world)
+def _run_passes(world: World) -> CycleResult:
+    diary = StepLog(world)
     phases = Phases(world, diary)
-    for number in range(1, MOST_PASSES + 1):
+    for number in range(1, MAX_PASSES + 1):
         diary.pass_number = number
         moved = [
-            start_phase(world, diary),
+            run_start_phase(world, diary),
             phases.consolidate(),
             phases.reclaim(),
             phases.preempt(),
             phases.give_up(),
         ]
         if not any(moved):
-            return Settled(world, tuple(diary.steps), settled=True)
-    return Settled(world, tuple(diary.steps), settled=False)
+            return CycleResult(world, tuple(diary.steps), has_converged=True)
+    return CycleResult(world, tuple(diary.steps), has_converged=False)

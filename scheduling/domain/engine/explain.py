@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pools.domain.amounts import Amount, Number, text_of
-from scheduling.domain.engine.blockers import Blocker, called
+from pools.domain.amounts import Amount, Number, amount_text
+from scheduling.domain.engine.blockers import Blocker, limit_text
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.remedies import Remedies, Remedy
-from scheduling.domain.engine.shortage import Shortages
-from scheduling.domain.engine.state import GangState, QueueState, total_of
+from scheduling.domain.engine.shortage import ShortageFinder
+from scheduling.domain.engine.state import GangState, QueueState, sum_requests
 from scheduling.domain.engine.world import World
 
-MOST_PLACES = 3
+MAX_NAMED_NODES = 3
 """How many nodes a sentence names."""
 
 
-class Code:
+class ReasonCode:
     """Machine codes of reasons. A held queue brings its own."""
 
     NO_SUCH_QUEUE = "no_such_queue"
@@ -57,12 +57,12 @@ class Reason:
     @property
     def unblock(self) -> tuple[str, ...]:
         """What would unblock it, told to somebody who may know all names."""
-        return tuple(remedy.told() for remedy in self.remedies)
+        return tuple(remedy.message() for remedy in self.remedies)
 
     @property
-    def never(self) -> bool:
+    def is_permanent(self) -> bool:
         """Whether no end of other work would help."""
-        return self.code == Code.NEVER_FITS
+        return self.code == ReasonCode.NEVER_FITS
 
 
 class Explainer:
@@ -70,20 +70,20 @@ class Explainer:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._shortages = Shortages(world)
+        self._shortages = ShortageFinder(world)
         self._remedies = Remedies(world)
 
-    def all(self) -> dict[str, Reason]:
+    def explain_all(self) -> dict[str, Reason]:
         """The reason of every gang that does not run and is not ended, by name."""
         found = {}
         for gang in (*self._world.orphans, *self._world.held):
-            if any(gang.waiting) and not gang.holds:
+            if any(gang.waiting) and not gang.is_running:
                 found[gang.fact.name] = self.explain(gang)
         for queue in self._world.queues:
             for group in queue.waiting.values():
                 reason = None
                 for gang in group:
-                    if gang.holds:
+                    if gang.is_running:
                         break
                     reason = reason or self.explain(gang)
                     found[gang.fact.name] = reason
@@ -94,12 +94,12 @@ class Explainer:
         queue = gang.queue
         if queue is None:
             message = f"The queue '{gang.fact.queue}' does not exist."
-            return Reason(Code.NO_SUCH_QUEUE, message, gang.fact.queue, remedies=(Remedy("Make the queue"),))
-        closed = self._closed(queue) or _not_ready(gang, queue) or _held(gang, queue)
+            return Reason(ReasonCode.NO_SUCH_QUEUE, message, gang.fact.queue, remedies=(Remedy("Make the queue"),))
+        closed = self._queue_reason(queue) or _incomplete_reason(gang, queue) or _gang_hold_reason(gang, queue)
         if closed is not None:
             return closed
-        tasks = gang.telling_tasks()
-        ask = total_of([gang.requests[i] for i in tasks])
+        tasks = gang.explaining_tasks()
+        ask = sum_requests([gang.requests[i] for i in tasks])
         blockers = [
             *self._over_quota(gang, queue, ask),
             *self._over_limit(queue, ask),
@@ -108,36 +108,38 @@ class Explainer:
         ]
         if not blockers:
             message = "Nothing stands in its way; it starts in the next pass."
-            return Reason(Code.NEXT_PASS, message, queue.fact.name)
-        never = next((blocker for blocker in blockers if blocker.never), None)
+            return Reason(ReasonCode.NEXT_PASS, message, queue.fact.name)
+        never = next((blocker for blocker in blockers if blocker.is_permanent), None)
         first = never or blockers[0]
         return Reason(
-            code=Code.NEVER_FITS if never else first.code,
-            message=self._sentence(first),
+            code=ReasonCode.NEVER_FITS if never else first.code,
+            message=self._message(first),
             queue=first.node or queue.fact.name,
             limit=first.limit,
             requested=first.requested,
             free=first.free,
             missing=first.missing,
-            remedies=tuple(remedy for blocker in blockers for remedy in self._remedies.of(blocker, gang)),
+            remedies=tuple(remedy for blocker in blockers for remedy in self._remedies.find(blocker, gang)),
             blockers=tuple(blockers),
         )
 
-    def _closed(self, queue: QueueState) -> Reason | None:
+    def _queue_reason(self, queue: QueueState) -> Reason | None:
         name = queue.fact.name
         if queue.children:
             message = f"The queue '{name}' has queues below it, so it runs nothing itself."
             return Reason(
-                Code.QUEUE_HAS_CHILDREN, message, name, remedies=(Remedy("Submit to one of the queues below it"),)
+                ReasonCode.QUEUE_HAS_CHILDREN, message, name, remedies=(Remedy("Submit to one of the queues below it"),)
             )
         if queue.cyclic:
-            circle = self._world.tree.circle(name)
+            circle = self._world.tree.cycle_of(name)
             way = f": {' → '.join([*circle, circle[0]])}" if circle else ""
             message = f"The parents of '{name}' run in a circle{way}; nothing starts there until it is broken."
-            return Reason(Code.CYCLE, message, name, remedies=(Remedy("Give one node of the circle another parent"),))
-        if queue.path[-1].fact.outside:
+            return Reason(
+                ReasonCode.CYCLE, message, name, remedies=(Remedy("Give one node of the circle another parent"),)
+            )
+        if queue.path[-1].fact.is_external:
             message = f"'{name}' runs its work on another cluster, whose room decides and is not looked at here."
-            return Reason(Code.ELSEWHERE, message, name, remedies=(Remedy("There is room on that cluster"),))
+            return Reason(ReasonCode.ELSEWHERE, message, name, remedies=(Remedy("There is room on that cluster"),))
         for above in queue.path:
             hold = above.fact.hold
             if hold is not None:
@@ -151,13 +153,13 @@ class Explainer:
         for above in queue.path:
             over = [(r, n) for r, n in ask if above.np[r] + n > above.quota[r]]
             if over:
-                yield self._blocker(Code.OVER_QUOTA, above, "quota", over, above.np, above.quota)
+                yield self._blocker(ReasonCode.OVER_QUOTA, above, "quota", over, above.np, above.quota)
 
     def _over_limit(self, queue: QueueState, ask: Request) -> Iterator[Blocker]:
         for above in queue.path:
             over = [(r, n) for r, n in ask if above.alloc[r] + n > above.limit[r]]
             if over:
-                yield self._blocker(Code.OVER_LIMIT, above, "limit", over, above.alloc, above.limit)
+                yield self._blocker(ReasonCode.OVER_LIMIT, above, "limit", over, above.alloc, above.limit)
 
     def _blocker(
         self, code: str, queue: QueueState, limit: str, over: list[tuple[int, Number]], held: list[Number],
@@ -176,8 +178,8 @@ class Explainer:
             requested={keys[r]: n for r, n in over},
             free={keys[r]: max(0, bound[r] - held[r]) for r, _n in over},
             missing={keys[r]: held[r] + n - bound[r] for r, n in over},
-            most=bound[over[0][0]],
-            never=bool(hopeless),
+            bound=bound[over[0][0]],
+            is_permanent=bool(hopeless),
         )
 
     def _over_tree(self, queue: QueueState, ask: Request) -> Iterator[Blocker]:
@@ -194,7 +196,7 @@ class Explainer:
             while x >= 0 and carried > 0:
                 root = column.parents[x] < 0
                 allowed = 0 if root else column.borrowing[x]
-                after = column.t(x) - carried + allowed
+                after = column.balance(x) - carried + allowed
                 if after < 0:
                     short.append((x, "quota" if root else "borrowing_limit", -after))
                 # Only what does not fit into the local quota is asked of the parent.
@@ -202,52 +204,54 @@ class Explainer:
                 carried = 0 if room >= carried else carried - room  # type: ignore[assignment]
                 x = column.parents[x]
             if not short:
-                node, limit = column.binding(queue.column)
+                node, limit = column.binding_limit(queue.column)
                 short = [(node, limit, asked - free)]
             never = asked > column.potential(queue.column)
             for node, limit, missing in short:
                 lacking: Number = missing  # type: ignore[assignment]
-                code = Code.NOTHING_TO_BORROW if limit == "quota" else Code.OVER_BORROWING_LIMIT
+                code = ReasonCode.NOTHING_TO_BORROW if limit == "quota" else ReasonCode.OVER_BORROWING_LIMIT
                 most = column.subtree[node] if limit == "quota" else column.borrowing[node]
                 yield Blocker(
                     code, names[node], limit, {keys[r]: asked}, {keys[r]: max(0, asked - lacking)}, {keys[r]: lacking},
-                    most=most, used=max(0, -column.t(node)), never=never,
+                    bound=most, used=max(0, -column.balance(node)), is_permanent=never,
                 )  # fmt: skip
 
     def _nodes(self, gang: GangState, tasks: Sequence[int]) -> Iterator[Blocker]:
-        short = self._shortages.of(gang, tasks)
+        short = self._shortages.find(gang, tasks)
         if short is None:
             return
-        amounts = self._world.amounts
-        code = Code.FRAGMENTED if short.fragmented else Code.NO_ROOM
+        amounts = self._world.named_amounts
+        code = ReasonCode.FRAGMENTED if short.is_fragmented else ReasonCode.NO_ROOM
         yield Blocker(
             code, None, "nodes", amounts(short.requested), amounts(short.free), amounts(short.missing),
-            never=short.never, where=short.where,
+            is_permanent=short.is_permanent, node_shortages=short.node_shortages,
         )  # fmt: skip
 
-    def _sentence(self, blocker: Blocker) -> str:
+    def _message(self, blocker: Blocker) -> str:
         world, lacking = self._world, blocker.missing
         asked, free, missing = (
-            world.say(part, matters=lacking) for part in (blocker.requested, blocker.free, blocker.missing)
+            world.amounts_text(part, relevant=lacking) for part in (blocker.requested, blocker.free, blocker.missing)
         )
-        most, node = text_of(blocker.most), blocker.node
+        most, node = amount_text(blocker.bound), blocker.node
         if blocker.limit == "nodes":
-            if blocker.never:
+            if blocker.is_permanent:
                 return f"It asks for {asked}; the nodes could not hold that even if they were empty."
-            places = ", ".join(short.node for short in blocker.where[:MOST_PLACES])
-            if blocker.code == Code.FRAGMENTED:
+            places = ", ".join(short.node for short in blocker.node_shortages[:MAX_NAMED_NODES])
+            if blocker.code == ReasonCode.FRAGMENTED:
                 return f"It asks for {asked}; as much is free, but not together: {missing} missing on {places}."
             return f"It asks for {asked}; the nodes have room for {free}: {missing} missing on {places}."
-        if blocker.never:
-            return f"It asks for {asked}, more than the {called(blocker.limit)} of {node} ({most}) could ever give."
-        if blocker.limit == "quota" and blocker.code == Code.NOTHING_TO_BORROW:
+        if blocker.is_permanent:
+            return f"It asks for {asked}, more than the {limit_text(blocker.limit)} of {node} ({most}) could ever give."
+        if blocker.limit == "quota" and blocker.code == ReasonCode.NOTHING_TO_BORROW:
             return f"It asks for {asked}; everything under {node} leaves {free} of {most}: {missing} missing."
-        if blocker.limit == "borrowing_limit" and blocker.used >= blocker.most:
-            return f"It asks for {asked}; borrowing limit of {node} reached: {text_of(blocker.used)} of {most}."
-        return f"It asks for {asked}; the {called(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."
+        if blocker.limit == "borrowing_limit" and blocker.used >= blocker.bound:
+            return f"It asks for {asked}; borrowing limit of {node} reached: {amount_text(blocker.used)} of {most}."
+        return (
+            f"It asks for {asked}; the {limit_text(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."
+        )
 
 
-def _held(gang: GangState, queue: QueueState) -> Reason | None:
+def _gang_hold_reason(gang: GangState, queue: QueueState) -> Reason | None:
     hold = gang.fact.hold
     if hold is None:
         return None
@@ -255,14 +259,17 @@ def _held(gang: GangState, queue: QueueState) -> Reason | None:
     return Reason(hold.code, hold.message, hold.node or queue.fact.name, hold.limit or None, remedies=remedies)
 
 
-def _not_ready(gang: GangState, queue: QueueState) -> Reason | None:
-    if not gang.complete:
+def _incomplete_reason(gang: GangState, queue: QueueState) -> Reason | None:
+    if not gang.is_complete:
         message = "The gang has fewer tasks than its minimum asks for, so it can never be whole."
-    elif gang.satisfied and not gang.tree.single and gang.cheapest_tasks() is None:
+    elif gang.is_satisfied and not gang.tree.is_single_leaf and gang.cheapest_tasks() is None:
         # Its minimum is nothing at all.
         message = "Each group of the gang where a task waits has fewer tasks than its minimum asks for."
     else:
         return None
     return Reason(
-        Code.NOT_READY, message, queue.fact.name, remedies=(Remedy("Add the missing tasks, or lower the minimum"),)
+        ReasonCode.NOT_READY,
+        message,
+        queue.fact.name,
+        remedies=(Remedy("Add the missing tasks, or lower the minimum"),),
     )

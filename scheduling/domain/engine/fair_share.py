@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pools.domain.amounts import UNLIMITED, Amount, Number, whole_if_whole
+from pools.domain.amounts import UNLIMITED, Amount, Number, simplify
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class FairShareInput:
     """One queue of the level. `request`: allocated + pending of everything below it; `limit` may be `UNLIMITED`."""
 
     name: str
@@ -35,27 +35,27 @@ class Claim:
         return min(self.limit, self.request)
 
 
-def divide(total: Amount | None, claims: Sequence[Claim]) -> list[Amount]:
+def divide_fair_shares(total: Amount | None, inputs: Sequence[FairShareInput]) -> list[Amount]:
     """The fair share of each claim, in the order given. `total` None: nothing is known of the machines, so that
     everybody has the claim of its quota and there is no surplus."""
     if total is None:
-        return [min(claim.quota, claim.requestable) for claim in claims]
+        return [min(claim.quota, claim.requestable) for claim in inputs]
     shares: list[Amount] = [
-        min(total if claim.quota == UNLIMITED else claim.quota, claim.requestable) for claim in claims
+        min(total if claim.quota == UNLIMITED else claim.quota, claim.requestable) for claim in inputs
     ]
     surplus = total - sum(shares)
     if surplus <= 0:
         return shares
     fractions: dict[int, Number] = {}
     by_priority: dict[Number, list[int]] = {}
-    for i, claim in enumerate(claims):
+    for i, claim in enumerate(inputs):
         by_priority.setdefault(claim.priority, []).append(i)
     high_first = sorted(by_priority, reverse=True)
     for priority in high_first:
-        surplus = _rounds(surplus, by_priority[priority], claims, shares, fractions)
+        surplus = _divide_surplus(surplus, by_priority[priority], inputs, shares, fractions)
     for priority in high_first:
         remembered = [i for i in by_priority[priority] if i in fractions]
-        for i in sorted(remembered, key=lambda i: (-fractions[i], claims[i].created, claims[i].name)):
+        for i in sorted(remembered, key=lambda i: (-fractions[i], inputs[i].created, inputs[i].name)):
             if surplus <= 0:
                 return shares
             given = min(1, surplus)
@@ -64,8 +64,12 @@ def divide(total: Amount | None, claims: Sequence[Claim]) -> list[Amount]:
     return shares
 
 
-def _rounds(
-    surplus: Amount, level: Sequence[int], claims: Sequence[Claim], shares: list[Amount], fractions: dict[int, Number]
+def _divide_surplus(
+    surplus: Amount,
+    level: Sequence[int],
+    claims: Sequence[FairShareInput],
+    shares: list[Amount],
+    fractions: dict[int, Number],
 ) -> Amount:
     """Divide the surplus inside one priority; changes `shares` and `fractions`, gives back what is left."""
     again = True
@@ -79,7 +83,7 @@ def _rounds(
             if offered == UNLIMITED:
                 given = missing
             else:
-                offer = whole_if_whole(Fraction(offered) * Fraction(claims[i].weight) / Fraction(weights))
+                offer = simplify(Fraction(offered) * Fraction(claims[i].weight) / Fraction(weights))
                 if missing <= offer:
                     given = missing
                     again = again or missing < offer

@@ -10,30 +10,30 @@ from __future__ import annotations
 from pools.domain.amounts import Amount, Number
 from pools.domain.quota.tree import QuotaTree
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex
-from scheduling.domain.engine.placement import place
-from scheduling.domain.engine.state import RUNNING, GangState, QueueState, choices, one_by_one, total_of
+from scheduling.domain.engine.placement import place_requests
+from scheduling.domain.engine.state import RUNNING, GangState, QueueState, place_one_by_one, sum_requests, task_choices
 from scheduling.domain.gang import Growth
 
 
-class Reach:
+class Feasibility:
     """The bounds of every queue, and the nodes were they empty."""
 
     def __init__(self, keys: list[str], tree: QuotaTree, empty: NodeIndex | None) -> None:
         self._keys, self._tree, self.empty = keys, tree, empty
         self._most: dict[tuple[int, bool], list[Amount]] = {}
 
-    def tasks(self, gang: GangState) -> list[int] | None:
+    def feasible_tasks(self, gang: GangState) -> list[int] | None:
         """The tasks of the next attempt, or None where every way is ruled out."""
         trial = _Trial(self, gang)
         growth = Growth(
-            gang.tree, gang.active, gang.waiting, trial.place, mark=trial.mark, undo=trial.undo, cost=gang.cost
+            gang.tree, gang.active, gang.waiting, trial.place, mark=trial.mark, undo=trial.undo, cost=gang.min_cost
         )
-        found = growth.attempt() or (gang.complete and not gang.satisfied and trial.at_once())
+        found = growth.attempt() or (gang.is_complete and not gang.is_satisfied and trial.at_once())
         chosen = trial.chosen.copy()
         trial.undo(0)
         return chosen if found else None
 
-    def most(self, queue: QueueState, *, preemptible: bool) -> list[Amount]:
+    def upper_bounds(self, queue: QueueState, *, preemptible: bool) -> list[Amount]:
         """How much of each resource a gang of the queue could hold were everybody else gone."""
         known = self._most.get((queue.index, preemptible))
         if known is None:
@@ -50,11 +50,11 @@ class Reach:
 class _Trial:
     """One gang on empty nodes, with nobody beside it."""
 
-    def __init__(self, reach: Reach, gang: GangState) -> None:
+    def __init__(self, reach: Feasibility, gang: GangState) -> None:
         self._empty, self._gang = reach.empty, gang
         queue = gang.queue
-        self._most = None if queue is None else reach.most(queue, preemptible=gang.preemptible)
-        self._held = dict(total_of([gang.requests[i] for i, status in enumerate(gang.status) if status == RUNNING]))
+        self._most = None if queue is None else reach.upper_bounds(queue, preemptible=gang.preemptible)
+        self._held = dict(sum_requests([gang.requests[i] for i, status in enumerate(gang.status) if status == RUNNING]))
         self._nodes: list[int] = []
         self.chosen: list[int] = []
 
@@ -68,13 +68,13 @@ class _Trial:
             i, node = self.chosen.pop(), self._nodes.pop()
             self._hold(i, -1)
             if self._empty is not None:
-                self._empty.give(node, self._gang.needs[i])
+                self._empty.release(node, self._gang.needs[i])
 
     def place(self, leaf: int, count: int) -> bool:
         """Choose so many waiting tasks of the leaf, if all bounds together leave room for them."""
-        if any(self._choose(tasks) for tasks in choices(self._gang, leaf, count)):
+        if any(self._choose(tasks) for tasks in task_choices(self._gang, leaf, count)):
             return True
-        return one_by_one(self._gang, leaf, count, lambda i: self._choose([i]), self.mark, self.undo)
+        return place_one_by_one(self._gang, leaf, count, lambda i: self._choose([i]), self.mark, self.undo)
 
     def at_once(self) -> bool:
         """Choose the first tasks together, or the cheapest ones: one by one they may stand in each other's way."""
@@ -85,7 +85,7 @@ class _Trial:
         gang = self._gang
         nodes: list[int] | None = [NOWHERE] * len(tasks)
         if self._empty is not None:
-            nodes = place(self._empty, [gang.needs[i] for i in tasks])
+            nodes = place_requests(self._empty, [gang.needs[i] for i in tasks])
         if nodes is None:
             return False
         before = self.mark()

@@ -14,7 +14,7 @@ from scheduling.domain.engine.state import QueueState
 from scheduling.domain.engine.world import World
 
 
-def passes(world: World, queue: QueueState, request: Request, *, preemptible: bool) -> bool:
+def may_start(world: World, queue: QueueState, request: Request, *, preemptible: bool) -> bool:
     """Whether quotas and limits let this request start now."""
     for above in queue.path:
         for r, amount in request:
@@ -29,7 +29,7 @@ def passes(world: World, queue: QueueState, request: Request, *, preemptible: bo
     return True
 
 
-def limits_allow(queue: QueueState, request: Request) -> bool:
+def is_within_limits(queue: QueueState, request: Request) -> bool:
     """Whether the request is within the limits at all, were everything else gone."""
     for above in queue.path:
         for r, amount in request:
@@ -38,7 +38,7 @@ def limits_allow(queue: QueueState, request: Request) -> bool:
     return True
 
 
-def quota_allows(queue: QueueState, request: Request) -> bool:
+def is_within_quota(queue: QueueState, request: Request) -> bool:
     """Whether non-preemptible work could start if all preemptible work were gone; nobody's leaving helps otherwise."""
     for above in queue.path:
         for r, amount in request:

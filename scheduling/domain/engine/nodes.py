@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pools.domain.amounts import Number
 
 Request = tuple[tuple[int, Number], ...]
-Free = tuple[Number, ...]
+FreeAmounts = tuple[Number, ...]
 NOWHERE = -1
-MANY = 2**62
+UNLIMITED_SLOTS = 2**62
 """How many tasks that ask for nothing fit on a node."""
 
 
-def enough(have: Sequence[Number], request: Request) -> bool:
+def has_enough(have: Sequence[Number], request: Request) -> bool:
     """Whether these amounts hold the request. A plain loop: this is asked more often than anything else."""
     for r, amount in request:  # noqa: SIM110
         if have[r] < amount:
@@ -36,17 +36,17 @@ class NodeIndex:
 
     __slots__ = ("_classes", "_order", "capacity", "free", "names", "total")
 
-    def __init__(self, names: Sequence[str], capacity: Sequence[Free], resources: int) -> None:
+    def __init__(self, names: Sequence[str], capacity: Sequence[FreeAmounts], resources: int) -> None:
         self.names = list(names)
         self.capacity = list(capacity)
-        self.free: list[Free] = list(capacity)
+        self.free: list[FreeAmounts] = list(capacity)
         self.total: list[Number] = [sum(have[r] for have in capacity) for r in range(resources)]
-        self._classes: dict[Free, list[int]] = {}
+        self._classes: dict[FreeAmounts, list[int]] = {}
         for node, have in enumerate(self.free):
             self._classes.setdefault(have, []).append(node)
         self._order = sorted(self._classes)
 
-    def empty(self) -> NodeIndex:
+    def empty_copy(self) -> NodeIndex:
         """The same nodes with nothing on them."""
         return NodeIndex(self.names, self.capacity, self.width)
 
@@ -58,11 +58,11 @@ class NodeIndex:
     def __len__(self) -> int:
         return len(self.names)
 
-    def unlike(self) -> list[int]:
+    def representatives(self) -> list[int]:
         """One node (the first by name) for each distinct state, tightest first."""
         return [self._classes[have][0] for have in self._order]
 
-    def tightest(self, request: Request) -> int:
+    def tightest_node(self, request: Request) -> int:
         """The fullest node that has room for the request, or `NOWHERE`."""
         order = self._order
         start = 0
@@ -70,27 +70,27 @@ class NodeIndex:
             start = bisect_left(order, (request[0][1],))
         for position in range(start, len(order)):
             have = order[position]
-            if enough(have, request):
+            if has_enough(have, request):
                 return self._classes[have][0]
         return NOWHERE
 
-    def too_full(self, request: Request) -> Iterator[int]:
+    def full_nodes(self, request: Request) -> Iterator[int]:
         """Every node without room for the request, those with most free first, then by name. Nothing may be taken or
         given meanwhile."""
         for have in reversed(self._order):
-            if not enough(have, request):
+            if not has_enough(have, request):
                 yield from self._classes[have]
 
-    def too_full_of(self, nodes: Iterable[int], request: Request) -> Iterator[int]:
+    def full_nodes_among(self, nodes: Iterable[int], request: Request) -> Iterator[int]:
         """The same for a few of the nodes."""
-        full = sorted(node for node in nodes if not enough(self.free[node], request))
+        full = sorted(node for node in nodes if not has_enough(self.free[node], request))
         yield from sorted(full, key=self.free.__getitem__, reverse=True)
 
     def fits(self, node: int, request: Request) -> bool:
         """Whether this node has room for the request."""
-        return enough(self.free[node], request)
+        return has_enough(self.free[node], request)
 
-    def take(self, node: int, request: Request) -> None:
+    def reserve(self, node: int, request: Request) -> None:
         """Use it; a node that is listed with more than it has goes below 0 and takes nothing more."""
         have = list(self.free[node])
         for r, amount in request:
@@ -99,7 +99,7 @@ class NodeIndex:
                 self.total[r] -= amount
         self._put(node, tuple(have))
 
-    def give(self, node: int, request: Request) -> None:
+    def release(self, node: int, request: Request) -> None:
         """Give it back."""
         have = list(self.free[node])
         for r, amount in request:
@@ -108,7 +108,7 @@ class NodeIndex:
                 self.total[r] += amount
         self._put(node, tuple(have))
 
-    def _put(self, node: int, have: Free) -> None:
+    def _put(self, node: int, have: FreeAmounts) -> None:
         old = self.free[node]
         if old == have:
             return
@@ -125,12 +125,12 @@ class NodeIndex:
             self._classes[have] = [node]
             insort(self._order, have)
 
-    def slots(self, request: Request) -> int:
+    def count_slots(self, request: Request) -> int:
         """How many such requests the nodes could take now."""
-        return sum(self._slots(have, request) * len(self._classes[have]) for have in self._order)
+        return sum(self._count_class_slots(have, request) * len(self._classes[have]) for have in self._order)
 
-    def _slots(self, have: Free, request: Request) -> int:
-        if not enough(have, request):
+    def _count_class_slots(self, have: FreeAmounts, request: Request) -> int:
+        if not has_enough(have, request):
             return 0
         amounts = [int(have[r] // amount) for r, amount in request if r < len(self.total)]
-        return min(amounts, default=MANY)
+        return min(amounts, default=UNLIMITED_SLOTS)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from scheduling.domain.engine.collector import collector_paused
-from scheduling.domain.engine.cycle import Settled
+from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.explain import Explainer, Reason
-from scheduling.domain.engine.facts import Facts, Gang, TaskState
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskState
 from scheduling.domain.engine.nodes import NOWHERE
-from scheduling.domain.engine.queue_order import Tournament
-from scheduling.domain.engine.starting import waiting_lines
+from scheduling.domain.engine.queue_order import QueueOrder
+from scheduling.domain.engine.starting import pending_queues
 from scheduling.domain.engine.state import RELEASING, GangState
 from scheduling.domain.engine.world import World
 
@@ -29,16 +29,16 @@ class GangResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePosition:
     """Where a waiting gang stands, from 1: among all, and in its own queue."""
 
     overall: int
     in_queue: int
 
 
-def result_of(gang: GangState) -> GangResult:
+def gang_result(gang: GangState) -> GangResult:
     """The state of the whole gang."""
-    if gang.holds:
+    if gang.is_running:
         return GangResult.RUNNING
     if any(gang.waiting):
         return GangResult.PREEMPTED if gang.ran else GangResult.PENDING
@@ -47,57 +47,57 @@ def result_of(gang: GangState) -> GangResult:
     return GangResult.RUNNING if any(gang.active) else GangResult.FINISHED
 
 
-def task_of(world: World, gang: GangState, i: int) -> tuple[TaskState, str | None]:
+def task_state(world: World, gang: GangState, i: int) -> tuple[TaskState, str | None]:
     """The state of one task, and its node."""
     node = gang.node[i]
     name = world.nodes.names[node] if world.nodes is not None and node != NOWHERE else None
     return _STATES[gang.status[i]], name
 
 
-def reasons(world: World) -> dict[str, Reason]:
+def waiting_reasons(world: World) -> dict[str, Reason]:
     """Why each gang that waits does not start."""
     with collector_paused():
-        return Explainer(world).all()
+        return Explainer(world).explain_all()
 
 
-def places(world: World) -> dict[str, Place]:
+def queue_positions(world: World) -> dict[str, QueuePosition]:
     """The order in which the next pass would try everybody who waits. Gangs that no pass tries (their queue is gone, or
     has queues below it) stand last, by age."""
-    found: dict[str, Place] = {}
+    found: dict[str, QueuePosition] = {}
     in_queue: dict[str, int] = {}
 
     def put(gang: GangState) -> None:
         queue = gang.fact.queue
         in_queue[queue] = in_queue.get(queue, 0) + 1
-        found[gang.fact.name] = Place(len(found) + 1, in_queue[queue])
+        found[gang.fact.name] = QueuePosition(len(found) + 1, in_queue[queue])
 
-    lines = waiting_lines(world, lambda gang, _queue: not gang.holds)
-    order = Tournament(lines)
-    while (leaf := order.next()) is not None:
+    lines = pending_queues(world, lambda gang, _queue: not gang.is_running)
+    order = QueueOrder(lines)
+    while (leaf := order.next_leaf()) is not None:
         gang = lines[leaf.index].head()
         if gang is None:
             break
         put(gang)
-        lines[leaf.index].pass_head()
+        lines[leaf.index].advance()
         order.refresh(leaf)
-    rest = [gang for gang in world.gangs if gang.fact.name not in found and any(gang.waiting) and not gang.holds]
-    for gang in sorted(rest, key=lambda gang: gang.order):
+    rest = [gang for gang in world.gangs if gang.fact.name not in found and any(gang.waiting) and not gang.is_running]
+    for gang in sorted(rest, key=lambda gang: gang.order_key):
         put(gang)
     return found
 
 
-def facts_after(settled: Settled) -> Facts:
+def facts_after(cycle: CycleResult) -> ClusterFacts:
     """The facts as the passes left them; settling them again changes nothing."""
-    world = settled.world
-    return replace(settled.world.facts, gangs=tuple(_gang_after(world, gang) for gang in world.facts.gangs))
+    world = cycle.world
+    return replace(cycle.world.facts, gangs=tuple(_gang_after(world, gang) for gang in world.facts.gangs))
 
 
-def _gang_after(world: World, fact: Gang) -> Gang:
+def _gang_after(world: World, fact: GangFacts) -> GangFacts:
     gang = world.gang_of[fact.name]
     if gang.index not in world.changed:
         return fact
     tasks = []
     for i, task in enumerate(fact.tasks):
-        state, node = task_of(world, gang, i)
+        state, node = task_state(world, gang, i)
         tasks.append(task if (task.state, task.node) == (state, node) else replace(task, state=state, node=node))
     return replace(fact, tasks=tuple(tasks))

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 
-SEARCH_STEPS = 500
+MAX_SEARCH_STEPS = 500
 """Tasks of unlike size are packed exactly up to this many trials; beyond, largest first has the last word."""
 
-LONGEST_SEARCH = 64
+MAX_SEARCH_TASKS = 64
 """More tasks than this are not searched: the search is recursive and its budget would not reach the end."""
 
 
-def place(index: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
+def place_requests(index: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
     """Take room for every request; the nodes in the same order, or None, with nothing taken, if not all fit."""
     nodes = _in_order(index, requests, range(len(requests)))
     if nodes is not None or len(set(requests)) < 2:
@@ -27,12 +27,12 @@ def place(index: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
 def _in_order(index: NodeIndex, requests: Sequence[Request], order: Sequence[int]) -> list[int] | None:
     nodes = [NOWHERE] * len(requests)
     for done, i in enumerate(order):
-        node = index.tightest(requests[i])
+        node = index.tightest_node(requests[i])
         if node == NOWHERE:
             for back in order[:done]:
-                index.give(nodes[back], requests[back])
+                index.release(nodes[back], requests[back])
             return None
-        index.take(node, requests[i])
+        index.reserve(node, requests[i])
         nodes[i] = node
     return nodes
 
@@ -44,24 +44,24 @@ def _weight(request: Request) -> list[tuple[int, object]]:
 def _search(index: NodeIndex, requests: Sequence[Request], order: Sequence[int]) -> list[int] | None:
     """Depth first over the nodes of unlike state for each task, largest task first."""
     nodes = [NOWHERE] * len(requests)
-    left = SEARCH_STEPS
+    left = MAX_SEARCH_STEPS
 
     def descend(depth: int) -> bool:
         nonlocal left
         if depth == len(order):
             return True
         i = order[depth]
-        for node in index.unlike():
+        for node in index.representatives():
             if not index.fits(node, requests[i]):
                 continue
             left -= 1
             if left < 0:
                 return False
-            index.take(node, requests[i])
+            index.reserve(node, requests[i])
             nodes[i] = node
             if descend(depth + 1):
                 return True
-            index.give(node, requests[i])
+            index.release(node, requests[i])
         return False
 
-    return nodes if len(order) <= LONGEST_SEARCH and descend(0) else None
+    return nodes if len(order) <= MAX_SEARCH_TASKS and descend(0) else None

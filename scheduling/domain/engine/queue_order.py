@@ -14,29 +14,29 @@ from typing import Any
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
 from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.sorted_gangs import Line
+from scheduling.domain.engine.sorted_gangs import LeafPendingQueue
 from scheduling.domain.engine.state import GangState, QueueState, Rank
 
 _TOP = -1
 
 
-Share = tuple[float, Number, tuple[float, Number]]
+ShareRatio = tuple[float, Number, tuple[float, Number]]
 """A ratio that compares fast and exactly: division is monotone, so floats decide wherever they differ. At the end the
 same with its sign turned, for orders that begin with the greatest."""
 
-_NONE: Share = (0.0, 0, (0.0, 0))
+_NO_SHARE: ShareRatio = (0.0, 0, (0.0, 0))
 
 
 @lru_cache(maxsize=2**16)
-def _ratio(have: Number, most: Amount) -> Share:
+def _ratio(have: Number, most: Amount) -> ShareRatio:
     # The same numbers give the same object, and tuples compare what is identical without looking inside.
     exact = Fraction(have) * 1000 if most == 0 else Fraction(have) / Fraction(most)
     return float(exact), exact, (-float(exact), -exact)
 
 
-def share(alloc: Sequence[Number], allocatable: Sequence[Amount]) -> Share:
+def dominant_share(alloc: Sequence[Number], allocatable: Sequence[Amount]) -> ShareRatio:
     """Dominant share: the largest allocated / allocatable; nothing allocatable counts a thousandfold."""
-    largest = _NONE
+    largest = _NO_SHARE
     for have, most in zip(alloc, allocatable, strict=True):
         if have > 0 and most != UNLIMITED:
             largest = max(largest, _ratio(have, most))
@@ -50,12 +50,12 @@ def service_key(queue: QueueState, ask: Request) -> Rank:
         after[r] += amount
     allocatable = queue.allocatable
     return (
-        _over_fair_share(queue),
+        _is_over_fair_share(queue),
         any(have > quota for have, quota in zip(after, queue.quota, strict=True)),
         -queue.fact.priority,
         any(allocatable[r] == 0 for r, _amount in ask),
-        share(after, allocatable),
-        share(queue.alloc, allocatable),
+        dominant_share(after, allocatable),
+        dominant_share(queue.alloc, allocatable),
         tuple(allocatable),
         queue.fact.created,
         queue.fact.name,
@@ -66,10 +66,10 @@ def victim_rank(queue: QueueState) -> Rank:
     """The reverse of it, without a gang, for choosing victims: small is first. Kept until `alloc` changes."""
     if queue.rank is None:
         queue.rank = (
-            not _over_fair_share(queue),
+            not _is_over_fair_share(queue),
             all(have <= quota for have, quota in zip(queue.alloc, queue.quota, strict=True)),
             queue.fact.priority,
-            share(queue.alloc, queue.allocatable)[2],
+            dominant_share(queue.alloc, queue.allocatable)[2],
             tuple([-most for most in queue.allocatable]),
             -queue.fact.created,
             -queue.index,
@@ -77,14 +77,14 @@ def victim_rank(queue: QueueState) -> Rank:
     return queue.rank
 
 
-def _over_fair_share(queue: QueueState) -> bool:
+def _is_over_fair_share(queue: QueueState) -> bool:
     return all(have > fair for have, fair in zip(queue.alloc, queue.fair, strict=True))
 
 
-class Tournament:
+class QueueOrder:
     """The leaves with waiting gangs, always the one to be served next first."""
 
-    def __init__(self, lines: Mapping[int, Line]) -> None:
+    def __init__(self, lines: Mapping[int, LeafPendingQueue]) -> None:
         self._lines = lines
         self._heaps: dict[int, list[tuple[Any, int, int, QueueState]]] = {_TOP: []}
         self._stamps: dict[int, int] = {}
@@ -92,7 +92,7 @@ class Tournament:
         for line in lines.values():
             self.refresh(line.leaf)
 
-    def next(self) -> QueueState | None:
+    def next_leaf(self) -> QueueState | None:
         """The leaf whose head is to be tried next."""
         queue = self._best(_TOP)
         while queue is not None and queue.children:
@@ -112,7 +112,10 @@ class Tournament:
             self._heads[queue.index] = head
             if head is not None:
                 level = _TOP if queue.parent is None else queue.parent.index
-                heappush(self._heaps.setdefault(level, []), (service_key(queue, head.ask), queue.index, stamp, queue))
+                heappush(
+                    self._heaps.setdefault(level, []),
+                    (service_key(queue, head.next_request), queue.index, stamp, queue),
+                )
 
     def _best(self, level: int) -> QueueState | None:
         heap = self._heaps.get(level)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from scheduling.domain.engine.blockers import Blocker, called
+from scheduling.domain.engine.blockers import Blocker, limit_text
 from scheduling.domain.engine.state import RUNNING, GangState, QueueState
 from scheduling.domain.engine.world import World
 
-MOST_NAMED = 3
+MAX_NAMED_GANGS = 3
 """How many workloads a sentence names."""
 
-Called = Callable[[str], str | None]
+NameResolver = Callable[[str], str | None]
 """How a reader knows a gang, or None for one that is not to be named."""
 
 
@@ -23,23 +23,23 @@ Called = Callable[[str], str | None]
 class Remedy:
     """`words` are the sentence up to where the `work` (names of gangs) is listed."""
 
-    words: str
-    work: tuple[str, ...] = ()
+    text: str
+    gangs: tuple[str, ...] = ()
 
-    def told(self, known_as: Called = str) -> str:
+    def message(self, name_of: NameResolver = str) -> str:
         """The sentence for one reader. What he may not know is counted."""
         names: dict[str, None] = {}
         others = 0
-        for gang in self.work:
-            name = known_as(gang)
+        for gang in self.gangs:
+            name = name_of(gang)
             if name is None:
                 others += 1
             else:
                 names[name] = None
-        listed = ", ".join([*names][:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+        listed = ", ".join([*names][:MAX_NAMED_GANGS]) + (", …" if len(names) > MAX_NAMED_GANGS else "")
         hidden = f"{others} of other people" if others else ""
         inside = " and ".join(part for part in (listed, hidden) if part)
-        return f"{self.words} ({inside})." if inside else f"{self.words}."
+        return f"{self.text} ({inside})." if inside else f"{self.text}."
 
 
 class Remedies:
@@ -50,21 +50,23 @@ class Remedies:
         self._holders: dict[tuple[int, bool], tuple[str, ...]] | None = None
         self._standing: dict[str, tuple[str, ...]] = {}
 
-    def of(self, blocker: Blocker, gang: GangState) -> Iterator[Remedy]:
+    def find(self, blocker: Blocker, gang: GangState) -> Iterator[Remedy]:
         """What would take this out of the gang's way."""
-        if blocker.never:
+        if blocker.is_permanent:
             if blocker.limit == "nodes":
-                asked = self._world.say(blocker.requested, matters=blocker.missing)
+                asked = self._world.amounts_text(blocker.requested, relevant=blocker.missing)
                 yield Remedy(f"Never on these nodes: it needs {asked} in a shape they do not have")
             else:
-                yield Remedy(f"Never as things are set: the {called(blocker.limit)} of {blocker.node} must grow first")
+                yield Remedy(
+                    f"Never as things are set: the {limit_text(blocker.limit)} of {blocker.node} must grow first"
+                )
             return
         if blocker.limit == "nodes":
-            for short in blocker.where:
-                freed = self._world.say(lacking := self._world.amounts(short.missing), matters=lacking)
+            for short in blocker.node_shortages:
+                freed = self._world.amounts_text(lacking := self._world.named_amounts(short.missing), relevant=lacking)
                 yield Remedy(f"{freed} more must be free on {short.node}", self._on(short.node))
             return
-        grow = f"The {called(blocker.limit)} of {blocker.node} grows by {self._world.say(blocker.missing)}"
+        grow = f"The {limit_text(blocker.limit)} of {blocker.node} grows by {self._world.amounts_text(blocker.missing)}"
         queue = self._world.queue_of.get(blocker.node or "")
         if queue is None:
             # What stands on quota that its owner does not lend gives nothing back to the others.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pools.domain.amounts import Number
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
-from scheduling.domain.engine.placement import place
-from scheduling.domain.engine.state import GangState, total_of
+from scheduling.domain.engine.placement import place_requests
+from scheduling.domain.engine.state import GangState, sum_requests
 from scheduling.domain.engine.world import World
 
 
@@ -27,12 +27,12 @@ class Shortage:
     requested: Request
     free: Request
     missing: Request
-    where: tuple[NodeShortage, ...]
-    fragmented: bool
-    never: bool
+    node_shortages: tuple[NodeShortage, ...]
+    is_fragmented: bool
+    is_permanent: bool
 
 
-class Shortages:
+class ShortageFinder:
     """Found once for all gangs that ask the same of the nodes."""
 
     def __init__(self, world: World) -> None:
@@ -40,51 +40,51 @@ class Shortages:
         self._known: dict[tuple[Request, ...], Shortage | None] = {}
         self._empty: NodeIndex | None = None
 
-    def of(self, gang: GangState, tasks: Sequence[int]) -> Shortage | None:
+    def find(self, gang: GangState, tasks: Sequence[int]) -> Shortage | None:
         """What the nodes lack for these tasks of the gang, or None if they have it."""
         nodes = self._world.nodes
         if nodes is None:
             return None
         needs = tuple(gang.needs[i] for i in tasks)
         if needs not in self._known:
-            self._known[needs] = self._find(nodes, needs)
+            self._known[needs] = self._search(nodes, needs)
         return self._known[needs]
 
-    def _find(self, nodes: NodeIndex, requests: Sequence[Request]) -> Shortage | None:
-        found = place(nodes, requests)
+    def _search(self, nodes: NodeIndex, requests: Sequence[Request]) -> Shortage | None:
+        found = place_requests(nodes, requests)
         if found is not None:
-            _give_back(nodes, found, requests)
+            _release_all(nodes, found, requests)
             return None
-        asked = tuple((r, amount) for r, amount in total_of(requests) if r < nodes.width)
+        asked = tuple((r, amount) for r, amount in sum_requests(requests) if r < nodes.width)
         fragmented = all(nodes.total[r] >= amount for r, amount in asked)
         stands = self._on_empty(nodes, requests)
         if stands is None:
-            return Shortage(asked, (), asked, (), fragmented=fragmented, never=True)
-        fill = _Fill(nodes, requests)
+            return Shortage(asked, (), asked, (), is_fragmented=fragmented, is_permanent=True)
+        fill = _LeastShortFill(nodes, requests)
         where = fill.where()
         if fill.cramped:
-            where = _lacking(nodes, stands, requests) or where
-        missing = total_of([short.missing for short in where])
+            where = _node_shortages(nodes, stands, requests) or where
+        missing = sum_requests([short.missing for short in where])
         lacking = dict(missing)
         free = tuple((r, amount - lacking.get(r, 0)) for r, amount in asked)
-        return Shortage(asked, free, missing, where, fragmented=fragmented, never=False)
+        return Shortage(asked, free, missing, where, is_fragmented=fragmented, is_permanent=False)
 
     def _on_empty(self, nodes: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
         """Where the requests would stand were the nodes empty, or None if they never could."""
         if self._empty is None:
-            self._empty = nodes.empty()
-        found = place(self._empty, requests)
+            self._empty = nodes.empty_copy()
+        found = place_requests(self._empty, requests)
         if found is not None:
-            _give_back(self._empty, found, requests)
+            _release_all(self._empty, found, requests)
         return found
 
 
-def _give_back(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> None:
+def _release_all(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> None:
     for node, request in zip(where, requests, strict=True):
-        nodes.give(node, request)
+        nodes.release(node, request)
 
 
-def _lacking(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> tuple[NodeShortage, ...]:
+def _node_shortages(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> tuple[NodeShortage, ...]:
     """What each node lacks for the requests that are to stand there."""
     asked: dict[int, list[Request]] = {}
     for node, request in zip(where, requests, strict=True):
@@ -92,13 +92,13 @@ def _lacking(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]
     found = []
     for node, here in sorted(asked.items()):
         free = nodes.free[node]
-        lack = [(r, amount - free[r]) for r, amount in total_of(here) if r < nodes.width and amount > free[r]]
+        lack = [(r, amount - free[r]) for r, amount in sum_requests(here) if r < nodes.width and amount > free[r]]
         if lack:
             found.append(NodeShortage(nodes.names[node], tuple(lack)))
     return tuple(found)
 
 
-class _Fill:
+class _LeastShortFill:
     """Places what fits, largest first, and puts the rest where least is missing. `cramped`: it ended with more on some
     node than the node has, or where it may not stand."""
 
@@ -112,23 +112,23 @@ class _Fill:
         """What each node lacks, by name; the nodes are left as they were."""
         nodes, taken = self._nodes, []
         for request in sorted(self._requests, reverse=True):
-            node = nodes.tightest(request)
+            node = nodes.tightest_node(request)
             if node == NOWHERE:
                 node = self._nearest(request)
                 lack = self._lack(node, request)
-                nodes.give(node, lack)
+                nodes.release(node, lack)
                 taken.append((node, tuple((r, -amount) for r, amount in lack)))
                 for r, amount in lack:
                     held = self._lacking.setdefault(node, {})
                     held[r] = held.get(r, 0) + amount
-            nodes.take(node, request)
+            nodes.reserve(node, request)
             taken.append((node, request))
             mine = self._here.setdefault(node, [0] * len(nodes.total))
             for r, amount in request:
                 if r < nodes.width:
                     mine[r] += amount
         for node, request in reversed(taken):
-            nodes.give(node, request)
+            nodes.release(node, request)
         return tuple(
             NodeShortage(nodes.names[node], tuple(sorted(lack.items()))) for node, lack in sorted(self._lacking.items())
         )

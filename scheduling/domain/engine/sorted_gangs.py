@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from pools.domain.amounts import Number
 from scheduling.domain.engine.state import GangState, QueueState, Signature
 
-Place = tuple[Number, int, Number, str]
+OrderKey = tuple[Number, int, Number, str]
 
 
 class SortedGangs:
@@ -18,9 +18,9 @@ class SortedGangs:
     __slots__ = ("_gangs", "_keys", "places")
 
     def __init__(self) -> None:
-        self.places: list[Place] = []
+        self.places: list[OrderKey] = []
         self._gangs: list[GangState] = []
-        self._keys: dict[int, Place] = {}
+        self._keys: dict[int, OrderKey] = {}
 
     def __len__(self) -> int:
         return len(self._gangs)
@@ -36,7 +36,7 @@ class SortedGangs:
 
     def add(self, gang: GangState) -> None:
         """Add one at its place."""
-        place = gang.order
+        place = gang.order_key
         at = bisect_left(self.places, place)
         self.places.insert(at, place)
         self._gangs.insert(at, gang)
@@ -53,7 +53,7 @@ class SortedGangs:
         return list(self._gangs)
 
 
-class Line:
+class LeafPendingQueue:
     """The waiting gangs of one leaf during one phase. What cannot start takes all gangs like it out of the phase."""
 
     __slots__ = ("_groups", "_heap", "_out", "_positions", "leaf")
@@ -63,7 +63,7 @@ class Line:
         self._groups = groups
         self._positions = dict.fromkeys(groups, 0)
         self._out: set[Signature] = set()
-        self._heap = [(gangs[0].order, signature) for signature, gangs in groups.items()]
+        self._heap = [(gangs[0].order_key, signature) for signature, gangs in groups.items()]
         heapify(self._heap)
 
     def head(self) -> GangState | None:
@@ -71,29 +71,29 @@ class Line:
         while self._heap:
             order, signature = self._heap[0]
             gang = self._front(signature)
-            if gang is not None and gang.order == order:
+            if gang is not None and gang.order_key == order:
                 return gang
             heappop(self._heap)
             if gang is not None:
-                heappush(self._heap, (gang.order, signature))
+                heappush(self._heap, (gang.order_key, signature))
         return None
 
-    def skip_all_like_head(self) -> None:
+    def drop_head_group(self) -> None:
         """The head cannot start, and so nobody like it."""
         self._out.add(heappop(self._heap)[1])
 
-    def pass_head(self) -> None:
+    def advance(self) -> None:
         """Go on to the next one; the head has had its turn."""
         signature = heappop(self._heap)[1]
         self._positions[signature] += 1
         self._push(signature)
 
-    def join(self, gang: GangState) -> None:
+    def requeue(self, gang: GangState) -> None:
         """A gang that may take more stands in line again, as what it is now."""
         signature = gang.signature
         if signature not in self._out:
             at = self._positions.setdefault(signature, 0)
-            insort(self._groups.setdefault(signature, []), gang, lo=at, key=lambda other: other.order)
+            insort(self._groups.setdefault(signature, []), gang, lo=at, key=lambda other: other.order_key)
             self._push(signature)
 
     def _front(self, signature: Signature) -> GangState | None:
@@ -109,4 +109,4 @@ class Line:
     def _push(self, signature: Signature) -> None:
         gang = self._front(signature)
         if gang is not None:
-            heappush(self._heap, (gang.order, signature))
+            heappush(self._heap, (gang.order_key, signature))

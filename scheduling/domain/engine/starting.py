@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scheduling.domain.engine.gates import passes
+from scheduling.domain.engine.gates import may_start
 from scheduling.domain.engine.nodes import Request
-from scheduling.domain.engine.queue_order import Tournament
-from scheduling.domain.engine.sorted_gangs import Line
-from scheduling.domain.engine.state import GangState, QueueState, choices, one_by_one, total_of
-from scheduling.domain.engine.steps import Action, Diary
+from scheduling.domain.engine.queue_order import QueueOrder
+from scheduling.domain.engine.sorted_gangs import LeafPendingQueue
+from scheduling.domain.engine.state import GangState, QueueState, place_one_by_one, sum_requests, task_choices
+from scheduling.domain.engine.steps import StepAction, StepLog
 from scheduling.domain.engine.world import World
 from scheduling.domain.gang import ROOT, Growth
 
 
-def attempt(world: World, gang: GangState) -> list[int]:
+def attempt_start(world: World, gang: GangState) -> list[int]:
     """Start the next tasks of a gang if they may and can: all that its minimum needs, or one more. Empty if not."""
     before = world.mark()
-    if gang.tree.single:
+    if gang.tree.is_single_leaf:
         missing = max(1, gang.tree.thresholds[ROOT] - gang.active[ROOT])
         if missing > gang.waiting[ROOT] or not _start_some(world, gang, ROOT, missing):
             return []
@@ -29,7 +29,7 @@ def attempt(world: World, gang: GangState) -> list[int]:
             lambda leaf, count: _start_some(world, gang, leaf, count),
             mark=world.mark,
             undo=world.undo,
-            cost=gang.cost,
+            cost=gang.min_cost,
         )
         if not growth.attempt() and not _start_at_once(world, gang):
             return []
@@ -37,28 +37,28 @@ def attempt(world: World, gang: GangState) -> list[int]:
 
 
 def _start_some(world: World, gang: GangState, leaf: int, count: int) -> bool:
-    if any(_start(world, gang, tasks) for tasks in choices(gang, leaf, count)):
+    if any(_start(world, gang, tasks) for tasks in task_choices(gang, leaf, count)):
         return True
-    return one_by_one(gang, leaf, count, lambda i: _start(world, gang, [i]), world.mark, world.undo)
+    return place_one_by_one(gang, leaf, count, lambda i: _start(world, gang, [i]), world.mark, world.undo)
 
 
 def _start_at_once(world: World, gang: GangState) -> bool:
     """One child after the other may take the places that only the next one could use; so at last all together."""
-    if gang.satisfied or not gang.complete:
+    if gang.is_satisfied or not gang.is_complete:
         return False
     if _start(world, gang, gang.next_tasks()):
         return True
-    least = gang.cheapest_tasks() if gang.may_choose else None
+    least = gang.cheapest_tasks() if gang.has_choice else None
     return least is not None and _start(world, gang, least)
 
 
 def _start(world: World, gang: GangState, tasks: list[int]) -> bool:
-    request = total_of([gang.requests[i] for i in tasks])
-    allowed = gang.queue is not None and passes(world, gang.queue, request, preemptible=gang.preemptible)
+    request = sum_requests([gang.requests[i] for i in tasks])
+    allowed = gang.queue is not None and may_start(world, gang.queue, request, preemptible=gang.preemptible)
     return allowed and world.start(gang, tasks)
 
 
-def waiting_lines(world: World, wanted: Callable[[GangState, QueueState], bool]) -> dict[int, Line]:
+def pending_queues(world: World, wanted: Callable[[GangState, QueueState], bool]) -> dict[int, LeafPendingQueue]:
     """The line of each leaf where something waits that is wanted; of gangs alike, one is asked for all."""
     lines = {}
     for queue in world.queues:
@@ -69,7 +69,7 @@ def waiting_lines(world: World, wanted: Callable[[GangState, QueueState], bool])
             if wanted(next(iter(group)), queue):
                 groups[signature] = group.copy()
         if groups:
-            lines[queue.index] = Line(queue, groups)
+            lines[queue.index] = LeafPendingQueue(queue, groups)
     return lines
 
 
@@ -85,10 +85,10 @@ class _Startable:
         if not queue.open:
             return False
         tasks = gang.next_tasks()
-        if not gang.tree.single or len(tasks) < sum(gang.waiting):
+        if not gang.tree.is_single_leaf or len(tasks) < sum(gang.waiting):
             # It may start in more than one way; only the attempt can tell.
             return True
-        if not (gang.complete and passes(world, queue, gang.ask, preemptible=gang.preemptible)):
+        if not (gang.is_complete and may_start(world, queue, gang.next_request, preemptible=gang.preemptible)):
             return False
         needs = [gang.needs[i] for i in tasks]
         return all(self._room(need) >= needs.count(need) for need in set(needs))
@@ -97,30 +97,30 @@ class _Startable:
         """How many such requests the nodes could take."""
         if request not in self._slots:
             nodes = self._world.nodes
-            self._slots[request] = 2**62 if nodes is None else nodes.slots(request)
+            self._slots[request] = 2**62 if nodes is None else nodes.count_slots(request)
         return self._slots[request]
 
 
-def start_phase(world: World, diary: Diary) -> bool:
+def run_start_phase(world: World, diary: StepLog) -> bool:
     """Everybody in turn, until nothing that is free can be used; True if anything started."""
-    lines = waiting_lines(world, _Startable(world))
-    order = Tournament(lines)
+    lines = pending_queues(world, _Startable(world))
+    order = QueueOrder(lines)
     moved = False
-    while (leaf := order.next()) is not None:
+    while (leaf := order.next_leaf()) is not None:
         line = lines[leaf.index]
         gang = line.head()
         if gang is None:
             break
-        tasks = attempt(world, gang)
+        tasks = attempt_start(world, gang)
         if tasks:
             moved = True
-            diary.write(Action.START, gang, tasks)
-            line.pass_head()
-            world.relist(gang)
+            diary.record(StepAction.START, gang, tasks)
+            line.advance()
+            world.update_lists(gang)
             if any(gang.waiting):
-                line.join(gang)
+                line.requeue(gang)
             world.journal.clear()
         else:
-            line.skip_all_like_head()
+            line.drop_head_group()
         order.refresh(leaf)
     return moved

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pools.domain.amounts import Amount, Number
-from scheduling.domain.engine.facts import Gang, Queue, TaskState
+from scheduling.domain.engine.facts import GangFacts, QueueFacts, TaskState
 from scheduling.domain.engine.nodes import NOWHERE, Request
-from scheduling.domain.engine.task_index import TaskLines
+from scheduling.domain.engine.task_index import TaskIndex
 from scheduling.domain.gang import ROOT, GangTree, Growth
 
 if TYPE_CHECKING:
-    from scheduling.domain.engine.feasibility import Reach
+    from scheduling.domain.engine.feasibility import Feasibility
     from scheduling.domain.engine.sorted_gangs import SortedGangs
 
 WAITING, RUNNING, RELEASING, FINISHED = range(4)
@@ -22,7 +22,7 @@ _CODES = {
     TaskState.RELEASING: RELEASING,
     TaskState.FINISHED: FINISHED,
 }
-BELOW, AT, ABOVE = range(3)
+BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = range(3)
 """How a gang stands to its minimum; in this order it is served."""
 
 
@@ -34,7 +34,7 @@ class QueueState:
         "open", "parent", "path", "quota", "rank", "request", "running", "waiting",
     )  # fmt: skip
 
-    def __init__(self, fact: Queue, index: int, resources: int) -> None:
+    def __init__(self, fact: QueueFacts, index: int, resources: int) -> None:
         self.fact, self.index = fact, index
         self.parent: QueueState | None = None
         self.children: list[QueueState] = []
@@ -64,7 +64,7 @@ class QueueState:
     def __repr__(self) -> str:
         return f"<queue {self.fact.name}>"
 
-    def let_go(self) -> None:
+    def unlink(self) -> None:
         """Forget all others: nobody needs it any more."""
         self.parent, self.children, self.path = None, [], ()
         self.waiting, self.running = {}, None
@@ -87,7 +87,7 @@ class GangState:
 
     def __init__(
         self,
-        fact: Gang,
+        fact: GangFacts,
         index: int,
         *,
         queue: QueueState | None,
@@ -99,27 +99,29 @@ class GangState:
         self.fact, self.index, self.queue, self.tree, self.requests = fact, index, queue, tree, requests
         self.needs = needs
         self._table = table
-        self._alike = tree.single and len(set(needs)) == 1
+        self._alike = tree.is_single_leaf and len(set(needs)) == 1
         self.preemptible = fact.preemptible
         self.status = [_CODES[task.state] for task in fact.tasks]
         self.node = [NOWHERE] * len(fact.tasks)
-        self.leaf = [tree.index[task.group] for task in fact.tasks] if not tree.single else [ROOT] * len(fact.tasks)
+        self.leaf = (
+            [tree.index[task.group] for task in fact.tasks] if not tree.is_single_leaf else [ROOT] * len(fact.tasks)
+        )
         self.active = [0] * len(tree.names)
         self.waiting = [0] * len(tree.names)
         self.released = [0] * len(tree.names)
-        self.lines = TaskLines(len(tree.names))
+        self.lines = TaskIndex(len(tree.names))
         for i in reversed(range(len(self.status))):
             leaf, status = self.leaf[i], self.status[i]
             if status == WAITING:
                 self.waiting[leaf] += 1
-                self.lines.queue(i, leaf, needs[i])
+                self.lines.add_waiting(i, leaf, needs[i])
             elif status == RUNNING:
                 self.active[leaf] += 1
-                self.lines.run(i, leaf)
+                self.lines.add_running(i, leaf)
             elif status == RELEASING:
                 self.released[leaf] += 1
         self.ran = any(self.active) or any(self.released)
-        self.reach: Reach | None = None
+        self.reach: Feasibility | None = None
         """Tells what the gang could ever start with; without one nothing is ruled out."""
         self.listed: Signature | None = None
         """The signature under which it stands in its lines."""
@@ -141,8 +143,8 @@ class GangState:
         self.status[i], self.node[i] = RUNNING, node
         self.active[leaf] += 1
         self.waiting[leaf] -= 1
-        self.lines.leave_queue(i, leaf, self.needs[i])
-        self.lines.run(i, leaf)
+        self.lines.remove_waiting(i, leaf, self.needs[i])
+        self.lines.add_running(i, leaf)
         self._forget()
 
     def stop(self, i: int) -> int:
@@ -151,8 +153,8 @@ class GangState:
         self.status[i], self.node[i] = WAITING, NOWHERE
         self.active[leaf] -= 1
         self.waiting[leaf] += 1
-        self.lines.leave_run(i, leaf)
-        self.lines.queue(i, leaf, self.needs[i])
+        self.lines.remove_running(i, leaf)
+        self.lines.add_waiting(i, leaf, self.needs[i])
         self._forget()
         return node
 
@@ -162,41 +164,41 @@ class GangState:
     # -- how it stands -----------------------------------------------------------------------------------------------
 
     @property
-    def satisfied(self) -> bool:
+    def is_satisfied(self) -> bool:
         """Whether it holds its minimum."""
-        return self.tree.satisfied(self.active)
+        return self.tree.is_satisfied(self.active)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether it has enough tasks to hold its minimum."""
-        return self.tree.satisfied([a + w for a, w in zip(self.active, self.waiting, strict=True)])
+        return self.tree.is_satisfied([a + w for a, w in zip(self.active, self.waiting, strict=True)])
 
     @property
-    def holds(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it runs: it has its minimum, and something at all."""
-        return self.satisfied and any(self.active)
+        return self.is_satisfied and any(self.active)
 
     @property
-    def may_be_taken(self) -> bool:
+    def is_evictable(self) -> bool:
         """Whether others may ever take its place."""
         return self.preemptible and self.queue is not None
 
     @property
-    def standing(self) -> int:
+    def minimum_state(self) -> int:
         """`BELOW`, `AT` or `ABOVE` its minimum."""
-        if self.tree.single:
+        if self.tree.is_single_leaf:
             active, threshold = self.active[ROOT], self.tree.thresholds[ROOT]
-            return BELOW if active < threshold else AT if active == threshold else ABOVE
-        if not self.tree.satisfied(self.active):
-            return BELOW
-        step = self.tree.give_up(self.active)
-        return AT if sum(n for _leaf, n in step) == sum(self.active) else ABOVE
+            return BELOW_MINIMUM if active < threshold else AT_MINIMUM if active == threshold else ABOVE_MINIMUM
+        if not self.tree.is_satisfied(self.active):
+            return BELOW_MINIMUM
+        step = self.tree.give_up_step(self.active)
+        return AT_MINIMUM if sum(n for _leaf, n in step) == sum(self.active) else ABOVE_MINIMUM
 
     @property
-    def order(self) -> tuple[Number, int, Number, str]:
+    def order_key(self) -> tuple[Number, int, Number, str]:
         """Its place inside its leaf: priority, then below before above its minimum, then oldest, then name."""
         if self._order is None:
-            self._order = -self.fact.priority, self.standing, self.fact.submitted, self.fact.name
+            self._order = -self.fact.priority, self.minimum_state, self.fact.submitted, self.fact.name
         return self._order
 
     @property
@@ -222,27 +224,27 @@ class GangState:
     # -- what it asks for --------------------------------------------------------------------------------------------
 
     @property
-    def ask(self) -> Request:
+    def next_request(self) -> Request:
         """What its next attempt needs altogether; of a gang that can never be whole, all that waits."""
         if self._ask is None:
-            self._ask = total_of([self.requests[i] for i in self.next_tasks()])
+            self._ask = sum_requests([self.requests[i] for i in self.next_tasks()])
         return self._ask
 
     @property
-    def may_choose(self) -> bool:
+    def has_choice(self) -> bool:
         """Whether its next attempt can take more than one way."""
-        if self.tree.optional or (self.satisfied and not self.tree.single):
+        if self.tree.optional or (self.is_satisfied and not self.tree.is_single_leaf):
             return True
         return any(
-            self.lines.unlike(leaf) and waiting > max(1, self.tree.thresholds[leaf] - self.active[leaf])
+            self.lines.has_unlike_waiting(leaf) and waiting > max(1, self.tree.thresholds[leaf] - self.active[leaf])
             for leaf, waiting in enumerate(self.waiting)
         )
 
-    def cost(self, leaf: int, count: int) -> list[Number]:
+    def min_cost(self, leaf: int, count: int) -> list[Number]:
         """What so many waiting tasks of a leaf ask for at least, resource by resource, GPUs first."""
         width = 1 + max((r for request in self.requests for r, _amount in request), default=-1)
         costs = []
-        for i in self.lines.waiting(leaf):
+        for i in self.lines.waiting_tasks(leaf):
             asked = dict(self.requests[i])
             costs.append([asked.get(r, 0) for r in range(width)])
         return [sum(parts) for parts in zip(*sorted(costs)[:count], strict=True)] or [0] * width
@@ -251,13 +253,13 @@ class GangState:
         """The tasks that its next attempt would start, were there room for everything; before it runs only such as are
         not ruled out for good. Of a gang that can never be whole, all that waits. Not to be changed."""
         if self._next is None:
-            search = self.reach is not None and not self.holds and self.may_choose
-            found = self.reach.tasks(self) if search and self.reach is not None else None
+            search = self.reach is not None and not self.is_running and self.has_choice
+            found = self.reach.feasible_tasks(self) if search and self.reach is not None else None
             self._ruled_out = search and found is None
             self._next = self.first_tasks() if found is None else found
         return self._next
 
-    def telling_tasks(self) -> list[int]:
+    def explaining_tasks(self) -> list[int]:
         """Those that tell why it waits: the tasks of its next attempt; where every way is ruled out for good the least
         that would do, for with less than that it could never start."""
         tasks = self.next_tasks()
@@ -265,21 +267,21 @@ class GangState:
 
     def first_tasks(self) -> list[int]:
         """Those that are first in order, whatever they ask for."""
-        if self.tree.single:
-            return self.lines.first(ROOT, max(1, self.tree.thresholds[ROOT] - self.active[ROOT]))
-        found = self._chosen(Growth.attempt, first=True)
+        if self.tree.is_single_leaf:
+            return self.lines.first_waiting(ROOT, max(1, self.tree.thresholds[ROOT] - self.active[ROOT]))
+        found = self._choose_tasks(Growth.attempt, first=True)
         return [i for i, status in enumerate(self.status) if status == WAITING] if found is None else found
 
     def cheapest_tasks(self) -> list[int] | None:
         """Those that ask for least, or None where there are too few to begin with."""
-        return self._chosen(Growth.cheapest, first=False)
+        return self._choose_tasks(Growth.attempt_cheapest, first=False)
 
-    def _chosen(self, grow: Callable[[Growth], bool], *, first: bool) -> list[int] | None:
+    def _choose_tasks(self, grow: Callable[[Growth], bool], *, first: bool) -> list[int] | None:
         """The tasks of an attempt in which everything finds a place; of unlike tasks the first, or the least."""
         chosen: list[int] = []
 
         def place(leaf: int, count: int) -> bool:
-            ways = list(choices(self, leaf, count))
+            ways = list(task_choices(self, leaf, count))
             chosen.extend(ways[0 if first else -1])
             return True
 
@@ -287,19 +289,19 @@ class GangState:
             del chosen[mark:]
 
         growth = Growth(
-            self.tree, self.active, self.waiting, place, mark=lambda: len(chosen), undo=undo, cost=self.cost
+            self.tree, self.active, self.waiting, place, mark=lambda: len(chosen), undo=undo, cost=self.min_cost
         )
         return chosen if grow(growth) else None
 
 
-def choices(gang: GangState, leaf: int, count: int) -> Iterator[list[int]]:
+def task_choices(gang: GangState, leaf: int, count: int) -> Iterator[list[int]]:
     """The ways to take so many waiting tasks at once: first in line; where tasks are unlike, then the least of them."""
-    yield gang.lines.first(leaf, count)
+    yield gang.lines.first_waiting(leaf, count)
     if _may_pick(gang, leaf, count):
         yield sorted(_least_first(gang, leaf)[:count])
 
 
-def one_by_one(
+def place_one_by_one(
     gang: GangState,
     leaf: int,
     count: int,
@@ -311,7 +313,7 @@ def one_by_one(
     least first. `mark()` and `undo(mark)` take back what was placed in vain."""
     if not _may_pick(gang, leaf, count):
         return False
-    for line in (gang.lines.waiting(leaf), _least_first(gang, leaf)):
+    for line in (gang.lines.waiting_tasks(leaf), _least_first(gang, leaf)):
         missing, before = count, mark()
         refused: set[Request] = set()
         for i in line:
@@ -328,15 +330,15 @@ def one_by_one(
 
 
 def _may_pick(gang: GangState, leaf: int, count: int) -> bool:
-    return count < gang.waiting[leaf] and gang.lines.unlike(leaf)
+    return count < gang.waiting[leaf] and gang.lines.has_unlike_waiting(leaf)
 
 
 def _least_first(gang: GangState, leaf: int) -> list[int]:
     """The waiting tasks of a leaf, those with fewest GPUs first, then by the other resources."""
-    return sorted(gang.lines.waiting(leaf), key=lambda i: [(-r, amount) for r, amount in gang.requests[i]])
+    return sorted(gang.lines.waiting_tasks(leaf), key=lambda i: [(-r, amount) for r, amount in gang.requests[i]])
 
 
-def total_of(requests: Sequence[Request]) -> Request:
+def sum_requests(requests: Sequence[Request]) -> Request:
     """The sum of several requests."""
     if len(requests) == 1:
         return requests[0]

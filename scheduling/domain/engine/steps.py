@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduling.domain.engine.state import GangState, total_of
+from scheduling.domain.engine.state import GangState, sum_requests
 from scheduling.domain.engine.world import World
 
 
-class Action(StrEnum):
+class StepAction(StrEnum):
     """`reclaim` takes for another queue, `preempt` for the same; `give_up` is a gang that fell below its minimum."""
 
     START = "start"
@@ -26,7 +26,7 @@ class Step:
     start or a move put each of the tasks, in the same order; empty where there are no nodes."""
 
     pass_number: int
-    action: Action
+    action: StepAction
     gang: str
     tasks: tuple[str, ...]
     beneficiary: str | None
@@ -34,7 +34,7 @@ class Step:
     nodes: tuple[str, ...] = ()
 
 
-class Diary:
+class StepLog:
     """Writes the steps of a run."""
 
     def __init__(self, world: World) -> None:
@@ -42,31 +42,31 @@ class Diary:
         self.pass_number = 0
         self.steps: list[Step] = []
 
-    def write(
-        self, action: Action, gang: GangState, tasks: Iterable[int], beneficiary: GangState | None = None
+    def record(
+        self, action: StepAction, gang: GangState, tasks: Iterable[int], beneficiary: GangState | None = None
     ) -> None:
         """Add one step about these tasks of the gang."""
         which = sorted(tasks)
         names = tuple(gang.fact.tasks[i].name for i in which)
-        amount = self._world.say(self._world.amounts(total_of([gang.requests[i] for i in which])))
+        amount = self._world.amounts_text(self._world.named_amounts(sum_requests([gang.requests[i] for i in which])))
         queue, name = gang.fact.queue, gang.fact.name
         if beneficiary is None:
             message = {
-                Action.START: f"{name} starts in {queue} with {amount}.",
-                Action.GIVE_UP: f"{name} is below its minimum and gives up {amount}.",
+                StepAction.START: f"{name} starts in {queue} with {amount}.",
+                StepAction.GIVE_UP: f"{name} is below its minimum and gives up {amount}.",
             }[action]
         else:
             other, theirs = beneficiary.fact.name, beneficiary.fact.queue
             message = {
-                Action.MOVE: f"{name} moves {amount} to other nodes, so that {other} can start.",
-                Action.RECLAIM: f"{theirs} reclaims {amount} that {name} had borrowed in {queue}, for {other}.",
-                Action.PREEMPT: f"{other} preempts {name} in {queue}, which gives up {amount}.",
+                StepAction.MOVE: f"{name} moves {amount} to other nodes, so that {other} can start.",
+                StepAction.RECLAIM: f"{theirs} reclaims {amount} that {name} had borrowed in {queue}, for {other}.",
+                StepAction.PREEMPT: f"{other} preempts {name} in {queue}, which gives up {amount}.",
             }[action]
         whom = None if beneficiary is None else beneficiary.fact.name
         self.steps.append(Step(self.pass_number, action, name, names, whom, message, self._nodes(action, gang, which)))
 
-    def _nodes(self, action: Action, gang: GangState, which: Iterable[int]) -> tuple[str, ...]:
+    def _nodes(self, action: StepAction, gang: GangState, which: Iterable[int]) -> tuple[str, ...]:
         nodes = self._world.nodes
-        if nodes is None or action not in {Action.START, Action.MOVE}:
+        if nodes is None or action not in {StepAction.START, StepAction.MOVE}:
             return ()
         return tuple(nodes.names[gang.node[i]] for i in which)

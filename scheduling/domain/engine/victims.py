@@ -22,15 +22,15 @@ from itertools import pairwise
 from pools.domain.amounts import UNLIMITED, Amount
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.queue_order import victim_rank
-from scheduling.domain.engine.state import GangState, QueueState, Rank, total_of
+from scheduling.domain.engine.state import GangState, QueueState, Rank, sum_requests
 from scheduling.domain.engine.world import World
 
-Helps = Callable[[GangState], bool]
+HelpsStart = Callable[[GangState], bool]
 """Whether the gang's leaving can be of use at all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class EvictionUnit:
     """One step of giving up: these tasks of the gang, which stood on these nodes."""
 
     gang: GangState
@@ -38,15 +38,15 @@ class Unit:
     nodes: tuple[int, ...]
 
 
-def next_unit(gang: GangState) -> Unit:
+def next_eviction_unit(gang: GangState) -> EvictionUnit:
     """What the gang, which has active tasks, would give up next; the last tasks of the spec first."""
     tasks: list[int] = []
-    for leaf, count in gang.tree.give_up(gang.active):
-        tasks.extend(gang.lines.last(leaf, count))
-    return Unit(gang, tuple(tasks), tuple(gang.node[i] for i in tasks))
+    for leaf, count in gang.tree.give_up_step(gang.active):
+        tasks.extend(gang.lines.last_running(leaf, count))
+    return EvictionUnit(gang, tuple(tasks), tuple(gang.node[i] for i in tasks))
 
 
-class _Backwards:
+class _ReversedKey:
     """Turns an order round for a heap."""
 
     __slots__ = ("order",)
@@ -54,7 +54,7 @@ class _Backwards:
     def __init__(self, order: tuple[object, ...]) -> None:
         self.order = order
 
-    def __lt__(self, other: _Backwards) -> bool:
+    def __lt__(self, other: _ReversedKey) -> bool:
         return other.order < self.order
 
 
@@ -66,16 +66,16 @@ class LeafVictims:
         self.leaf = leaf
         self._below = below
         self._rest: Iterator[GangState] = iter(()) if leaf.running is None else reversed(leaf.running)
-        self._heap: list[tuple[_Backwards, GangState]] = []
+        self._heap: list[tuple[_ReversedKey, GangState]] = []
         self._draw()
 
     def _draw(self) -> None:
         for gang in self._rest:
             if self._below is None or gang.fact.priority < self._below:
-                heappush(self._heap, (_Backwards(gang.order), gang))
+                heappush(self._heap, (_ReversedKey(gang.order_key), gang))
                 return
 
-    def next_that(self, helps: Helps | None) -> GangState | None:
+    def next_victim(self, helps: HelpsStart | None) -> GangState | None:
         """The gang that loses something next; those that do not help are left alone from now on."""
         while self._heap:
             gang = self._heap[0][1]
@@ -89,19 +89,19 @@ class LeafVictims:
         heappop(self._heap)
         self._draw()
 
-    def take(self, world: World) -> Unit:
+    def take_head(self, world: World) -> EvictionUnit:
         """Let the head give up one unit."""
         gang = heappop(self._heap)[1]
-        unit = next_unit(gang)
+        unit = next_eviction_unit(gang)
         world.stop(gang, unit.tasks)
         self._draw()
         if any(gang.active):
-            heappush(self._heap, (_Backwards(gang.order), gang))
+            heappush(self._heap, (_ReversedKey(gang.order_key), gang))
         return unit
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
+class BranchPoint:
     """Where the branches of two leaves part: `ours` and `theirs` are siblings; `cohorts` are the places in the tree of
     the cohorts between their branch and the lowest cohort above both; `nearness` counts what they have in common."""
 
@@ -111,24 +111,24 @@ class Parting:
     nearness: int
 
 
-def partings(world: World, leaf: QueueState, ask: Request) -> Iterator[Parting]:
+def branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
     """Every branch that parts from the leaf's and is above its quota in something that is asked for: among the siblings
     of the leaf, of the queue above it, and so on up."""
     for ours, above in pairwise(leaf.path):
         for theirs in above.children:
-            if theirs is not ours and _borrows(theirs, ask):
-                yield Parting(ours, theirs, (), 10**6 + len(above.path))
+            if theirs is not ours and _is_borrowing(theirs, ask):
+                yield BranchPoint(ours, theirs, (), 10**6 + len(above.path))
     ours = leaf.path[-1]
     above_us = set(world.cohorts_above(ours))
     for theirs in world.tops:
-        if theirs is not ours and _borrows(theirs, ask):
+        if theirs is not ours and _is_borrowing(theirs, ask):
             above_them = world.cohorts_above(theirs)
             between = tuple(x for x in above_them if x not in above_us)
             common = len(above_them) - len(between)
-            yield Parting(ours, theirs, between if common else (), common)
+            yield BranchPoint(ours, theirs, between if common else (), common)
 
 
-class Claim(IntEnum):
+class Entitlement(IntEnum):
     """What lets a leaf take from another branch: nothing, a share of the surplus, or its own quota."""
 
     NONE = 0
@@ -136,25 +136,25 @@ class Claim(IntEnum):
     QUOTA = 2
 
 
-def claim_on(world: World, ask: Request, where: Parting) -> Claim:
+def entitlement_to(world: World, ask: Request, where: BranchPoint) -> Entitlement:
     """What the asker may claim from the branch, as things stand before anything goes."""
     b = where.theirs
-    if not _borrows(b, ask):
-        return Claim.NONE
+    if not _is_borrowing(b, ask):
+        return Entitlement.NONE
     for x in where.cohorts:
-        if not any(world.columns[r].t(x) < 0 for r, _amount in ask):
-            return Claim.NONE
+        if not any(world.columns[r].balance(x) < 0 for r, _amount in ask):
+            return Entitlement.NONE
     after = list(where.ours.alloc)
     for r, amount in ask:
         after[r] += amount
     inside = all(have <= quota for have, quota in zip(after, where.ours.quota, strict=True))
     if inside and any(have > quota for have, quota in zip(b.alloc, b.quota, strict=True)):
-        return Claim.QUOTA
+        return Entitlement.QUOTA
     above = any(have > most for have, most in zip(b.alloc, b.allocatable, strict=True))
-    return Claim.SHARE if above else Claim.NONE
+    return Entitlement.SHARE if above else Entitlement.NONE
 
 
-def _borrows(queue: QueueState, ask: Request) -> bool:
+def _is_borrowing(queue: QueueState, ask: Request) -> bool:
     """Whether the queue is above its quota in something that is asked for."""
     alloc, quota = queue.alloc, queue.quota
     for r, _amount in ask:  # noqa: SIM110  as plain as it is quick, and it is asked often
@@ -163,9 +163,9 @@ def _borrows(queue: QueueState, ask: Request) -> bool:
     return False
 
 
-def leaves_the_quota(gang: GangState, ask: Request, where: Parting) -> bool:
+def keeps_quota(gang: GangState, ask: Request, where: BranchPoint) -> bool:
     """Whether no queue from the gang's leaf to where the branches part falls below its quota with the next unit."""
-    lost = dict(total_of([gang.requests[i] for i in next_unit(gang).tasks]))
+    lost = dict(sum_requests([gang.requests[i] for i in next_eviction_unit(gang).tasks]))
     for queue in gang.queue.path if gang.queue is not None else ():
         for r, _amount in ask:
             if queue.alloc[r] > queue.quota[r] > queue.alloc[r] - lost.get(r, 0):
@@ -179,7 +179,7 @@ class _Branch:
     """One branch that may be asked, and its leaves, those first that are served last. It is opened when it is its turn,
     for most askers are content with the first."""
 
-    def __init__(self, where: Parting, ask: Request) -> None:
+    def __init__(self, where: BranchPoint, ask: Request) -> None:
         self.where, self._ask = where, ask
         self._heap: list[tuple[list[Rank], int]] | None = None
         self._leaves: dict[int, tuple[QueueState, LeafVictims]] = {}
@@ -193,7 +193,7 @@ class _Branch:
         stack = [self.where.theirs]
         while stack:
             queue = stack.pop()
-            if _borrows(queue, self._ask):
+            if _is_borrowing(queue, self._ask):
                 stack += queue.children
                 if queue.running:
                     yield queue
@@ -203,7 +203,7 @@ class _Branch:
         below = leaf.path[: leaf.path.index(self.where.theirs)]
         return [victim_rank(queue) for queue in reversed(below)]
 
-    def head(self, helps: Helps | None) -> GangState | None:
+    def head(self, helps: HelpsStart | None) -> GangState | None:
         """The gang that loses something next, or None when nobody here may be asked any more and helps."""
         if self._heap is None:
             self._heap = []
@@ -219,7 +219,7 @@ class _Branch:
                 # Who loses stands further back than before, so an old rank is never too far back.
                 heapreplace(self._heap, (now, index))
                 continue
-            gang = victims.next_that(helps) if self._lends(leaf) else None
+            gang = victims.next_victim(helps) if self._lends(leaf) else None
             if gang is not None:
                 return gang
             heappop(self._heap)
@@ -227,7 +227,7 @@ class _Branch:
 
     def _lends(self, leaf: QueueState) -> bool:
         for queue in leaf.path:
-            if not _borrows(queue, self._ask):
+            if not _is_borrowing(queue, self._ask):
                 return False
             if queue is self.where.theirs:
                 break
@@ -239,19 +239,19 @@ class _Branch:
         return self._leaves[gang.queue.index][1]
 
 
-class OtherLeaves:
+class ReclaimVictims:
     """The victims of a reclaim, branch by branch, the last served first."""
 
     def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
         self._world, self._ask = world, ask
         # Most branches lend nothing, and are told by that alone.
-        lenders = (where for where in partings(world, leaf, ask) if claim_on(world, ask, where))
+        lenders = (where for where in branch_points(world, leaf, ask) if entitlement_to(world, ask, where))
         self._branches = [_Branch(where, ask) for where in lenders]
         self._where = {branch.where.theirs.index: branch.where for branch in self._branches}
         self._heap = [(branch.place(), i) for i, branch in enumerate(self._branches)]
         heapify(self._heap)
 
-    def take(self, helps: Helps | None) -> Unit | None:
+    def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
         """Let the next victim that helps give up one unit; None when nobody is left who may be asked."""
         while self._heap:
             place, i = self._heap[0]
@@ -260,55 +260,57 @@ class OtherLeaves:
             if now != place:
                 heapreplace(self._heap, (now, i))
                 continue
-            claim = claim_on(self._world, self._ask, branch.where)
+            claim = entitlement_to(self._world, self._ask, branch.where)
             gang = branch.head(helps) if claim else None
             if gang is None:
                 heappop(self._heap)
-            elif claim is Claim.QUOTA or leaves_the_quota(gang, self._ask, branch.where):
-                return branch.victims(gang).take(self._world)
+            elif claim is Entitlement.QUOTA or keeps_quota(gang, self._ask, branch.where):
+                return branch.victims(gang).take_head(self._world)
             else:
                 branch.victims(gang).skip()
         return None
 
-    def pool(self) -> Iterator[GangState]:
+    def candidates(self) -> Iterator[GangState]:
         """Everybody who may be asked, leaf by leaf."""
         for branch in sorted(self._branches, key=_Branch.place):
             for leaf in sorted(branch.leaves(), key=branch.rank):
                 yield from reversed(leaf.running or ())
 
-    def allows(self, gang: GangState) -> bool:
+    def may_take(self, gang: GangState) -> bool:
         """Whether the gang may lose one more unit to the asker."""
         for queue in gang.queue.path if gang.queue is not None else ():
-            if not _borrows(queue, self._ask):
+            if not _is_borrowing(queue, self._ask):
                 return False
             where = self._where.get(queue.index)
             if where is not None:
-                claim = claim_on(self._world, self._ask, where)
-                return claim is Claim.QUOTA or (claim is Claim.SHARE and leaves_the_quota(gang, self._ask, where))
+                claim = entitlement_to(self._world, self._ask, where)
+                return claim is Entitlement.QUOTA or (
+                    claim is Entitlement.SHARE and keeps_quota(gang, self._ask, where)
+                )
         return False
 
 
-class OwnLeaf:
+class PreemptVictims:
     """The victims of a preemption: the same leaf, a lower priority."""
 
     def __init__(self, world: World, leaf: QueueState, priority: int) -> None:
         self._world, self._leaf, self._priority = world, leaf, priority
         self._victims = LeafVictims(leaf, below=priority)
 
-    def take(self, helps: Helps | None) -> Unit | None:
+    def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
         """Let the next victim that helps give up one unit; None when nobody is left."""
-        return None if self._victims.next_that(helps) is None else self._victims.take(self._world)
+        return None if self._victims.next_victim(helps) is None else self._victims.take_head(self._world)
 
-    def pool(self) -> Iterator[GangState]:
+    def candidates(self) -> Iterator[GangState]:
         """Everybody of a lower priority."""
-        return (gang for gang in reversed(self._leaf.running or ()) if self.allows(gang))
+        return (gang for gang in reversed(self._leaf.running or ()) if self.may_take(gang))
 
-    def allows(self, gang: GangState) -> bool:
+    def may_take(self, gang: GangState) -> bool:
         """Priority alone decides."""
         return gang.fact.priority < self._priority
 
 
-def stays_fair(leaf: QueueState, ask: Request, lost: Sequence[tuple[QueueState, Request]]) -> bool:
+def is_fair_after(leaf: QueueState, ask: Request, lost: Sequence[tuple[QueueState, Request]]) -> bool:
     """KAI's last look at a reclaim, after it: on no level may the asker's branch be above its fair share and at least
     as far above it as a sibling that lost something is now. `lost`: what each leaf lost for good."""
     losers: dict[int, tuple[QueueState, set[int]]] = {}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pools.domain.amounts import Amount, Number
-from scheduling.domain.engine.amount_text import said
-from scheduling.domain.engine.build import Built
+from scheduling.domain.engine.amount_text import amounts_text
+from scheduling.domain.engine.build import WorldRecords
 from scheduling.domain.engine.collector import collector_paused
-from scheduling.domain.engine.facts import Facts
+from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
-from scheduling.domain.engine.placement import place
+from scheduling.domain.engine.placement import place_requests
 from scheduling.domain.engine.sorted_gangs import SortedGangs
 from scheduling.domain.engine.state import RUNNING, GangState, QueueState
 
@@ -22,9 +22,9 @@ from scheduling.domain.engine.state import RUNNING, GangState, QueueState
 class World:
     """One moment of a cluster, on its way to the next."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ClusterFacts) -> None:
         with collector_paused():
-            self._build(Built(facts), facts)
+            self._build(WorldRecords(facts), facts)
 
     def __del__(self) -> None:
         # Queues and gangs refer to each other. Where thousands wait, the collector would take longer to find them than
@@ -32,7 +32,7 @@ class World:
         for queue in getattr(self, "queues", ()):
             queue.let_go()
 
-    def _build(self, built: Built, facts: Facts) -> None:
+    def _build(self, built: WorldRecords, facts: ClusterFacts) -> None:
         self.facts = facts
         self.keys = built.keys
         self.queues = built.queues
@@ -41,7 +41,7 @@ class World:
         self.tree = built.tree
         self.columns = [self.tree.columns[key] for key in self.keys] if self.queues else []
         self.nodes: NodeIndex | None = built.nodes
-        self.firm = None if self.nodes is None else self.nodes.empty()
+        self.firm = None if self.nodes is None else self.nodes.empty_copy()
         """The nodes as they would be if everything left that may be taken: nobody can make more room than that."""
         self.gangs = built.gangs
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
@@ -60,18 +60,18 @@ class World:
                 node = gang.node[i]
                 if status == RUNNING and node != NOWHERE:
                     self.on_node[node][gang.index, i] = None
-                if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.may_be_taken):
-                    self.firm.take(node, gang.needs[i])
+                if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
+                    self.firm.reserve(node, gang.needs[i])
         self._fill_lines()
 
     def _fill_lines(self) -> None:
-        for gang in sorted(self.gangs, key=lambda gang: gang.order):
+        for gang in sorted(self.gangs, key=lambda gang: gang.order_key):
             if gang.queue is None:
                 self.orphans.append(gang)
                 continue
             if gang.fact.hold is not None:
                 self.held.append(gang)
-            self._list(gang, gang.queue)
+            self._add_to_lists(gang, gang.queue)
 
     # -- one task ----------------------------------------------------------------------------------------------------
 
@@ -96,17 +96,17 @@ class World:
         gang.start(i, node)
         if node != NOWHERE:
             self.on_node[node][gang.index, i] = None
-            if self.firm is not None and not gang.may_be_taken:
-                self.firm.take(node, gang.needs[i])
+            if self.firm is not None and not gang.is_evictable:
+                self.firm.reserve(node, gang.needs[i])
         self._hold(gang, gang.requests[i], 1)
 
     def _stopped(self, gang: GangState, i: int) -> int:
         node = gang.stop(i)
         if node != NOWHERE and self.nodes is not None:
             del self.on_node[node][gang.index, i]
-            self.nodes.give(node, gang.needs[i])
-            if self.firm is not None and not gang.may_be_taken:
-                self.firm.give(node, gang.needs[i])
+            self.nodes.release(node, gang.needs[i])
+            if self.firm is not None and not gang.is_evictable:
+                self.firm.release(node, gang.needs[i])
         self._hold(gang, gang.requests[i], -1)
         return node
 
@@ -136,7 +136,7 @@ class World:
                 self._stopped(gang, i)
             else:
                 if node != NOWHERE and self.nodes is not None:
-                    self.nodes.take(node, gang.needs[i])
+                    self.nodes.reserve(node, gang.needs[i])
                 self._started(gang, i, node)
 
     def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
@@ -153,7 +153,7 @@ class World:
         else:
             if not self._may_fit(needs):
                 return False
-            found = place(self.nodes, needs)
+            found = place_requests(self.nodes, needs)
             if found is None:
                 self._remember_no_room(needs)
                 return False
@@ -166,7 +166,7 @@ class World:
     def start_on(self, gang: GangState, i: int, node: int) -> None:
         """Start one waiting task on a node that has room for it (`NOWHERE` where there are none, or none of ours)."""
         if self.nodes is not None and node != NOWHERE:
-            self.nodes.take(node, gang.needs[i])
+            self.nodes.reserve(node, gang.needs[i])
         self._started(gang, i, node)
         self.journal.append((gang, i, node))
 
@@ -182,7 +182,7 @@ class World:
 
     # -- lines -------------------------------------------------------------------------------------------------------
 
-    def relist(self, gang: GangState) -> None:
+    def update_lists(self, gang: GangState) -> None:
         """Put a gang that changed for good into the lines it belongs to now."""
         self.changed.add(gang.index)
         queue = gang.queue
@@ -196,9 +196,9 @@ class World:
             gang.listed = None
         if queue.running is not None and gang in queue.running:
             queue.running.remove(gang)
-        self._list(gang, queue)
+        self._add_to_lists(gang, queue)
 
-    def _list(self, gang: GangState, queue: QueueState) -> None:
+    def _add_to_lists(self, gang: GangState, queue: QueueState) -> None:
         if any(gang.waiting) and gang.fact.hold is None:
             gang.listed = gang.signature
             queue.waiting.setdefault(gang.listed, SortedGangs()).add(gang)
@@ -209,14 +209,14 @@ class World:
 
     # -- numbers -----------------------------------------------------------------------------------------------------
 
-    def amounts(self, request: Request) -> dict[str, Number]:
+    def named_amounts(self, request: Request) -> dict[str, Number]:
         """A sparse request as `{"flavor/resource": n}`."""
         return {self.keys[r]: amount for r, amount in request}
 
-    def say(self, amounts: Mapping[str, Amount], *, matters: Collection[str] = ()) -> str:
+    def amounts_text(self, amounts: Mapping[str, Amount], *, relevant: Collection[str] = ()) -> str:
         """Amounts for a sentence, in the units of the facts."""
-        return said(amounts, self.facts.units, matters=matters)
+        return amounts_text(amounts, self.facts.units, relevant=relevant)
 
-    def free_total(self, request: Request) -> bool:
+    def has_free_total(self, request: Request) -> bool:
         """Whether the nodes together have what is asked; a first look before placing."""
         return self.nodes is None or all(self.nodes.total[r] >= amount for r, amount in request)

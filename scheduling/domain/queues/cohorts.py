@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
-from pools.domain.quota.forest import COHORT, pool_key, shown
-from pools.domain.quota.pool_balance import UNLIMITED as NO_NUMBER
-from pools.domain.quota.tree import NOTHING, QuotaTree
+from pools.domain.quota.forest import COHORT_PREFIX, display_name, pool_key
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS as NO_NUMBER
+from pools.domain.quota.tree import NO_QUOTA, QuotaTree
 from scheduling.domain.queues.desired import CohortLevel
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CohortPlacement:
     """Where a pool stands among cohorts, and the most it could ever hold there (-1: no limit)."""
 
     cohort: str
@@ -28,29 +28,29 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class CohortLevels:
     """The levels that a cluster needs, and the pools that stand below them by name."""
 
     cohorts: tuple[CohortLevel, ...] = ()
-    pools: Mapping[str, Standing] = field(default_factory=dict)
+    pools: Mapping[str, CohortPlacement] = field(default_factory=dict)
 
 
-def levels(tree: QuotaTree, here: Mapping[str, int]) -> Levels:
-    """The levels above the pools that are on this cluster; `here` is what each was promised (-1: unlimited).
+def cohort_levels(tree: QuotaTree, pool_quotas: Mapping[str, int]) -> CohortLevels:
+    """The levels above the pools that are on this cluster; `pool_quotas` is what each was promised (-1: unlimited).
 
     Cohorts whose parents run in a circle are no level: their pools stand as if they had no cohort.
     """
-    pools: dict[str, Standing] = {}
+    pools: dict[str, CohortPlacement] = {}
     promised: dict[str, Amount] = defaultdict(int)
-    for pool, quota in here.items():
+    for pool, quota in pool_quotas.items():
         name = pool_key(pool)
-        if name not in tree.nodes or not tree.active(name) or (cohort := tree.nodes[name].parent) is None:
+        if name not in tree.nodes or not tree.is_active(name) or (cohort := tree.nodes[name].parent) is None:
             continue
-        pools[pool] = Standing(shown(cohort), _gpus(tree.columns[GPU].potential(tree.index[name])))
-        for above in _way_up(tree, name):
+        pools[pool] = CohortPlacement(display_name(cohort), _whole_gpus(tree.columns[GPU].potential(tree.index[name])))
+        for above in _path_up(tree, name):
             promised[above] += UNLIMITED if quota == NO_NUMBER else quota
-    own, everything = _sums(tree, COHORT), _sums(tree, "")
-    return Levels(
+    own, everything = _sums(tree, COHORT_PREFIX), _sums(tree, "")
+    return CohortLevels(
         tuple(_level(tree, name, quota + own[name], everything[name]) for name, quota in sorted(promised.items())),
         pools,
     )
@@ -59,13 +59,17 @@ def levels(tree: QuotaTree, here: Mapping[str, int]) -> Levels:
 def _level(tree: QuotaTree, name: str, quota: Amount, everything: Amount) -> CohortLevel:
     node = tree.nodes[name]
     above = node.parent
-    limit = everything if above is None else everything + node.quotas.get(GPU, NOTHING).borrowing_limit
+    limit = everything if above is None else everything + node.quotas.get(GPU, NO_QUOTA).borrowing_limit
     return CohortLevel(
-        shown(name), _gpus(quota), _gpus(limit), float(node.weight), None if above is None else shown(above)
+        display_name(name),
+        _whole_gpus(quota),
+        _whole_gpus(limit),
+        float(node.weight),
+        None if above is None else display_name(above),
     )
 
 
-def _way_up(tree: QuotaTree, name: str) -> list[str]:
+def _path_up(tree: QuotaTree, name: str) -> list[str]:
     """The nodes above one that is on no circle."""
     way = []
     above = tree.nodes[name].parent
@@ -79,12 +83,12 @@ def _sums(tree: QuotaTree, prefix: str) -> dict[str, Amount]:
     """What each node and those below it own themselves, whoever may see it; of nodes whose name begins so."""
     found: dict[str, Amount] = defaultdict(int)
     for name, node in tree.nodes.items():
-        if name.startswith(prefix) and tree.active(name):
-            for each in (name, *_way_up(tree, name)):
-                found[each] += node.quotas.get(GPU, NOTHING).nominal
+        if name.startswith(prefix) and tree.is_active(name):
+            for each in (name, *_path_up(tree, name)):
+                found[each] += node.quotas.get(GPU, NO_QUOTA).nominal
     return found
 
 
-def _gpus(amount: Amount) -> int:
+def _whole_gpus(amount: Amount) -> int:
     """Whole GPUs as KAI takes them."""
     return NO_NUMBER if amount == UNLIMITED else math.floor(amount)

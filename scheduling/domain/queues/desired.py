@@ -19,28 +19,28 @@ from typing import Any
 from pools.domain import names
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota import pool_balance
-from pools.domain.quota.pool_balance import UNLIMITED, PoolBalance
-from scheduling.domain.cluster.naming import HOUSE
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance
+from scheduling.domain.cluster.naming import INSTALLATION_LABEL
 
 Object = dict[str, Any]
 
-NAMESPACE = "osmo.namespace"
-MANAGER = "app.kubernetes.io/managed-by"
-US = "osmo-admin"
-POOL = "osmo.pool"
-PRIORITY = 100
-RESOURCES = ("gpu", "cpu", "memory")
-NUMBERS = ("quota", "limit", "overQuotaWeight")
-_UNBOUNDED = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 1}
+NAMESPACE_LABEL = "osmo.namespace"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+FIELD_MANAGER = "osmo-admin"
+POOL_LABEL = "osmo.pool"
+QUEUE_PRIORITY = 100
+RESOURCE_KEYS = ("gpu", "cpu", "memory")
+NUMBER_KEYS = ("quota", "limit", "overQuotaWeight")
+_UNBOUNDED = {"quota": UNLIMITED_GPUS, "limit": UNLIMITED_GPUS, "overQuotaWeight": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueueTarget:
     """Where queues go on one backend. `house` marks what is ours; `shard` is the label by which a KAI scheduler shard
     selects its queues (an unlabelled queue does not exist for a labelled shard, and the other way round)."""
 
     namespace: str
-    house: str
+    installation: str
     shard_key: str
     shard: str = ""
 
@@ -51,39 +51,39 @@ class CohortLevel:
 
     name: str
     quota: int
-    limit: int = UNLIMITED
+    limit: int = UNLIMITED_GPUS
     weight: float = 1
-    above: str | None = None
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class PoolFacts:
+class PoolQueueFacts:
     """A pool as its queues need it. `limit` is the most it may ever hold; `topology` are node labels, coarse to fine;
     `cohort` is the level it stands below."""
 
     balance: PoolBalance
-    limit: int = UNLIMITED
+    limit: int = UNLIMITED_GPUS
     weight: int = 1
     topology: tuple[str, ...] = ()
     cohort: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class DesiredQueue:
     """One queue as it should be. `pool` is the pool whose tree it belongs to, empty above the pools; `shown` its
     logical name."""
 
     name: str
     parent: str | None
-    shown: str
+    display_name: str
     quota: int
-    limit: int = UNLIMITED
+    limit: int = UNLIMITED_GPUS
     weight: float = 1
     pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class DesiredTopology:
     """The levels of nearness of a pool's nodes, as KAI reads them; they never change, only go and come anew."""
 
     name: str
@@ -91,12 +91,12 @@ class Topology:
     levels: tuple[str, ...]
 
 
-def root_name(namespace: str) -> str:
+def root_queue_name(namespace: str) -> str:
     """The queue above all of ours."""
     return f"osmo-default-{namespace}"
 
 
-def cohort_name(namespace: str, cohort: str) -> str:
+def cohort_queue_name(namespace: str, cohort: str) -> str:
     """The queue of a cohort."""
     return f"osmo-cohort-{namespace}-{cohort}"
 
@@ -106,34 +106,36 @@ def topology_name(namespace: str, pool: str) -> str:
     return f"{names.queue_name(namespace, pool, None)}-topology"
 
 
-def desired_queues(place: Place, pools: Iterable[PoolFacts], cohorts: Iterable[CohortLevel] = ()) -> dict[str, Queue]:
+def build_desired_queues(
+    target: QueueTarget, pools: Iterable[PoolQueueFacts], cohorts: Iterable[CohortLevel] = ()
+) -> dict[str, DesiredQueue]:
     """Every queue by its object's name, parents before their children."""
-    root = root_name(place.namespace)
-    wanted = [Queue(root, None, root, UNLIMITED)]
+    root = root_queue_name(target.namespace)
+    wanted = [DesiredQueue(root, None, root, UNLIMITED_GPUS)]
     for level in _from_the_top(cohorts):
-        above = root if level.above is None else cohort_name(place.namespace, level.above)
-        name = cohort_name(place.namespace, level.name)
-        wanted.append(Queue(name, above, name, level.quota, level.limit, level.weight))
+        above = root if level.parent is None else cohort_queue_name(target.namespace, level.parent)
+        name = cohort_queue_name(target.namespace, level.name)
+        wanted.append(DesiredQueue(name, above, name, level.quota, level.limit, level.weight))
     for facts in pools:
-        wanted += _pool(place.namespace, facts)
+        wanted += _pool(target.namespace, facts)
     return {queue.name: queue for queue in wanted}
 
 
-def desired_topologies(place: Place, pools: Iterable[PoolFacts]) -> dict[str, Topology]:
+def build_desired_topologies(target: QueueTarget, pools: Iterable[PoolQueueFacts]) -> dict[str, DesiredTopology]:
     """The Topology of each pool that names levels, by name."""
     found = [
-        Topology(topology_name(place.namespace, facts.balance.name), facts.balance.name, facts.topology)
+        DesiredTopology(topology_name(target.namespace, facts.balance.name), facts.balance.name, facts.topology)
         for facts in pools
         if facts.topology
     ]
     return {topology.name: topology for topology in found}
 
 
-def queue_body(place: Place, queue: Queue) -> Object:
+def queue_manifest(target: QueueTarget, queue: DesiredQueue) -> Object:
     """The manifest, with all nine numbers."""
     spec: Object = {
-        "displayName": queue.shown,
-        "priority": PRIORITY,
+        "displayName": queue.display_name,
+        "priority": QUEUE_PRIORITY,
         "resources": {
             "gpu": {"quota": queue.quota, "limit": queue.limit, "overQuotaWeight": queue.weight},
             "cpu": dict(_UNBOUNDED),
@@ -142,44 +144,53 @@ def queue_body(place: Place, queue: Queue) -> Object:
     }
     if queue.parent is not None:
         spec["parentQueue"] = queue.parent
-    return {"metadata": {"name": queue.name, "labels": labels(place, queue)}, "spec": spec}
+    return {"metadata": {"name": queue.name, "labels": managed_labels(target, queue)}, "spec": spec}
 
 
-def labels(place: Place, queue: Queue) -> dict[str, str]:
+def managed_labels(target: QueueTarget, queue: DesiredQueue) -> dict[str, str]:
     """What a queue of ours carries."""
-    found = {NAMESPACE: place.namespace, MANAGER: US, HOUSE: place.house}
+    found = {
+        NAMESPACE_LABEL: target.namespace,
+        MANAGED_BY_LABEL: FIELD_MANAGER,
+        INSTALLATION_LABEL: target.installation,
+    }
     if queue.pool:
-        found[POOL] = queue.pool
-    if place.shard:
-        found[place.shard_key] = place.shard
+        found[POOL_LABEL] = queue.pool
+    if target.shard:
+        found[target.shard_key] = target.shard
     return found
 
 
-def topology_body(place: Place, topology: Topology) -> Object:
+def topology_manifest(target: QueueTarget, topology: DesiredTopology) -> Object:
     """The manifest."""
-    carried = {NAMESPACE: place.namespace, MANAGER: US, HOUSE: place.house, POOL: topology.pool}
+    carried = {
+        NAMESPACE_LABEL: target.namespace,
+        MANAGED_BY_LABEL: FIELD_MANAGER,
+        INSTALLATION_LABEL: target.installation,
+        POOL_LABEL: topology.pool,
+    }
     return {
         "metadata": {"name": topology.name, "labels": carried},
         "spec": {"levels": [{"nodeLabel": label} for label in topology.levels]},
     }
 
 
-def _pool(namespace: str, facts: PoolFacts) -> Iterator[Queue]:
+def _pool(namespace: str, facts: PoolQueueFacts) -> Iterator[DesiredQueue]:
     balance = facts.balance
     pool = balance.name
     container = names.queue_name(namespace, pool, None)
-    above = root_name(namespace) if facts.cohort is None else cohort_name(namespace, facts.cohort)
-    yield Queue(container, above, container, balance.scheduling_quota, facts.limit, facts.weight, pool)
-    yield _leaf(namespace, pool, names.SHARED, balance.shared_scheduling_quota)
-    for part in balance.slices:
+    above = root_queue_name(namespace) if facts.cohort is None else cohort_queue_name(namespace, facts.cohort)
+    yield DesiredQueue(container, above, container, balance.scheduling_quota, facts.limit, facts.weight, pool)
+    yield _leaf(namespace, pool, names.SHARED_QUEUE, balance.shared_scheduling_quota)
+    for part in balance.subpools:
         if part.state is not SubpoolState.ARCHIVED:
             yield _leaf(namespace, pool, part.name, part.scheduling_quota)
 
 
-def _leaf(namespace: str, pool: str, leaf: str, quota: int) -> Queue:
+def _leaf(namespace: str, pool: str, leaf: str, quota: int) -> DesiredQueue:
     logical = names.queue_name(namespace, pool, leaf)
     container = names.queue_name(namespace, pool, None)
-    return Queue(names.k8s_name(logical), container, logical, quota, pool=pool)
+    return DesiredQueue(names.k8s_queue_name(logical), container, logical, quota, pool=pool)
 
 
 def _from_the_top(cohorts: Iterable[CohortLevel]) -> list[CohortLevel]:
@@ -188,7 +199,7 @@ def _from_the_top(cohorts: Iterable[CohortLevel]) -> list[CohortLevel]:
     found: dict[str, CohortLevel] = {}
     left = list(waiting.values())
     while left:
-        ready = [level for level in left if level.above is None or level.above in found]
+        ready = [level for level in left if level.parent is None or level.parent in found]
         if not ready:
             raise ValueError(f"the levels {sorted(level.name for level in left)} stand above one another")
         found |= {level.name: level for level in ready}
@@ -198,4 +209,4 @@ def _from_the_top(cohorts: Iterable[CohortLevel]) -> list[CohortLevel]:
 
 def is_unlimited(number: float) -> bool:
     """-1 is the spelling of "no number", to KAI as to us."""
-    return number == pool_balance.UNLIMITED
+    return number == pool_balance.UNLIMITED_GPUS

@@ -7,15 +7,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from scheduling.domain.cluster.naming import HOUSE
-from scheduling.domain.queues.desired import NAMESPACE, NUMBERS, RESOURCES, US, Place, Queue, labels, queue_body
+from scheduling.domain.cluster.naming import INSTALLATION_LABEL
+from scheduling.domain.queues.desired import (
+    FIELD_MANAGER,
+    NAMESPACE_LABEL,
+    NUMBER_KEYS,
+    RESOURCE_KEYS,
+    DesiredQueue,
+    QueueTarget,
+    managed_labels,
+    queue_manifest,
+)
 
 Object = Mapping[str, Any]
-LABEL = "metadata.labels."
-SOMEBODY = "somebody"
+LABEL_FIELD_PREFIX = "metadata.labels."
+UNKNOWN_MANAGER = "somebody"
 
 
-class Standing(StrEnum):
+class Ownership(StrEnum):
     """Whose an object is. `OURS` carries the house's mark. `ADOPTED` has a name of ours and nobody's mark: made by hand
     or by an earlier OSMO, it becomes ours. `OTHERS` is marked by another house or another namespace. `UNKNOWN` has no
     name that we want and no mark of ours."""
@@ -27,7 +36,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class QueueDifference:
     """One field. `by` names who wrote theirs, by the object's managed fields; empty when it is our own earlier word."""
 
     field: str
@@ -37,94 +46,98 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedQueue:
     """What matters of one queue in a cluster: its place in the tree, its GPU quota, and how it differs."""
 
     name: str
     uid: str
     parent: str | None
     quota: float
-    standing: Standing
-    differences: tuple[Difference, ...] = ()
+    ownership: Ownership
+    differences: tuple[QueueDifference, ...] = ()
     note: str = ""
 
     @property
     def needs_write(self) -> bool:
         """Whether it has to be written to become as it should be."""
-        return bool(self.differences) or self.standing is Standing.ADOPTED
+        return bool(self.differences) or self.ownership is Ownership.ADOPTED
 
     @property
-    def drifted(self) -> tuple[Difference, ...]:
+    def drift(self) -> tuple[QueueDifference, ...]:
         """The differences that are somebody else's doing."""
         return tuple(difference for difference in self.differences if difference.by)
 
 
-def look(item: Object, place: Place, wanted: Mapping[str, Queue]) -> Seen:
+def observe_queue(item: Object, target: QueueTarget, desired: Mapping[str, DesiredQueue]) -> ObservedQueue:
     """What a queue of the cluster is to us."""
     metadata = item["metadata"]
     name = metadata["name"]
     carried: Mapping[str, str] = metadata.get("labels") or {}
     spec = item.get("spec") or {}
-    queue = wanted.get(name)
-    standing, note = _standing(place, queue is not None, carried)
-    found: tuple[Difference, ...] = ()
-    if queue is not None and standing in {Standing.OURS, Standing.ADOPTED}:
-        found = tuple(_differences(item, place, queue))
-        if standing is Standing.OURS and _our_entry(metadata) is None:
-            standing = Standing.ADOPTED  # marked as ours and not written by us: copied, or restored from a backup
-    return Seen(name, metadata["uid"], spec.get("parentQueue") or None, gpu_quota(spec), standing, found, note)
+    queue = desired.get(name)
+    standing, note = _ownership(target, queue is not None, carried)
+    found: tuple[QueueDifference, ...] = ()
+    if queue is not None and standing in {Ownership.OURS, Ownership.ADOPTED}:
+        found = tuple(_differences(item, target, queue))
+        if standing is Ownership.OURS and _our_entry(metadata) is None:
+            standing = Ownership.ADOPTED  # marked as ours and not written by us: copied, or restored from a backup
+    return ObservedQueue(
+        name, metadata["uid"], spec.get("parentQueue") or None, read_gpu_quota(spec), standing, found, note
+    )
 
 
-def gpu_quota(spec: Object) -> float:
+def read_gpu_quota(spec: Object) -> float:
     """The GPU quota as KAI reads it: what is left out is 0."""
     value = ((spec.get("resources") or {}).get("gpu") or {}).get("quota", 0)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
-def _standing(place: Place, is_wanted: bool, carried: Mapping[str, str]) -> tuple[Standing, str]:
-    house, namespace = carried.get(HOUSE), carried.get(NAMESPACE)
-    if house == place.house and namespace == place.namespace:
-        return Standing.OURS, ""
+def _ownership(place: QueueTarget, is_wanted: bool, carried: Mapping[str, str]) -> tuple[Ownership, str]:
+    house, namespace = carried.get(INSTALLATION_LABEL), carried.get(NAMESPACE_LABEL)
+    if house == place.installation and namespace == place.namespace:
+        return Ownership.OURS, ""
     if not is_wanted:
-        return Standing.UNKNOWN, ""
-    if house not in {None, place.house}:
-        return Standing.OTHERS, f"it belongs to another house ({HOUSE}={house})"
+        return Ownership.UNKNOWN, ""
+    if house not in {None, place.installation}:
+        return Ownership.OTHERS, f"it belongs to another house ({INSTALLATION_LABEL}={house})"
     if namespace not in {None, place.namespace}:
-        return Standing.OTHERS, f"it belongs to the namespace {namespace} ({NAMESPACE})"
-    return Standing.ADOPTED, ""
+        return Ownership.OTHERS, f"it belongs to the namespace {namespace} ({NAMESPACE_LABEL})"
+    return Ownership.ADOPTED, ""
 
 
-def _differences(item: Object, place: Place, queue: Queue) -> Iterator[Difference]:
+def _differences(item: Object, place: QueueTarget, queue: DesiredQueue) -> Iterator[QueueDifference]:
     """Field by field; fields that are not ours to say are nobody's difference."""
-    body = queue_body(place, queue)
+    body = queue_manifest(place, queue)
     spec, wanted = item.get("spec") or {}, body["spec"]
     for key in ("displayName", "parentQueue", "priority"):
-        yield from _compared(item, ("spec", key), spec.get(key), wanted.get(key))
+        yield from _compare(item, ("spec", key), spec.get(key), wanted.get(key))
     theirs = spec.get("resources") or {}
-    for resource in RESOURCES:
-        for number in NUMBERS:
+    for resource in RESOURCE_KEYS:
+        for number in NUMBER_KEYS:
             there = (theirs.get(resource) or {}).get(number)
             ours = wanted["resources"][resource][number]
-            yield from _compared(item, ("spec", "resources", resource, number), there, ours)
+            yield from _compare(item, ("spec", "resources", resource, number), there, ours)
     carried = item["metadata"].get("labels") or {}
-    asked = labels(place, queue)
+    asked = managed_labels(place, queue)
     # A shard's label that we do not ask for hides the queue from the shard it is meant for; a label that we once wrote
     # and ask for no more goes.
     for key in sorted({*asked, *(({place.shard_key} | _our_labels(item["metadata"])) & carried.keys())}):
         is_new = key == place.shard_key
-        yield from _compared(item, ("metadata", "labels", key), carried.get(key), asked.get(key), is_new=is_new)
+        yield from _compare(item, ("metadata", "labels", key), carried.get(key), asked.get(key), is_new=is_new)
 
 
-def _compared(
+def _compare(
     item: Object, path: tuple[str, ...], theirs: Any, ours: Any, *, is_new: bool = False
-) -> Iterator[Difference]:
+) -> Iterator[QueueDifference]:
     if theirs == ours and isinstance(theirs, bool) == isinstance(ours, bool):
         return
-    field = LABEL + path[2] if path[0] == "metadata" else ".".join(path)
-    yield Difference(field, theirs, ours, _who(item["metadata"], path, is_gone=theirs is None, is_new=is_new))
+    field = LABEL_FIELD_PREFIX + path[2] if path[0] == "metadata" else ".".join(path)
+    yield QueueDifference(
+        field, theirs, ours, _changed_by(item["metadata"], path, is_gone=theirs is None, is_new=is_new)
+    )
 
 
-def _who(metadata: Object, path: tuple[str, ...], *, is_gone: bool, is_new: bool) -> str:
+def _changed_by(metadata: Object, path: tuple[str, ...], *, is_gone: bool, is_new: bool) -> str:
     """Who wrote a field that is not as we want it; empty when the value is our own earlier word, or was never ours.
 
     Whoever changes a field takes it from us, so a field that we still own is as we left it. One that is gone belongs to
@@ -137,12 +150,12 @@ def _who(metadata: Object, path: tuple[str, ...], *, is_gone: bool, is_new: bool
     others = [
         entry
         for entry in metadata.get("managedFields") or []
-        if entry.get("manager") != US and not entry.get("subresource")
+        if entry.get("manager") != FIELD_MANAGER and not entry.get("subresource")
     ]
     if not is_gone:
         return ", ".join(sorted({str(entry["manager"]) for entry in others if _owns(entry, path)}))
     later = [entry for entry in others if (entry.get("time") or "") >= (ours.get("time") or "")]
-    return str(max(later, key=lambda entry: entry.get("time") or "")["manager"]) if later else SOMEBODY
+    return str(max(later, key=lambda entry: entry.get("time") or "")["manager"]) if later else UNKNOWN_MANAGER
 
 
 def _owns(entry: Object, path: tuple[str, ...]) -> bool:
@@ -157,7 +170,7 @@ def _owns(entry: Object, path: tuple[str, ...]) -> bool:
 def _our_entry(metadata: Object) -> Object | None:
     """What we applied; None if we never did."""
     for entry in metadata.get("managedFields") or []:
-        if entry.get("manager") == US and entry.get("operation") == "Apply" and not entry.get("subresource"):
+        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
             return dict(entry)
     return None
 

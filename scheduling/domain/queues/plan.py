@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-from scheduling.domain.queues.desired import Queue, is_unlimited
-from scheduling.domain.queues.observed import Difference, Seen, Standing
+from scheduling.domain.queues.desired import DesiredQueue, is_unlimited
+from scheduling.domain.queues.observed import ObservedQueue, Ownership, QueueDifference
 
-AnyPlaced = TypeVar("AnyPlaced", bound="Placed")
+AnyPlannedStep = TypeVar("AnyPlannedStep", bound="PlannedStep")
 
 
-class Deed(StrEnum):
+class QueueAction(StrEnum):
     """What is done to a queue."""
 
     CREATE = "create"
@@ -29,32 +29,32 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class QueueStep:
     """One write; `differences` say why. `above` are the queues that it stands and will stand below, but for the root,
     which is everybody's."""
 
-    deed: Deed
+    action: QueueAction
     name: str
-    queue: Queue | None
+    queue: DesiredQueue | None
     uid: str = ""
-    above: tuple[str, ...] = ()
-    differences: tuple[Difference, ...] = ()
+    ancestors: tuple[str, ...] = ()
+    differences: tuple[QueueDifference, ...] = ()
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def affected_names(self) -> tuple[str, ...]:
         """Where in the tree it is done. Steps at a common place keep their order, and one that failed bars what comes
         later there; others have nothing to do with one another."""
-        return (self.name, *self.above)
+        return (self.name, *self.ancestors)
 
     @property
-    def sentence(self) -> str:
+    def description(self) -> str:
         """The step for people."""
-        if self.deed is Deed.CREATE:
+        if self.action is QueueAction.CREATE:
             assert self.queue is not None
-            return f"create {self.name}: {_gpus(self.queue.quota)} below {self.queue.parent or 'nothing'}"
-        if self.deed is Deed.DELETE:
+            return f"create {self.name}: {_gpus_text(self.queue.quota)} below {self.queue.parent or 'nothing'}"
+        if self.action is QueueAction.DELETE:
             return f"delete {self.name}"
-        changes = [f"{each.field}: {_shown(each.theirs)} → {_shown(each.ours)}" for each in self.differences]
+        changes = [f"{each.field}: {_value_text(each.theirs)} → {_value_text(each.ours)}" for each in self.differences]
         return f"update {self.name}: {', '.join(changes) or 'take over'}"
 
 
@@ -67,26 +67,26 @@ class Untouched:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QueuePlan:
     """Writes in their order, and what is left alone and why."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[QueueStep, ...]
     untouched: tuple[Untouched, ...] = ()
 
 
-def plan(wanted: Mapping[str, Queue], seen: Mapping[str, Seen]) -> Plan:
-    """The writes that bring a cluster's queues from `seen` to `wanted` (whose parents stand before their children)."""
-    in_the_way = {name: each.note for name, each in seen.items() if each.standing is Standing.OTHERS}
-    for name, queue in wanted.items():
+def plan_queues(desired: Mapping[str, DesiredQueue], observed: Mapping[str, ObservedQueue]) -> QueuePlan:
+    """The writes that bring a cluster's queues from `observed` to `desired` (whose parents stand before their children)."""
+    in_the_way = {name: each.note for name, each in observed.items() if each.ownership is Ownership.OTHERS}
+    for name, queue in desired.items():
         if queue.parent in in_the_way and name not in in_the_way:
             in_the_way[name] = f"{queue.parent} above it is not ours"
-    mine = {name: queue for name, queue in wanted.items() if name not in in_the_way}
+    mine = {name: queue for name, queue in desired.items() if name not in in_the_way}
     guests: dict[str, list[str]] = defaultdict(list)
-    for each in seen.values():
-        if each.standing in {Standing.UNKNOWN, Standing.OTHERS} and each.parent is not None:
+    for each in observed.values():
+        if each.ownership in {Ownership.UNKNOWN, Ownership.OTHERS} and each.parent is not None:
             guests[each.parent].append(each.name)
-    going = {name for name, each in seen.items() if each.standing is Standing.OURS and name not in wanted}
-    staying = {name for host in guests for name in _upwards(host, seen, going)}
+    going = {name for name, each in observed.items() if each.ownership is Ownership.OURS and name not in desired}
+    staying = {name for host in guests for name in _ancestors(host, observed, going)}
     untouched = [Untouched(name, note) for name, note in in_the_way.items()]
     untouched += [Untouched(name, "it should go, but somebody else's queue is below it") for name in sorted(staying)]
     untouched += [
@@ -95,13 +95,13 @@ def plan(wanted: Mapping[str, Queue], seen: Mapping[str, Seen]) -> Plan:
         for guest in guests.get(host, ())
     ]
     deletes = [
-        Step(Deed.DELETE, name, None, seen[name].uid, _above(wanted, seen[name].parent))
+        QueueStep(QueueAction.DELETE, name, None, observed[name].uid, _above(desired, observed[name].parent))
         for name in sorted(going - staying)
     ]
-    return Plan(tuple(_ordered(mine, seen, deletes)), tuple(untouched))
+    return QueuePlan(tuple(_ordered(mine, observed, deletes)), tuple(untouched))
 
 
-def _upwards(name: str | None, seen: Mapping[str, Seen], within: set[str]) -> Iterator[str]:
+def _ancestors(name: str | None, seen: Mapping[str, ObservedQueue], within: set[str]) -> Iterator[str]:
     """A queue and those above it, as far as they are `within`."""
     passed: set[str] = set()
     while name is not None and name in within and name not in passed:
@@ -110,31 +110,33 @@ def _upwards(name: str | None, seen: Mapping[str, Seen], within: set[str]) -> It
         name = seen[name].parent
 
 
-def _above(wanted: Mapping[str, Queue], *parents: str | None) -> tuple[str, ...]:
+def _above(wanted: Mapping[str, DesiredQueue], *parents: str | None) -> tuple[str, ...]:
     found = [name for name in parents if name and not (name in wanted and wanted[name].parent is None)]
     return tuple(dict.fromkeys(found))
 
 
-def _ordered(wanted: Mapping[str, Queue], seen: Mapping[str, Seen], deletes: list[Step]) -> Iterator[Step]:
+def _ordered(
+    wanted: Mapping[str, DesiredQueue], seen: Mapping[str, ObservedQueue], deletes: list[QueueStep]
+) -> Iterator[QueueStep]:
     """What frees room before what takes it; each step as soon as the tree allows it."""
-    order = _Order(seen)
+    order = _QueueTreeState(seen)
     depth = _depths(wanted, seen)
-    shrinking: list[Step] = []
-    growing: list[Step] = []
+    shrinking: list[QueueStep] = []
+    growing: list[QueueStep] = []
     for name, queue in wanted.items():
         there = seen.get(name)
         if there is None:
-            growing.append(Step(Deed.CREATE, name, queue, above=_above(wanted, queue.parent)))
+            growing.append(QueueStep(QueueAction.CREATE, name, queue, ancestors=_above(wanted, queue.parent)))
         elif there.needs_write:
             above = _above(wanted, there.parent, queue.parent)
-            step = Step(Deed.UPDATE, name, queue, there.uid, above, there.differences)
+            step = QueueStep(QueueAction.UPDATE, name, queue, there.uid, above, there.differences)
             is_less = there.parent == queue.parent and _size(queue.quota) < _size(there.quota)
             (shrinking if is_less else growing).append(step)
     deletes.sort(key=lambda step: -depth[step.name])
     shrinking.sort(key=lambda step: -depth[step.name])
     waiting = [*deletes, *shrinking, *growing]
     while waiting:
-        left: list[Step] = []
+        left: list[QueueStep] = []
         for step in waiting:
             if order.allows(step):
                 order.take(step)
@@ -151,18 +153,18 @@ def _ordered(wanted: Mapping[str, Queue], seen: Mapping[str, Seen], deletes: lis
         waiting = left
 
 
-class _Order:
+class _QueueTreeState:
     """The tree as it is after the steps taken so far."""
 
-    def __init__(self, seen: Mapping[str, Seen]) -> None:
+    def __init__(self, seen: Mapping[str, ObservedQueue]) -> None:
         self._quota: dict[str, float] = {}
         self._parent: dict[str, str | None] = {}
         self._children: dict[str | None, set[str]] = defaultdict(set)
         for each in seen.values():
-            if each.standing in {Standing.OURS, Standing.ADOPTED}:
+            if each.ownership in {Ownership.OURS, Ownership.ADOPTED}:
                 self._put(each.name, each.parent, each.quota)
 
-    def allows(self, step: Step) -> bool:
+    def allows(self, step: QueueStep) -> bool:
         """Whether the promises at the top of this file hold after it. A sum that somebody's hand has made too large
         must only not grow."""
         if not self.keeps_the_tree(step):
@@ -178,13 +180,13 @@ class _Order:
         most = self._quota[parent]
         return math.isinf(most) or self._sum(parent, without=name) + quota <= max(most, self._sum(parent))
 
-    def keeps_the_tree(self, step: Step) -> bool:
+    def keeps_the_tree(self, step: QueueStep) -> bool:
         """Whether no queue is without its parent after it."""
         if step.queue is None:
             return not self._children[step.name]
         return step.queue.parent is None or step.queue.parent in self._quota
 
-    def take(self, step: Step) -> None:
+    def take(self, step: QueueStep) -> None:
         """It is done."""
         if step.name in self._quota:
             self._children[self._parent.pop(step.name)].discard(step.name)
@@ -205,7 +207,7 @@ def _size(quota: float) -> float:
     return math.inf if is_unlimited(quota) else quota
 
 
-def _depths(wanted: Mapping[str, Queue], seen: Mapping[str, Seen]) -> dict[str, int]:
+def _depths(wanted: Mapping[str, DesiredQueue], seen: Mapping[str, ObservedQueue]) -> dict[str, int]:
     """How deep each queue stands; a circle that somebody made by hand ends where it began."""
     depth: dict[str, int] = {}
     for start in (*wanted, *seen):
@@ -221,24 +223,24 @@ def _depths(wanted: Mapping[str, Queue], seen: Mapping[str, Seen]) -> dict[str, 
     return depth
 
 
-def _gpus(quota: float) -> str:
+def _gpus_text(quota: float) -> str:
     return "unlimited" if is_unlimited(quota) else f"{quota:g} GPUs"
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return "nothing" if value is None or value == "" else str(value)
 
 
-class Placed(Protocol):
+class PlannedStep(Protocol):
     """A step of whatever kind, as far as its order goes."""
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def affected_names(self) -> tuple[str, ...]:
         """Where it is done."""
         ...
 
 
-def chains(steps: Iterable[AnyPlaced]) -> list[list[AnyPlaced]]:
+def independent_chains(steps: Iterable[AnyPlannedStep]) -> list[list[AnyPlannedStep]]:
     """The steps in parts that share no place, each in its order: what may be done side by side."""
     top: dict[str, str] = {}
 
@@ -250,10 +252,10 @@ def chains(steps: Iterable[AnyPlaced]) -> list[list[AnyPlaced]]:
 
     ordered = list(steps)
     for step in ordered:
-        first, *rest = step.places
+        first, *rest = step.affected_names
         for place in rest:
             top[find(place)] = find(first)
-    parts: dict[str, list[AnyPlaced]] = defaultdict(list)
+    parts: dict[str, list[AnyPlannedStep]] = defaultdict(list)
     for step in ordered:
-        parts[find(step.places[0])].append(step)
+        parts[find(step.affected_names[0])].append(step)
     return list(parts.values())

@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from scheduling.domain.cluster.naming import HOUSE
-from scheduling.domain.queues.desired import NAMESPACE, Place, Topology
+from scheduling.domain.cluster.naming import INSTALLATION_LABEL
+from scheduling.domain.queues.desired import NAMESPACE_LABEL, DesiredTopology, QueueTarget
 from scheduling.domain.queues.plan import Untouched
 
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTopology:
+class ObservedTopology:
     """One Topology of a cluster. `ours` carries our mark; `theirs` carries somebody else's."""
 
     name: str
     uid: str
     levels: tuple[str, ...]
-    ours: bool
-    theirs: bool
+    is_ours: bool
+    is_foreign: bool
 
 
-class TopologyDeed(StrEnum):
+class TopologyAction(StrEnum):
     """What is done to one."""
 
     CREATE = "create"
@@ -38,56 +38,56 @@ class TopologyDeed(StrEnum):
 class TopologyStep:
     """One write; a replacement is a removal and a creation."""
 
-    deed: TopologyDeed
+    action: TopologyAction
     name: str
-    topology: Topology | None
+    topology: DesiredTopology | None
     uid: str = ""
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def affected_names(self) -> tuple[str, ...]:
         """It has nothing to do with anything else."""
         return (self.name,)
 
     @property
-    def sentence(self) -> str:
+    def description(self) -> str:
         """The step for people."""
         levels = f": {' > '.join(self.topology.levels)}" if self.topology is not None else ""
-        return f"{self.deed} topology {self.name}{levels}"
+        return f"{self.action} topology {self.name}{levels}"
 
 
-def look_at_topology(item: Object, place: Place) -> SeenTopology:
+def observe_topology(item: Object, target: QueueTarget) -> ObservedTopology:
     """What a Topology of the cluster is to us."""
     carried = item["metadata"].get("labels") or {}
-    house, namespace = carried.get(HOUSE), carried.get(NAMESPACE)
+    house, namespace = carried.get(INSTALLATION_LABEL), carried.get(NAMESPACE_LABEL)
     levels = (item.get("spec") or {}).get("levels") or []
-    return SeenTopology(
+    return ObservedTopology(
         item["metadata"]["name"],
         item["metadata"]["uid"],
         tuple(level.get("nodeLabel", "") for level in levels),
-        ours=house == place.house and namespace == place.namespace,
-        theirs=house not in {None, place.house} or namespace not in {None, place.namespace},
+        is_ours=house == target.installation and namespace == target.namespace,
+        is_foreign=house not in {None, target.installation} or namespace not in {None, target.namespace},
     )
 
 
 def plan_topologies(
-    wanted: Mapping[str, Topology], seen: Mapping[str, SeenTopology]
+    desired: Mapping[str, DesiredTopology], observed: Mapping[str, ObservedTopology]
 ) -> tuple[list[TopologyStep], list[Untouched]]:
-    """The writes from `seen` to `wanted`, and what is in the way and stays."""
+    """The writes from `observed` to `desired`, and what is in the way and stays."""
     steps: list[TopologyStep] = []
     untouched: list[Untouched] = []
-    for name, topology in wanted.items():
-        there = seen.get(name)
+    for name, topology in desired.items():
+        there = observed.get(name)
         if there is None:
-            steps.append(TopologyStep(TopologyDeed.CREATE, name, topology))
-        elif there.theirs:
+            steps.append(TopologyStep(TopologyAction.CREATE, name, topology))
+        elif there.is_foreign:
             untouched.append(Untouched(name, "this Topology belongs to somebody else"))
         elif there.levels != topology.levels:
-            steps.append(TopologyStep(TopologyDeed.REPLACE, name, topology, there.uid))
-        elif not there.ours:
-            steps.append(TopologyStep(TopologyDeed.TAKE_OVER, name, topology, there.uid))
+            steps.append(TopologyStep(TopologyAction.REPLACE, name, topology, there.uid))
+        elif not there.is_ours:
+            steps.append(TopologyStep(TopologyAction.TAKE_OVER, name, topology, there.uid))
     steps += [
-        TopologyStep(TopologyDeed.DELETE, name, None, there.uid)
-        for name, there in seen.items()
-        if there.ours and name not in wanted
+        TopologyStep(TopologyAction.DELETE, name, None, there.uid)
+        for name, there in observed.items()
+        if there.is_ours and name not in desired
     ]
     return steps, untouched

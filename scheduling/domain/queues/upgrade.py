@@ -15,11 +15,11 @@ from scheduling.domain.cluster.membership import QUEUE_LABELS
 from scheduling.domain.cluster.naming import POD_GROUP_OF_POD
 
 Object = Mapping[str, Any]
-_OVER = {"Succeeded", "Failed"}
+_ENDED_PHASES = {"Succeeded", "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stranded:
+class MisplacedPodGroup:
     """A PodGroup that names a container, where nothing starts any more."""
 
     name: str
@@ -28,10 +28,10 @@ class Stranded:
 
 
 @dataclass(frozen=True, slots=True)
-class Repoint:
+class RepointStep:
     """Point a PodGroup, and those of its pods that have no node yet, at a leaf."""
 
-    pod_group: Stranded
+    pod_group: MisplacedPodGroup
     leaf: str
     pods: tuple[str, ...]
 
@@ -41,44 +41,46 @@ class Repoint:
         return self.pod_group.name
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def affected_names(self) -> tuple[str, ...]:
         """It comes after its leaf, and not at all if that could not be made."""
         return (self.name, self.leaf, self.pod_group.queue)
 
     @property
-    def sentence(self) -> str:
+    def description(self) -> str:
         """The step for people."""
         return f"point PodGroup {self.pod_group.name} from {self.pod_group.queue} to {self.leaf}"
 
 
-def stranded(item: Object, leaf_of: Mapping[str, str]) -> Stranded | None:
+def read_misplaced_pod_group(item: Object, leaf_of: Mapping[str, str]) -> MisplacedPodGroup | None:
     """A PodGroup that names one of the containers in `leaf_of`; None for every other."""
     queue = (item.get("spec") or {}).get("queue") or ""
     if queue not in leaf_of:
         return None
-    return Stranded(item["metadata"]["name"], queue, item["metadata"]["resourceVersion"])
+    return MisplacedPodGroup(item["metadata"]["name"], queue, item["metadata"]["resourceVersion"])
 
 
-def repoints(found: Iterable[Stranded], pods: Iterable[Object], leaf_of: Mapping[str, str]) -> list[Repoint]:
+def plan_repoints(
+    found: Iterable[MisplacedPodGroup], pods: Iterable[Object], leaf_of: Mapping[str, str]
+) -> list[RepointStep]:
     """What has to be pointed elsewhere: those PodGroups of which something still waits, or of which nothing is there
     yet. One whose pods all have their nodes is left to run out where it is."""
     waiting: dict[str, list[str]] = {each.name: [] for each in found}
     placed: set[str] = set()
     for pod in pods:
         group = (pod["metadata"].get("annotations") or {}).get(POD_GROUP_OF_POD)
-        if group not in waiting or (pod.get("status") or {}).get("phase") in _OVER:
+        if group not in waiting or (pod.get("status") or {}).get("phase") in _ENDED_PHASES:
             continue
         if (pod.get("spec") or {}).get("nodeName"):
             placed.add(group)
         else:
             waiting[group].append(pod["metadata"]["name"])
     return [
-        Repoint(each, leaf_of[each.queue], tuple(sorted(waiting[each.name])))
+        RepointStep(each, leaf_of[each.queue], tuple(sorted(waiting[each.name])))
         for each in found
         if waiting[each.name] or each.name not in placed
     ]
 
 
-def queue_labels(leaf: str) -> dict[str, str]:
+def leaf_queue_labels(leaf: str) -> dict[str, str]:
     """The labels by which a PodGroup and a pod name their queue."""
     return dict.fromkeys(QUEUE_LABELS, leaf)

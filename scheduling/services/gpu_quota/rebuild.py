@@ -7,20 +7,20 @@ from pools.domain.errors import BadInput, Busy
 from pools.domain.gpu_quota.spec import namespace_violations
 from pools.domain.roles import Actor
 from pools.models import Backend
-from pools.permissions import require_house
-from pools.services.gpu_rebuild import Repair
+from pools.permissions import require_platform
+from pools.services.gpu_rebuild import GpuRepair
 from scheduling.kube import connections
 from scheduling.kube.errors import ClusterError
-from scheduling.services.gpu_quota.controller import rebuild_from
+from scheduling.services.gpu_quota.controller import rebuild_from_clusters
 
 
-def rebuild_now(*, actor: Actor, namespace: str | None = None) -> list[Repair]:
+def rebuild_from_all_clusters(*, actor: Actor, namespace: str | None = None) -> list[GpuRepair]:
     """Replace what was recorded of pods by what all clusters say now (of one namespace, if one is named), recount, and
     say what was repaired. `osmo-admin` only.
 
     A cluster that does not answer is Busy, and nothing was changed; BadInput for what is no namespace.
     """
-    require_house(actor)
+    require_platform(actor)
     if namespace is not None and (faults := namespace_violations(namespace)):
         raise BadInput.of(faults)
     clusters = {}
@@ -28,7 +28,7 @@ def rebuild_now(*, actor: Actor, namespace: str | None = None) -> list[Repair]:
     try:
         for backend in Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name"):
             clusters[backend.pk] = connections.connect(backend)
-        return rebuild_from(clusters, namespace)
+        return rebuild_from_clusters(clusters, namespace)
     except ClusterError as error:
         where = f"of backend {backend.name} " if backend is not None and len(clusters) < 2 else ""
         said = f"A cluster {where}did not answer, so nothing was rebuilt: {error.message}"

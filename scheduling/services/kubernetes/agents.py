@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pools.models import Backend
-from scheduling.services.kubernetes.agent import Agent
+from scheduling.services.kubernetes.agent import ClusterAgent
 
 STOP_SECONDS = 3.0
-HUNG_SECONDS = 300.0  # longer than the longest look, which is many calls that each end by themselves
+HANG_SECONDS = 300.0  # longer than the longest look, which is many calls that each end by themselves
 
 
-class Follower(Protocol):
-    """Somebody who works with one cluster in a thread: an agent, or the keeper of its GPU quotas. `alive_at` is when it
+class ClusterWorker(Protocol):
+    """Somebody who works with one cluster in a thread: an agent, or the keeper of its GPU quotas. `last_alive_at` is when it
     last gave a sign of life."""
 
-    alive_at: float
+    last_alive_at: float
 
     def run(self, stop: threading.Event) -> None:
         """Work until told to stop."""
@@ -30,19 +30,19 @@ class Follower(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    agent: Follower
+    agent: ClusterWorker
     thread: threading.Thread
     stop: threading.Event
 
 
-class Agents:
+class ClusterWorkers:
     """Keeps one agent going for each cluster. Several processes may do so: the agent that comes second stands by."""
 
-    def __init__(self, make: Callable[[int], Follower] = Agent) -> None:
-        self._make = make
+    def __init__(self, create_worker: Callable[[int], ClusterWorker] = ClusterAgent) -> None:
+        self._make = create_worker
         self._running: dict[int, _Running] = {}
 
-    def keep_up(self) -> None:
+    def start_missing(self) -> None:
         """Start an agent for each cluster that has none, or whose agent's thread has ended, and let those go whose
         backend is no cluster any more."""
         wanted = set(Backend.objects.filter(kind=Backend.Kind.KUBERNETES).values_list("pk", flat=True))
@@ -61,8 +61,8 @@ class Agents:
     @property
     def are_alive(self) -> bool:
         """Whether none of them hangs."""
-        oldest = time.monotonic() - HUNG_SECONDS
-        return all(known.agent.alive_at > oldest for known in self._running.values())
+        oldest = time.monotonic() - HANG_SECONDS
+        return all(known.agent.last_alive_at > oldest for known in self._running.values())
 
     def stop(self) -> None:
         """Tell all to stop and give them a moment. What they leave half done the next one finds."""

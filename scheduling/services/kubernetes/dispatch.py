@@ -12,23 +12,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeVar
 from uuid import UUID
 
-from scheduling.domain.cluster.diff import confirm
-from scheduling.domain.cluster.naming import HOUSE, OWNER
-from scheduling.domain.cluster.pod_status import Report
+from scheduling.domain.cluster.diff import confirm_lost_pods
+from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL
+from scheduling.domain.cluster.pod_status import PodStatusReport
 from scheduling.kube import errors, gangs, kinds
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.errors import ClusterError
-from scheduling.kube.gangs import Made, Order
-from scheduling.kube.parallel import each
+from scheduling.kube.gangs import GangCreation, GangManifest
+from scheduling.kube.parallel import map_bounded
 from scheduling.kube.port import Cluster, Object
-from scheduling.kube.words import sentence_of
-from scheduling.selectors.pending_manifests import Place, Unmakeable, orders
+from scheduling.kube.words import error_message
+from scheduling.selectors.pending_manifests import ClusterContext, ImpossibleGang, pending_manifests
 from scheduling.services.kubernetes import observation
-from scheduling.services.kubernetes.dispatch_admission import cleared
+from scheduling.services.kubernetes.dispatch_admission import admit_gangs
 
-Thing = TypeVar("Thing")
-AT_ONCE = 40  # gangs or objects between two looks at the lease
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a gang that could not be made is tried again
+Item = TypeVar("Item")
+BATCH_SIZE = 40  # gangs or objects between two looks at the lease
+FIRST_PAUSE, MAX_PAUSE = 1.0, 60.0  # seconds before a gang that could not be made is tried again
 
 
 class Dispatcher:
@@ -37,75 +37,75 @@ class Dispatcher:
     def __init__(self) -> None:
         self._pauses: dict[UUID, tuple[Backoff, float]] = {}
 
-    def make(
+    def dispatch(
         self,
         cluster: Cluster,
-        place: Place,
+        context: ClusterContext,
         groups: Collection[UUID],
         *,
-        there: Callable[[UUID], Object | None],
-        go_on: Callable[[], None],
+        find_pod_group: Callable[[UUID], Object | None],
+        before_batch: Callable[[], None],
     ) -> tuple[set[UUID], ClusterError | None]:
-        """Dispatch what is to be made of these gangs, some at a time; `go_on` is called before each of these. Returns
-        those that ended because they cannot be made, and the silence of the cluster if it stopped answering. `there`
+        """Dispatch what is to be made of these gangs, some at a time; `before_batch` is called before each of these. Returns
+        those that ended because they cannot be made, and the silence of the cluster if it stopped answering. `find_pod_group`
         finds a gang's PodGroup as it was last seen. Nothing is made while an admin keeps the backend offline."""
-        if place.backend.kept_offline:
+        if context.backend.kept_offline:
             return set(), None
         now = time.monotonic()
         ready = [group for group in groups if group not in self._pauses or self._pauses[group][1] <= now]
-        ready = cleared(place.backend, ready, go_on=go_on)
+        ready = admit_gangs(context.backend, ready, before_batch=before_batch)
         refused: set[UUID] = set()
         for some in _some(ready):
-            go_on()
-            ended, silence = self._make_some(cluster, place, some, there)
+            before_batch()
+            ended, silence = self._make_some(cluster, context, some, find_pod_group)
             refused |= ended
             if silence is not None:
                 return refused, silence
         return refused, None
 
     def _make_some(
-        self, cluster: Cluster, place: Place, groups: Collection[UUID], there: Callable[[UUID], Object | None]
+        self, cluster: Cluster, place: ClusterContext, groups: Collection[UUID], there: Callable[[UUID], Object | None]
     ) -> tuple[set[UUID], ClusterError | None]:
-        plan = list(orders(place, groups, there))
-        refused = {each.group: each.reason for each in plan if isinstance(each, Unmakeable)}
-        to_make = [order for order in plan if isinstance(order, Order)]
-        made = each(to_make, lambda order: gangs.make(cluster, order), lambda done: done.fault)
-        observation.note_dispatched([task for done in made for task in done.pods])
-        refused |= {done.group: done.refused for done in made if done.refused}
-        observation.end_refused(place.backend, refused)
+        plan = list(pending_manifests(place, groups, there))
+        refused = {each.group_id: each.reason for each in plan if isinstance(each, ImpossibleGang)}
+        to_make = [order for order in plan if isinstance(order, GangManifest)]
+        made = map_bounded(to_make, lambda order: gangs.create_gang(cluster, order), lambda done: done.error)
+        observation.mark_dispatched([task for done in made for task in done.created_pods])
+        refused |= {done.group_id: done.refusal for done in made if done.refusal}
+        observation.fail_refused_gangs(place.backend, refused)
         self._note(made)
-        return set(refused), next((done.fault for done in made if isinstance(done.fault, errors.Unreachable)), None)
+        return set(refused), next((done.error for done in made if isinstance(done.error, errors.Unreachable)), None)
 
-    def _note(self, made: Iterable[Made]) -> None:
+    def _note(self, made: Iterable[GangCreation]) -> None:
         reasons: dict[UUID, Mapping[str, Any] | None] = {}
         for done in made:
-            if done.fault is None:
-                self._pauses.pop(done.group, None)
-                if done.pods and not done.refused:
-                    reasons[done.group] = None
+            if done.error is None:
+                self._pauses.pop(done.group_id, None)
+                if done.created_pods and not done.refusal:
+                    reasons[done.group_id] = None
                 continue
-            backoff, _ = self._pauses.get(done.group, (Backoff(FIRST_PAUSE, LONGEST_PAUSE), 0.0))
-            self._pauses[done.group] = (backoff, time.monotonic() + backoff.pause(done.fault.retry_after))
-            reasons[done.group] = {"code": observation.CLUSTER_FAULT, "message": sentence_of(done.fault)}
-        observation.note_reasons(reasons)
+            backoff, _ = self._pauses.get(done.group_id, (Backoff(FIRST_PAUSE, MAX_PAUSE), 0.0))
+            self._pauses[done.group_id] = (backoff, time.monotonic() + backoff.next_pause(done.error.retry_after))
+            reasons[done.group_id] = {"code": observation.CLUSTER_FAULT, "message": error_message(done.error)}
+        observation.set_waiting_reasons(reasons)
 
-    def forget(self, still_open: Collection[UUID]) -> None:
+    def forget_closed(self, open_groups: Collection[UUID]) -> None:
         """Gangs that are over are waited for no more."""
-        self._pauses = {group: pause for group, pause in self._pauses.items() if group in still_open}
+        self._pauses = {group: pause for group, pause in self._pauses.items() if group in open_groups}
 
-    def hurry(self) -> None:
+    def clear_pauses(self) -> None:
         """The cluster answers again: nobody has to wait for what was its silence."""
         self._pauses.clear()
 
 
-def remove(
-    cluster: Cluster, pod_groups: Sequence[Object], pods: Sequence[Object], *, go_on: Callable[[], None]
+def delete_objects(
+    cluster: Cluster, pod_groups: Sequence[Object], pods: Sequence[Object], *, before_batch: Callable[[], None]
 ) -> list[ClusterError]:
     """Take these objects away, some at a time; what was wrong with those that stay."""
     found: list[ClusterError] = []
-    for things, deed in ((pod_groups, gangs.remove_pod_group), (pods, gangs.remove_pod)):
+    for things, deed in ((pod_groups, gangs.delete_pod_group), (pods, gangs.delete_pod)):
         for some in _some(things):
-            go_on()
+            before_batch()
             found += _attempt(cluster, some, deed)
     return found
 
@@ -113,13 +113,13 @@ def remove(
 def _attempt(
     cluster: Cluster, things: Sequence[Object], deed: Callable[[Cluster, Object], None]
 ) -> Iterator[ClusterError]:
-    done = each(things, lambda there: _fault(cluster, there, deed), lambda error: error)
+    done = map_bounded(things, lambda there: _fault(cluster, there, deed), lambda error: error)
     yield from (error for error in done if error is not None)
 
 
-def _some(things: Sequence[Thing]) -> Iterator[Sequence[Thing]]:
-    for first in range(0, len(things), AT_ONCE):
-        yield things[first : first + AT_ONCE]
+def _some(things: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for first in range(0, len(things), BATCH_SIZE):
+        yield things[first : first + BATCH_SIZE]
 
 
 def _fault(cluster: Cluster, there: Object, deed: Callable[[Cluster, Object], None]) -> ClusterError | None:
@@ -130,20 +130,20 @@ def _fault(cluster: Cluster, there: Object, deed: Callable[[Cluster, Object], No
     return None
 
 
-def find_missing(
-    cluster: Cluster, place: Place, missing: Mapping[UUID, Collection[UUID]]
-) -> dict[UUID, dict[UUID, Report]]:
+def find_lost_pods(
+    cluster: Cluster, context: ClusterContext, missing: Mapping[UUID, Collection[UUID]]
+) -> dict[UUID, dict[UUID, PodStatusReport]]:
     """Tries whose pods were there and are not seen any more: reports of those that are gone for good. One that is only
     out of our sight, because somebody took our mark off, gets it back. Raises ClusterError."""
 
     def look(name: str) -> Object | None:
         try:
-            there = cluster.get(kinds.POD, name, namespace=place.backend.namespace)
-        except errors.NotFound:
+            there = cluster.get(kinds.POD, name, namespace=context.backend.namespace)
+        except errors.ObjectNotFound:
             return None
-        if (there["metadata"].get("labels") or {}).get(HOUSE) != place.house:
-            mark = {"metadata": {"labels": {HOUSE: place.house}}}
-            cluster.merge(kinds.POD, name, mark, owner=OWNER, namespace=place.backend.namespace)
+        if (there["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) != context.installation_id:
+            mark = {"metadata": {"labels": {INSTALLATION_LABEL: context.installation_id}}}
+            cluster.merge(kinds.POD, name, mark, field_manager=FIELD_MANAGER, namespace=context.backend.namespace)
         return there
 
-    return confirm(missing, look)
+    return confirm_lost_pods(missing, look)

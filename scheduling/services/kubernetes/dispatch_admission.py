@@ -20,21 +20,26 @@ from pools.domain.errors import Busy
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE
 from pools.domain.quota.forest import pool_key
 from pools.domain.roles import SYSTEM
-from pools.locking import lock_cohort_trees, lock_tree
+from pools.locking import lock_cohort_trees, lock_pool_tree
 from pools.models import Backend, Pool
-from pools.selectors.quota_facts import pools_below
-from pools.transactions import Lost, change
-from scheduling.domain.dispatch_admission import kept_back, must_keep, not_lent, told
+from pools.selectors.quota_facts import pool_ids_below
+from pools.transactions import DatabaseLost, change
+from scheduling.domain.dispatch_admission import (
+    dispatch_verdict,
+    explain_dispatch_wait,
+    idle_unlent_gpus,
+    needs_dispatch_admission,
+)
 from scheduling.domain.plan_units import Gates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task
-from scheduling.selectors.dispatched_usage import promised
-from scheduling.selectors.start_gates import gates_in, paths_of, tree_with
-from scheduling.services.gpu_quota.workloads import count_for_dispatch
-from scheduling.services.kubernetes.observation import note_reasons
+from scheduling.selectors.dispatched_usage import read_dispatched_usage
+from scheduling.selectors.start_gates import build_tree_gates, read_gate_paths, read_quota_tree
+from scheduling.services.gpu_quota.workloads import reserve_for_dispatch
+from scheduling.services.kubernetes.observation import set_waiting_reasons
 
-MOST_TOGETHER = 50
+MAX_GANGS_PER_TRANSACTION = 50
 """Gangs judged in one transaction: everybody else who starts work in that tree of cohorts waits for it."""
 
 _ASKED = Sum(
@@ -44,24 +49,24 @@ _ASKED = Sum(
 )
 
 
-def cleared(backend: Backend, groups: Sequence[UUID], *, go_on: Callable[[], None]) -> list[UUID]:
+def admit_gangs(backend: Backend, groups: Sequence[UUID], *, before_batch: Callable[[], None]) -> list[UUID]:
     """Those of these gangs that may be given to their cluster now. The others learn why not; a gang whose pool is busy
-    is asked again at the next look. `go_on` is called before each transaction."""
+    is asked again at the next look. `before_batch` is called before each transaction."""
     kept: set[UUID] = set()
     for root_id, gangs in _judged(backend, groups).items():
-        for first in range(0, len(gangs), MOST_TOGETHER):
-            some = gangs[first : first + MOST_TOGETHER]
-            go_on()
+        for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
+            some = gangs[first : first + MAX_GANGS_PER_TRANSACTION]
+            before_batch()
             try:
                 verdicts = _clear(root_id, some)
-            except Lost:
+            except DatabaseLost:
                 raise
             except Busy:
                 kept |= {gang.group for gang in some}
                 continue
             kept |= verdicts.keys()
             said = {gang.group: gang.reason for gang in some}
-            note_reasons({pk: why for pk, why in verdicts.items() if why is not None and why != said[pk]})
+            set_waiting_reasons({pk: why for pk, why in verdicts.items() if why is not None and why != said[pk]})
     return [group for group in groups if group not in kept]
 
 
@@ -86,14 +91,14 @@ def _judged(backend: Backend, groups: Collection[UUID]) -> dict[int, list[_Gang]
     ):
         found.setdefault(root_id, []).append(_Gang(group, Priority(priority), reason))
     for gangs in found.values():
-        gangs.sort(key=lambda gang: -gang.priority.value_in_kai)
+        gangs.sort(key=lambda gang: -gang.priority.priority_class_value)
     return found
 
 
 def _clear(root_id: int, gangs: Sequence[_Gang]) -> dict[UUID, Mapping[str, Any] | None]:
     """Clear what may be cleared; the others, each with the reason (None where somebody else tells it)."""
     with change(actor=SYSTEM, description="dispatched"):
-        root = lock_tree(root_id)
+        root = lock_pool_tree(root_id)
         rows = Group.objects.filter(pk__in=[gang.group for gang in gangs], workflow__root_pool=root)
         rows = rows.select_related("workflow").defer("workflow__spec", "workflow__template_spec")
         by_id = {row.pk: row for row in rows.annotate(asked=_ASKED)}
@@ -104,7 +109,7 @@ def _clear(root_id: int, gangs: Sequence[_Gang]) -> dict[UUID, Mapping[str, Any]
             why = None if keeper is None else keeper.take(row)
             if why is not None:
                 verdicts[row.pk] = why
-            elif count_for_dispatch(root, row):
+            elif reserve_for_dispatch(root, row):
                 clear.append(row.pk)
             else:
                 verdicts[row.pk] = None
@@ -127,8 +132,8 @@ def _keeper(root: Pool) -> _Keeper | None:
         return None
     tops = lock_cohort_trees({root.cohort_id})
     keeper = _Keeper(root, tops)
-    backends = Pool.objects.filter(pk__in=pools_below(tops), archived=False).values("backend").distinct().count()
-    return keeper if must_keep(keeper.tree, backends) else None
+    backends = Pool.objects.filter(pk__in=pool_ids_below(tops), archived=False).values("backend").distinct().count()
+    return keeper if needs_dispatch_admission(keeper.tree, backends) else None
 
 
 class _Keeper:
@@ -136,20 +141,20 @@ class _Keeper:
 
     def __init__(self, root: Pool, tops: Collection[int]) -> None:
         self._root = root
-        more = promised(tops)
-        self.tree = tree_with(tops, more)
-        self._above = gates_in(self.tree, [root])
-        self._gates = Gates(paths_of(root))
+        more = read_dispatched_usage(tops)
+        self.tree = read_quota_tree(tops, more)
+        self._above = build_tree_gates(self.tree, [root])
+        self._gates = Gates(read_gate_paths(root))
         for each in more:
             if each.root == root.pk:
-                self._gates.hold(each.leaf, each.priority, each.gpus)
+                self._gates.add_usage(each.leaf, each.priority, each.gpus)
 
     def take(self, row: Group) -> Mapping[str, Any] | None:
         """Count a gang, or say why it may not be given away."""
         leaf, priority, gpus = _of(row)
-        verdict = kept_back(self._gates, self._above, leaf, priority, gpus)
+        verdict = dispatch_verdict(self._gates, self._above, leaf, priority, gpus)
         if verdict is not None:
-            return told(verdict, not_lent(self.tree, pool_key(self._root.name))).as_json()
+            return explain_dispatch_wait(verdict, idle_unlent_gpus(self.tree, pool_key(self._root.name))).as_json()
         self._hold(row, 1)
         return None
 
@@ -159,8 +164,8 @@ class _Keeper:
 
     def _hold(self, row: Group, sign: int) -> None:
         leaf, priority, gpus = _of(row)
-        self._gates.hold(leaf, priority, sign * gpus)
-        self._above.hold(leaf, sign * gpus)
+        self._gates.add_usage(leaf, priority, sign * gpus)
+        self._above.add_usage(leaf, sign * gpus)
 
 
 def _of(row: Group) -> tuple[int, Priority, int]:

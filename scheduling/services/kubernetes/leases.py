@@ -14,11 +14,13 @@ from django.db.models.functions import Now
 
 from pools.domain.errors import Busy
 from scheduling.models import QueueSync
-from scheduling.models.lease import Leased
+from scheduling.models.lease import LeaseColumns
 
-LEASE = timedelta(seconds=60)  # longer than the longest call to a cluster, so that a write never outlives its claim
-RENEW_AFTER = 15.0  # seconds
-SAFE_SECONDS = 40.0  # of a lease, in which a write may begin: the longest call fits into the rest
+LEASE_DURATION = timedelta(
+    seconds=60
+)  # longer than the longest call to a cluster, so that a write never outlives its claim
+RENEW_AFTER_SECONDS = 15.0  # seconds
+SAFE_WRITE_SECONDS = 40.0  # of a lease, in which a write may begin: the longest call fits into the rest
 
 
 class AlreadyClaimed(Busy):
@@ -36,13 +38,13 @@ class Lease:
     def __init__(
         self,
         backend_id: int,
-        rows: type[Leased] = QueueSync,
+        lease_model: type[LeaseColumns] = QueueSync,
         *,
-        length: timedelta = LEASE,
-        renew_after: float | None = None,
+        duration: timedelta = LEASE_DURATION,
+        renew_after_seconds: float | None = None,
     ) -> None:
-        self._rows = rows._default_manager.filter(pk=backend_id)
-        self._length, self._renew_after = length, renew_after
+        self._rows = lease_model._default_manager.filter(pk=backend_id)
+        self._length, self._renew_after = duration, renew_after_seconds
         self._holder = uuid.uuid4()
         self._renewed = 0.0
 
@@ -53,30 +55,30 @@ class Lease:
         if not self._rows.filter(free).update(holder=self._holder, held_until=Now() + self._length):
             raise AlreadyClaimed("Another worker is at work on this backend already.", retry_after=1)
 
-    def is_ours(self) -> bool:
+    def may_write(self) -> bool:
         """Whether a write may begin now, as far as this process knows; at once and from any thread."""
-        return time.monotonic() - self._renewed < SAFE_SECONDS
+        return time.monotonic() - self._renewed < SAFE_WRITE_SECONDS
 
-    def hold(self) -> None:
+    def renew(self) -> None:
         """Keep it. Raises LeaseLost when it went to somebody else."""
-        if time.monotonic() - self._renewed < (RENEW_AFTER if self._renew_after is None else self._renew_after):
+        if time.monotonic() - self._renewed < (RENEW_AFTER_SECONDS if self._renew_after is None else self._renew_after):
             return
         self._renewed = time.monotonic()
         if not self._rows.filter(holder=self._holder).update(held_until=Now() + self._length):
             self._renewed = 0.0  # every thread of ours finds out at once
             raise LeaseLost("Another worker has taken over the work on this backend.", retry_after=1)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Somebody else may begin."""
         self._rows.filter(holder=self._holder).update(holder=None, held_until=None)
 
 
 @contextmanager
-def lease(backend_id: int) -> Iterator[Lease]:
+def hold_lease(backend_id: int) -> Iterator[Lease]:
     """The claim for the length of a block. Raises AlreadyClaimed."""
     claim = Lease(backend_id)
     claim.claim()
     try:
         yield claim
     finally:
-        claim.let_go()
+        claim.release()

@@ -21,32 +21,32 @@ from django.utils import timezone
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
-from pools.locking import lock_tree
+from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
-from pools.transactions import Lost, change
-from scheduling.domain.cluster.gang_outcome import Course, Member, course, gang_status
-from scheduling.domain.cluster.pod_status import Report
-from scheduling.domain.decision_sentences import Decided, sentence, sentence_without_name
-from scheduling.domain.engine.steps import Action
+from pools.transactions import DatabaseLost, change
+from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
+from scheduling.domain.cluster.pod_status import PodStatusReport
+from scheduling.domain.decision_sentences import DecisionFacts, anonymous_decision_message, decision_message
+from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
 from scheduling.models import Decision, Group, Task
-from scheduling.selectors.admitted_specs import admitted_specs, group_spec
-from scheduling.selectors.cluster_work import IN_CLUSTER
-from scheduling.services.workflows.transitions import WorkInHand
+from scheduling.selectors.admitted_specs import find_group_spec, read_admitted_specs
+from scheduling.selectors.cluster_work import STATUSES_IN_CLUSTER
+from scheduling.services.workflows.transitions import WorkflowTransition
 
 CLUSTER_FAULT = "cluster_fault"
 """The code of a reason to wait that is the cluster's trouble, not its scheduler's verdict."""
 
-MOST_TOGETHER = 200  # gangs in one transaction: everybody else on that pool waits for it
+MAX_GANGS_PER_TRANSACTION = 200  # gangs in one transaction: everybody else on that pool waits for it
 _RANK = {TaskStatus.SCHEDULING: 0, TaskStatus.INITIALIZING: 1, TaskStatus.RUNNING: 2}
 _TOGETHER_AGAIN = "its gang begins together again"
 
-Reports = Mapping[UUID, Report]
+PodReports = Mapping[UUID, PodStatusReport]
 """What is said of the tries of one gang, by their ids."""
 
 
-class ObservedWork(WorkInHand):
+class ObservedTransition(WorkflowTransition):
     """Work that moves because its cluster was looked at. What its scheduler decided is remembered like our own
     decisions; for whom it took a place it does not say."""
 
@@ -55,25 +55,31 @@ class ObservedWork(WorkInHand):
         self._decisions: list[Decision] = []
 
     @property
-    def is_over(self) -> bool:
+    def has_ended_gang(self) -> bool:
         """Whether a gang ended."""
         return bool(self._ended)
 
-    def observe(self, group: Group, reports: Reports, *, ignores_nonlead: bool) -> None:
+    def apply_reports(self, group: Group, reports: PodReports, *, ignores_nonlead: bool) -> None:
         """Bring a gang to where its pods are."""
-        if group.status not in IN_CLUSTER:
+        if group.status not in STATUSES_IN_CLUSTER:
             return
-        said = [(task, reports[task.pk]) for task in self.tries.open(group.pk) if task.pk in reports]
-        ran = {task.pk for task in self.tries.running(group.pk)}
+        said = [(task, reports[task.pk]) for task in self.attempts.open_attempts(group.pk) if task.pk in reports]
+        ran = {task.pk for task in self.attempts.running(group.pk)}
         for task, report in said:
             self._place(group, task, report)
-        self._remember(group, Action.START, [task for task in self.tries.running(group.pk) if task.pk not in ran])
+        self._remember(
+            group, StepAction.START, [task for task in self.attempts.running(group.pk) if task.pk not in ran]
+        )
         preempted = [(task, report) for task, report in said if report.status is TaskStatus.FAILED_PREEMPTED]
         if preempted:
-            placed = self.tries.placed(group.pk)
-            self.preempt(group, preempted[0][1].message, tasks=[task.name for task, _ in preempted])
-            stays = set() if TaskStatus(group.status).is_finished else {each.pk for each in self.tries.placed(group.pk)}
-            self._remember(group, Action.PREEMPT, [task for task in placed if task.pk not in stays])
+            placed = self.attempts.placed_attempts(group.pk)
+            self.preempt_tasks(group, preempted[0][1].message, tasks=[task.name for task, _ in preempted])
+            stays = (
+                set()
+                if TaskStatus(group.status).is_finished
+                else {each.pk for each in self.attempts.placed_attempts(group.pk)}
+            )
+            self._remember(group, StepAction.PREEMPT, [task for task in placed if task.pk not in stays])
         if not TaskStatus(group.status).is_finished:
             self._end_tasks(group, reports, ignores_nonlead=ignores_nonlead)
         if not TaskStatus(group.status).is_finished:
@@ -84,20 +90,20 @@ class ObservedWork(WorkInHand):
         super().save()
         Decision.objects.bulk_create(self._decisions)
 
-    def _remember(self, group: Group, action: Action, tasks: Sequence[Task]) -> None:
+    def _remember(self, group: Group, action: StepAction, tasks: Sequence[Task]) -> None:
         """These tasks started, or lost their places."""
         if not tasks:
             return
         workflow, backend = self.workflows[group.workflow_id], self.root.backend_id
         assert backend is not None, "a top-level pool has a backend"
         nodes = [task.node_name for task in tasks]
-        decided = Decided(
+        decided = DecisionFacts(
             action,
             workflow.name if len(self.groups[workflow.pk]) == 1 else f"{workflow.name}/{group.name}",
             self._leaves[workflow.pool_id],
             sum(task.gpu_count for task in tasks),
             nodes,
-            more=group.status == TaskStatus.RUNNING,
+            is_growth=group.status == TaskStatus.RUNNING,
         )
         self._decisions.append(
             Decision(
@@ -111,8 +117,8 @@ class ObservedWork(WorkInHand):
                 tasks=[task.name for task in tasks],
                 nodes=nodes,
                 gpus=decided.gpus,
-                sentence=sentence(decided),
-                sentence_without_name=sentence_without_name(decided),
+                sentence=decision_message(decided),
+                sentence_without_name=anonymous_decision_message(decided),
             )
         )
 
@@ -122,22 +128,22 @@ class ObservedWork(WorkInHand):
         leaves = {workflow.pool_id for workflow in self.workflows.values()}
         return dict(Pool.objects.filter(pk__in=leaves).values_list("pk", "name"))
 
-    def _place(self, group: Group, task: Task, report: Report) -> None:
+    def _place(self, group: Group, task: Task, report: PodStatusReport) -> None:
         """Where it runs; of one that has ended meanwhile, where it ran."""
         if report.status is None or report.status is TaskStatus.SCHEDULING:
             return
         if report.status.is_finished:
-            status = TaskStatus.RUNNING if report.started else TaskStatus.INITIALIZING
+            status = TaskStatus.RUNNING if report.started_at else TaskStatus.INITIALIZING
         else:
             status = report.status
         if _RANK[status] < _RANK[TaskStatus(task.status)]:
             return
         started = task.start_time
         if status is TaskStatus.RUNNING and started is None:
-            started = self._moment(group, report.started)
+            started = self._moment(group, report.started_at)
         node, pod_ip = report.node or task.node_name, report.pod_ip or task.pod_ip
         if (task.status, task.node_name, task.pod_ip, task.start_time) != (status, node, pod_ip, started):
-            self.tries.observe(task, status, node=node, pod_ip=pod_ip, started=started)
+            self.attempts.record_observed(task, status, node=node, pod_ip=pod_ip, started=started)
             self._touched[group.pk] = group
 
     def _moment(self, group: Group, at: datetime | None) -> datetime:
@@ -145,63 +151,65 @@ class ObservedWork(WorkInHand):
         submitted = self.workflows[group.workflow_id].submit_time
         return self.now if at is None else max(submitted, min(at, self.now))
 
-    def _end_tasks(self, group: Group, reports: Reports, *, ignores_nonlead: bool) -> None:
+    def _end_tasks(self, group: Group, reports: PodReports, *, ignores_nonlead: bool) -> None:
         ended = {
             task.name: reports[task.pk]
-            for task in self.tries.open(group.pk)
+            for task in self.attempts.open_attempts(group.pk)
             if task.pk in reports and _is_end(reports[task.pk])
         }
         if not ended:
             return
         tasks = {task.name: task for task in self._latest[group.pk]} | {
-            task.name: task for task in self.tries.open(group.pk)
+            task.name: task for task in self.attempts.open_attempts(group.pk)
         }
-        found = course(
+        found = decide_outcome(
             [self._member(task, ended.get(task.name)) for task in tasks.values()],
             tree=group.gang,
             ignores_nonlead=ignores_nonlead,
-            ended_before=frozenset(name for name, task in tasks.items() if TaskStatus(task.status).is_finished),
+            already_ended=frozenset(name for name, task in tasks.items() if TaskStatus(task.status).is_finished),
         )
         self._follow_course(group, tasks, ended, found)
         self._touched[group.pk] = group
 
-    def _member(self, task: Task, report: Report | None) -> Member:
+    def _member(self, task: Task, report: PodStatusReport | None) -> GangMember:
         if report is None:
-            return Member(task.name, TaskStatus(task.status), task.lead, task.sub_group, message=task.failure_message)
+            return GangMember(
+                task.name, TaskStatus(task.status), task.lead, task.sub_group, message=task.failure_message
+            )
         assert report.status is not None
         action = None if report.exit_code is None else exit_action(report.exit_code, task.exit_actions)
-        return Member(
+        return GangMember(
             task.name,
             report.status,
             task.lead,
             task.sub_group,
             action,
-            may_retry=self.tries.rescheduled(task) < self._most_retries,
+            may_retry=self.attempts.count_reschedules(task) < self._max_retries,
             message=report.message,
         )
 
     def _follow_course(
-        self, group: Group, tasks: Mapping[str, Task], ended: Mapping[str, Report], found: Course
+        self, group: Group, tasks: Mapping[str, Task], ended: Mapping[str, PodStatusReport], found: GangOutcome
     ) -> None:
-        for name, status in found.ends.items():
-            self.tries.end(tasks[name], status, ended[name].message, ended[name].exit_code)
-        for name in found.restart:
-            self.tries.end(tasks[name], TaskStatus.RESCHEDULED, _TOGETHER_AGAIN, None)
-        for name in sorted(found.again | found.restart):
-            self.tries.again(tasks[name])
+        for name, status in found.final_statuses.items():
+            self.attempts.end_attempt(tasks[name], status, ended[name].message, ended[name].exit_code)
+        for name in found.tasks_to_restart:
+            self.attempts.end_attempt(tasks[name], TaskStatus.RESCHEDULED, _TOGETHER_AGAIN, None)
+        for name in sorted(found.tasks_to_retry | found.tasks_to_restart):
+            self.attempts.retry(tasks[name])
         if found.verdict is not None:
-            self.end(group, found.verdict, found.message)
-        elif (found.again or found.restart) and not self.tries.placed(group.pk):
-            self._wait_again(group)
+            self.end_group(group, found.verdict, found.message)
+        elif (found.tasks_to_retry or found.tasks_to_restart) and not self.attempts.placed_attempts(group.pk):
+            self._requeue(group)
 
     def _stand(self, group: Group) -> None:
         """A gang that has begun stays begun: what waits of it then waits inside its time, not for it."""
-        status = gang_status([TaskStatus(task.status) for task in self.tries.open(group.pk)])
+        status = gang_status([TaskStatus(task.status) for task in self.attempts.open_attempts(group.pk)])
         if _RANK[status] <= _RANK[TaskStatus(group.status)]:
             return
         group.status = status
         if status is TaskStatus.RUNNING:
-            starts = [task.start_time for task in self.tries.running(group.pk) if task.start_time]
+            starts = [task.start_time for task in self.attempts.running(group.pk) if task.start_time]
             group.start_time = min(starts, default=self.now)
             workflow = self.workflows[group.workflow_id]
             workflow.start_time = workflow.start_time or group.start_time
@@ -220,11 +228,11 @@ class ObservedWork(WorkInHand):
         return latest
 
 
-def _is_end(report: Report) -> bool:
+def _is_end(report: PodStatusReport) -> bool:
     return report.status is not None and report.status.is_finished and report.status is not TaskStatus.FAILED_PREEMPTED
 
 
-def is_news(task: Task, report: Report) -> bool:
+def has_new_information(task: Task, report: PodStatusReport) -> bool:
     """Whether a report tells something of an open try that its row does not say."""
     if report.status is None or report.status is TaskStatus.SCHEDULING:
         return False
@@ -241,81 +249,83 @@ def is_news(task: Task, report: Report) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What came of it: `busy` are the gangs whose tree was not had, `is_over` says that a gang ended."""
+class ObservationResult:
+    """What came of it: `busy` are the gangs whose tree was not had, `has_ended_gang` says that a gang ended."""
 
-    busy: frozenset[UUID]
-    is_over: bool
+    busy_groups: frozenset[UUID]
+    has_ended_gang: bool
 
 
-def write_observed(backend: Backend, seen: Mapping[UUID, Reports]) -> Written:
+def write_observations(backend: Backend, reports_by_group: Mapping[UUID, PodReports]) -> ObservationResult:
     """Write what is said of these gangs. Those whose tree was too busy are to be looked at again."""
-    rows = Group.objects.filter(pk__in=seen, status__in=IN_CLUSTER)
-    specs = admitted_specs(set(rows.values_list("workflow_id", flat=True)))
+    rows = Group.objects.filter(pk__in=reports_by_group, status__in=STATUSES_IN_CLUSTER)
+    specs = read_admitted_specs(set(rows.values_list("workflow_id", flat=True)))
 
-    def write(work: ObservedWork, group: Group) -> None:
+    def write(work: ObservedTransition, group: Group) -> None:
         spec = specs.get(group.workflow_id)
-        asked = group_spec(spec, group.name) if isinstance(spec, WorkflowSpec) else None
-        work.observe(group, seen[group.pk], ignores_nonlead=asked is None or asked.ignore_nonlead_status)
+        asked = find_group_spec(spec, group.name) if isinstance(spec, WorkflowSpec) else None
+        work.apply_reports(
+            group, reports_by_group[group.pk], ignores_nonlead=asked is None or asked.ignore_nonlead_status
+        )
 
-    return _in_trees(backend, seen, "observed", write)
+    return _in_trees(backend, reports_by_group, "observed", write)
 
 
-def end_refused(backend: Backend, refused: Mapping[UUID, str]) -> Written:
+def fail_refused_gangs(backend: Backend, refusals: Mapping[UUID, str]) -> ObservationResult:
     """End gangs that this cluster will never run, each with the reason."""
 
-    def end(work: ObservedWork, group: Group) -> None:
-        work.end(group, TaskStatus.FAILED_BACKEND_ERROR, refused[group.pk])
+    def end(work: ObservedTransition, group: Group) -> None:
+        work.end_group(group, TaskStatus.FAILED_BACKEND_ERROR, refusals[group.pk])
 
-    return _in_trees(backend, refused, "refused by the cluster", end)
+    return _in_trees(backend, refusals, "refused by the cluster", end)
 
 
-def end_late(backend: Backend) -> int:
+def end_overdue_gangs(backend: Backend) -> int:
     """End what waited or ran longer than it may. Returns how many gangs were looked at."""
     due = Group.objects.filter(due_at__lte=timezone.now(), workflow__root_pool__backend=backend)
-    late = list(due.values_list("pk", flat=True)[:MOST_TOGETHER])
-    _in_trees(backend, late, "observed", lambda work, group: work.end_late(work.workflows[group.workflow_id]))
+    late = list(due.values_list("pk", flat=True)[:MAX_GANGS_PER_TRANSACTION])
+    _in_trees(backend, late, "observed", lambda work, group: work.end_timed_out(work.workflows[group.workflow_id]))
     return len(late)
 
 
 def _in_trees(
-    backend: Backend, groups: Collection[UUID], description: str, deed: Callable[[ObservedWork, Group], None]
-) -> Written:
+    backend: Backend, groups: Collection[UUID], description: str, deed: Callable[[ObservedTransition, Group], None]
+) -> ObservationResult:
     """Do it to each of these gangs that is still open, tree by tree, some together. Raises Lost when the database went
     away."""
-    rows = Group.objects.filter(pk__in=groups, status__in=IN_CLUSTER, workflow__root_pool__backend=backend)
+    rows = Group.objects.filter(pk__in=groups, status__in=STATUSES_IN_CLUSTER, workflow__root_pool__backend=backend)
     by_root: dict[int, list[tuple[UUID, UUID]]] = defaultdict(list)
     for group, workflow, root_id in rows.order_by("pk").values_list("pk", "workflow_id", "workflow__root_pool_id"):
         by_root[root_id].append((group, workflow))
     busy: set[UUID] = set()
     is_over = False
     for root_id, gangs in sorted(by_root.items()):
-        for first in range(0, len(gangs), MOST_TOGETHER):
-            some = dict(gangs[first : first + MOST_TOGETHER])
+        for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
+            some = dict(gangs[first : first + MAX_GANGS_PER_TRANSACTION])
             try:
                 with change(actor=SYSTEM, description=description):
-                    root = lock_tree(root_id)
+                    root = lock_pool_tree(root_id)
                     root.backend = backend
-                    work = ObservedWork(root, set(some.values()), now=timezone.now())
+                    work = ObservedTransition(root, set(some.values()), now=timezone.now())
                     for of_workflow in work.groups.values():
                         for each in of_workflow.values():
-                            if each.pk in some and each.status in IN_CLUSTER:
+                            if each.pk in some and each.status in STATUSES_IN_CLUSTER:
                                 deed(work, each)
                     work.save()
-                    is_over = is_over or work.is_over
-            except Lost:
+                    is_over = is_over or work.has_ended_gang
+            except DatabaseLost:
                 raise
             except Busy:
                 busy |= some.keys()
-    return Written(frozenset(busy), is_over)
+    return ObservationResult(frozenset(busy), is_over)
 
 
-def note_dispatched(tries: Collection[UUID]) -> None:
+def mark_dispatched(task_ids: Collection[UUID]) -> None:
     """The pods of these tries are in the cluster. Kept for good: a try is made once."""
-    Task.objects.filter(pk__in=tries, dispatched_at=None).update(dispatched_at=timezone.now())
+    Task.objects.filter(pk__in=task_ids, dispatched_at=None).update(dispatched_at=timezone.now())
 
 
-def note_reasons(reasons: Mapping[UUID, Mapping[str, Any] | None]) -> None:
+def set_waiting_reasons(reasons: Mapping[UUID, Mapping[str, Any] | None]) -> None:
     """What gangs wait for, None for nothing. Nobody else writes this column, so it needs no lock."""
     if not reasons:
         return
@@ -329,9 +339,9 @@ def note_reasons(reasons: Mapping[UUID, Mapping[str, Any] | None]) -> None:
         )
 
 
-def note_silence(backend: Backend, sentence: str) -> None:
+def set_cluster_fault_reason(backend: Backend, message: str) -> None:
     """Everything that waits on a cluster that cannot be worked with waits for that, unless KAI gave another reason."""
-    reason = json.dumps({"code": CLUSTER_FAULT, "message": sentence})
+    reason = json.dumps({"code": CLUSTER_FAULT, "message": message})
     with connection.cursor() as cursor:
         cursor.execute(
             """

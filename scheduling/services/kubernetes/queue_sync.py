@@ -19,120 +19,122 @@ from pools.domain.errors import Conflict, NotFound
 from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
 from pools.models import Backend, KubernetesSettings, Pool
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from scheduling.domain.queues.plan import Untouched
 from scheduling.kube import connections
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.port import Cluster
-from scheduling.kube.queue_writes import Work, Writer
-from scheduling.kube.queues import AnyStep, Look, look_at_cluster
-from scheduling.kube.words import reason_of, sentence_of
+from scheduling.kube.queue_writes import QueueWriter, WriteProgress
+from scheduling.kube.queues import ClusterWrite, QueueComparison, compare_queues
+from scheduling.kube.words import condition_reason, error_message
 from scheduling.models import ClusterState, QueueDrift, QueueSync
-from scheduling.selectors.desired_queues import Wanted, generation_of, wanted_of
+from scheduling.selectors.desired_queues import DesiredState, read_desired_state, read_generation
 from scheduling.services import notifications
-from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, lease
+from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, hold_lease
 
 logger = logging.getLogger(__name__)
 
-LONGEST_PAUSE = timedelta(minutes=5)
-KEEP_DRIFT = timedelta(days=30)
+MAX_PAUSE = timedelta(minutes=5)
+DRIFT_RETENTION = timedelta(days=30)
 _MOST_ROUNDS = 20
 
 Synced = QueueSync.Synced
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SyncOutcome:
     """What a run did and how the backend stands after it; every line is a sentence."""
 
     backend: str
     synced: str
     reason: str
     message: str
-    done: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
     untouched: tuple[str, ...] = ()
 
 
-def ask_for_sync(*, actor: Actor, backend: str, reapply: Sequence[str] | bool = False) -> Backend:
+def request_sync(*, actor: Actor, backend: str, reapply: Sequence[str] | bool = False) -> Backend:
     """Let a worker sync now, also a cluster that failed a moment ago. `reapply` writes (some, or all) queues also where
     the sync only reports. `osmo-admin` only; Conflict for a backend that is no cluster."""
-    require_house(actor)
+    require_platform(actor)
     row = get_backend(backend)
     _cluster_of(row.pk)
     if reapply:
-        notifications.ask_to_reapply(row.pk, None if isinstance(reapply, bool) else list(reapply))
+        notifications.enqueue_manual_queue_sync(row.pk, None if isinstance(reapply, bool) else list(reapply))
     else:
         QueueSync.objects.filter(backend=row).update(next_try_at=None)
-        notifications.ask_to_sync(row.pk)
+        notifications.enqueue_queue_sync(row.pk)
     return row
 
 
-def sync_while_asked(backend_id: int) -> None:
+def sync_while_requested(backend_id: int) -> None:
     """Sync, and again while the ledger moved on meanwhile.
 
     Beside a run under way there is nothing to do: that one looks again after it has let go of its lease.
     """
     for _ in range(_MOST_ROUNDS):
         try:
-            outcome = sync_backend(backend_id)
+            outcome = sync_backend_queues(backend_id)
         except AlreadyClaimed:
             return
-        if outcome.synced != Synced.TRUE or not (notifications.is_asked_to_sync(backend_id) or is_behind(backend_id)):
+        if outcome.synced != Synced.TRUE or not (
+            notifications.is_queue_sync_requested(backend_id) or is_cluster_behind(backend_id)
+        ):
             return
 
 
-def is_behind(backend_id: int) -> bool:
+def is_cluster_behind(backend_id: int) -> bool:
     """Whether the ledger has changed since the cluster was last in step with it."""
     applied = QueueSync.objects.filter(pk=backend_id).values_list("applied_generation", flat=True).first()
-    return applied is None or applied < generation_of(backend_id)
+    return applied is None or applied < read_generation(backend_id)
 
 
-def follows_the_ledger(backend_id: int) -> bool:
+def needs_no_sync(backend_id: int) -> bool:
     """Whether a hint that something moved leaves the queues of this backend as they are: it is no cluster, its sync is
     off, or nothing moved that queues show. A draining slice gives room back with every piece of its work that ends."""
     settings = KubernetesSettings.objects.filter(pk=backend_id).first()
     if settings is None or settings.sync_mode == KubernetesSettings.Sync.OFF:
         return True
     drains = Pool.objects.filter(parent__backend=backend_id, subpool_state=SubpoolState.DELETING)
-    return not is_behind(backend_id) and not drains.exists()
+    return not is_cluster_behind(backend_id) and not drains.exists()
 
 
-def due_backends() -> list[int]:
+def backends_due_for_sync() -> list[int]:
     """The Kubernetes backends to be looked at now; one that failed a moment ago waits."""
     rows = Backend.objects.filter(kubernetes__isnull=False).exclude(queue_sync__next_try_at__gt=timezone.now())
     return list(rows.exclude(kubernetes__sync_mode=KubernetesSettings.Sync.OFF).values_list("pk", flat=True))
 
 
-def sync_backend(
-    backend_id: int, *, by_hand: bool = False, take_over: bool = False, only: Collection[str] | None = None
-) -> Outcome:
-    """One run. `by_hand` asks a cluster that failed a moment ago at once, and writes also where the sync only reports
-    or is off; `only` writes these objects alone; `take_over` see :func:`look_at_cluster`.
+def sync_backend_queues(
+    backend_id: int, *, manual: bool = False, take_over: bool = False, only_objects: Collection[str] | None = None
+) -> SyncOutcome:
+    """One run. `manual` asks a cluster that failed a moment ago at once, and writes also where the sync only reports
+    or is off; `only_objects` writes these objects alone; `take_over` see :func:`compare_queues`.
 
     Never raises for what a cluster does: that is its condition. Raises AlreadyClaimed, LeaseLost, and NotFound or
     Conflict for a backend that has no cluster.
     """
     backend, settings = _cluster_of(backend_id)
     row = QueueSync.objects.get_or_create(backend=backend)[0]
-    if settings.sync_mode == KubernetesSettings.Sync.OFF and not by_hand:
+    if settings.sync_mode == KubernetesSettings.Sync.OFF and not manual:
         _settle(row, Synced.UNKNOWN, "Off", "The sync of this backend is switched off.")
         return _outcome(backend, row)
-    if row.next_try_at is not None and row.next_try_at > timezone.now() and not by_hand:
+    if row.next_try_at is not None and row.next_try_at > timezone.now() and not manual:
         return _outcome(backend, row)
-    with lease(backend_id) as claim:
-        notifications.taken_to_sync(backend_id)
-        return _Run(backend, settings, row, claim).go(by_hand=by_hand, take_over=take_over, only=only)
+    with hold_lease(backend_id) as claim:
+        notifications.queue_sync_started(backend_id)
+        return _Run(backend, settings, row, claim).go(by_hand=manual, take_over=take_over, only=only_objects)
 
 
-def preview(backend: Backend, *, take_over: bool = False) -> Outcome:
+def preview_sync(backend: Backend, *, take_over: bool = False) -> SyncOutcome:
     """What a run would do now. Lists only. Raises ClusterError."""
-    settings = connections.settings_of(backend)
+    settings = connections.kubernetes_settings(backend)
     row = QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
     _, look = _look(backend, settings, connections.connect(backend), take_over=take_over)
-    return _outcome(backend, row, left=look.steps, look=look)
+    return _outcome(backend, row, left=look.writes, look=look)
 
 
 class _Run:
@@ -141,7 +143,7 @@ class _Run:
     def __init__(self, backend: Backend, settings: KubernetesSettings, row: QueueSync, claim: Lease) -> None:
         self._backend, self._settings, self._row, self._claim = backend, settings, row, claim
 
-    def go(self, *, by_hand: bool, take_over: bool, only: Collection[str] | None) -> Outcome:
+    def go(self, *, by_hand: bool, take_over: bool, only: Collection[str] | None) -> SyncOutcome:
         """Look, write, remember."""
         self._row.attempted_at = timezone.now()
         try:
@@ -150,34 +152,36 @@ class _Run:
         except ClusterError as error:
             return self._failed(error)
         writes = by_hand or self._settings.sync_mode == KubernetesSettings.Sync.APPLY
-        chosen = [step for step in look.steps if writes and (only is None or step.name in only)]
-        writer = Writer(cluster, wanted.place, is_ours=self._claim.is_ours)
-        work = writer.run(chosen, renew=self._claim.hold)
-        self._claim.hold()
+        chosen = [step for step in look.writes if writes and (only is None or step.name in only)]
+        writer = QueueWriter(cluster, wanted.target, may_write=self._claim.may_write)
+        work = writer.run(chosen, renew_lease=self._claim.renew)
+        self._claim.renew()
         asked = {id(step) for step in chosen}
-        unasked = [step for step in look.steps if id(step) not in asked]
+        unasked = [step for step in look.writes if id(step) not in asked]
         _remember_drift(self._backend, look, {step.name for step in work.done})
         return self._finished(wanted, look, work, unasked)
 
-    def _failed(self, error: ClusterError) -> Outcome:
+    def _failed(self, error: ClusterError) -> SyncOutcome:
         self._retry_later(error)
-        _settle(self._row, Synced.FALSE, reason_of(error), sentence_of(error))
+        _settle(self._row, Synced.FALSE, condition_reason(error), error_message(error))
         logger.warning("backend %s: queues not synced: %s", self._backend.name, error)
         return _outcome(self._backend, self._row)
 
-    def _finished(self, wanted: Wanted, look: Look, work: Work, unasked: Sequence[AnyStep]) -> Outcome:
+    def _finished(
+        self, wanted: DesiredState, look: QueueComparison, work: WriteProgress, unasked: Sequence[ClusterWrite]
+    ) -> SyncOutcome:
         row = self._row
-        row.objects_seen = look.objects
+        row.objects_seen = look.owned_queues
         row.untouched = [{"name": each.name, "note": each.note} for each in look.untouched]
         in_the_way = [each for each in look.untouched if each.name in wanted.queues or each.name in wanted.topologies]
-        if work.fatal is not None or work.faults:
-            error = work.fatal or work.faults[0][1]
+        if work.fatal_error is not None or work.failures:
+            error = work.fatal_error or work.failures[0][1]
             self._retry_later(error)
-            _settle(row, Synced.FALSE, reason_of(error), _fault_sentence(work, error))
+            _settle(row, Synced.FALSE, condition_reason(error), _fault_sentence(work, error))
         else:
             row.failures, row.next_try_at = 0, None
-            if work.left:
-                message = f"The run was too slow and stopped; {len(work.left)} writes are left to the next one."
+            if work.remaining:
+                message = f"The run was too slow and stopped; {len(work.remaining)} writes are left to the next one."
                 _settle(row, Synced.FALSE, "Interrupted", message)
             elif unasked:
                 message = f"{len(unasked)} writes are due; the sync of this backend only reports them."
@@ -191,18 +195,20 @@ class _Run:
                 row.succeeded_at = timezone.now()
                 message = f"{len(wanted.queues)} queues follow the ledger's generation {wanted.generation}."
                 _settle(row, Synced.TRUE, "InStep", message)
-        return _outcome(self._backend, row, done=work.done, left=[*work.left, *unasked], look=look)
+        return _outcome(self._backend, row, done=work.done, left=[*work.remaining, *unasked], look=look)
 
     def _retry_later(self, error: ClusterError) -> None:
-        pause = min(LONGEST_PAUSE, timedelta(seconds=2 ** min(self._row.failures, 10)))
+        pause = min(MAX_PAUSE, timedelta(seconds=2 ** min(self._row.failures, 10)))
         self._row.failures += 1
         self._row.next_try_at = timezone.now() + max(pause, timedelta(seconds=error.retry_after or 0))
 
 
-def _look(backend: Backend, settings: KubernetesSettings, cluster: Cluster, *, take_over: bool) -> tuple[Wanted, Look]:
+def _look(
+    backend: Backend, settings: KubernetesSettings, cluster: Cluster, *, take_over: bool
+) -> tuple[DesiredState, QueueComparison]:
     identity = ClusterState.objects.get_or_create(backend=backend)[0].identity
-    wanted = wanted_of(backend, settings, identity)
-    look = look_at_cluster(cluster, wanted.place, wanted.queues, wanted.topologies, wanted.leaf_of, take_over=take_over)
+    wanted = read_desired_state(backend, settings, identity)
+    look = compare_queues(cluster, wanted.target, wanted.queues, wanted.topologies, wanted.leaf_of, take_over=take_over)
     return wanted, look
 
 
@@ -216,10 +222,10 @@ def _cluster_of(backend_id: int) -> tuple[Backend, KubernetesSettings]:
     return backend, settings
 
 
-def _fault_sentence(work: Work, error: ClusterError) -> str:
-    where = next((step.sentence for step, fault in work.faults if fault is error), "")
-    more = f" {len(work.left)} writes are left." if len(work.left) > 1 else ""
-    return f"{where}: {sentence_of(error)}{more}" if where else f"{sentence_of(error)}{more}"
+def _fault_sentence(work: WriteProgress, error: ClusterError) -> str:
+    where = next((step.description for step, fault in work.failures if fault is error), "")
+    more = f" {len(work.remaining)} writes are left." if len(work.remaining) > 1 else ""
+    return f"{where}: {error_message(error)}{more}" if where else f"{error_message(error)}{more}"
 
 
 def _settle(row: QueueSync, synced: Synced, reason: str, message: str) -> None:
@@ -236,7 +242,7 @@ _CONDITION = [
 ]  # fmt: skip
 
 
-def _remember_drift(backend: Backend, look: Look, written: set[str]) -> None:
+def _remember_drift(backend: Backend, look: QueueComparison, written: set[str]) -> None:
     """Open what is new, close what is as it should be again, forget what was closed long ago."""
     now = timezone.now()
     seen = {(each.queue, each.difference.field): each for each in look.drift}
@@ -260,26 +266,26 @@ def _remember_drift(backend: Backend, look: Look, written: set[str]) -> None:
         )
         for each in seen.values()
     )
-    QueueDrift.objects.filter(backend=backend, healed_at__lt=now - KEEP_DRIFT).delete()
+    QueueDrift.objects.filter(backend=backend, healed_at__lt=now - DRIFT_RETENTION).delete()
 
 
 def _outcome(
     backend: Backend,
     row: QueueSync,
     *,
-    done: Sequence[AnyStep] = (),
-    left: Sequence[AnyStep] = (),
-    look: Look | None = None,
-) -> Outcome:
+    done: Sequence[ClusterWrite] = (),
+    left: Sequence[ClusterWrite] = (),
+    look: QueueComparison | None = None,
+) -> SyncOutcome:
     untouched: Iterable[Untouched] = look.untouched if look is not None else ()
     drift = look.drift if look is not None else ()
-    return Outcome(
+    return SyncOutcome(
         backend.name,
         row.synced,
         row.reason,
         row.message,
-        tuple(step.sentence for step in done),
-        tuple(step.sentence for step in left),
+        tuple(step.description for step in done),
+        tuple(step.description for step in left),
         tuple(f"{each.difference.by} changed {_field(each.queue, each.difference)}" for each in drift),
         tuple(f"{each.name}: {each.note}" for each in untouched),
     )

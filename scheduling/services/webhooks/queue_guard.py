@@ -8,37 +8,37 @@ from typing import Any
 from django.db import connection
 
 from pools.domain.errors import BadInput, Violation
-from pools.domain.roles import Action, Actor
+from pools.domain.roles import Actor, Permission
 from pools.domain.versions import check_version
 from pools.models import Backend
-from pools.permissions import require_house
+from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from pools.transactions import change
 from scheduling.models import Bypass, QueueGuard
 
-MODES = tuple(QueueGuard.Mode.values)
-MOST_ACCOUNTS = 200
-LONGEST_ACCOUNT = 253
-MOST_BYPASSES = 1000
+GUARD_MODES = tuple(QueueGuard.Mode.values)
+MAX_ACCOUNTS = 200
+MAX_ACCOUNT_LENGTH = 253
+MAX_BYPASS_ROWS = 1000
 """Rows kept for one backend; tries of further callers are counted in one row without a name."""
 
-SHOWN_KEYS = ("mode", "identity", "accounts")
+GUARD_KEYS = ("mode", "identity", "accounts")
 _LONGEST_KEPT = 500
 
 
-def guard_of(backend: Backend) -> QueueGuard:
+def queue_guard_for(backend: Backend) -> QueueGuard:
     """How this backend is guarded. Before anybody has said: strictly, for nothing asks until a webhook is installed."""
     row = QueueGuard.objects.filter(backend=backend).first()
     return row or QueueGuard(backend=backend, mode=QueueGuard.Mode.ENFORCE, version=0)
 
 
-def read_guard(actor: Actor, backend: str) -> QueueGuard:
+def read_queue_guard(actor: Actor, backend: str) -> QueueGuard:
     """One backend's guard, for those who read the house."""
-    require_house(actor, Action.HOUSE_READ)
-    return guard_of(get_backend(backend))
+    require_platform(actor, Permission.PLATFORM_READ)
+    return queue_guard_for(get_backend(backend))
 
 
-def put_guard(
+def put_queue_guard(
     *,
     actor: Actor,
     backend: str,
@@ -50,15 +50,15 @@ def put_guard(
 
     Raises BadInput with every fault, NotFound, Forbidden, Stale.
     """
-    require_house(actor)
+    require_platform(actor)
     if faults := _violations(body):
         raise BadInput.of(faults)
     with change(actor=actor, description=description):
         place = get_backend(backend)
         Backend.objects.select_for_update().get(pk=place.pk)
-        row = guard_of(place)
+        row = queue_guard_for(place)
         check_version(f"The webhook of backend {backend}", expected_version, row.version)
-        wanted = {key: body[key] for key in SHOWN_KEYS if body.get(key) is not None}
+        wanted = {key: body[key] for key in GUARD_KEYS if body.get(key) is not None}
         if "accounts" in wanted:
             wanted["accounts"] = list(dict.fromkeys(wanted["accounts"]))
         different = {key: value for key, value in wanted.items() if getattr(row, key) != value}
@@ -70,7 +70,7 @@ def put_guard(
         return row
 
 
-def guard_body(row: QueueGuard) -> dict[str, Any]:
+def queue_guard_body(row: QueueGuard) -> dict[str, Any]:
     """The guard as the API shows it."""
     return {
         "backend": row.backend.name,
@@ -81,24 +81,31 @@ def guard_body(row: QueueGuard) -> dict[str, Any]:
     }
 
 
-def bypasses(actor: Actor, backend: str) -> tuple[Bypass, ...]:
+def list_bypasses(actor: Actor, backend: str) -> tuple[Bypass, ...]:
     """Who tried to go around the house, the latest first."""
-    require_house(actor, Action.HOUSE_READ)
+    require_platform(actor, Permission.PLATFORM_READ)
     return tuple(Bypass.objects.filter(backend=get_backend(backend)))
 
 
-def record(
-    backend: Backend, *, kind: str, namespace: str, name: str, username: str, found: Sequence[Violation], refused: bool
+def record_bypass(
+    backend: Backend,
+    *,
+    kind: str,
+    namespace: str,
+    name: str,
+    username: str,
+    violations: Sequence[Violation],
+    is_refused: bool,
 ) -> None:
     """Count a try, one row for each caller and rule. Not a change of the ledger, so nothing is audited."""
-    by_code = {violation.code: violation.message for violation in reversed(found)}
+    by_code = {violation.code: violation.message for violation in reversed(violations)}
     with connection.cursor() as cursor:
         for code, message in sorted(by_code.items()):
             values = [_kept(kind), _kept(namespace), _kept(username), code]
-            cursor.execute(_KNOWN_OR_ROOM, [backend.pk, *values, backend.pk, MOST_BYPASSES])
+            cursor.execute(_KNOWN_OR_ROOM, [backend.pk, *values, backend.pk, MAX_BYPASS_ROWS])
             if not cursor.fetchone()[0]:
                 values = [values[0], "", "", code]
-            cursor.execute(_COUNT, [backend.pk, *values, _kept(name), _kept(message), int(refused)])
+            cursor.execute(_COUNT, [backend.pk, *values, _kept(name), _kept(message), int(is_refused)])
 
 
 _KNOWN_OR_ROOM = """
@@ -122,16 +129,18 @@ def _kept(text: str) -> str:
 
 def _violations(body: Mapping[str, Any]) -> list[Violation]:
     found = []
-    if body.get("mode") is not None and body["mode"] not in MODES:
-        sentence = f"A webhook's mode is {', '.join(MODES[:-1])} or {MODES[-1]}, not {str(body['mode'])[:40]!r}."
+    if body.get("mode") is not None and body["mode"] not in GUARD_MODES:
+        sentence = (
+            f"A webhook's mode is {', '.join(GUARD_MODES[:-1])} or {GUARD_MODES[-1]}, not {str(body['mode'])[:40]!r}."
+        )
         found.append(Violation("mode", "bad_value", sentence))
     if body.get("identity") is not None and not _is_account(body["identity"], empty=True):
         found.append(Violation("identity", "bad_value", _ACCOUNT.format(what="identity")))
     accounts = body.get("accounts")
     if accounts is None:
         return found
-    if not isinstance(accounts, list) or len(accounts) > MOST_ACCOUNTS:
-        sentence = f"`accounts` is a list of at most {MOST_ACCOUNTS} users or groups."
+    if not isinstance(accounts, list) or len(accounts) > MAX_ACCOUNTS:
+        sentence = f"`accounts` is a list of at most {MAX_ACCOUNTS} users or groups."
         return [*found, Violation("accounts", "bad_value", sentence)]
     return found + [
         Violation(f"accounts[{position}]", "bad_value", _ACCOUNT.format(what="account"))
@@ -142,11 +151,11 @@ def _violations(body: Mapping[str, Any]) -> list[Violation]:
 
 _ACCOUNT = (
     "An {what} is a user or group as the API server names it, such as system:serviceaccount:NAMESPACE:NAME, of at most "
-    f"{LONGEST_ACCOUNT} characters and without spaces."
+    f"{MAX_ACCOUNT_LENGTH} characters and without spaces."
 )
 
 
 def _is_account(value: object, *, empty: bool = False) -> bool:
     if not isinstance(value, str) or (not value and not empty):
         return False
-    return len(value) <= LONGEST_ACCOUNT and value.isprintable() and " " not in value
+    return len(value) <= MAX_ACCOUNT_LENGTH and value.isprintable() and " " not in value

@@ -15,30 +15,30 @@ from django.conf import settings
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.models import Backend
 from scheduling.domain.cluster import admission_review, membership
-from scheduling.domain.cluster.admission_review import Question
-from scheduling.domain.cluster.membership import Guarded, Kind
-from scheduling.domain.podgroup import WARNING, validate
+from scheduling.domain.cluster.admission_review import AdmissionRequest
+from scheduling.domain.cluster.membership import QueueAccessPolicy, WorkloadKind
+from scheduling.domain.podgroup import WARNING, validate_pod_group
 from scheduling.models import Group, QueueGuard
-from scheduling.selectors.workflows import queues_of
-from scheduling.services.webhooks.queue_guard import guard_of, record
+from scheduling.selectors.workflows import queue_names_of
+from scheduling.services.webhooks.queue_guard import queue_guard_for, record_bypass
 
-JUDGED = frozenset({"CREATE", "UPDATE"})
+REVIEWED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 
 
-def review(kind: Kind, body: Any, *, backend: str | None = None) -> dict[str, Any]:
+def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None) -> dict[str, Any]:
     """The answer to an AdmissionReview about a pod or a PodGroup.
 
     `backend` is whose cluster asks; a house that is asked without a name answers for all its backends. Raises BadInput
     for what is no review of this kind, NotFound for an unknown backend.
     """
-    question = admission_review.read(body)
+    question = admission_review.read_review(body)
     if question.kind != kind:
         sentence = f"This address judges a {kind}, not a {question.kind[:40]}."
         raise BadInput(sentence, [Violation("request.kind.kind", "bad_value", sentence)])
     guards = _guards(backend)
-    if question.operation not in JUDGED or question.now is None:
-        return admission_review.answer(question)
-    found, warnings = _invalid(question) if kind is Kind.POD_GROUP else ([], [])
+    if question.operation not in REVIEWED_OPERATIONS or question.new_object is None:
+        return admission_review.review_response(question)
+    found, warnings = _invalid(question) if kind is WorkloadKind.POD_GROUP else ([], [])
     refused: list[Violation] = []
     for guard in guards:
         if guard.mode == QueueGuard.Mode.OFF:
@@ -47,7 +47,7 @@ def review(kind: Kind, body: Any, *, backend: str | None = None) -> dict[str, An
         if not broken:
             continue
         is_refused = guard.mode == QueueGuard.Mode.ENFORCE
-        if not question.rehearsed:
+        if not question.is_dry_run:
             _note(guard, question, broken, refused=is_refused)
         if is_refused:
             refused += [violation for violation in broken if violation not in refused]
@@ -55,7 +55,7 @@ def review(kind: Kind, body: Any, *, backend: str | None = None) -> dict[str, An
             warnings += [f"OSMO Admin would refuse this: {violation.message}" for violation in broken]
     if found and not guards:
         refused = found
-    return admission_review.answer(question, refused, warnings)
+    return admission_review.review_response(question, refused, warnings)
 
 
 def _guards(backend: str | None) -> list[QueueGuard]:
@@ -66,38 +66,38 @@ def _guards(backend: str | None) -> list[QueueGuard]:
             raise NotFound(f"Backend {backend} does not exist.")
     elif clusters := rows.filter(kind=Backend.Kind.KUBERNETES):
         rows = clusters
-    return [row.guard if hasattr(row, "guard") else guard_of(row) for row in rows]
+    return [row.guard if hasattr(row, "guard") else queue_guard_for(row) for row in rows]
 
 
-def _invalid(question: Question) -> tuple[list[Violation], list[str]]:
+def _invalid(question: AdmissionRequest) -> tuple[list[Violation], list[str]]:
     """Errors and warnings about the minimums. A change of something else never fails for what was there before."""
-    before = question.before or {}
-    now = question.now or {}
-    if question.before is not None and before.get("spec") == now.get("spec"):
+    before = question.old_object or {}
+    now = question.new_object or {}
+    if question.old_object is not None and before.get("spec") == now.get("spec"):
         return [], []
-    found = validate(now)
+    found = validate_pod_group(now)
     return (
         [violation for violation in found if violation.severity != WARNING],
         [violation.message for violation in found if violation.severity == WARNING],
     )
 
 
-def _foreign(kind: Kind, question: Question, guard: QueueGuard) -> list[Violation]:
-    guarded = Guarded(
+def _foreign(kind: WorkloadKind, question: AdmissionRequest, guard: QueueGuard) -> list[Violation]:
+    guarded = QueueAccessPolicy(
         namespace=guard.backend.namespace,
         accounts=frozenset(account for account in (guard.identity, *guard.accounts) if account),
         gangs=_gangs(kind, question, guard.backend),
         url=settings.OSMO.public_url,
     )
-    return membership.violations(kind, question.now or {}, question.before, question.caller, guarded)
+    return membership.access_violations(kind, question.new_object or {}, question.old_object, question.caller, guarded)
 
 
-def _gangs(kind: Kind, question: Question, backend: Backend) -> dict[str, str]:
+def _gangs(kind: WorkloadKind, question: AdmissionRequest, backend: Backend) -> dict[str, str]:
     """Of the gang that a pod wants to join: its queue, when it is one of ours on this backend."""
-    if kind is not Kind.POD or question.namespace != backend.namespace:
+    if kind is not WorkloadKind.POD or question.namespace != backend.namespace:
         return {}
     names = {}
-    for name in membership.joined_gangs(question.now or {}):
+    for name in membership.joined_pod_groups(question.new_object or {}):
         try:
             names[UUID(name)] = name
         except ValueError:
@@ -105,16 +105,16 @@ def _gangs(kind: Kind, question: Question, backend: Backend) -> dict[str, str]:
     groups = Group.objects.filter(pk__in=names, workflow__root_pool__backend=backend).select_related(
         "workflow__pool", "workflow__root_pool__backend"
     )
-    return {names[group.pk]: queues_of(group.workflow)[1] for group in groups}
+    return {names[group.pk]: queue_names_of(group.workflow)[1] for group in groups}
 
 
-def _note(guard: QueueGuard, question: Question, found: Sequence[Violation], *, refused: bool) -> None:
-    record(
+def _note(guard: QueueGuard, question: AdmissionRequest, found: Sequence[Violation], *, refused: bool) -> None:
+    record_bypass(
         guard.backend,
         kind=question.kind,
         namespace=question.namespace,
         name=question.name,
         username=question.caller.username,
-        found=found,
-        refused=refused,
+        violations=found,
+        is_refused=refused,
     )

@@ -14,16 +14,16 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Count
 
-from scheduling.domain.statuses import UNFINISHED_TASK, TaskStatus
+from scheduling.domain.statuses import UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Task
 
-_COPIED = (
+_COPIED_FIELDS = (
     "group_id", "name", "position", "lead", "sub_group", "gpu_count", "cpu_count", "memory_bytes", "storage_bytes",
     "platform", "nodes_excluded", "exit_actions",
 )  # fmt: skip
 
 
-class Tries:
+class TaskAttempts:
     """The open tries of some gangs. They are read when the first is asked for, all in one statement."""
 
     def __init__(self, groups: Collection[UUID], *, now: datetime) -> None:
@@ -35,24 +35,26 @@ class Tries:
         self._ended: defaultdict[tuple[TaskStatus, str, int | None], list[UUID]] = defaultdict(list)
         self._new: list[Task] = []
 
-    def open(self, group: UUID) -> Sequence[Task]:
+    def open_attempts(self, group: UUID) -> Sequence[Task]:
         """The tries of a gang that have not ended, by position."""
         if self._open is None:
             self._open = defaultdict(list)
-            rows = Task.objects.filter(group__in=self._groups, status__in=UNFINISHED_TASK)
+            rows = Task.objects.filter(group__in=self._groups, status__in=UNFINISHED_TASK_STATUSES)
             for task in rows.order_by("position", "name"):
                 self._open[task.group_id].append(task)
         return self._open[group]
 
     def running(self, group: UUID) -> list[Task]:
         """Those that run."""
-        return [task for task in self.open(group) if task.status == TaskStatus.RUNNING]
+        return [task for task in self.open_attempts(group) if task.status == TaskStatus.RUNNING]
 
-    def placed(self, group: UUID) -> list[Task]:
+    def placed_attempts(self, group: UUID) -> list[Task]:
         """Those that have a machine: they run, or are about to."""
-        return [task for task in self.open(group) if task.status in {TaskStatus.INITIALIZING, TaskStatus.RUNNING}]
+        return [
+            task for task in self.open_attempts(group) if task.status in {TaskStatus.INITIALIZING, TaskStatus.RUNNING}
+        ]
 
-    def rescheduled(self, task: Task) -> int:
+    def count_reschedules(self, task: Task) -> int:
         """How often this task was tried again because its spec said so. A preemption is not a retry (D11)."""
         if self._rescheduled is None:
             rows = Task.objects.filter(group__in=self._groups, status=TaskStatus.RESCHEDULED)
@@ -64,33 +66,35 @@ class Tries:
             )
         return self._rescheduled[task.group_id, task.name]
 
-    def place(self, task: Task, node: str) -> None:
+    def place_on_node(self, task: Task, node: str) -> None:
         """A waiting try starts on a node."""
         task.status, task.start_time, task.node_name = TaskStatus.RUNNING, self._now, node
         if task._state.adding is False:
             self._placed[task.pk] = task
 
-    def observe(self, task: Task, status: TaskStatus, *, node: str, pod_ip: str, started: datetime | None) -> None:
+    def record_observed(
+        self, task: Task, status: TaskStatus, *, node: str, pod_ip: str, started: datetime | None
+    ) -> None:
         """A try has a machine, or runs since `started`, as its cluster says."""
         task.status, task.node_name, task.pod_ip, task.start_time = status, node, pod_ip, started
         self._observed[task.pk] = task
 
-    def end(self, task: Task, status: TaskStatus, message: str, exit_code: int | None) -> None:
+    def end_attempt(self, task: Task, status: TaskStatus, message: str, exit_code: int | None) -> None:
         """A try ends."""
         assert self._open is not None
         self._open[task.group_id].remove(task)
         self._ended[status, message, exit_code].append(task.pk)
 
-    def again(self, task: Task, node: str | None = None) -> None:
+    def retry(self, task: Task, node: str | None = None) -> None:
         """A task whose try ended is tried again: it waits, or starts at once on a node."""
         following = Task(
             uuid=uuid.uuid4(),
             retry_id=task.retry_id + 1,
             status=TaskStatus.SCHEDULING,
-            **{name: getattr(task, name) for name in _COPIED},
+            **{name: getattr(task, name) for name in _COPIED_FIELDS},
         )
         if node is not None:
-            self.place(following, node)
+            self.place_on_node(following, node)
         self._new.append(following)
         found = self._open
         assert found is not None
@@ -100,9 +104,9 @@ class Tries:
     def save(self) -> None:
         """Write what became of them."""
         if self._placed:
-            _write_places(self._placed, self._now)
+            _update_placed(self._placed, self._now)
         if self._observed:
-            _write_observed(self._observed.values())
+            _update_observed(self._observed.values())
         for (status, message, exit_code), tries in self._ended.items():
             Task.objects.filter(pk__in=tries).update(
                 status=status, end_time=self._now, exit_code=exit_code, failure_message=message
@@ -110,7 +114,7 @@ class Tries:
         Task.objects.bulk_create(self._new)
 
 
-def _write_places(placed: Mapping[UUID, Task], now: datetime) -> None:
+def _update_placed(placed: Mapping[UUID, Task], now: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -121,7 +125,7 @@ def _write_places(placed: Mapping[UUID, Task], now: datetime) -> None:
         )
 
 
-def _write_observed(tries: Collection[Task]) -> None:
+def _update_observed(tries: Collection[Task]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             """

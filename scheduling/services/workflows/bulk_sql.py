@@ -13,21 +13,21 @@ from django.db import connection, models
 from django.utils.duration import duration_iso_string
 
 
-def document(objects: Collection[models.Model], fields: Sequence[str] | None = None) -> str:
+def rows_as_json(objects: Collection[models.Model], fields: Sequence[str] | None = None) -> str:
     """These objects as a JSON list of rows; `fields` are the columns told (all by default)."""
     if not objects:
         return "[]"
     known = [field.attname for field in next(iter(objects))._meta.concrete_fields]
     told = [name for name in known if fields is None or name in fields]
-    return json.dumps([{name: getattr(each, name) for name in told} for each in objects], default=_plain)
+    return json.dumps([{name: getattr(each, name) for name in told} for each in objects], default=_json_default)
 
 
-def sent(model: type[models.Model]) -> str:
+def recordset_sql(model: type[models.Model]) -> str:
     """SQL that reads such a document, given as a parameter, as rows of the model's table."""
     return f"jsonb_populate_recordset(NULL::{model._meta.db_table}, %s::jsonb)"
 
 
-def update(objects: Collection[models.Model], fields: Sequence[str]) -> None:
+def update_rows(objects: Collection[models.Model], fields: Sequence[str]) -> None:
     """Write these columns of these rows, in one statement."""
     if not objects:
         return
@@ -35,14 +35,14 @@ def update(objects: Collection[models.Model], fields: Sequence[str]) -> None:
     assert model._meta.pk is not None
     key = model._meta.pk.attname
     changes = ", ".join(f'"{name}" = told."{name}"' for name in fields)
-    told = f'{sent(model)} AS told WHERE kept."{key}" = told."{key}"'
+    told = f'{recordset_sql(model)} AS told WHERE kept."{key}" = told."{key}"'
     with connection.cursor() as cursor:
         cursor.execute(
-            f"UPDATE {model._meta.db_table} AS kept SET {changes} FROM {told}", [document(objects, [key, *fields])]
+            f"UPDATE {model._meta.db_table} AS kept SET {changes} FROM {told}", [rows_as_json(objects, [key, *fields])]
         )
 
 
-def _plain(value: Any) -> str:
+def _json_default(value: Any) -> str:
     """Values that JSON does not know, as PostgreSQL reads them."""
     if isinstance(value, datetime):
         return value.isoformat()

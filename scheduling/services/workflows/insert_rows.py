@@ -13,10 +13,10 @@ from functools import cache
 from django.db import connection, models
 
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.workflows.bulk_sql import document, sent
+from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
 
 
-def record(workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequence[Task]) -> None:
+def insert_workflows(workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequence[Task]) -> None:
     """Insert new workflows and give each its name: `{spec_name}-{n}` with n dense, `1 + highest`, in the order given.
 
     Equal names line up at their row of :class:`WorkflowName` until the transaction ends. The caller holds the tree's
@@ -24,7 +24,7 @@ def record(workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequen
     """
     assert connection.in_atomic_block
     with connection.cursor() as cursor:
-        cursor.execute(_statement(), [document(workflows), document(groups), document(tasks)])
+        cursor.execute(_insert_statement(), [rows_as_json(workflows), rows_as_json(groups), rows_as_json(tasks)])
         names = dict(cursor.fetchall())
     for workflow in workflows:
         workflow.name = names[workflow.uuid]
@@ -32,7 +32,7 @@ def record(workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequen
 
 
 @cache
-def _statement() -> str:
+def _insert_statement() -> str:
     def insert(model: type[models.Model], source: str, computed: Mapping[str, str]) -> str:
         columns = [field.attname for field in model._meta.concrete_fields]
         names = ", ".join(f'"{name}"' for name in columns)
@@ -41,7 +41,7 @@ def _statement() -> str:
 
     return f"""
         WITH asked AS MATERIALIZED (
-            SELECT * FROM {sent(Workflow)} WITH ORDINALITY
+            SELECT * FROM {recordset_sql(Workflow)} WITH ORDINALITY
         ), wanted AS (
             SELECT spec_name, count(*)::integer AS many FROM asked GROUP BY spec_name ORDER BY spec_name
         ), counted AS (
@@ -56,9 +56,9 @@ def _statement() -> str:
         ), workflows AS (
             {insert(Workflow, "named", {"name": "full_name"})}
         ), parts AS (
-            {insert(Group, sent(Group), {})}
+            {insert(Group, recordset_sql(Group), {})}
         ), tasks AS (
-            {insert(Task, sent(Task), {})}
+            {insert(Task, recordset_sql(Task), {})}
         )
         SELECT uuid, full_name FROM named
     """

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import uuid
 
-from scheduling.domain.deadlines import deadlines
+from scheduling.domain.deadlines import gang_deadlines
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import GroupSpec
 from scheduling.models import Group, Task, Workflow
 
 
-def new_gang(workflow: Workflow, position: int, spec: GroupSpec) -> Group:
+def build_group(workflow: Workflow, position: int, spec: GroupSpec) -> Group:
     """A gang that waits for GPUs, or for the gangs before it; its queue timeout runs from now."""
     waits = bool(spec.inputs)
     status = TaskStatus.WAITING if waits else TaskStatus.SCHEDULING
     ready_at = None if waits else workflow.submit_time
-    ends = deadlines(
+    ends = gang_deadlines(
         status,
         ready_at=ready_at,
         ends_at=None,
@@ -33,11 +33,11 @@ def new_gang(workflow: Workflow, position: int, spec: GroupSpec) -> Group:
         gpus=spec.gpus,
         gang=None if spec.gang is None else dict(spec.gang),
         ready_at=ready_at,
-        due_at=ends.first,
+        due_at=ends.earliest,
     )
 
 
-def new_tasks(group: Group, spec: GroupSpec) -> list[Task]:
+def build_tasks(group: Group, spec: GroupSpec) -> list[Task]:
     """The first try of every task of a gang."""
     return [
         Task(

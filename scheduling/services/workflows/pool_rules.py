@@ -8,12 +8,12 @@ from typing import Any
 
 from django.conf import settings
 
-from pools.domain.durations import duration
+from pools.domain.durations import parse_duration
 from pools.models import Backend, Pool
 from scheduling.specs import PlatformRules, SpecRules
 
 
-def spec_rules(root: Pool) -> SpecRules:
+def pool_spec_rules(root: Pool) -> SpecRules:
     """What a pool's configuration demands of a file."""
     config, platforms = root.config, root.platforms
     return SpecRules(
@@ -21,19 +21,19 @@ def spec_rules(root: Pool) -> SpecRules:
         max_pods=settings.OSMO.max_pods,
         platforms={name: _platform_rules(body) for name, body in platforms.items()},
         default_platform=config.get("default_platform") or (next(iter(platforms)) if len(platforms) == 1 else None),
-        default_exec_timeout=_time(config.get("default_exec_timeout")),
-        default_queue_timeout=_time(config.get("default_queue_timeout")),
-        max_exec_timeout=_time(config.get("max_exec_timeout")),
-        max_queue_timeout=_time(config.get("max_queue_timeout")),
+        default_exec_timeout=_timeout(config.get("default_exec_timeout")),
+        default_queue_timeout=_timeout(config.get("default_queue_timeout")),
+        max_exec_timeout=_timeout(config.get("max_exec_timeout")),
+        max_queue_timeout=_timeout(config.get("max_queue_timeout")),
         default_variables=config.get("common_default_variables") or {},
         exit_actions=config.get("default_exit_actions") or {},
         on_cluster=root.backend is not None and root.backend.kind == Backend.Kind.KUBERNETES,
     )
 
 
-def _time(text: object) -> timedelta | None:
+def _timeout(text: object) -> timedelta | None:
     """A timeout of the pool's configuration, which was checked when it was written."""
-    return duration(str(text)) if text else None
+    return parse_duration(str(text)) if text else None
 
 
 def _platform_rules(body: Mapping[str, Any]) -> PlatformRules:

@@ -6,52 +6,50 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pools.domain.errors import BadInput, ErrorCode, Violation
-from scheduling.domain.admission import Refusal
+from scheduling.domain.admission import SubmissionRefusal
 
-MOST_DETAILS = 500
+MAX_DETAILS = 500
 
 
-def refused_file(faults: Sequence[Violation]) -> BadInput:
+def file_refusal(faults: Sequence[Violation]) -> BadInput:
     """The file of one workflow cannot be taken."""
     more = f" ({len(faults) - 1} more in details)" if len(faults) > 1 else ""
-    sentence = f"The workflow file is not valid: {_where(faults[0])}{faults[0].message}{more}"
-    return BadInput(sentence, faults, error_code=_code(faults))
+    sentence = f"The workflow file is not valid: {_location_text(faults[0])}{faults[0].message}{more}"
+    return BadInput(sentence, faults, error_code=_error_code(faults))
 
 
-def refused_verdict(refusal: Refusal, name: str | None) -> BadInput:
+def verdict_refusal(refusal: SubmissionRefusal, name: str | None) -> BadInput:
     """The file is good, but the pool does not take it. `name` is the workflow's, if it is one."""
-    code = ErrorCode.RESOURCE if refusal.by_quota else ErrorCode.USAGE
+    code = ErrorCode.RESOURCE if refusal.is_by_quota else ErrorCode.USAGE
     return BadInput(refusal.violation.message, [refusal.violation], error_code=code, workflow_id=name)
 
 
-def refused_limits(faults: Sequence[Sequence[Violation]]) -> BadInput:
+def worker_cap_refusal(faults: Sequence[Sequence[Violation]]) -> BadInput:
     """Tasks of some workflows break a cap on one worker, which no waiting helps; the first one speaks."""
     if len(faults) == 1:
-        return BadInput(faults[0][0].message, faults[0][:MOST_DETAILS], error_code=ErrorCode.RESOURCE)
-    return refused_together(faults, ErrorCode.RESOURCE)
+        return BadInput(faults[0][0].message, faults[0][:MAX_DETAILS], error_code=ErrorCode.RESOURCE)
+    return batch_refusal(faults, ErrorCode.RESOURCE)
 
 
-def refused_together(faults: Sequence[Sequence[Violation]], error_code: ErrorCode | None = None) -> BadInput:
+def batch_refusal(faults: Sequence[Sequence[Violation]], error_code: ErrorCode | None = None) -> BadInput:
     """Some of several workflows cannot be taken, so none was. `faults` are those of each, in their order; in the answer
     each path begins with the place of its workflow."""
     found = [
         replace(fault, path=f"workflows[{place}].{fault.path}") for place, each in enumerate(faults) for fault in each
     ]
     refused = sum(1 for each in faults if each)
-    unlisted = len(found) - MOST_DETAILS
-    listed = found[:MOST_DETAILS]
+    unlisted = len(found) - MAX_DETAILS
+    listed = found[:MAX_DETAILS]
     if unlisted > 0:
         listed.append(Violation("workflows", "more", f"{unlisted} more faults are not listed. Correct these first."))
-    sentence = (
-        f"{refused} of {len(faults)} workflows cannot be submitted, so none was: {_where(found[0])}{found[0].message}"
-    )
-    return BadInput(sentence, listed, error_code=error_code or _code(found))
+    sentence = f"{refused} of {len(faults)} workflows cannot be submitted, so none was: {_location_text(found[0])}{found[0].message}"
+    return BadInput(sentence, listed, error_code=error_code or _error_code(found))
 
 
-def _where(fault: Violation) -> str:
+def _location_text(fault: Violation) -> str:
     return f"line {fault.line}, {fault.path}: " if fault.line else f"{fault.path}: "
 
 
-def _code(faults: Sequence[Violation]) -> ErrorCode:
+def _error_code(faults: Sequence[Violation]) -> ErrorCode:
     """What no correction of the file's form can mend is about resources (contract, 7.3: no platform)."""
     return ErrorCode.RESOURCE if all(fault.code == "no_platform" for fault in faults) else ErrorCode.USAGE

@@ -16,29 +16,29 @@ from django.utils import timezone
 
 from pools.domain.errors import ErrorCode, Violation
 from pools.domain.lifecycle import SubpoolState
-from pools.domain.roles import Action, Actor, allows
+from pools.domain.roles import Actor, Permission, is_allowed
 from pools.locking import lock_leaf
 from pools.models import Backend, Pool
-from pools.permissions import require, unknown_pool
-from pools.selectors.pool_balance import balance
-from pools.selectors.quota_potential import ceiling
-from pools.selectors.submission_path import leaf_with_root
-from pools.services.reservations import Claim, reserve
-from pools.signals import hint
+from pools.permissions import require_permission, unknown_pool
+from pools.selectors.pool_balance import read_balance
+from pools.selectors.quota_potential import potential_limit
+from pools.selectors.submission_path import find_leaf_with_root
+from pools.services.reservations import ReservationClaim, create_reservations
+from pools.signals import backend_changed
 from pools.transactions import change
-from scheduling.domain.admission import LeafFacts, Refusal, TreeLimit, submission_verdict
-from scheduling.domain.cluster.tokens import INPUT, OUTPUT
+from scheduling.domain.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
+from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
 from scheduling.domain.priorities import Priority
-from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime
+from scheduling.domain.workflow_spec import WorkflowSpec, simulated_runtime_seconds
 from scheduling.models import Group, Task, Workflow
-from scheduling.services.gpu_quota.workloads import single_faults
-from scheduling.services.workflows.insert_rows import record
-from scheduling.services.workflows.new_rows import new_gang, new_tasks
-from scheduling.services.workflows.pool_rules import spec_rules
-from scheduling.services.workflows.refusals import refused_file, refused_limits, refused_together, refused_verdict
-from scheduling.specs import Parsed, SpecRules, check_labels, parse
+from scheduling.services.gpu_quota.workloads import single_worker_violations
+from scheduling.services.workflows.insert_rows import insert_workflows
+from scheduling.services.workflows.new_rows import build_group, build_tasks
+from scheduling.services.workflows.pool_rules import pool_spec_rules
+from scheduling.services.workflows.refusals import batch_refusal, file_refusal, verdict_refusal, worker_cap_refusal
+from scheduling.specs import ParsedSpec, SpecRules, check_labels, parse
 
-MOST_NAMED = 5  # tasks in one sentence
+MAX_NAMED_TASKS = 5  # tasks in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class SubmissionReceipt:
     """What became of a submission. `workflow` is None for a dry run or a validation."""
 
     spec: WorkflowSpec
@@ -72,7 +72,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _PreparedSubmission:
     submission: Submission
     spec: WorkflowSpec
     rendered: str
@@ -84,88 +84,92 @@ class _Prepared:
         return self.submission.priority or self.spec.priority or Priority.NORMAL
 
 
-def again(seen: Workflow, submission: Submission) -> Submission:
+def resubmission(original: Workflow, submission: Submission) -> Submission:
     """`submission` with the file of a workflow on record, and with that one's labels and variables below its own."""
     return replace(
         submission,
-        file=seen.spec,
-        template=seen.template_spec,
+        file=original.spec,
+        template=original.template_spec,
         already_rendered=True,
-        labels=seen.labels | dict(submission.labels),
-        env_vars=seen.env_vars | dict(submission.env_vars),
-        app_uuid=submission.app_uuid or seen.app_uuid,
-        app_version=submission.app_version or seen.app_version,
-        parent=seen,
+        labels=original.labels | dict(submission.labels),
+        env_vars=original.env_vars | dict(submission.env_vars),
+        app_uuid=submission.app_uuid or original.app_uuid,
+        app_version=submission.app_version or original.app_version,
+        parent=original,
     )
 
 
-def check(*, actor: Actor, pool: str, submission: Submission) -> Receipt:
+def check_submission(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
     """All that a submission would be told, without submitting it. Raises what :func:`submit` raises."""
-    return check_many(actor=actor, pool=pool, submissions=[submission])[0]
+    return check_submissions(actor=actor, pool=pool, submissions=[submission])[0]
 
 
-def check_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[Receipt]:
+def check_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[SubmissionReceipt]:
     """All that :func:`submit_many` would say, without submitting anything."""
-    leaf, prepared = _prepare(actor, pool, submissions)
+    leaf, prepared = _read_submissions(actor, pool, submissions)
     state = SubpoolState(leaf.subpool_state) if leaf.subpool_state else None
-    _judge(actor, _facts(leaf, leaf.root, state, balance(leaf.root).quota_of(leaf.subpool_name)), prepared)
-    return [Receipt(item.spec, item.rendered, leaf, item.warnings) for item in prepared]
+    _refuse_or_accept(
+        actor, _leaf_facts(leaf, leaf.root, state, read_balance(leaf.root).quota_of(leaf.subpool_name)), prepared
+    )
+    return [SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings) for item in prepared]
 
 
-def submit(*, actor: Actor, pool: str, submission: Submission) -> Receipt:
+def submit(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
     """Admit one workflow to a leaf. Raises BadInput with every fault of the file at once or with the verdict's numbers,
     NotFound/Forbidden by role, Busy when the tree's lock was not had in time."""
     return submit_many(actor=actor, pool=pool, submissions=[submission])[0]
 
 
-def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[Receipt]:
+def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[SubmissionReceipt]:
     """Admit several workflows to one leaf, all or none, for the price of one lock and one commit.
 
     Of several, each fault carries the place of its workflow: `workflows[3].workflow.tasks[0].image`.
     """
-    leaf, prepared = _prepare(actor, pool, submissions)
+    leaf, prepared = _read_submissions(actor, pool, submissions)
     with change(actor=actor):
         try:
             now = lock_leaf(leaf)
         except Pool.DoesNotExist:
             raise unknown_pool(pool) from None
-        _judge(actor, _facts(leaf, now.root, now.state, now.quota), prepared)
-        workflows = _write(actor, leaf, prepared, timezone.now())
+        _refuse_or_accept(actor, _leaf_facts(leaf, now.root, now.state, now.quota), prepared)
+        workflows = _insert(actor, leaf, prepared, timezone.now())
         backend = leaf.root.backend
         if backend is not None and not backend.offline:  # an offline one starts nothing
-            hint(backend.pk, only_new_work=True)
+            backend_changed(backend.pk, only_new_work=True)
     return [
-        Receipt(item.spec, item.rendered, leaf, item.warnings, workflow)
+        SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings, workflow)
         for item, workflow in zip(prepared, workflows, strict=True)
     ]
 
 
-def _prepare(actor: Actor, pool: str, submissions: Sequence[Submission]) -> tuple[Pool, list[_Prepared]]:
-    leaf = leaf_with_root(pool)
-    if leaf is None or not allows(actor, Action.POOL_READ, leaf.root.name):
+def _read_submissions(
+    actor: Actor, pool: str, submissions: Sequence[Submission]
+) -> tuple[Pool, list[_PreparedSubmission]]:
+    leaf = find_leaf_with_root(pool)
+    if leaf is None or not is_allowed(actor, Permission.POOL_READ, leaf.root.name):
         raise unknown_pool(pool)
-    require(actor, Action.POOL_SUBMIT, pool)
-    rules = spec_rules(leaf.root)
-    known: dict[tuple[object, ...], Parsed] = {}  # of many workflows often all have the same file
+    require_permission(actor, Permission.POOL_SUBMIT, pool)
+    rules = pool_spec_rules(leaf.root)
+    known: dict[tuple[object, ...], ParsedSpec] = {}  # of many workflows often all have the same file
     prepared, faults = [], []
     for submission in submissions:
-        parsed = _parse(submission, rules, known)
+        parsed = _parse_file(submission, rules, known)
         labels = dict(parsed.spec.labels if parsed.spec else {}) | dict(submission.labels)
         found = [*parsed.violations, *_label_violations(submission, labels)]
         faults.append(found)
         if parsed.spec is not None and not found:
-            told = (*_overruled(submission, parsed.spec), *_not_moved(leaf.root, parsed.spec))
+            told = (*_priority_warnings(submission, parsed.spec), *_data_warnings(leaf.root, parsed.spec))
             warnings = (*parsed.warnings, *told)
-            prepared.append(_Prepared(submission, parsed.spec, parsed.rendered, warnings, labels))
+            prepared.append(_PreparedSubmission(submission, parsed.spec, parsed.rendered_text, warnings, labels))
     if any(faults):
-        raise refused_file(faults[0]) if len(submissions) == 1 else refused_together(faults)
-    limits = [single_faults(leaf.root, item.spec) for item in prepared]
+        raise file_refusal(faults[0]) if len(submissions) == 1 else batch_refusal(faults)
+    limits = [single_worker_violations(leaf.root, item.spec) for item in prepared]
     if any(limits):
-        raise refused_limits(limits)
+        raise worker_cap_refusal(limits)
     return leaf, prepared
 
 
-def _parse(submission: Submission, rules: SpecRules, known: dict[tuple[object, ...], Parsed]) -> Parsed:
+def _parse_file(submission: Submission, rules: SpecRules, known: dict[tuple[object, ...], ParsedSpec]) -> ParsedSpec:
     mark = (
         submission.file,
         submission.set_variables,
@@ -178,12 +182,12 @@ def _parse(submission: Submission, rules: SpecRules, known: dict[tuple[object, .
             set_variables=submission.set_variables,
             set_string_variables=submission.set_string_variables,
             rules=rules,
-            already_rendered=submission.already_rendered,
+            is_rendered=submission.already_rendered,
         )
     return known[mark]
 
 
-def _overruled(submission: Submission, spec: WorkflowSpec) -> list[str]:
+def _priority_warnings(submission: Submission, spec: WorkflowSpec) -> list[str]:
     """What the file asks for and does not get, because something else was said beside it."""
     asked = submission.priority
     if asked is None or spec.priority in {None, asked}:
@@ -191,17 +195,17 @@ def _overruled(submission: Submission, spec: WorkflowSpec) -> list[str]:
     return [f"The file asks for priority {spec.priority}, the submission for {asked}: it is {asked}."]
 
 
-def _not_moved(root: Pool, spec: WorkflowSpec) -> list[str]:
+def _data_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
     """What a cluster does not do for tasks that read and write data (on a simulated one nothing reads or writes)."""
     if root.backend is None or root.backend.kind != Backend.Kind.KUBERNETES:
         return []
     tasks = [task.name for group in spec.groups for task in group.tasks if task.inputs or task.outputs]
     if not tasks:
         return []
-    more = f" and {len(tasks) - MOST_NAMED} more" if len(tasks) > MOST_NAMED else ""
+    more = f" and {len(tasks) - MAX_NAMED_TASKS} more" if len(tasks) > MAX_NAMED_TASKS else ""
     sentence = (
-        f"Data is not moved on backend {root.backend.name}: the inputs and outputs of {', '.join(tasks[:MOST_NAMED])}"
-        f"{more} are neither fetched nor stored. {INPUT} and {OUTPUT} are empty directories of the pod, so read and "
+        f"Data is not moved on backend {root.backend.name}: the inputs and outputs of {', '.join(tasks[:MAX_NAMED_TASKS])}"
+        f"{more} are neither fetched nor stored. {INPUT_DIRECTORY} and {OUTPUT_DIRECTORY} are empty directories of the pod, so read and "
         "write storage from the command. A group still waits for the tasks that its inputs name."
     )
     return [sentence]
@@ -215,11 +219,11 @@ def _label_violations(submission: Submission, labels: Mapping[str, str]) -> list
     return [*together, *(fault for fault in check_labels(submission.labels, "label") if fault.path != "label")]
 
 
-def _facts(leaf: Pool, root: Pool, state: SubpoolState | None, quota: int) -> LeafFacts:
+def _leaf_facts(leaf: Pool, root: Pool, state: SubpoolState | None, quota: int) -> LeafFacts:
     return LeafFacts(
         pool=leaf.name,
         quota=quota,
-        maximum=root.limit,
+        maximum=root.effective_maximum,
         state=state,
         tree=_tree_limit(root),
         archived=root.archived,
@@ -228,12 +232,12 @@ def _facts(leaf: Pool, root: Pool, state: SubpoolState | None, quota: int) -> Le
 
 
 def _tree_limit(root: Pool) -> TreeLimit | None:
-    found = ceiling(root)
+    found = potential_limit(root)
     return None if found is None else TreeLimit(found.gpus, found.node, found.limit, found.bound)
 
 
-def _judge(actor: Actor, facts: LeafFacts, prepared: Sequence[_Prepared]) -> None:
-    refusals: list[Refusal | None] = [
+def _refuse_or_accept(actor: Actor, facts: LeafFacts, prepared: Sequence[_PreparedSubmission]) -> None:
+    refusals: list[SubmissionRefusal | None] = [
         submission_verdict(
             facts,
             priority=item.priority,
@@ -245,36 +249,38 @@ def _judge(actor: Actor, facts: LeafFacts, prepared: Sequence[_Prepared]) -> Non
     if not any(refusals):
         return
     first = next(refusal for refusal in refusals if refusal)
-    if len(prepared) == 1 or not first.by_quota:  # a closed pool is closed to all of them; once is enough
-        raise refused_verdict(first, prepared[0].spec.name if len(prepared) == 1 else None)
-    raise refused_together([[refusal.violation] if refusal else [] for refusal in refusals], ErrorCode.RESOURCE)
+    if len(prepared) == 1 or not first.is_by_quota:  # a closed pool is closed to all of them; once is enough
+        raise verdict_refusal(first, prepared[0].spec.name if len(prepared) == 1 else None)
+    raise batch_refusal([[refusal.violation] if refusal else [] for refusal in refusals], ErrorCode.RESOURCE)
 
 
-def _write(actor: Actor, leaf: Pool, prepared: Sequence[_Prepared], now: datetime) -> list[Workflow]:
+def _insert(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission], now: datetime) -> list[Workflow]:
     workflows: list[Workflow] = []
     groups: list[Group] = []
     tasks: list[Task] = []
     for place, item in enumerate(prepared):
         # Submitted together, they are still served in their order.
-        workflow = _workflow(actor, leaf, item, now + timedelta(microseconds=place))
+        workflow = _new_workflow(actor, leaf, item, now + timedelta(microseconds=place))
         workflows.append(workflow)
         for position, group_spec in enumerate(item.spec.groups):
-            group = new_gang(workflow, position, group_spec)
+            group = build_group(workflow, position, group_spec)
             groups.append(group)
-            tasks += new_tasks(group, group_spec)
-    record(workflows, groups, tasks)
+            tasks += build_tasks(group, group_spec)
+    insert_workflows(workflows, groups, tasks)
     claims = [
-        Claim(workflow.uuid, workflow.name, actor.username, str(workflow.priority), item.spec.largest_gang_gpus)
+        ReservationClaim(
+            workflow.uuid, workflow.name, actor.username, str(workflow.priority), item.spec.largest_gang_gpus
+        )
         for workflow, item in zip(workflows, prepared, strict=True)
     ]
-    reserve(leaf=leaf, claims=claims, at=now)
+    create_reservations(leaf=leaf, claims=claims, at=now)
     return workflows
 
 
-def _workflow(actor: Actor, leaf: Pool, item: _Prepared, now: datetime) -> Workflow:
+def _new_workflow(actor: Actor, leaf: Pool, item: _PreparedSubmission, now: datetime) -> Workflow:
     submission, spec = item.submission, item.spec
     assert actor.user_id is not None, "only people submit"
-    runtime = simulated_runtime(item.labels)
+    runtime = simulated_runtime_seconds(item.labels)
     return Workflow(
         uuid=uuid.uuid4(),
         spec_name=spec.name,

@@ -17,22 +17,22 @@ from django.conf import settings
 from django.db import connection
 
 from pools.models import Backend, Pool
-from pools.services.reservations import Holding, adjust, release
-from scheduling.domain.deadlines import Deadlines, deadlines
-from scheduling.domain.gang import tree_of
-from scheduling.domain.statuses import EXIT_CODES, UNFINISHED_TASK, TaskStatus, workflow_status
+from pools.services.reservations import ReservationUpdate, release_reservations, update_reservations
+from scheduling.domain.deadlines import GangDeadlines, gang_deadlines
+from scheduling.domain.gang import tree_from_json
+from scheduling.domain.statuses import EXIT_CODES, UNFINISHED_TASK_STATUSES, TaskStatus, derive_workflow_status
 from scheduling.domain.workflow_spec import exit_action
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
 from scheduling.services.gpu_quota import workloads
 from scheduling.services.workflows import bulk_sql
-from scheduling.services.workflows.attempts import Tries
+from scheduling.services.workflows.attempts import TaskAttempts
 
-WAITED_TOO_LONG = "waited longer than its queue_timeout"
-RAN_TOO_LONG = "ran longer than its exec_timeout"
-NOT_NEEDED = "never started: its gang completed without it"
+QUEUE_TIMEOUT_MESSAGE = "waited longer than its queue_timeout"
+EXEC_TIMEOUT_MESSAGE = "ran longer than its exec_timeout"
+UNUSED_TASK_MESSAGE = "never started: its gang completed without it"
 
 
-class WorkInHand:
+class WorkflowTransition:
     """Workflows of one locked tree while they are moved. Read after the lock, written by :meth:`save`, once.
 
     `groups` has the gangs of each workflow by name, `tries` their tasks' open tries. A gang moves by
@@ -40,7 +40,7 @@ class WorkInHand:
     * :meth:`start`: waiting tasks get their nodes and run;
     * :meth:`preempt`: running tasks lose their places and wait again (or start elsewhere at once);
     * :meth:`report`: it came to its end by itself, and its exit actions have a say;
-    * :meth:`end`, :meth:`end_open`: it ends whatever it says (cancelled, too late, evicted for good).
+    * :meth:`end`, :meth:`end_open_groups`: it ends whatever it says (cancelled, too late, evicted for good).
 
     Each may be called for many gangs before one :meth:`save`.
     """
@@ -54,93 +54,95 @@ class WorkInHand:
         self.groups: dict[UUID, dict[str, Group]] = {pk: {} for pk in self.workflows}
         for group in Group.objects.filter(workflow__in=self.workflows).order_by("position"):
             self.groups[group.workflow_id][group.name] = group
-        self.tries = Tries([group.pk for groups in self.groups.values() for group in groups.values()], now=now)
+        self.attempts = TaskAttempts(
+            [group.pk for groups in self.groups.values() for group in groups.values()], now=now
+        )
         self._touched: dict[UUID, Group] = {}
-        self._went_on: list[UUID] = []
+        self._unblocked: list[UUID] = []
         self._ended: defaultdict[tuple[TaskStatus, str, int | None], list[UUID]] = defaultdict(list)
 
-    def start(self, group: Group, nodes: Mapping[str, str]) -> None:
+    def start_tasks(self, group: Group, nodes: Mapping[str, str]) -> None:
         """Start waiting tasks (by name) on the nodes chosen for them: all tasks of a plain gang, at least the minimum
         of an elastic one, or more of one that runs."""
         if group.status != TaskStatus.RUNNING:
             workflow = self.workflows[group.workflow_id]
             workflow.start_time = workflow.start_time or self.now
             group.status, group.start_time = TaskStatus.RUNNING, self.now
-            group.ends_at = self._end_of_work(workflow)
-        for task in self.tries.open(group.pk):
+            group.ends_at = self._simulated_end(workflow)
+        for task in self.attempts.open_attempts(group.pk):
             if task.name in nodes:
-                self.tries.place(task, nodes[task.name])
+                self.attempts.place_on_node(task, nodes[task.name])
         self._touched[group.pk] = group
 
-    def preempt(
+    def preempt_tasks(
         self,
         group: Group,
         message: str,
         *,
         tasks: Collection[str] | None = None,
-        elsewhere: Mapping[str, str] | None = None,
+        moved_to: Mapping[str, str] | None = None,
     ) -> bool:
         """Running tasks (by name; None is all of them) lose their places: their tries end as FAILED_PREEMPTED with exit
-        code 3006 and they wait again, with their workflow's original submit time; those in `elsewhere` start again at
+        code 3006 and they wait again, with their workflow's original submit time; those in `moved_to` start again at
         once on another node. This is not a retry and is not counted as one (D11).
 
         A gang never runs below its minimum: where too little would go on, all of it loses its place. The exit actions
         for 3006 may say otherwise: a surplus task's own say what becomes of that task, and where the minimum is
         touched, those of the lead (else of the first task) what becomes of the gang. False if they did.
         """
-        running, back = self.tries.placed(group.pk), elsewhere or {}
+        running, back = self.attempts.placed_attempts(group.pk), moved_to or {}
         leaving = running if tasks is None else [task for task in running if task.name in tasks]
         staying = [task for task in running if task not in leaving]
         code = EXIT_CODES[TaskStatus.FAILED_PREEMPTED]
-        is_surplus = self.holds(group, staying) and not any(task.lead for task in leaving)
+        is_surplus = self.has_minimum(group, staying) and not any(task.lead for task in leaving)
         if not is_surplus:
-            action = self._action(group, code)
+            action = self._exit_action(group, code)
             if action in {"FAIL", "COMPLETE"}:
                 status = TaskStatus.COMPLETED if action == "COMPLETE" else TaskStatus.FAILED_PREEMPTED
-                self.end(group, status, message, exit_code=code)
+                self.end_group(group, status, message, exit_code=code)
                 return False
-            if not self.holds(group, [*staying, *(task for task in leaving if task.name in back)]):
+            if not self.has_minimum(group, [*staying, *(task for task in leaving if task.name in back)]):
                 leaving, back = running, {}
         as_asked = True
         for task in leaving:
             action = exit_action(code, task.exit_actions) if is_surplus else None
             status = TaskStatus.COMPLETED if action == "COMPLETE" else TaskStatus.FAILED_PREEMPTED
-            self.tries.end(task, status, message, code)
+            self.attempts.end_attempt(task, status, message, code)
             if action in {"FAIL", "COMPLETE"}:
                 as_asked = False
             else:
-                self.tries.again(task, back.get(task.name))
-        if not self.tries.placed(group.pk):
-            self._wait_again(group)
+                self.attempts.retry(task, back.get(task.name))
+        if not self.attempts.placed_attempts(group.pk):
+            self._requeue(group)
         elif back:
             # What was moved begins anew, so the gang needs its whole time again.
-            group.ends_at = self._end_of_work(self.workflows[group.workflow_id])
+            group.ends_at = self._simulated_end(self.workflows[group.workflow_id])
         self._touched[group.pk] = group
         return as_asked
 
-    def report(self, group: Group, status: TaskStatus, message: str = "") -> None:
+    def report_end(self, group: Group, status: TaskStatus, message: str = "") -> None:
         """A running gang came to its end by itself. The exit actions of its lead (else of its first task) for the exit
         code have a say: COMPLETE, FAIL, or RESCHEDULE, which tries the gang again as often as the house allows."""
         code = EXIT_CODES.get(status)
-        action = None if code is None else self._action(group, code)
+        action = None if code is None else self._exit_action(group, code)
         if action == "COMPLETE":
-            self.end(group, TaskStatus.COMPLETED, message, exit_code=code)
+            self.end_group(group, TaskStatus.COMPLETED, message, exit_code=code)
         elif action == "FAIL":
             failed = status if status.is_failed else TaskStatus.FAILED
-            self.end(group, failed, message or f"exit code {code} fails by its exit actions", exit_code=code)
+            self.end_group(group, failed, message or f"exit code {code} fails by its exit actions", exit_code=code)
         elif action == "RESCHEDULE" and self._may_retry(group):
-            for task in self.tries.running(group.pk):
-                self.tries.end(task, TaskStatus.RESCHEDULED, message, code)
-                self.tries.again(task)
-            self._wait_again(group)
+            for task in self.attempts.running(group.pk):
+                self.attempts.end_attempt(task, TaskStatus.RESCHEDULED, message, code)
+                self.attempts.retry(task)
+            self._requeue(group)
             self._touched[group.pk] = group
         elif action == "RESCHEDULE" and status.is_failed:
-            allowed = "no retry" if not self._most_retries else f"at most {self._most_retries} retries"
-            self.end(group, status, message or f"exit code {code}; the house allows {allowed} of a task")
+            allowed = "no retry" if not self._max_retries else f"at most {self._max_retries} retries"
+            self.end_group(group, status, message or f"exit code {code}; the house allows {allowed} of a task")
         else:
-            self.end(group, status, message)
+            self.end_group(group, status, message)
 
-    def end(self, group: Group, status: TaskStatus, message: str = "", *, exit_code: int | None = None) -> None:
+    def end_group(self, group: Group, status: TaskStatus, message: str = "", *, exit_code: int | None = None) -> None:
         """End a gang with all its open tasks. Those behind it follow in :meth:`save`. `exit_code` if it is not the one
         that goes with the status."""
         group.status, group.end_time, group.failure_message = status, self.now, message
@@ -148,27 +150,29 @@ class WorkInHand:
         self._ended[status, message, code].append(group.pk)
         self._touched[group.pk] = group
 
-    def end_open(self, workflow: Workflow, status: TaskStatus, message: str, *, waiting_too: bool) -> None:
-        """End every gang that has not ended; `waiting_too` also those that wait for others."""
+    def end_open_groups(self, workflow: Workflow, status: TaskStatus, message: str, *, include_waiting: bool) -> None:
+        """End every gang that has not ended; `include_waiting` also those that wait for others."""
         for group in self.groups[workflow.pk].values():
             is_open = not TaskStatus(group.status).is_finished
-            if is_open and (waiting_too or group.status != TaskStatus.WAITING):
-                self.end(group, status, message)
+            if is_open and (include_waiting or group.status != TaskStatus.WAITING):
+                self.end_group(group, status, message)
 
-    def end_late(self, workflow: Workflow) -> None:
+    def end_timed_out(self, workflow: Workflow) -> None:
         """End what of a workflow waited or ran longer than it may. The time to run is the workflow's, so all of it
         ends."""
-        verdicts = {group.pk: self.deadlines(group).verdict(self.now) for group in self.groups[workflow.pk].values()}
+        verdicts = {
+            group.pk: self.group_deadlines(group).verdict(self.now) for group in self.groups[workflow.pk].values()
+        }
         for group in self.groups[workflow.pk].values():
             if verdicts[group.pk] is TaskStatus.FAILED_QUEUE_TIMEOUT:
-                self.end(group, TaskStatus.FAILED_QUEUE_TIMEOUT, WAITED_TOO_LONG)
+                self.end_group(group, TaskStatus.FAILED_QUEUE_TIMEOUT, QUEUE_TIMEOUT_MESSAGE)
         if TaskStatus.FAILED_EXEC_TIMEOUT in verdicts.values():
-            self.end_open(workflow, TaskStatus.FAILED_EXEC_TIMEOUT, RAN_TOO_LONG, waiting_too=False)
+            self.end_open_groups(workflow, TaskStatus.FAILED_EXEC_TIMEOUT, EXEC_TIMEOUT_MESSAGE, include_waiting=False)
 
-    def deadlines(self, group: Group) -> Deadlines:
+    def group_deadlines(self, group: Group) -> GangDeadlines:
         """When this gang ends by itself."""
         workflow = self.workflows[group.workflow_id]
-        return deadlines(
+        return gang_deadlines(
             TaskStatus(group.status),
             ready_at=group.ready_at,
             ends_at=group.ends_at,
@@ -180,30 +184,32 @@ class WorkInHand:
     def save(self) -> None:
         """Let gangs behind ended ones go on or fail with them; bring workflows and reservations in line; write."""
         for groups in self.groups.values():
-            self._follow(groups)
-        self._plan_ends()
+            self._advance_dependents(groups)
+        self._update_due_times()
         self._write_tasks()
         self._write_workflows()
         workflow_names = {pk: workflow.name for pk, workflow in self.workflows.items()}
-        workloads.follow(self.root, self._touched.values(), self.tries, workflow_names)
+        workloads.update_allocations(self.root, self._touched.values(), self.attempts, workflow_names)
 
-    def _action(self, group: Group, code: int) -> str | None:
-        tasks = self.tries.open(group.pk)
+    def _exit_action(self, group: Group, code: int) -> str | None:
+        tasks = self.attempts.open_attempts(group.pk)
         decides = next((task for task in tasks if task.lead), tasks[0] if tasks else None)
         return None if decides is None else exit_action(code, decides.exit_actions)
 
     def _may_retry(self, group: Group) -> bool:
-        return all(self.tries.rescheduled(task) < self._most_retries for task in self.tries.running(group.pk))
+        return all(
+            self.attempts.count_reschedules(task) < self._max_retries for task in self.attempts.running(group.pk)
+        )
 
     @cached_property
-    def _most_retries(self) -> int:
+    def _max_retries(self) -> int:
         return WorkflowConfig.objects.filter(pk=1).values_list("max_retry_per_task", flat=True).first() or 0
 
-    def _wait_again(self, group: Group) -> None:
+    def _requeue(self, group: Group) -> None:
         group.status, group.ready_at = TaskStatus.SCHEDULING, self.now
         group.start_time = group.ends_at = None
 
-    def _follow(self, groups: Mapping[str, Group]) -> None:
+    def _advance_dependents(self, groups: Mapping[str, Group]) -> None:
         moved = True
         while moved:
             waiting = [group for group in groups.values() if group.status == TaskStatus.WAITING]
@@ -212,16 +218,16 @@ class WorkInHand:
     def _advance(self, group: Group, groups: Mapping[str, Group]) -> bool:
         before = [groups[name] for name in group.upstream]
         if failed := next((each for each in before if TaskStatus(each.status).is_failed), None):
-            self.end(group, TaskStatus.FAILED_UPSTREAM, f"{failed.name} did not complete")
+            self.end_group(group, TaskStatus.FAILED_UPSTREAM, f"{failed.name} did not complete")
             return True
         if all(each.status == TaskStatus.COMPLETED for each in before):
             group.status, group.ready_at = TaskStatus.SCHEDULING, self.now
-            self._went_on.append(group.pk)
+            self._unblocked.append(group.pk)
             self._touched[group.pk] = group
             return True
         return False
 
-    def _end_of_work(self, workflow: Workflow) -> datetime | None:
+    def _simulated_end(self, workflow: Workflow) -> datetime | None:
         assert self.root.backend is not None
         if self._is_observed or not self.root.backend.auto_end:
             return None
@@ -229,27 +235,27 @@ class WorkInHand:
         default = timedelta(seconds=settings.OSMO.simulated_runtime)
         return self.now + (default if workflow.simulated_runtime is None else workflow.simulated_runtime)
 
-    def _plan_ends(self) -> None:
+    def _update_due_times(self) -> None:
         """A start sets the clock of the whole workflow going, so all its open gangs are looked at."""
         for pk in {group.workflow_id for group in self._touched.values()}:
             for group in self.groups[pk].values():
-                if (due := self.deadlines(group).first) != group.due_at:
+                if (due := self.group_deadlines(group).earliest) != group.due_at:
                     group.due_at = due
                     self._touched[group.pk] = group
 
     def _write_tasks(self) -> None:
         fields = ["status", "ready_at", "start_time", "end_time", "ends_at", "due_at", "failure_message"]
-        bulk_sql.update(self._touched.values(), fields)
-        if self._went_on:
-            waiting = Task.objects.filter(group__in=self._went_on, status=TaskStatus.WAITING)
+        bulk_sql.update_rows(self._touched.values(), fields)
+        if self._unblocked:
+            waiting = Task.objects.filter(group__in=self._unblocked, status=TaskStatus.WAITING)
             waiting.update(status=TaskStatus.SCHEDULING)
-        self.tries.save()
+        self.attempts.save()
         completed = [group for (status, *_), groups in self._ended.items() if not status.is_failed for group in groups]
         if elastic := [pk for pk in completed if self._touched[pk].gang is not None]:
             surplus = Task.objects.filter(group__in=elastic, status=TaskStatus.SCHEDULING)
-            surplus.update(status=TaskStatus.FAILED_CANCELED, end_time=self.now, failure_message=NOT_NEEDED)
+            surplus.update(status=TaskStatus.FAILED_CANCELED, end_time=self.now, failure_message=UNUSED_TASK_MESSAGE)
         for (status, message, code), groups in self._ended.items():
-            Task.objects.filter(group__in=groups, status__in=UNFINISHED_TASK).update(
+            Task.objects.filter(group__in=groups, status__in=UNFINISHED_TASK_STATUSES).update(
                 status=status, end_time=self.now, exit_code=code, failure_message=message
             )
 
@@ -257,42 +263,42 @@ class WorkInHand:
         changed, ended, holdings = [], [], []
         for pk in {group.workflow_id for group in self._touched.values()}:
             workflow, groups = self.workflows[pk], list(self.groups[pk].values())
-            workflow.status = workflow_status(TaskStatus(group.status) for group in groups)
+            workflow.status = derive_workflow_status(TaskStatus(group.status) for group in groups)
             changed.append(workflow)
-            if workflow.status.is_live:
-                holdings.append(self._holding(workflow, groups))
+            if workflow.status.is_active:
+                holdings.append(self._reservation_change(workflow, groups))
                 continue
             ended.append(workflow)
             workflow.end_time = self.now
             if workflow.status.is_failed and not workflow.failure_message:
                 workflow.failure_message = next((each.failure_message for each in groups if each.failure_message), "")
         fields = ["status", "start_time", "end_time", "failure_message", "cancelled_by"]
-        bulk_sql.update(changed, fields)
-        adjust(holdings, at=self.now)
+        bulk_sql.update_rows(changed, fields)
+        update_reservations(holdings, at=self.now)
         if ended:
             leaves = {workflow.pool_id for workflow in ended}
-            release(root=self.root, leaf_ids=leaves, workflows=[workflow.pk for workflow in ended])
+            release_reservations(root=self.root, leaf_ids=leaves, workflows=[workflow.pk for workflow in ended])
 
-    def _holding(self, workflow: Workflow, groups: Iterable[Group]) -> Holding:
+    def _reservation_change(self, workflow: Workflow, groups: Iterable[Group]) -> ReservationUpdate:
         unfinished = [group for group in groups if not TaskStatus(group.status).is_finished]
-        held = sum(self._held(group) for group in unfinished if group.status == TaskStatus.RUNNING)
-        return Holding(workflow.pk, held, max(group.gpus for group in unfinished))
+        held = sum(self._held_gpus(group) for group in unfinished if group.status == TaskStatus.RUNNING)
+        return ReservationUpdate(workflow.pk, held, max(group.gpus for group in unfinished))
 
-    def holds(self, group: Group, tasks: Collection[Task]) -> bool:
+    def has_minimum(self, group: Group, tasks: Collection[Task]) -> bool:
         """Whether these tasks make up the gang's minimum, of which there is something."""
         if group.gang is None or not tasks:
-            return 0 < len(tasks) == len(self.tries.open(group.pk))
-        shape = tree_of(group.gang, len(tasks))
+            return 0 < len(tasks) == len(self.attempts.open_attempts(group.pk))
+        shape = tree_from_json(group.gang, len(tasks))
         pods = [0] * len(shape.names)
         for task in tasks:
             pods[shape.leaf_of(task.sub_group)] += 1
-        return shape.satisfied(pods)
+        return shape.is_satisfied(pods)
 
-    def _held(self, group: Group) -> int:
+    def _held_gpus(self, group: Group) -> int:
         """GPUs of a running gang; of an elastic one, and of one in a cluster, what runs of it."""
         if group.gang is None and not self._is_observed:
             return group.gpus
-        return sum(task.gpu_count for task in self.tries.running(group.pk))
+        return sum(task.gpu_count for task in self.attempts.running(group.pk))
 
     @cached_property
     def _is_observed(self) -> bool:

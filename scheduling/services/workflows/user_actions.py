@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from django.utils import timezone
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.roles import Action, Actor, allows
-from pools.locking import lock_tree
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
-from pools.permissions import require
-from pools.signals import hint
+from pools.permissions import require_permission
+from pools.signals import backend_changed
 from pools.transactions import change
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
-from scheduling.selectors.workflows import visible_workflow
-from scheduling.services.workflows.transitions import WorkInHand
+from scheduling.selectors.workflows import get_visible_workflow
+from scheduling.services.workflows.transitions import WorkflowTransition
 
-MOST_TAGS = 64
+MAX_TAGS = 64
 _TAG = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:/-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 
 
@@ -28,26 +28,26 @@ def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool =
 
     A finished one is a BadInput unless `force`, which then changes nothing.
     """
-    seen = visible_workflow(actor, name)
+    seen = get_visible_workflow(actor, name)
     _require_own_or_manage(actor, seen)
     with change(actor=actor, description=message):
-        root = _lock(seen)
-        work = WorkInHand(root, [seen.pk], now=timezone.now())
+        root = _lock_root(seen)
+        work = WorkflowTransition(root, [seen.pk], now=timezone.now())
         workflow = work.workflows[seen.pk]
-        if WorkflowStatus(workflow.status).is_live:
-            _cancel(work, actor, message)
-            hint(root.backend_id)
+        if WorkflowStatus(workflow.status).is_active:
+            _cancel_all(work, actor, message)
+            backend_changed(root.backend_id)
         elif not force:
             sentence = f"Workflow {workflow.name} has ended already ({workflow.status}); there is nothing to cancel."
             raise BadInput(sentence, [Violation("status", "ended", sentence)], workflow_id=workflow.name)
     return workflow
 
 
-def cancel_pending(*, actor: Actor, leaf: Pool) -> None:
+def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
     """Cancel every PENDING workflow of a leaf (D3). The caller holds the tree's lock."""
     pending = Workflow.objects.filter(pool=leaf, status=WorkflowStatus.PENDING).values_list("pk", flat=True)
-    work = WorkInHand(leaf.root, list(pending), now=timezone.now())
-    _cancel(work, actor, f"{leaf.name} was deleted")
+    work = WorkflowTransition(leaf.root, list(pending), now=timezone.now())
+    _cancel_all(work, actor, f"{leaf.name} was deleted")
 
 
 def end_workflow(
@@ -59,14 +59,14 @@ def end_workflow(
     Raises Conflict for a gang that is not running and for a backend that knows itself what ended, NotFound for an
     unknown group.
     """
-    seen = visible_workflow(actor, name)
-    require(actor, Action.POOL_MANAGE_WORK, seen.root_pool.name)
+    seen = get_visible_workflow(actor, name)
+    require_permission(actor, Permission.POOL_MANAGE_WORK, seen.root_pool.name)
     with change(actor=actor, description=description):
-        root = _lock(seen)
+        root = _lock_root(seen)
         assert root.backend is not None
         if root.backend.kind != Backend.Kind.SIMULATED:
             raise Conflict(f"Backend {root.backend.name} is a Kubernetes cluster; the end of work is observed there.")
-        work = WorkInHand(root, [seen.pk], now=timezone.now())
+        work = WorkflowTransition(root, [seen.pk], now=timezone.now())
         groups = work.groups[seen.pk]
         if group is not None and group not in groups:
             raise NotFound(f"Workflow {seen.name} has no group {group[:100]}. It has {', '.join(groups)}.")
@@ -78,15 +78,15 @@ def end_workflow(
             sentence = f"{what} is not running ({stand}); only what runs can end."
             raise Conflict(sentence, [Violation("group", "not_running", sentence)], workflow_id=seen.name)
         for each in running:
-            work.report(each, status, description if status is not TaskStatus.COMPLETED else "")
+            work.report_end(each, status, description if status is not TaskStatus.COMPLETED else "")
         work.save()
-        hint(root.backend_id)
+        backend_changed(root.backend_id)
     return work.workflows[seen.pk]
 
 
 def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Workflow:
     """Take tags off, then put tags on. The owner or an admin of the pool; again is no error."""
-    seen = visible_workflow(actor, name)
+    seen = get_visible_workflow(actor, name)
     _require_own_or_manage(actor, seen)
     rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"
     found = [Violation("add", "bad_tag", f"{tag[:60]!r} is no tag: {rule}.") for tag in add if not _TAG.match(tag)]
@@ -95,8 +95,8 @@ def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Se
     with change(actor=actor):
         workflow = Workflow.objects.select_for_update(of=("self",), no_key=True).get(pk=seen.pk)
         tags = dict.fromkeys([tag for tag in workflow.tags if tag not in remove] + list(add))
-        if len(tags) > MOST_TAGS:
-            sentence = f"{workflow.name} would have {len(tags)} tags; at most {MOST_TAGS} are allowed. Remove some."
+        if len(tags) > MAX_TAGS:
+            sentence = f"{workflow.name} would have {len(tags)} tags; at most {MAX_TAGS} are allowed. Remove some."
             raise BadInput.of([Violation("add", "too_many", sentence)])
         workflow.tags = list(tags)
         workflow.save(update_fields=["tags"])
@@ -106,24 +106,24 @@ def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Se
 def may_cancel(actor: Actor, workflow: Workflow) -> bool:
     """Whether :func:`cancel_workflow` would let this actor."""
     own = actor.user_id is not None and workflow.submitted_by_id == actor.user_id
-    return own or allows(actor, Action.POOL_MANAGE_WORK, workflow.root_pool.name)
+    return own or is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
 
 
 def _require_own_or_manage(actor: Actor, workflow: Workflow) -> None:
     if not may_cancel(actor, workflow):
-        require(actor, Action.POOL_MANAGE_WORK, workflow.root_pool.name)
+        require_permission(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
 
 
-def _lock(workflow: Workflow) -> Pool:
-    root = lock_tree(workflow.root_pool_id)
+def _lock_root(workflow: Workflow) -> Pool:
+    root = lock_pool_tree(workflow.root_pool_id)
     root.backend = workflow.root_pool.backend
     return root
 
 
-def _cancel(work: WorkInHand, actor: Actor, message: str) -> None:
+def _cancel_all(work: WorkflowTransition, actor: Actor, message: str) -> None:
     for workflow in work.workflows.values():
         reason = message or f"cancelled by {actor.username}"
-        work.end_open(workflow, TaskStatus.FAILED_CANCELED, reason, waiting_too=True)
+        work.end_open_groups(workflow, TaskStatus.FAILED_CANCELED, reason, include_waiting=True)
         workflow.cancelled_by = actor.username
         workflow.failure_message = message
     work.save()

@@ -16,10 +16,10 @@ from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 
-PEOPLE = {
+ROLES_BY_USER = {
     "root": ("osmo-admin",),
     "viewer": ("osmo-viewer",),
     "chief": ("osmo-team-admin",),
@@ -38,22 +38,24 @@ workflow:
 """
 
 
-def actor(username: str) -> Actor:
+def actor_named(username: str) -> Actor:
     """A person as the services know them."""
     return User.objects.get(username=username).as_actor()
 
 
-def work(leaf: str, *, gpus: int = 8, by: str = "worker", name: str = "work", priority: str = "NORMAL") -> Workflow:
+def submit_workflow(
+    leaf: str, *, gpus: int = 8, username: str = "worker", name: str = "work", priority: str = "NORMAL"
+) -> Workflow:
     """Submit a workflow of one task; nothing starts until `run`."""
     wanted = Submission(file=WORKFLOW.format(name=name, gpus=gpus), priority=Priority(priority))
-    receipt = submit(actor=actor(by), pool=leaf, submission=wanted)
+    receipt = submit(actor=actor_named(username), pool=leaf, submission=wanted)
     assert receipt.workflow is not None
     return receipt.workflow
 
 
-def run() -> None:
+def run_cycles() -> None:
     """Start what may start."""
-    settle(Backend.objects.get(name="sim").pk)
+    reconcile_backend(Backend.objects.get(name="sim").pk)
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def house(db: None) -> None:
     for name, gpus in (("team", 100), ("other", 50), ("team-admin", 10)):
         resources = {"gpu": {"guarantee": gpus, "maximum": -1, "weight": 1}}
         put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": resources})
-    for name, roles in PEOPLE.items():
+    for name, roles in ROLES_BY_USER.items():
         create_user(actor=SYSTEM, username=name, roles=roles)
     create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
     create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=20)
@@ -83,7 +85,7 @@ def as_person(house: None) -> Callable[[str], Client]:
     return enter
 
 
-def confirmed(client: Client, address: str, **typed: Any) -> Any:
+def confirm_change(client: Client, address: str, **typed: Any) -> Any:
     """Walk form, preview, confirmation; the last answer. Raises AssertionError if there was no preview."""
     preview = client.post(address, {**typed, "step": "preview"})
     assert preview.status_code == 200, preview.content.decode()

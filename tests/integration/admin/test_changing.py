@@ -12,7 +12,7 @@ from pools.models import AccessToken, AuditEntry, Backend, Pool, User
 from pools.services.backends import put_backend
 from pools.services.members import create_user, set_password
 from scheduling.models import Workflow, WorkflowConfig
-from tests.integration.admin.conftest import WORKFLOW, actor, confirmed, run, work
+from tests.integration.admin.conftest import WORKFLOW, actor_named, confirm_change, run_cycles, submit_workflow
 
 SECRET = "only-for-tests-4711"
 POOL = {"guarantee": "100", "maximum": "-1", "weight": "1"}
@@ -30,7 +30,7 @@ def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Cl
     assert refused.status_code == 400
     assert "below the 50 GPUs promised" in refused.context["form"].errors["guarantee"][0]
     assert refused.context["form"]["about"].value() == "ours"
-    assert confirmed(root, address, **POOL | {"guarantee": "80", "about": "ours"}).status_code == 302
+    assert confirm_change(root, address, **POOL | {"guarantee": "80", "about": "ours"}).status_code == 302
     row = Pool.objects.get(name="team")
     assert (row.guarantee, row.description) == (80, "ours")
     assert AuditEntry.objects.filter(object="pool/team").latest("id").actor == "root"
@@ -47,14 +47,14 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
     root, address = as_person("root"), "/pools/pool/other/archive/"
     refused = root.post(address, {"version": Pool.objects.get(name="other").version})
     assert refused.status_code == 400
-    confirmed(root, "/pools/pool/other/slices/x/delete/")
+    confirm_change(root, "/pools/pool/other/slices/x/delete/")
     assert root.post(address, {"version": 999}).status_code == 400
     assert root.post(address, {"version": Pool.objects.get(name="other").version}).status_code == 302
     assert Pool.objects.get(name="other").archived
     page = root.get("/pools/pool/other/change/").content.decode()
     assert "This pool is archived" in page
     assert "Create a slice" not in page
-    assert confirmed(root, "/pools/pool/other/configuration/", **POOL | {"guarantee": "50"}).status_code == 302
+    assert confirm_change(root, "/pools/pool/other/configuration/", **POOL | {"guarantee": "50"}).status_code == 302
     assert not Pool.objects.get(name="other").archived
 
 
@@ -137,7 +137,7 @@ def test_tokens_of_somebody_whose_name_has_a_plus(as_person: Callable[[str], Cli
 
 
 def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:
-    set_password(actor=actor("worker"), username="worker", password=SECRET)
+    set_password(actor=actor_named("worker"), username="worker", password=SECRET)
     worker = as_person("worker")
     wrong = worker.post("/password_change/", {"old": "nope", "new": "another-secret-99", "again": "different"})
     assert set(wrong.context["form"].errors) == {"old", "again"}
@@ -249,8 +249,8 @@ def test_submitting(as_person: Callable[[str], Client]) -> None:
 
 
 def test_reporting_an_end_lets_the_next_group_go_on(as_person: Callable[[str], Client]) -> None:
-    workflow = work("team--a")
-    run()
+    workflow = submit_workflow("team--a")
+    run_cycles()
     chief, address = as_person("chief"), f"/scheduling/workflow/{workflow.name}/end/"
     assert as_person("worker").post(address, {"status": "COMPLETED"}).status_code == 403
     assert chief.post(address, {"status": "nonsense"}).status_code == 400
@@ -261,8 +261,8 @@ def test_reporting_an_end_lets_the_next_group_go_on(as_person: Callable[[str], C
 
 
 def test_cancelling_some_that_can_be_and_some_that_cannot(as_person: Callable[[str], Client]) -> None:
-    mine, ended = work("team--a"), work("team--a", name="done")
-    run()
+    mine, ended = submit_workflow("team--a"), submit_workflow("team--a", name="done")
+    run_cycles()
     chief = as_person("chief")
     chief.post(f"/scheduling/workflow/{ended.name}/end/", {"status": "COMPLETED"})
     address = "/scheduling/workflow/cancel/"
@@ -277,9 +277,9 @@ def test_cancelling_some_that_can_be_and_some_that_cannot(as_person: Callable[[s
 
 
 def test_why_a_group_waits(as_person: Callable[[str], Client]) -> None:
-    work("team--a", gpus=8)
-    run()
-    waits = work("team--b", gpus=9, name="wide")
+    submit_workflow("team--a", gpus=8)
+    run_cycles()
+    waits = submit_workflow("team--b", gpus=9, name="wide")
     page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
     assert "the nodes could not hold that even if they were empty" in page
     assert "Never on these nodes: it needs 9 GPUs" in page
@@ -295,7 +295,7 @@ def test_what_stands_in_names_is_shown_and_not_run(as_person: Callable[[str], Cl
     typed = {**POOL, "about": text}
     preview = root.post("/pools/pool/team/configuration/", {**typed, "step": "preview"})
     assert text not in preview.content.decode()
-    confirmed(root, "/pools/pool/team/configuration/", **typed)
+    confirm_change(root, "/pools/pool/team/configuration/", **typed)
     for address in (
         "/pools/pool/team/change/",
         "/pools/auditentry/",

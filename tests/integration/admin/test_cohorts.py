@@ -13,7 +13,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Cohort, Pool
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
-from tests.integration.admin.conftest import confirmed
+from tests.integration.admin.conftest import confirm_change
 
 TREE = "/pools/cohort/"
 CREATE, EDIT, DELETE = f"{TREE}create/", f"{TREE}org/configuration/", f"{TREE}org/delete/"
@@ -75,7 +75,7 @@ def test_typed_nonsense_comes_back_with_its_faults(org: None, as_person: Callabl
 
 def test_the_whole_walk(org: None, as_person: Callable[[str], Client]) -> None:
     client = as_person("root")
-    assert confirmed(client, CREATE, name="lab", parent="corp", nominal="2", lending_limit="1").status_code == 302
+    assert confirm_change(client, CREATE, name="lab", parent="corp", nominal="2", lending_limit="1").status_code == 302
     lab = Cohort.objects.get(name="lab")
     assert lab.quotas["default/gpu"] == {"nominal": 2, "borrowing_limit": None, "lending_limit": 1}
     page = f"{TREE}lab/configuration/"
@@ -89,20 +89,20 @@ def test_the_whole_walk(org: None, as_person: Callable[[str], Client]) -> None:
     refused = client.post(DELETE, {"step": "preview"})
     assert refused.status_code == 400
     assert "2 pools below it" in refused.content.decode()
-    assert confirmed(client, DELETE, orphan="on").status_code == 302
+    assert confirm_change(client, DELETE, orphan="on").status_code == 302
     assert not Pool.objects.exclude(cohort=None).exists()
 
 
 def test_a_pool_joins_and_leaves_on_its_own_page(house: None, as_person: Callable[[str], Client]) -> None:
     client, page = as_person("root"), "/pools/pool/team/configuration/"
     numbers = {"guarantee": "100", "maximum": "-1", "weight": "1"}
-    assert confirmed(client, page, **numbers, cohort="org", lending_limit="20").status_code == 302
+    assert confirm_change(client, page, **numbers, cohort="org", lending_limit="20").status_code == 302
     team = Pool.objects.get(name="team")
     assert (team.cohort.name if team.cohort else "", team.lending_limit) == ("org", 20)
     assert "lends at most 20 GPUs" in client.get("/pools/pool/team/change/").content.decode()
     refused = client.post(page, {**numbers, "cohort": "", "lending_limit": "20", "step": "preview"})
     assert "needs a cohort" in refused.content.decode()
-    assert confirmed(client, page, **numbers).status_code == 302
+    assert confirm_change(client, page, **numbers).status_code == 302
     assert not Cohort.objects.exists()
 
 

@@ -11,12 +11,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from pools.domain.gpu_quota.workers import Asked, Worker
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
 from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_quota, sample_usage
-from tests.unit.gpu_quota.rows import amounts
+from pools.services.gpu_quotas import put_gpu_quota, sample_usage
+from tests.unit.gpu_quota.rows import make_amounts
 
 SPEC = {
     "total": {"requests": {"tflops": "100", "vram": "8Gi"}, "maxWorkers": 5},
@@ -30,11 +30,11 @@ SignedIn = Callable[[str], Client]
 def quota(house: None) -> None:
     """Namespace team-a, in which pool team counts, with a worker and a reservation; and team-b, unlimited."""
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
-    put_quota(actor=SYSTEM, namespace="team-a", spec=SPEC)
+    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec=SPEC)
     for name, more in (("w1", {}), ("w2", {"assume": True})):
-        worker = Worker(amounts(10, "1Gi"), amounts(20, "2Gi"), 2)
-        allocate(actor=SYSTEM, namespace="team-a", asked=Asked(name, "infer", worker), **more)
-    allocate(actor=SYSTEM, namespace="team-b", asked=Asked("other", "", Worker(amounts(1))))
+        worker = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
+        allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest(name, "infer", worker), **more)
+    allocate(actor=SYSTEM, namespace="team-b", request=AllocationRequest("other", "", GpuWorker(make_amounts(1))))
 
 
 def text(client: Client, path: str) -> str:
@@ -106,12 +106,12 @@ def test_how_much_more_fits(quota: None, as_person: SignedIn) -> None:
 
 
 def test_an_alert_is_a_visible_mark(quota: None, as_person: SignedIn) -> None:
-    allocate(actor=SYSTEM, namespace="team-a", asked=Asked("w3", "", Worker(amounts(50))))
-    allocate(actor=SYSTEM, namespace="team-a", asked=Asked("w4", "", Worker(amounts(10))))
-    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}})
+    allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w3", "", GpuWorker(make_amounts(50))))
+    allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w4", "", GpuWorker(make_amounts(10))))
+    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}})
     assert "The alert threshold of 95 % was passed" in text(as_person("chief"), PAGE)
     assert "ALERT" in text(as_person("chief"), LIST)
-    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}})
+    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}})
     assert "More is used than allowed" in text(as_person("chief"), PAGE)
 
 

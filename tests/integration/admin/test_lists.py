@@ -9,13 +9,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from pools.domain.quota.usage_bar import added
+from pools.domain.quota.usage_bar import sum_bars
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.selectors import pool_tree
 from pools.services.pools import put_pool
-from pools.services.subpools import create_subpool, delete_subpool, update_quota
-from tests.integration.admin.conftest import actor, run, work
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from tests.integration.admin.conftest import actor_named, run_cycles, submit_workflow
 
 
 def _queries(client: Client, address: str) -> int:
@@ -32,8 +32,8 @@ def _grow() -> None:
         put_pool(actor=SYSTEM, name=name, body={"backend": "sim", "resources": {"gpu": {"guarantee": 20}}})
         for part in "abc":
             create_subpool(actor=SYSTEM, parent=name, subpool_name=part, quota=5)
-        work(f"{name}--a", gpus=1, by="root", name=f"w{number}")
-    run()
+        submit_workflow(f"{name}--a", gpus=1, username="root", name=f"w{number}")
+    run_cycles()
 
 
 @pytest.mark.parametrize(
@@ -58,25 +58,25 @@ def test_a_list_costs_the_same_however_long(as_person: Callable[[str], Client], 
 
 def test_the_sums_are_those_of_the_bars(as_person: Callable[[str], Client]) -> None:
     """Two ways to one number: added up in the database, and from the trees that are drawn."""
-    work("team--a", gpus=8)
-    work("team--b", gpus=8, priority="LOW", name="low1")
-    work("team--b", gpus=8, priority="LOW", name="low2")
-    work("team--b", gpus=8, priority="LOW", name="low3")
-    work("other--x", gpus=8, by="root", name="leaving")
-    work("team", gpus=8, name="direct")
-    run()
-    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
+    submit_workflow("team--a", gpus=8)
+    submit_workflow("team--b", gpus=8, priority="LOW", name="low1")
+    submit_workflow("team--b", gpus=8, priority="LOW", name="low2")
+    submit_workflow("team--b", gpus=8, priority="LOW", name="low3")
+    submit_workflow("other--x", gpus=8, username="root", name="leaving")
+    submit_workflow("team", gpus=8, name="direct")
+    run_cycles()
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
     delete_subpool(actor=SYSTEM, parent="other", subpool_name="x")
     put_pool(actor=SYSTEM, name="free", body={"backend": "sim", "resources": {"gpu": {"guarantee": -1}}})
-    work("free", gpus=3, by="root", name="unbound")
-    run()
+    submit_workflow("free", gpus=3, username="root", name="unbound")
+    run_cycles()
 
-    sums = pool_tree.house_sums(actor("root"))
-    trees = pool_tree.pool_trees(actor("root")).trees
-    assert sums.parts == added(tree.head.parts for tree in trees)
+    sums = pool_tree.platform_totals(actor_named("root"))
+    trees = pool_tree.pool_trees(actor_named("root")).trees
+    assert sums.bar == sum_bars(tree.head.bar for tree in trees)
     assert sums.used == sum(tree.head.total_usage for tree in trees) == 51
-    assert (sums.promised, sums.unlimited, sums.slices) == (160, 1, 3)
-    assert (sums.parts.over, sums.parts.draining) == (4, 6 + 8)
+    assert (sums.quota, sums.unlimited_pools, sums.subpools) == (160, 1, 3)
+    assert (sums.bar.over_quota, sums.bar.draining) == (4, 6 + 8)
 
 
 def test_what_the_tree_can_be_filtered_by(as_person: Callable[[str], Client]) -> None:
@@ -90,15 +90,15 @@ def test_what_the_tree_can_be_filtered_by(as_person: Callable[[str], Client]) ->
     assert shown("q=--x") == ["other"]
     assert shown("show=draining") == []
     assert shown("show=nonsense") == ["other", "team", "team-admin"]
-    work("team--a", gpus=8)
-    run()
-    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
+    submit_workflow("team--a", gpus=8)
+    run_cycles()
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=2)
     assert shown("show=draining") == ["team"]
     for number in range(2):
-        work("other", gpus=8, by="root", priority="LOW", name=f"low{number}")
-    run()
+        submit_workflow("other", gpus=8, username="root", priority="LOW", name=f"low{number}")
+    run_cycles()
     assert shown("show=over") == []
-    update_quota(actor=SYSTEM, parent="other", subpool_name="x", quota=40)
+    resize_subpool(actor=SYSTEM, parent="other", subpool_name="x", quota=40)
     assert shown("show=over") == ["other"]
     put_pool(
         actor=SYSTEM,
@@ -112,11 +112,11 @@ def test_what_the_tree_can_be_filtered_by(as_person: Callable[[str], Client]) ->
 
 
 def test_more_pools_than_a_page(as_person: Callable[[str], Client]) -> None:
-    for number in range(pool_tree.POOLS_ON_A_PAGE):
+    for number in range(pool_tree.POOLS_PER_PAGE):
         put_pool(actor=SYSTEM, name=f"p{number:02}", body={"backend": "sim", "resources": {"gpu": {"guarantee": 1}}})
     root = as_person("root")
     first, last = root.get("/"), root.get("/?page=2&show=")
-    assert len(first.context["found"].trees) == pool_tree.POOLS_ON_A_PAGE
+    assert len(first.context["found"].trees) == pool_tree.POOLS_PER_PAGE
     assert len(last.context["found"].trees) == 3
     assert "?page=2" in first.content.decode()
     assert root.get("/?page=nonsense").status_code == 200
@@ -124,11 +124,11 @@ def test_more_pools_than_a_page(as_person: Callable[[str], Client]) -> None:
 
 
 def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
-    one = work("team--a", name="alpha")
-    two = work("team", name="beta", priority="LOW")
-    three = work("other--x", name="gamma", by="stranger")
-    run()
-    work("team--a", gpus=30, name="delta")
+    one = submit_workflow("team--a", name="alpha")
+    two = submit_workflow("team", name="beta", priority="LOW")
+    three = submit_workflow("other--x", name="gamma", username="stranger")
+    run_cycles()
+    submit_workflow("team--a", gpus=30, name="delta")
     root = as_person("root")
 
     def shown(query: str) -> set[str]:
@@ -151,8 +151,8 @@ def test_workflows_by_their_filters(as_person: Callable[[str], Client]) -> None:
 
 
 def test_audit_by_its_filters(as_person: Callable[[str], Client]) -> None:
-    create_subpool(actor=actor("chief"), parent="team", subpool_name="c", quota=7, description="for a test")
-    work("team--c", gpus=1)
+    create_subpool(actor=actor_named("chief"), parent="team", subpool_name="c", quota=7, description="for a test")
+    submit_workflow("team--c", gpus=1)
     root = as_person("root")
 
     def shown(query: str) -> list[tuple[str, str]]:

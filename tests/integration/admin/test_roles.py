@@ -9,9 +9,9 @@ from django.contrib import admin
 from django.test import Client
 
 from pools.models import AuditEntry
-from tests.integration.admin.conftest import PEOPLE, work
+from tests.integration.admin.conftest import ROLES_BY_USER, submit_workflow
 
-EVERYBODY = frozenset(PEOPLE)
+EVERYBODY = frozenset(ROLES_BY_USER)
 HOUSE = frozenset({"root", "viewer"})
 ROOT = frozenset({"root"})
 SEE_TEAM = frozenset({"root", "viewer", "chief", "worker"})
@@ -57,7 +57,7 @@ TEAM_PAGES = {
 @pytest.mark.parametrize("address", PAGES)
 def test_pages_of_the_house(as_person: Callable[[str], Client], address: str) -> None:
     allowed, refusal = PAGES[address]
-    for person in PEOPLE:
+    for person in ROLES_BY_USER:
         expected = 200 if person in allowed else refusal
         assert as_person(person).get(address).status_code == expected, person
 
@@ -65,7 +65,7 @@ def test_pages_of_the_house(as_person: Callable[[str], Client], address: str) ->
 @pytest.mark.parametrize("address", TEAM_PAGES)
 def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> None:
     """Who does not see the pool is told that it does not exist; who sees it, that a role is missing."""
-    for person in PEOPLE:
+    for person in ROLES_BY_USER:
         expected = 200 if person in TEAM_PAGES[address] else 403 if person in SEE_TEAM else 404
         assert as_person(person).get(address).status_code == expected, person
 
@@ -103,17 +103,17 @@ def test_writing_without_the_role_changes_nothing(
 
 
 def test_a_workflow_is_seen_by_its_owner_and_its_pool(as_person: Callable[[str], Client]) -> None:
-    name = work("team--a").name
-    for person in PEOPLE:
+    name = submit_workflow("team--a").name
+    for person in ROLES_BY_USER:
         expected = 200 if person in SEE_TEAM else 404
         assert as_person(person).get(f"/scheduling/workflow/{name}/change/").status_code == expected, person
         listed = as_person(person).get("/scheduling/workflow/").content.decode()
         assert (name in listed) == (person in SEE_TEAM), person
 
 
-@pytest.mark.parametrize("person", PEOPLE)
+@pytest.mark.parametrize("person", ROLES_BY_USER)
 def test_cancelling_is_for_the_owner_and_admins_of_the_pool(as_person: Callable[[str], Client], person: str) -> None:
-    workflow = work("team--a")
+    workflow = submit_workflow("team--a")
     client = as_person(person)
     may = person in {"root", "chief", "worker"}
     page = client.get(f"/scheduling/workflow/{workflow.name}/change/").content.decode()
@@ -124,7 +124,7 @@ def test_cancelling_is_for_the_owner_and_admins_of_the_pool(as_person: Callable[
 
 
 def test_the_menu_names_only_what_one_may_open(as_person: Callable[[str], Client]) -> None:
-    for person in PEOPLE:
+    for person in ROLES_BY_USER:
         client = as_person(person)
         links = [item["link"] for group in client.get("/").context["sidebar_navigation"] for item in group["items"]]
         assert links

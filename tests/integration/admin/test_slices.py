@@ -7,8 +7,8 @@ from collections.abc import Callable
 from django.test import Client
 
 from pools.models import AuditEntry, Pool
-from pools.services.subpools import delete_subpool, update_quota
-from tests.integration.admin.conftest import actor, confirmed, run, work
+from pools.services.subpools import delete_subpool, resize_subpool
+from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
 
 CREATE = "/pools/pool/team/slices/create/"
 RESIZE = "/pools/pool/team/slices/a/resize/"
@@ -39,7 +39,7 @@ def test_a_confirmation_without_a_preview_becomes_one(as_person: Callable[[str],
 def test_a_change_in_between_is_shown_before_anything_is_done(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     preview = chief.post(RESIZE, {"quota": "40", "step": "preview"})
-    update_quota(actor=actor("root"), parent="team", subpool_name="b", quota=5)
+    resize_subpool(actor=actor_named("root"), parent="team", subpool_name="b", quota=5)
     again = chief.post(RESIZE, {**preview.context["hidden"], "step": "confirm"})
     assert "changed meanwhile" in again.content.decode()
     assert Pool.objects.get(name="team--a").last_quota == 30
@@ -78,8 +78,8 @@ def test_refusals_stand_at_their_fields_and_keep_the_input(as_person: Callable[[
 
 
 def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> None:
-    held, waits = work("team--a", gpus=8), work("team--a", gpus=30, name="big")
-    run()
+    held, waits = submit_workflow("team--a", gpus=8), submit_workflow("team--a", gpus=30, name="big")
+    run_cycles()
     chief = as_person("chief")
     preview = chief.post(DELETE, {"step": "preview"})
     assert {row.workflow_name for row in preview.context["staying"]} == {held.name, waits.name}
@@ -97,19 +97,19 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     assert "team--a drains" in page
     assert "1 workflow still holds 8 GPUs" in page
     assert held.name in page
-    empty = confirmed(chief, "/pools/pool/team/slices/b/delete/")
+    empty = confirm_change(chief, "/pools/pool/team/slices/b/delete/")
     assert empty.status_code == 302
     assert Pool.objects.get(name="team--b").subpool_state == "ARCHIVED"
 
 
 def test_a_wrong_state_is_said_at_once_and_refused(as_person: Callable[[str], Client]) -> None:
-    delete_subpool(actor=actor("root"), parent="team", subpool_name="a")
+    delete_subpool(actor=actor_named("root"), parent="team", subpool_name="a")
     chief = as_person("chief")
     assert "only while it is ACTIVE" in chief.get(RESIZE).content.decode()
     assert chief.post(RESIZE, {"quota": "1", "step": "preview"}).status_code == 400
     assert chief.post(DELETE, {"step": "preview"}).status_code == 400
     assert "1 archived slice" in chief.get("/pools/pool/team/change/").content.decode()
-    assert confirmed(chief, RECREATE, quota="15").status_code == 302
+    assert confirm_change(chief, RECREATE, quota="15").status_code == 302
     row = Pool.objects.get(name="team--a")
     assert (row.subpool_state, row.last_quota) == ("ACTIVE", 15)
     assert "only while it is ARCHIVED" in chief.get(RECREATE).content.decode()

@@ -22,7 +22,9 @@ from tests.support import houses
 _LINE = re.compile(r"( *)(\S+) (\d+)(?: borrow (\d+))?(?: lend (\d+))?")
 
 
-def gpu(nominal: int, borrow: int | None = None, lend: int | None = None, resource: str = "gpu") -> dict[str, Any]:
+def gpu_quota_row(
+    nominal: int, borrow: int | None = None, lend: int | None = None, resource: str = "gpu"
+) -> dict[str, Any]:
     """One row of quotas."""
     return {
         "flavor": "default",
@@ -33,7 +35,7 @@ def gpu(nominal: int, borrow: int | None = None, lend: int | None = None, resour
     }
 
 
-def draw(*lines: str) -> None:
+def create_cohorts(*lines: str) -> None:
     """Make the cohorts of an indented drawing."""
     above: list[str] = []
     for line in lines:
@@ -42,34 +44,36 @@ def draw(*lines: str) -> None:
         depth = len(match[1]) // 2
         del above[depth:]
         limits = [None if text is None else int(text) for text in (match[4], match[5])]
-        body = {"parent": above[-1] if above else None, "quotas": [gpu(int(match[3]), *limits)]}
+        body = {"parent": above[-1] if above else None, "quotas": [gpu_quota_row(int(match[3]), *limits)]}
         put_cohort(actor=SYSTEM, name=match[2], body=body)
         above.append(match[2])
 
 
-def join(pool: str, cohort: str, quota: int, *, borrow: int | None = None, lend: int | None = None) -> Pool:
+def create_member_pool(
+    pool: str, cohort: str, quota: int, *, borrow: int | None = None, lend: int | None = None
+) -> Pool:
     """A pool that guarantees `quota` GPUs in a cohort."""
-    row = houses.pool(pool, quota)
+    row = houses.make_pool(pool, quota)
     patch_pool(actor=SYSTEM, name=pool, patch={"cohort": cohort, "borrowing_limit": borrow, "lending_limit": lend})
     row.refresh_from_db()
     return row
 
 
-def bend(name: str, parent: str) -> None:
+def set_parent_past_trigger(name: str, parent: str) -> None:
     """Give a cohort a parent past the trigger that refuses circles."""
     with pgtrigger.ignore("pools.Cohort:no_circle"):
         Cohort.objects.filter(name=name).update(parent=Cohort.objects.get(name=parent))
 
 
 @pytest.fixture
-def corp(db: None) -> Callable[..., None]:
+def create_corp_example(db: None) -> Callable[..., None]:
     """Worked example A of the reference: who may borrow what from whom."""
 
     def make() -> None:
-        draw("corp 4", "  prod 6 borrow 8", "  research 0 lend 5")
-        join("serve", "prod", 10)
-        join("batch", "prod", 4, borrow=3)
-        join("train", "research", 16, lend=12)
-        join("labs", "research", 0, borrow=2)
+        create_cohorts("corp 4", "  prod 6 borrow 8", "  research 0 lend 5")
+        create_member_pool("serve", "prod", 10)
+        create_member_pool("batch", "prod", 4, borrow=3)
+        create_member_pool("train", "research", 16, lend=12)
+        create_member_pool("labs", "research", 0, borrow=2)
 
     return make

@@ -16,18 +16,18 @@ from django.urls import reverse
 
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, LeafUsage, User
-from pools.services.cohort_circles import watch_circles
+from pools.services.cohort_circles import mark_cycles_now
 from pools.services.cohorts import delete_cohort, move_cohort, put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.selectors.live_facts import live_facts
-from scheduling.selectors.queue import waiting
-from scheduling.services.simulated.reconcile import settle
+from scheduling.selectors.live_facts import read_live_facts
+from scheduling.selectors.queue import list_waiting_gangs
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from scheduling.tasks import watch_cohort_circles
-from tests.integration.cohorts.conftest import draw, gpu, join
-from tests.integration.pools.conftest import Caller
+from scheduling.tasks import find_cohort_cycles
+from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
+from tests.integration.pools.conftest import ApiCaller
 from tests.support import houses
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(120)]
@@ -36,7 +36,7 @@ SQL = "UPDATE pools_cohort SET parent_id = (SELECT id FROM pools_cohort WHERE na
 
 
 def past_the_triggers(sql: str) -> None:
-    houses.commit_time()
+    houses.check_deferred_constraints()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(sql)
@@ -45,7 +45,7 @@ def past_the_triggers(sql: str) -> None:
 
 
 def run() -> None:
-    settle(Backend.objects.get(name="sim").pk)
+    reconcile_backend(Backend.objects.get(name="sim").pk)
 
 
 def used() -> dict[str, int]:
@@ -55,14 +55,14 @@ def used() -> dict[str, int]:
 
 @pytest.fixture
 def circle(db: None) -> None:
-    draw("a 0", "  b 2", "    c 1")
+    create_cohorts("a 0", "  b 2", "    c 1")
     for pool, cohort in (("p", "b"), ("q", "c"), ("free", "elsewhere")):
-        join(pool, cohort, 4)
-        houses.submitted(houses.admin(), pool, 2, name=f"runs-{pool}", priority=Priority.LOW)
+        create_member_pool(pool, cohort, 4)
+        houses.submit_workflow(houses.admin_actor(), pool, 2, name=f"runs-{pool}", priority=Priority.LOW)
     run()
     past_the_triggers(SQL)
     for pool in ("p", "q", "free"):
-        houses.submitted(houses.admin(), pool, 2, name=f"waits-{pool}", priority=Priority.LOW)
+        houses.submit_workflow(houses.admin_actor(), pool, 2, name=f"waits-{pool}", priority=Priority.LOW)
 
 
 def test_nothing_is_admitted_there_and_what_runs_goes_on(circle: None) -> None:
@@ -71,14 +71,14 @@ def test_nothing_is_admitted_there_and_what_runs_goes_on(circle: None) -> None:
         assert used() == {"p": 2, "q": 2, "free": 4}
     running = Workflow.objects.filter(status="RUNNING").values_list("name", flat=True)
     assert set(running) == {"runs-p-1", "runs-q-1", "runs-free-1", "waits-free-1"}
-    told = {entry.workflow: entry.reason for entry in waiting(houses.admin(), limit=10)[0]}
+    told = {entry.workflow: entry.reason for entry in list_waiting_gangs(houses.admin_actor(), limit=10)[0]}
     assert {told[name].code for name in ("waits-p-1", "waits-q-1")} == {"cycle"}
     assert "run in a circle: " in told["waits-q-1"].message
 
 
-def test_a_condition_and_an_event(circle: None, admin: Caller) -> None:
-    assert watch_circles() == ["a", "b", "c"], "whoever hangs below a circle is in no tree either"
-    assert watch_circles() == []
+def test_a_condition_and_an_event(circle: None, admin: ApiCaller) -> None:
+    assert mark_cycles_now() == ["a", "b", "c"], "whoever hangs below a circle is in no tree either"
+    assert mark_cycles_now() == []
     events = AuditEntry.objects.filter(action="cohort.inactive").order_by("object")
     assert [(event.object, event.actor) for event in events] == [
         (f"cohort/{name}", SYSTEM.username) for name in ("a", "b", "c")
@@ -89,12 +89,12 @@ def test_a_condition_and_an_event(circle: None, admin: Caller) -> None:
     assert admin("PUT", "/api/configs/cohort/elsewhere", shown | {"name": "elsewhere", "parent": None}).status == 200
     others = {row["name"]: row["inactive_since"] for row in admin("GET", "/api/configs/cohort").body["cohorts"]}
     assert others["elsewhere"] is None
-    watch_cohort_circles.apply().get()
+    find_cohort_cycles.apply().get()
     assert AuditEntry.objects.filter(action__in=["cohort.inactive", "cohort.active"]).count() == 3
 
 
-def test_it_is_over_with_the_change_that_ends_it(circle: None, admin: Caller) -> None:
-    watch_circles()
+def test_it_is_over_with_the_change_that_ends_it(circle: None, admin: ApiCaller) -> None:
+    mark_cycles_now()
     move_cohort(actor=SYSTEM, name="a", parent=None)
     assert set(Cohort.objects.values_list("inactive_since", flat=True)) == {None}
     assert AuditEntry.objects.filter(action="cohort.active").count() == 3
@@ -106,11 +106,11 @@ def test_it_is_over_with_the_change_that_ends_it(circle: None, admin: Caller) ->
 def test_who_is_hung_below_a_circle_is_marked_at_once(circle: None) -> None:
     put_cohort(actor=SYSTEM, name="elsewhere", body={"parent": "c"})
     assert Cohort.objects.get(name="elsewhere").inactive_since is not None
-    assert watch_circles() == []
+    assert mark_cycles_now() == []
 
 
 @pytest.mark.parametrize("sql", [SQL, "UPDATE pools_cohort SET parent_id = id WHERE name = 'a'"], ids=["two", "self"])
-def test_every_read_of_the_api_answers(circle: None, admin: Caller, sql: str) -> None:
+def test_every_read_of_the_api_answers(circle: None, admin: ApiCaller, sql: str) -> None:
     past_the_triggers(sql)
     nodes = {node["name"]: node for node in admin("GET", "/api/quota_tree").body["nodes"]}
     assert {name: nodes[name]["active"] for name in ("a", "b", "c", "p", "q", "free")} == {
@@ -132,15 +132,15 @@ def test_every_read_of_the_api_answers(circle: None, admin: Caller, sql: str) ->
     assert 'osmo_cohort_subtree_quota{cohort="elsewhere",resource="default/gpu"} 4.0' in page
 
 
-def _secret(caller: Caller) -> str:
+def _secret(caller: ApiCaller) -> str:
     from pools.services.tokens import create_token
 
     return create_token(actor=SYSTEM, owner=caller.token.owner, name="scrape")[1]
 
 
 WRITES: list[tuple[str, str, dict[str, Any]]] = [
-    ("PUT", "/api/configs/cohort/c", {"parent": "b", "quotas": [gpu(3)]}),
-    ("PATCH", "/api/configs/cohort/c", {"parent": None, "quotas": [gpu(1)]}),
+    ("PUT", "/api/configs/cohort/c", {"parent": "b", "quotas": [gpu_quota_row(3)]}),
+    ("PATCH", "/api/configs/cohort/c", {"parent": None, "quotas": [gpu_quota_row(1)]}),
     ("PATCH", "/api/configs/pool/q", {"cohort": "elsewhere"}),
     ("PATCH", "/api/configs/pool/free", {"cohort": "a"}),
     ("POST", "/api/configs/pool/p/subpool", {"subpool_name": "x", "quota": 1}),
@@ -149,7 +149,7 @@ WRITES: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("method", "address", "body"), WRITES)
 def test_every_change_around_it_answers(
-    circle: None, admin: Caller, method: str, address: str, body: dict[str, Any]
+    circle: None, admin: ApiCaller, method: str, address: str, body: dict[str, Any]
 ) -> None:
     tried = admin(method, address, body, query=TRY)
     assert (tried.status, tried.body["violations"]) == (200, [])
@@ -158,12 +158,12 @@ def test_every_change_around_it_answers(
     assert used()["p"] == 2
 
 
-def test_one_on_the_circle_needs_another_parent_first(circle: None, admin: Caller) -> None:
-    refused = admin("PATCH", "/api/configs/cohort/b", {"quotas": [gpu(5)]})
+def test_one_on_the_circle_needs_another_parent_first(circle: None, admin: ApiCaller) -> None:
+    refused = admin("PATCH", "/api/configs/cohort/b", {"quotas": [gpu_quota_row(5)]})
     assert (refused.status, refused.codes) == (400, {("parent", "cycle")})
 
 
-def test_one_of_the_circle_can_be_deleted(circle: None, admin: Caller) -> None:
+def test_one_of_the_circle_can_be_deleted(circle: None, admin: ApiCaller) -> None:
     refused = admin("DELETE", "/api/configs/cohort/b")
     assert (refused.status, {fault["code"] for fault in refused.body["details"]}) == (409, {"has_children"})
     delete_cohort(actor=SYSTEM, name="b", orphan=True)
@@ -171,7 +171,7 @@ def test_one_of_the_circle_can_be_deleted(circle: None, admin: Caller) -> None:
     assert used() == {"p": 4, "q": 4, "free": 4}
 
 
-def test_every_page_answers_and_shows_it(circle: None, admin: Caller) -> None:
+def test_every_page_answers_and_shows_it(circle: None, admin: ApiCaller) -> None:
     client = Client()
     client.force_login(User.objects.get(username="root"), backend="django.contrib.auth.backends.ModelBackend")
     tree = reverse("admin:pools_cohort_changelist")
@@ -191,7 +191,7 @@ def test_every_page_answers_and_shows_it(circle: None, admin: Caller) -> None:
 
 def test_engine_queues_and_commands_end(circle: None, capsys: pytest.CaptureFixture[str]) -> None:
     backend = Backend.objects.get(name="sim")
-    assert {cohort.name for cohort in live_facts(backend).facts.cohorts} >= {"a", "b", "c"}
+    assert {cohort.name for cohort in read_live_facts(backend).facts.cohorts} >= {"a", "b", "c"}
     found = [str(difference) for difference in verify()]
     assert [line.split(":")[0] for line in found] == ["circle"] * 3
     call_command("check")
@@ -204,13 +204,13 @@ def test_the_queues_of_a_cluster_are_wanted_all_the_same(circle: None, monkeypat
     """Cohorts on a circle are no levels; the pools below them keep their queues."""
     from scheduling.selectors import desired_queues
 
-    facts, found = desired_queues._pools(Backend.objects.get(name="sim"))
+    facts, found = desired_queues._read_pools(Backend.objects.get(name="sim"))
     assert {fact.balance.name for fact in facts} == {"p", "q", "free"}
     assert set(found.pools) == {"free"}
     assert [level.name for level in found.cohorts] == ["elsewhere"]
 
 
-def test_people_of_a_pool_below_it(circle: None, caller: Callable[..., Caller]) -> None:
+def test_people_of_a_pool_below_it(circle: None, caller: Callable[..., ApiCaller]) -> None:
     worker = caller("wanda", "osmo-q-user")
     nodes = worker("GET", "/api/quota_tree").body["nodes"]
     assert {node["name"]: node["active"] for node in nodes}["q"] is False

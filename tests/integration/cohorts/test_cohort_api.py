@@ -8,15 +8,20 @@ from typing import Any
 import pytest
 
 from pools.models import Cohort
-from tests.integration.cohorts.conftest import bend, draw, gpu, join
-from tests.integration.pools.conftest import Caller
+from tests.integration.cohorts.conftest import (
+    create_cohorts,
+    create_member_pool,
+    gpu_quota_row,
+    set_parent_past_trigger,
+)
+from tests.integration.pools.conftest import ApiCaller
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db
 ORG = "/api/configs/cohort/org"
 
 
-def tree(call: Caller, root: str | None = None) -> dict[str, dict[str, Any]]:
+def tree(call: ApiCaller, root: str | None = None) -> dict[str, dict[str, Any]]:
     """Nodes by name; of a cohort and a pool that share one, the pool."""
     answer = call("GET", "/api/quota_tree", query={"root": root} if root else {})
     assert answer.status == 200, answer.body
@@ -29,15 +34,15 @@ def numbers(nodes: dict[str, dict[str, Any]], name: str, *asked: str) -> list[An
     return [row[number] for number in asked]
 
 
-def test_put_get_list_delete(admin: Caller) -> None:
-    body = {"parent": "corp", "quotas": [gpu(4, None, 2)], "weight": 0.5}
+def test_put_get_list_delete(admin: ApiCaller) -> None:
+    body = {"parent": "corp", "quotas": [gpu_quota_row(4, None, 2)], "weight": 0.5}
     made = admin("PUT", ORG, body)
     assert made.status == 200
     assert made.headers["ETag"] == '"1"'
     shown = {
         "name": "org",
         "parent": "corp",
-        "quotas": [gpu(4, None, 2)],
+        "quotas": [gpu_quota_row(4, None, 2)],
         "weight": 0.5,
         "explicit": True,
         "active": True,
@@ -62,8 +67,8 @@ def test_put_get_list_delete(admin: Caller) -> None:
     assert admin("GET", "/api/configs/cohort").body == {"cohorts": []}
 
 
-def test_a_patch_moves_and_orphans_are_asked_for(admin: Caller) -> None:
-    draw("a 0", "  b 1", "z 0")
+def test_a_patch_moves_and_orphans_are_asked_for(admin: ApiCaller) -> None:
+    create_cohorts("a 0", "  b 1", "z 0")
     assert admin("PATCH", "/api/configs/cohort/b", {"parent": "z", "description": "moved"}).body["parent"] == "z"
     assert admin("PATCH", "/api/configs/cohort/nope", {"parent": "z"}).status == 404
     assert admin("DELETE", "/api/configs/cohort/z", query={"orphan": "True"}).status == 200
@@ -76,7 +81,9 @@ def test_a_patch_moves_and_orphans_are_asked_for(admin: Caller) -> None:
     ]
 
 
-def test_only_the_house_writes_and_only_its_readers_read(admin: Caller, viewer: Caller, nobody: Caller) -> None:
+def test_only_the_house_writes_and_only_its_readers_read(
+    admin: ApiCaller, viewer: ApiCaller, nobody: ApiCaller
+) -> None:
     admin("PUT", ORG, {})
     assert viewer("GET", ORG).status == viewer("GET", "/api/configs/cohort").status == 200
     assert [viewer(verb, ORG, {}).status for verb in ("PUT", "PATCH", "DELETE")] == [403] * 3
@@ -84,18 +91,18 @@ def test_only_the_house_writes_and_only_its_readers_read(admin: Caller, viewer: 
     assert nobody("GET", "/api/quota_tree").body == {"nodes": []}
 
 
-def test_bad_bodies_are_400_with_paths(admin: Caller) -> None:
+def test_bad_bodies_are_400_with_paths(admin: ApiCaller) -> None:
     assert admin("PUT", ORG, {"quotas": "4"}).codes == {("quotas", "bad_value")}
-    assert admin("PUT", ORG, {"quotas": [gpu(2**60)]}).codes == {("quotas[0].nominal", "too_large")}
+    assert admin("PUT", ORG, {"quotas": [gpu_quota_row(2**60)]}).codes == {("quotas[0].nominal", "too_large")}
     assert admin("PUT", "/api/configs/cohort/UPPER", {}).codes == {("name", "bad_name")}
     assert admin("PUT", ORG, {"parent": "org"}).body["details"][0]["cycle"] == ["org"]
     assert admin("DELETE", ORG, {"force": True}).codes == {("force", "unknown_key")}
 
 
-def test_the_tree_shows_the_worked_example(admin: Caller, corp: Callable[[], None]) -> None:
-    corp()
-    houses.holding("serve", 18)
-    houses.holding("train", 9)
+def test_the_tree_shows_the_worked_example(admin: ApiCaller, create_corp_example: Callable[[], None]) -> None:
+    create_corp_example()
+    houses.make_reservation("serve", 18)
+    houses.make_reservation("train", 9)
     nodes = tree(admin)
     assert [(node["name"], node["kind"], node["parent"]) for node in nodes.values()] == [
         ("corp", "cohort", None),
@@ -127,12 +134,12 @@ def test_the_tree_shows_the_worked_example(admin: Caller, corp: Callable[[], Non
     assert admin("GET", "/api/quota_tree", query={"root": "nowhere"}).status == 404
 
 
-def test_slices_draining_and_what_waits(admin: Caller) -> None:
-    draw("org 0")
-    houses.pool("team", 100, a=30, b=20)
+def test_slices_draining_and_what_waits(admin: ApiCaller) -> None:
+    create_cohorts("org 0")
+    houses.make_pool("team", 100, a=30, b=20)
     admin("PATCH", "/api/configs/pool/team", {"cohort": "org", "lending_limit": 25})
-    houses.holding("team--a", 12)
-    houses.holding("team--b", 0, needs=7)
+    houses.make_reservation("team--a", 12)
+    houses.make_reservation("team--b", 0, needs=7)
     nodes = tree(admin, "org")
     assert list(nodes) == ["org", "team", "team--_shared", "team--a", "team--b"]
     assert numbers(nodes, "team", "nominal", "subtree_quota", "usage", "pending", "lending_limit") == [
@@ -147,10 +154,10 @@ def test_slices_draining_and_what_waits(admin: Caller) -> None:
 
 
 def test_people_see_their_pools_and_what_stands_above(
-    admin: Caller, caller: Callable[..., Caller], corp: Callable[[], None]
+    admin: ApiCaller, caller: Callable[..., ApiCaller], create_corp_example: Callable[[], None]
 ) -> None:
-    corp()
-    houses.pool("alone", 3)
+    create_corp_example()
+    houses.make_pool("alone", 3)
     worker = caller("wanda", "osmo-serve-user")
     assert list(tree(worker)) == ["corp", "prod", "serve", "serve--_shared"]
     assert tree(worker)["serve"] == tree(admin)["serve"]
@@ -159,27 +166,27 @@ def test_people_see_their_pools_and_what_stands_above(
         assert worker("GET", "/api/quota_tree", query={"root": hidden}).status == 404
 
 
-def test_a_pool_without_a_cohort_stands_alone_in_the_tree(admin: Caller) -> None:
-    houses.pool("alone", 10)
+def test_a_pool_without_a_cohort_stands_alone_in_the_tree(admin: ApiCaller) -> None:
+    houses.make_pool("alone", 10)
     admin("PATCH", "/api/configs/pool/alone", {"resources": {"gpu": {"maximum": 12}}})
-    houses.holding("alone", 13)
+    houses.make_reservation("alone", 13)
     nodes = tree(admin)
     assert list(nodes) == ["alone", "alone--_shared"]
     assert numbers(nodes, "alone", "t", "debt", "borrowing_limit") == [-3, 1, 2]
     assert numbers(nodes, "alone--_shared", "debt") == [0]
 
 
-def test_a_maximum_is_a_borrowing_limit(admin: Caller) -> None:
-    draw("org 20")
-    join("p", "org", 10, borrow=7)
+def test_a_maximum_is_a_borrowing_limit(admin: ApiCaller) -> None:
+    create_cohorts("org 20")
+    create_member_pool("p", "org", 10, borrow=7)
     admin("PATCH", "/api/configs/pool/p", {"resources": {"gpu": {"maximum": 14}}})
     assert numbers(tree(admin), "p", "borrowing_limit", "potential_available") == [4, 14]
 
 
-def test_a_dry_run_shows_both_trees_and_every_debt(admin: Caller, corp: Callable[[], None]) -> None:
-    corp()
-    houses.holding("serve", 25)
-    body = {"parent": "corp", "quotas": [gpu(6, 3)]}
+def test_a_dry_run_shows_both_trees_and_every_debt(admin: ApiCaller, create_corp_example: Callable[[], None]) -> None:
+    create_corp_example()
+    houses.make_reservation("serve", 25)
+    body = {"parent": "corp", "quotas": [gpu_quota_row(6, 3)]}
     answer = admin("PUT", "/api/configs/cohort/prod", body, query={"dry_run": "True"}).body
     assert answer["violations"] == []
     assert answer["before"]["quotas"][0]["borrowing_limit"] == 8
@@ -195,15 +202,19 @@ def test_a_dry_run_shows_both_trees_and_every_debt(admin: Caller, corp: Callable
     assert cycle.body["violations"][0]["code"] == "cycle"
     gone = admin("DELETE", "/api/configs/cohort/prod", query={"dry_run": "True"}).body
     assert {each["code"] for each in gone["violations"]} == {"has_children"}
-    moved = admin("PATCH", "/api/configs/cohort/prod", {"parent": None, "quotas": [gpu(6)]}, query={"dry_run": "True"})
+    moved = admin(
+        "PATCH", "/api/configs/cohort/prod", {"parent": None, "quotas": [gpu_quota_row(6)]}, query={"dry_run": "True"}
+    )
     assert [(each["name"], each["after"]) for each in moved.body["debts"]] == [("prod", 5)]
     assert admin("PUT", "/api/configs/cohort/prod", {"what": 1}, query={"dry_run": "True"}).status == 400
 
 
-def test_a_circle_that_got_in_is_shown_and_hangs_nothing(admin: Caller, corp: Callable[[], None]) -> None:
-    corp()
-    houses.holding("serve", 3)
-    bend("corp", "prod")
+def test_a_circle_that_got_in_is_shown_and_hangs_nothing(
+    admin: ApiCaller, create_corp_example: Callable[[], None]
+) -> None:
+    create_corp_example()
+    houses.make_reservation("serve", 3)
+    set_parent_past_trigger("corp", "prod")
     nodes = tree(admin)
     assert {name: node["active"] for name, node in nodes.items() if node["kind"] != "shared"} == {
         "corp": False, "prod": False, "research": False, "batch": False, "serve": False, "labs": False, "train": False,
@@ -214,6 +225,6 @@ def test_a_circle_that_got_in_is_shown_and_hangs_nothing(admin: Caller, corp: Ca
     assert numbers(nodes, "serve--_shared", "usage", "available") == [3, 0]
     assert admin("GET", "/api/configs/cohort/prod").body["active"] is False
     assert list(tree(admin, "prod"))
-    mended = admin("PUT", "/api/configs/cohort/corp", {"parent": None, "quotas": [gpu(4)]})
+    mended = admin("PUT", "/api/configs/cohort/corp", {"parent": None, "quotas": [gpu_quota_row(4)]})
     assert mended.status == 200
     assert all(node["active"] for node in tree(admin).values())

@@ -9,11 +9,11 @@ from pools.models import Backend, LeafUsage
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Decision, Workflow
-from scheduling.selectors.live_facts import live_facts
-from scheduling.selectors.queue import waiting
-from scheduling.services.simulated.reconcile import settle
+from scheduling.selectors.live_facts import read_live_facts
+from scheduling.selectors.queue import list_waiting_gangs
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from tests.integration.cohorts.conftest import draw
+from tests.integration.cohorts.conftest import create_cohorts
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db
@@ -22,18 +22,18 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def two() -> None:
     """Pool `lender` of 4 GPUs on backend `left`, pool `borrower` without quota on `right`, both in `org`."""
-    draw("org 0")
+    create_cohorts("org 0")
     for pool, quota, where in (("lender", 4, "left"), ("borrower", 0, "right")):
-        houses.pool(pool, quota, on=houses.backend(where, namespace=where, nodes=1, gpus=8))
+        houses.make_pool(pool, quota, on=houses.make_backend(where, namespace=where, nodes=1, gpus=8))
         patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
 
 
 def run(where: str) -> None:
-    assert settle(Backend.objects.get(name=where).pk)["settled"]
+    assert reconcile_backend(Backend.objects.get(name=where).pk)["settled"]
 
 
 def work(pool: str, gpus: int, priority: Priority) -> str:
-    return houses.submitted(houses.admin(), pool, gpus, priority=priority).name
+    return houses.submit_workflow(houses.admin_actor(), pool, gpus, priority=priority).name
 
 
 def used() -> dict[str, int]:
@@ -54,13 +54,13 @@ def test_quota_is_lent_to_another_backend_and_taken_back_there(two: None) -> Non
     )
     run("right")
     assert used() == {"lender": 3, "borrower": 1}
-    (entry, *_) = waiting(houses.admin(), pools=["borrower"], limit=10)[0]
+    (entry, *_) = list_waiting_gangs(houses.admin_actor(), pools=["borrower"], limit=10)[0]
     assert entry.reason.message == "It asks for 1 GPU; everything under org leaves 0 GPUs of 4: 1 GPU missing."
     assert verify() == []
 
 
 def test_what_cannot_be_taken_back_keeps_its_place_and_is_told(two: None) -> None:
-    draw("org 2")
+    create_cohorts("org 2")
     patch_pool(actor=SYSTEM, name="borrower", patch={"resources": {"gpu": {"guarantee": 2}}})
     work("borrower", 2, Priority.NORMAL)
     run("right")
@@ -76,12 +76,12 @@ def test_what_cannot_be_taken_back_keeps_its_place_and_is_told(two: None) -> Non
 def test_other_backends_stand_in_the_facts_outside(two: None) -> None:
     work("borrower", 2, Priority.LOW)
     run("right")
-    live = live_facts(Backend.objects.get(name="left"))
+    live = read_live_facts(Backend.objects.get(name="left"))
     queues = {queue.name: queue for queue in live.facts.queues}
-    assert queues["osmo-pool-right-borrower"].outside
+    assert queues["osmo-pool-right-borrower"].is_external
     assert queues["osmo-pool-right-borrower"].parent == "org"
-    assert not queues["osmo-pool-left-lender"].outside
+    assert not queues["osmo-pool-left-lender"].is_external
     assert set(live.roots) == {"osmo-pool-left-lender"}
     (gang,) = live.facts.gangs
-    assert gang.tasks[0].allowed == frozenset()
+    assert gang.tasks[0].allowed_nodes == frozenset()
     assert live.facts.usage["osmo-pool-right-borrower--_shared"] == {"default/gpu": 0}

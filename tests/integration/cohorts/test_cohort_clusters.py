@@ -8,21 +8,21 @@ import pytest
 
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, Pool
-from pools.services.gpu_quotas import put_quota
+from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool
 from scheduling.domain.priorities import Priority
-from scheduling.kube.fake import Twin
+from scheduling.kube.fake import FakeCluster
 from scheduling.kube.port import Cluster
 from scheduling.models import Task, Workflow
-from scheduling.selectors.queue import waiting
-from scheduling.services.kubernetes.agent import Agent, Rhythm
-from scheduling.services.simulated.reconcile import settle
+from scheduling.selectors.queue import list_waiting_gangs
+from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.integration.cohorts.conftest import bend, draw
+from tests.integration.cohorts.conftest import create_cohorts, set_parent_past_trigger
 from tests.support import houses
-from tests.support.clusters import Room, file_of, group_of, kubernetes_backend
+from tests.support.clusters import AgentHarness, find_group, gang_file, kubernetes_backend
 
 pytestmark = pytest.mark.django_db
 
@@ -33,32 +33,32 @@ NOTHING_LENT = (
 )
 
 
-def house(cluster: Cluster, namespace: str, *, lend: int | None) -> Room:
+def house(cluster: Cluster, namespace: str, *, lend: int | None) -> AgentHarness:
     """One cluster with pool `lender` of 8 GPUs and pool `borrower` of 2, both in `org`."""
-    draw("org 0")
+    create_cohorts("org 0")
     backend = kubernetes_backend(namespace)
     for pool, quota in (("lender", 8), ("borrower", 2)):
-        houses.pool(pool, quota, on=backend)
+        houses.make_pool(pool, quota, on=backend)
         patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
     patch_pool(actor=SYSTEM, name="lender", patch={"lending_limit": lend})
-    agent = Agent(backend.pk, connect=lambda _: cluster, rhythm=Rhythm(recount=0))
-    return Room(cluster, backend, Pool.objects.get(name="borrower"), agent)
+    agent = ClusterAgent(backend.pk, connect=lambda _: cluster, intervals=AgentIntervals(recount=0))
+    return AgentHarness(cluster, backend, Pool.objects.get(name="borrower"), agent)
 
 
 @pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
-def room(request: pytest.FixtureRequest, db: None) -> Iterator[Room]:
+def room(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
     """The lender lends 3, on both clusters alike."""
     if request.param == "real":
         kube = request.getfixturevalue("kube")
         yield house(kube.cluster, kube.namespace, lend=3)
     else:
-        yield house(Twin(namespaces=["osmo"]), "osmo", lend=3)
+        yield house(FakeCluster(namespaces=["osmo"]), "osmo", lend=3)
 
 
 @pytest.fixture
-def twin(db: None) -> Room:
+def twin(db: None) -> AgentHarness:
     """The same on the twin alone, for what is about our own rows."""
-    return house(Twin(namespaces=["osmo"]), "osmo", lend=3)
+    return house(FakeCluster(namespaces=["osmo"]), "osmo", lend=3)
 
 
 def dispatched() -> dict[str, int]:
@@ -71,109 +71,112 @@ def dispatched() -> dict[str, int]:
 
 
 def reason(work: Workflow) -> tuple[str, str, str | None]:
-    (entry,) = [entry for entry in waiting(SYSTEM, limit=50, offset=0)[0] if entry.workflow == work.name]
+    (entry,) = [entry for entry in list_waiting_gangs(SYSTEM, limit=50, offset=0)[0] if entry.workflow == work.name]
     return entry.reason.code, entry.reason.message, entry.reason.queue
 
 
-def test_what_an_owner_does_not_lend_stays_out_of_the_cluster_with_the_reason(room: Room) -> None:
+def test_what_an_owner_does_not_lend_stays_out_of_the_cluster_with_the_reason(room: AgentHarness) -> None:
     room.submit(gpus=5, priority=LOW)  # its own 2 and the 3 that are lent
-    room.look()
+    room.run_agent()
     assert dispatched() == {"borrower": 5}
     more = room.submit(gpus=1, priority=LOW)
-    room.look()
+    room.run_agent()
     assert dispatched() == {"borrower": 5}
-    assert room.pods(more) == []
-    assert len(room.pod_groups()) == 1
+    assert room.list_pods(more) == []
+    assert len(room.list_pod_groups()) == 1
     assert reason(more) == (
         "not_lent",
         NOTHING_LENT,
         "org",
     )
-    room.look()
+    room.run_agent()
     assert reason(more)[0] == "not_lent", "a second look does not forget it"
     assert verify() == []
 
 
-def test_what_is_given_back_lets_the_next_go(room: Room) -> None:
+def test_what_is_given_back_lets_the_next_go(room: AgentHarness) -> None:
     first, second = room.submit(gpus=5, priority=LOW), room.submit(gpus=4, priority=LOW)
-    room.look()
-    room.run(*room.pods())
-    room.look()
-    assert room.pods(second) == []
-    room.finish(*room.pods(first))
-    room.look()
-    assert len(room.pods(second)) == 1
+    room.run_agent()
+    room.run_pods(*room.list_pods())
+    room.run_agent()
+    assert room.list_pods(second) == []
+    room.finish_pods(*room.list_pods(first))
+    room.run_agent()
+    assert len(room.list_pods(second)) == 1
     assert reason(second)[0] == "waiting_for_cluster"
     assert verify() == []
 
 
-def test_what_was_given_to_the_cluster_counts_before_it_runs(twin: Room) -> None:
+def test_what_was_given_to_the_cluster_counts_before_it_runs(twin: AgentHarness) -> None:
     """Else two looks would lend the same GPUs twice, for KAI may take its time."""
     first = twin.submit(gpus=4, priority=LOW)
-    twin.look()
+    twin.run_agent()
     second = twin.submit(gpus=2, priority=LOW)
-    twin.look()
-    assert (len(twin.pods(first)), len(twin.pods(second))) == (1, 0)
-    twin.run(*twin.pods(first))
-    twin.look()
-    assert twin.pods(second) == [], "it counts once, and still counts"
-    cancel_workflow(actor=houses.admin(), name=first.name)
-    twin.look()
-    assert len(twin.pods(second)) == 1
+    twin.run_agent()
+    assert (len(twin.list_pods(first)), len(twin.list_pods(second))) == (1, 0)
+    twin.run_pods(*twin.list_pods(first))
+    twin.run_agent()
+    assert twin.list_pods(second) == [], "it counts once, and still counts"
+    cancel_workflow(actor=houses.admin_actor(), name=first.name)
+    twin.run_agent()
+    assert len(twin.list_pods(second)) == 1
 
 
-def test_an_owner_is_never_kept_from_his_own(twin: Room) -> None:
+def test_an_owner_is_never_kept_from_his_own(twin: AgentHarness) -> None:
     """What was borrowed of it the cluster takes back, once it sees who asks."""
     twin.submit(gpus=5, priority=LOW)
-    twin.look()
+    twin.run_agent()
     owners = [twin.submit(gpus=6, priority=NORMAL, to="lender"), twin.submit(gpus=2, priority=LOW, to="lender")]
-    twin.look()
-    assert [len(twin.pods(owner)) for owner in owners] == [1, 1]
+    twin.run_agent()
+    assert [len(twin.list_pods(owner)) for owner in owners] == [1, 1]
     beyond = twin.submit(gpus=1, priority=LOW, to="lender")
-    twin.look()
+    twin.run_agent()
     assert reason(beyond)[0] == "nothing_to_borrow"
 
 
-def test_firm_work_above_its_quota_waits_here_and_claims_nothing(twin: Room) -> None:
+def test_firm_work_above_its_quota_waits_here_and_claims_nothing(twin: AgentHarness) -> None:
     twin.submit(gpus=2)
     above = twin.submit(gpus=1)
     low = twin.submit(gpus=3, priority=LOW)
-    twin.look()
-    assert (twin.pods(above), len(twin.pods(low))) == ([], 1)
+    twin.run_agent()
+    assert (twin.list_pods(above), len(twin.list_pods(low))) == ([], 1)
     assert reason(above)[0] == "over_quota"
 
 
-def test_a_leaf_borrows_from_its_sisters_without_the_cohort(twin: Room) -> None:
+def test_a_leaf_borrows_from_its_sisters_without_the_cohort(twin: AgentHarness) -> None:
     create_subpool(actor=SYSTEM, parent="lender", subpool_name="a", quota=6)
     twin.submit(gpus=8, priority=LOW, to="lender")
-    twin.look()
+    twin.run_agent()
     assert dispatched() == {"lender": 8}
 
 
 def test_without_lending_limits_the_cluster_decides_alone(db: None) -> None:
     """Its queues say all of it; so borrowers are there to be taken from in the order of fair shares."""
-    room = house(Twin(namespaces=["osmo"]), "osmo", lend=None)
+    room = house(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     works = [room.submit(gpus=5, priority=LOW) for _ in range(3)]
-    room.look()
-    assert [len(room.pods(work)) for work in works] == [1, 1, 1]
+    room.run_agent()
+    assert [len(room.list_pods(work)) for work in works] == [1, 1, 1]
     assert not Task.objects.exclude(cleared_at=None).exists()
 
 
 def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
     """Neither knows what the other runs."""
-    one = house(Twin(namespaces=["osmo"]), "osmo", lend=None)
+    one = house(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     far = kubernetes_backend("far", name="far")
-    houses.pool("guest", 0, on=far)
+    houses.make_pool("guest", 0, on=far)
     patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
-    cluster = Twin(namespaces=["far"])
-    other = Room(
-        cluster, far, Pool.objects.get(name="guest"), Agent(far.pk, connect=lambda _: cluster, rhythm=Rhythm(recount=0))
+    cluster = FakeCluster(namespaces=["far"])
+    other = AgentHarness(
+        cluster,
+        far,
+        Pool.objects.get(name="guest"),
+        ClusterAgent(far.pk, connect=lambda _: cluster, intervals=AgentIntervals(recount=0)),
     )
     one.submit(gpus=7, priority=LOW)
-    one.look()
+    one.run_agent()
     fits, not_any_more = other.submit(gpus=3, priority=LOW), other.submit(gpus=1, priority=LOW)
-    other.look()
-    assert (len(other.pods(fits)), other.pods(not_any_more)) == (1, [])
+    other.run_agent()
+    assert (len(other.list_pods(fits)), other.list_pods(not_any_more)) == (1, [])
     assert reason(not_any_more)[:2] == (
         "nothing_to_borrow",
         "It asks for 1 GPU; everything under org leaves 0 GPUs. The house gives it to the cluster when they are free.",
@@ -181,71 +184,71 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
 
 
 def test_a_simulated_backend_leaves_to_a_cluster_what_was_given_to_it(db: None) -> None:
-    room = house(Twin(namespaces=["osmo"]), "osmo", lend=None)
-    sim = houses.backend()
-    houses.pool("guest", 0, on=sim)
+    room = house(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
+    sim = houses.make_backend()
+    houses.make_pool("guest", 0, on=sim)
     patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
     room.submit(gpus=9, priority=LOW)
-    room.look()
-    wants = [houses.submitted(houses.admin(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
-    assert settle(sim.pk)["settled"]
+    room.run_agent()
+    wants = [houses.submit_workflow(houses.admin_actor(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
+    assert reconcile_backend(sim.pk)["settled"]
     assert [Workflow.objects.get(pk=work.pk).status for work in wants] == ["PENDING", "RUNNING"]
 
 
-def test_on_a_circle_of_parents_nothing_is_dispatched_and_what_runs_goes_on(twin: Room) -> None:
+def test_on_a_circle_of_parents_nothing_is_dispatched_and_what_runs_goes_on(twin: AgentHarness) -> None:
     runs = twin.submit(gpus=1)
-    twin.look()
-    twin.run(*twin.pods(runs))
-    twin.look()
-    draw("ring 0")
-    bend("org", "ring")
-    bend("ring", "org")
+    twin.run_agent()
+    twin.run_pods(*twin.list_pods(runs))
+    twin.run_agent()
+    create_cohorts("ring 0")
+    set_parent_past_trigger("org", "ring")
+    set_parent_past_trigger("ring", "org")
     waits = twin.submit(gpus=1)
-    twin.look()
-    assert twin.pods(waits) == []
+    twin.run_agent()
+    assert twin.list_pods(waits) == []
     assert reason(waits)[0] == "cycle"
     assert Workflow.objects.get(pk=runs.pk).status == "RUNNING"
 
 
-def test_a_gang_goes_whole_or_waits(twin: Room) -> None:
+def test_a_gang_goes_whole_or_waits(twin: AgentHarness) -> None:
     twin.submit(gpus=2, priority=LOW)
-    twin.look()
-    gang = twin.submit(file_of("lead", "other", gpus=2), priority=LOW)
-    twin.look()
-    assert twin.pods(gang) == []
+    twin.run_agent()
+    gang = twin.submit(gang_file("lead", "other", gpus=2), priority=LOW)
+    twin.run_agent()
+    assert twin.list_pods(gang) == []
     assert reason(gang)[1].startswith("It asks for 4 GPUs; everything under org lends 3 GPUs, and 5 more stand idle")
 
 
-def test_cleared_and_not_made_for_a_crash_it_counts_once(twin: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleared_and_not_made_for_a_crash_it_counts_once(twin: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     work = twin.submit(gpus=5, priority=LOW)
     with monkeypatch.context() as patch:
-        patch.setattr("scheduling.kube.gangs.make", _crash)
+        patch.setattr("scheduling.kube.gangs.create_gang", _crash)
         with pytest.raises(KeyboardInterrupt):
-            twin.look()
+            twin.run_agent()
     assert Task.objects.exclude(cleared_at=None).filter(dispatched_at=None).count() == 1
     more = twin.submit(gpus=1, priority=LOW)
-    twin.another_agent().look_now()
-    assert (len(twin.pods(work)), twin.pods(more)) == (1, [])
+    twin.new_agent().relist_and_reconcile()
+    assert (len(twin.list_pods(work)), twin.list_pods(more)) == (1, [])
 
 
 def _crash(*_: object) -> object:
     raise KeyboardInterrupt
 
 
-def test_what_a_namespace_keeps_back_takes_nothing_of_the_tree(twin: Room) -> None:
+def test_what_a_namespace_keeps_back_takes_nothing_of_the_tree(twin: AgentHarness) -> None:
     """Both are asked in one transaction: a gang counts in both or in neither."""
     Pool.objects.filter(name="borrower").update(config={"gpu_quota_namespace": "team-a"})
-    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 1}})
-    houses.pool("neighbour", 0, on=twin.backend)
+    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 1}})
+    houses.make_pool("neighbour", 0, on=twin.backend)
     patch_pool(actor=SYSTEM, name="neighbour", patch={"cohort": "org"})
     first, second = twin.submit(gpus=2, priority=LOW), twin.submit(gpus=3, priority=LOW)
-    twin.look()
-    assert (len(twin.pods(first)), twin.pods(second)) == (1, [])
+    twin.run_agent()
+    assert (len(twin.list_pods(first)), twin.list_pods(second)) == (1, [])
     assert reason(second)[0] == "gpu_quota"
     other = twin.submit(gpus=3, priority=LOW, to="neighbour")
-    twin.look()
-    assert len(twin.pods(other)) == 1, "the 3 that are lent are still there"
+    twin.run_agent()
+    assert len(twin.list_pods(other)) == 1, "the 3 that are lent are still there"
     assert list(GpuAllocation.objects.exclude(state="released").values_list("holder", flat=True)) == [
-        group_of(first).pk
+        find_group(first).pk
     ]
     assert verify() == []

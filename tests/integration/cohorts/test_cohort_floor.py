@@ -13,7 +13,7 @@ from pools.models import AuditEntry, Cohort, QuotaStamp
 from pools.services.cohorts import put_cohort
 from pools.services.pools import delete_pool, patch_pool
 from scheduling.services.verify import verify
-from tests.integration.cohorts.conftest import draw, gpu, join
+from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db
@@ -69,11 +69,11 @@ BROKEN = {
 @pytest.fixture
 def house() -> None:
     """top > left > leaf, with pool `p` of 10 GPUs in `leaf`, `alone` with a slice in none, and `named` only named."""
-    draw("top 4", "  left 2 borrow 3", "    leaf 0")
-    join("p", "leaf", 10)
-    houses.pool("alone", 10, a=5)
+    create_cohorts("top 4", "  left 2 borrow 3", "    leaf 0")
+    create_member_pool("p", "leaf", 10)
+    houses.make_pool("alone", 10, a=5)
     put_cohort(actor=SYSTEM, name="below", body={"parent": "named"})
-    houses.commit_time()
+    houses.check_deferred_constraints()
 
 
 @pytest.mark.parametrize(("sql", "rule"), BROKEN.values(), ids=BROKEN)
@@ -98,10 +98,10 @@ def test_the_circle_is_named_whole(house: None) -> None:
 
 
 def test_every_change_is_told_with_names() -> None:
-    draw("org 4", "other 0")
+    create_cohorts("org 4", "other 0")
     put_cohort(actor=SYSTEM, name="team", body={"parent": "org"}, description="a new team")
-    put_cohort(actor=SYSTEM, name="team", body={"parent": "org", "quotas": [gpu(2, 1)]})
-    put_cohort(actor=SYSTEM, name="team", body={"parent": "other", "quotas": [gpu(2, 1)]})
+    put_cohort(actor=SYSTEM, name="team", body={"parent": "org", "quotas": [gpu_quota_row(2, 1)]})
+    put_cohort(actor=SYSTEM, name="team", body={"parent": "other", "quotas": [gpu_quota_row(2, 1)]})
     told = list(AuditEntry.objects.filter(object="cohort/team").order_by("id"))
     assert [entry.action for entry in told] == ["cohort.created", "cohort.updated", "cohort.moved"]
     assert [entry.after["parent"] for entry in told] == ["org", "org", "other"]
@@ -140,7 +140,7 @@ def test_the_stamp_is_new_with_everything_that_a_cohort_consists_of(house: None)
 
 
 def test_an_archived_pool_leaves_its_cohort_and_verify_finds_nothing(house: None) -> None:
-    houses.submitted(houses.admin(), "p")
+    houses.submit_workflow(houses.admin_actor(), "p")
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM pools_reservation")
         cursor.execute("UPDATE scheduling_workflow SET status = 'COMPLETED'")

@@ -11,12 +11,12 @@ from django.urls import reverse
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, User
 from pools.services.cohorts import put_cohort
-from pools.services.dry_run import effect_of
+from pools.services.dry_run import read_effect
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.services.simulated.reconcile import settle
-from tests.integration.cohorts.conftest import draw, gpu, join
-from tests.integration.pools.conftest import Caller
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
+from tests.integration.pools.conftest import ApiCaller
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db
@@ -25,11 +25,11 @@ TRY = {"dry_run": "True"}
 
 
 def waits(pool: str, gpus: int, name: str) -> str:
-    return houses.submitted(houses.admin(), pool, gpus, name=name, priority=Priority.LOW).name
+    return houses.submit_workflow(houses.admin_actor(), pool, gpus, name=name, priority=Priority.LOW).name
 
 
 def run() -> None:
-    assert settle(Backend.objects.get(name="sim").pk)["settled"]
+    assert reconcile_backend(Backend.objects.get(name="sim").pk)["settled"]
 
 
 def told(answer: Any) -> tuple[list[str], list[str]]:
@@ -40,18 +40,18 @@ def told(answer: Any) -> tuple[list[str], list[str]]:
 @pytest.fixture
 def firm(db: None) -> None:
     """`serve` holds its 10 and borrows 4 of `train`, as much as `prod` may. A gang of 2 waits on it, one of 4 too."""
-    draw("corp 0", "  prod 0 borrow 4", "  research 0")
-    join("serve", "prod", 10)
-    join("train", "research", 16)
+    create_cohorts("corp 0", "  prod 0 borrow 4", "  research 0")
+    create_member_pool("serve", "prod", 10)
+    create_member_pool("train", "research", 16)
     waits("serve", 14, "runs")
     run()
     assert [waits("serve", 2, "two"), waits("serve", 4, "four")] == ["two-1", "four-1"]
     run()
 
 
-def test_a_limit(firm: None, admin: Caller) -> None:
+def test_a_limit(firm: None, admin: ApiCaller) -> None:
     def limit(gpus: int | None) -> tuple[list[str], list[str]]:
-        return told(admin("PUT", PROD, {"parent": "corp", "quotas": [gpu(0, gpus)]}, query=TRY))
+        return told(admin("PUT", PROD, {"parent": "corp", "quotas": [gpu_quota_row(0, gpus)]}, query=TRY))
 
     assert limit(4) == ([], [])
     assert limit(6) == (["two-1"], [])
@@ -60,41 +60,44 @@ def test_a_limit(firm: None, admin: Caller) -> None:
     assert sorted(Workflow.objects.filter(status="PENDING").values_list("name", flat=True)) == ["four-1", "two-1"]
 
 
-def test_what_is_out_of_reach_for_good(firm: None, admin: Caller) -> None:
+def test_what_is_out_of_reach_for_good(firm: None, admin: ApiCaller) -> None:
     """`train` holds its own, a gang of 20 waits there for what `serve` leaves: not if research may not borrow."""
     waits("train", 20, "large")
     run()
-    body = {"parent": "corp", "quotas": [gpu(0, 3)]}
+    body = {"parent": "corp", "quotas": [gpu_quota_row(0, 3)]}
     assert told(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], ["large-1"])
-    assert told(admin("PUT", "/api/configs/cohort/research", body | {"quotas": [gpu(0, 4)]}, query=TRY)) == ([], [])
+    assert told(admin("PUT", "/api/configs/cohort/research", body | {"quotas": [gpu_quota_row(0, 4)]}, query=TRY)) == (
+        [],
+        [],
+    )
     put_cohort(actor=SYSTEM, name="research", body=body)
     assert told(admin("PUT", "/api/configs/cohort/research", body, query=TRY)) == ([], []), "it was so before"
 
 
-def test_what_was_about_to_start(firm: None, admin: Caller) -> None:
+def test_what_was_about_to_start(firm: None, admin: ApiCaller) -> None:
     """Whoever was let in a moment ago, and does not run yet, is shut out again."""
     Backend.objects.update(offline=True)
-    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu(0, 6)]})
+    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(0, 6)]})
     Backend.objects.update(offline=False)
-    tight = {"parent": "corp", "quotas": [gpu(0, 4)]}
+    tight = {"parent": "corp", "quotas": [gpu_quota_row(0, 4)]}
     assert told(admin("PUT", PROD, tight, query=TRY)) == ([], ["two-1"])
 
 
-def test_a_move(firm: None, admin: Caller) -> None:
+def test_a_move(firm: None, admin: ApiCaller) -> None:
     """Alone, `serve` cannot borrow; below a cohort that owns 6, both start."""
-    draw("rich 6")
-    assert told(admin("PATCH", PROD, {"parent": "rich", "quotas": [gpu(0)]}, query=TRY)) == (["two-1"], [])
+    create_cohorts("rich 6")
+    assert told(admin("PATCH", PROD, {"parent": "rich", "quotas": [gpu_quota_row(0)]}, query=TRY)) == (["two-1"], [])
     waits("serve", 13, "large")
-    assert told(admin("PATCH", PROD, {"parent": None, "quotas": [gpu(0)]}, query=TRY)) == ([], ["large-1"])
+    assert told(admin("PATCH", PROD, {"parent": None, "quotas": [gpu_quota_row(0)]}, query=TRY)) == ([], ["large-1"])
 
 
 def test_one_hears_of_others_by_number(firm: None) -> None:
-    wide = {"parent": "corp", "quotas": [gpu(0, 6)]}
+    wide = {"parent": "corp", "quotas": [gpu_quota_row(0, 6)]}
 
     def change() -> object:
         return put_cohort(actor=SYSTEM, name="prod", body=wide)
 
-    effect = effect_of(change, read=dict, actor=houses.person("sam", "osmo-train-admin"))
+    effect = read_effect(change, read_state=dict, actor=houses.make_user("sam", "osmo-train-admin"))
     assert (effect["could_start"], effect["could_start_elsewhere"]) == ([], 1)
     assert "two-1" not in str(effect)
 
@@ -105,7 +108,7 @@ def test_the_page_of_the_effect_lists_it(firm: None) -> None:
     assert ">two-1</a>" in page
     assert "Could no longer start" not in page
     assert "becomes reclaimable" not in page
-    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu(4, 4)]})
+    put_cohort(actor=SYSTEM, name="prod", body={"parent": "corp", "quotas": [gpu_quota_row(4, 4)]})
     page = preview("prod", parent="corp", nominal="0", borrowing_limit="4")
     assert "LOW work that becomes reclaimable" in page
     assert ">runs-1</a>" in page
@@ -133,7 +136,7 @@ def posted(address: str, typed: dict[str, str]) -> str:
     ],
 )
 def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
-    firm: None, admin: Caller, patch: dict[str, Any], debts: list[tuple[str, str, int, int]]
+    firm: None, admin: ApiCaller, patch: dict[str, Any], debts: list[tuple[str, str, int, int]]
 ) -> None:
     one = admin("PATCH", "/api/configs/pool/serve", patch, query=TRY)
     assert [(each["name"], each["kind"], each["before"], each["after"]) for each in one.body["debts"]] == debts
@@ -142,11 +145,11 @@ def test_a_pool_s_dry_run_names_the_debts_of_its_cohorts(
     assert many.body["debts"] == one.body["debts"]
 
 
-def test_low_work_that_more_lenders_may_take_back(admin: Caller) -> None:
+def test_low_work_that_more_lenders_may_take_back(admin: ApiCaller) -> None:
     """`serve` borrows 4 of what `prod` owns itself: nobody outside may take it, until `prod` owns less."""
-    draw("corp 0", "  prod 6", "  research 0")
+    create_cohorts("corp 0", "  prod 6", "  research 0")
     for pool, cohort, quota in (("serve", "prod", 10), ("batch", "prod", 2), ("train", "research", 16)):
-        join(pool, cohort, quota)
+        create_member_pool(pool, cohort, quota)
     for pool, gpus, name in (("serve", 14, "over"), ("batch", 1, "within"), ("train", 3, "far")):
         waits(pool, gpus, name)
     run()
@@ -157,10 +160,10 @@ def test_low_work_that_more_lenders_may_take_back(admin: Caller) -> None:
         found: list[str] = answer["becomes_reclaimable"]
         return found
 
-    assert exposed(PROD, {"quotas": [gpu(3)]}) == [], "15 of 15"
-    assert exposed(PROD, {"quotas": [gpu(2)]}) == ["over-1"]
-    assert exposed(PROD, {"quotas": [gpu(8)]}) == []
-    assert exposed("/api/configs/cohort/corp", {"quotas": [gpu(5)]}) == []
+    assert exposed(PROD, {"quotas": [gpu_quota_row(3)]}) == [], "15 of 15"
+    assert exposed(PROD, {"quotas": [gpu_quota_row(2)]}) == ["over-1"]
+    assert exposed(PROD, {"quotas": [gpu_quota_row(8)]}) == []
+    assert exposed("/api/configs/cohort/corp", {"quotas": [gpu_quota_row(5)]}) == []
     half = {"resources": {"gpu": {"guarantee": 0}}}
     assert exposed("/api/configs/pool/batch", half) == ["within-1"], "prod keeps within its own 16"
     assert exposed("/api/configs/pool/serve", {"cohort": "research"}) == []

@@ -10,9 +10,9 @@ from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotF
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
 from pools.services.cohorts import delete_cohort, move_cohort, patch_cohort, put_cohort
-from pools.services.config_rollback import rollback
+from pools.services.config_rollback import rollback_configuration
 from pools.services.pools import delete_pool, patch_pool
-from tests.integration.cohorts.conftest import draw, gpu, join
+from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +33,7 @@ def test_a_cohort_that_is_named_exists_until_nobody_names_it() -> None:
     put("team", parent="org")
     named = Cohort.objects.get(name="org")
     assert (named.explicit, named.quotas, named.parent) == (False, {}, None)
-    put("org", quotas=[gpu(4)], weight=0.5)
+    put("org", quotas=[gpu_quota_row(4)], weight=0.5)
     assert Cohort.objects.get(name="org").explicit
     put("team", parent="elsewhere")
     assert set(Cohort.objects.values_list("name", flat=True)) == {"team", "org", "elsewhere"}
@@ -42,11 +42,11 @@ def test_a_cohort_that_is_named_exists_until_nobody_names_it() -> None:
 
 
 def test_a_pool_names_a_cohort_too() -> None:
-    join("p", "org", 4)
+    create_member_pool("p", "org", 4)
     assert not Cohort.objects.get(name="org").explicit
     patch_pool(actor=SYSTEM, name="p", patch={"cohort": None})
     assert not Cohort.objects.exists()
-    join("q", "org", 4)
+    create_member_pool("q", "org", 4)
     delete_pool(actor=SYSTEM, name="q")
     assert not Cohort.objects.exists()
 
@@ -94,11 +94,11 @@ def test_a_weight_that_is_none(weight: object, code: str) -> None:
 
 
 def test_limits_need_somebody_above() -> None:
-    assert refused(put_cohort, actor=SYSTEM, name="org", body={"quotas": [gpu(4, 1, 2)]}) == {
+    assert refused(put_cohort, actor=SYSTEM, name="org", body={"quotas": [gpu_quota_row(4, 1, 2)]}) == {
         ("quotas[0].borrowing_limit", "limit_without_parent"),
         ("quotas[0].lending_limit", "limit_without_parent"),
     }
-    houses.pool("p", 10)
+    houses.make_pool("p", 10)
     patch = {"borrowing_limit": 1, "lending_limit": 12}
     assert refused(patch_pool, actor=SYSTEM, name="p", patch=patch) == {
         ("borrowing_limit", "limit_without_parent"),
@@ -112,12 +112,12 @@ def test_limits_need_somebody_above() -> None:
 
 
 def test_a_cohort_lends_of_its_whole_subtree_so_its_limit_may_be_above_its_own_quota() -> None:
-    draw("corp 0", "  research 0 lend 5")
+    create_cohorts("corp 0", "  research 0 lend 5")
     assert Cohort.objects.get(name="research").quotas["default/gpu"]["lending_limit"] == 5
 
 
 def test_a_circle_is_refused_and_named_whole() -> None:
-    draw("a 0", "  b 0", "    c 0")
+    create_cohorts("a 0", "  b 0", "    c 0")
     with pytest.raises(BadInput, match="a → c → b → a") as error:
         put("a", parent="c")
     assert dict(error.value.details[0].numbers) == {"cycle": ["a", "c", "b"]}
@@ -126,7 +126,7 @@ def test_a_circle_is_refused_and_named_whole() -> None:
 
 
 def test_moving_takes_everything_along() -> None:
-    draw("a 0", "  b 3 borrow 1", "    c 2", "z 0")
+    create_cohorts("a 0", "  b 3 borrow 1", "    c 2", "z 0")
     result = move_cohort(actor=SYSTEM, name="b", parent="z")
     assert result.row.parent is not None
     assert (result.row.parent.name, result.row.quotas["default/gpu"]["borrowing_limit"]) == ("z", 1)
@@ -138,16 +138,16 @@ def test_moving_takes_everything_along() -> None:
 
 
 def test_a_patch_replaces_what_it_names() -> None:
-    draw("a 0", "  b 3 borrow 1")
-    row = patch_cohort(actor=SYSTEM, name="b", patch={"quotas": [gpu(5)]}).row
+    create_cohorts("a 0", "  b 3 borrow 1")
+    row = patch_cohort(actor=SYSTEM, name="b", patch={"quotas": [gpu_quota_row(5)]}).row
     assert row.parent is not None
     assert (row.parent.name, row.quotas["default/gpu"]["nominal"]) == ("a", 5)
     assert row.quotas["default/gpu"]["borrowing_limit"] is None
 
 
 def test_deleting_one_with_children_is_refused_unless_they_may_become_roots() -> None:
-    draw("top 0", "  org 3", "    below 2 borrow 1 lend 1", "    other 0")
-    join("p", "org", 8, borrow=2, lend=3)
+    create_cohorts("top 0", "  org 3", "    below 2 borrow 1 lend 1", "    other 0")
+    create_member_pool("p", "org", 8, borrow=2, lend=3)
     with pytest.raises(Conflict) as error:
         delete_cohort(actor=SYSTEM, name="org")
     assert [(each.path, dict(each.numbers)) for each in error.value.details] == [
@@ -169,9 +169,9 @@ def test_deleting_one_with_children_is_refused_unless_they_may_become_roots() ->
 
 
 def test_the_house_and_the_version_are_asked() -> None:
-    draw("org 4")
-    houses.pool("p", 1)
-    chief = houses.person("chief", "osmo-p-admin", "osmo-viewer")
+    create_cohorts("org 4")
+    houses.make_pool("p", 1)
+    chief = houses.make_user("chief", "osmo-p-admin", "osmo-viewer")
     for call in (
         lambda: put_cohort(actor=chief, name="org", body={}),
         lambda: delete_cohort(actor=chief, name="org"),
@@ -186,29 +186,33 @@ def test_the_house_and_the_version_are_asked() -> None:
 
 
 def test_a_change_says_who_goes_into_debt_and_takes_nothing() -> None:
-    draw("corp 4", "  prod 0")
-    join("p", "prod", 6)
-    houses.holding("p", 9)
-    result = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu(1)]})
+    create_cohorts("corp 4", "  prod 0")
+    create_member_pool("p", "prod", 6)
+    houses.make_reservation("p", 9)
+    result = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu_quota_row(1)]})
     assert result.warnings == ("corp uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
-    again = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu(2)]})
+    again = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu_quota_row(2)]})
     assert again.warnings == ()
     moved = patch_pool(actor=SYSTEM, name="p", patch={"borrowing_limit": 1})
     assert moved.warnings == ("p uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
 
 
 def test_an_old_configuration_of_a_pool_brings_its_cohort_back() -> None:
-    join("p", "org", 8, lend=3)
+    create_member_pool("p", "org", 8, lend=3)
     then = ConfigRevision.objects.order_by("-revision")[0].revision
     patch_pool(actor=SYSTEM, name="p", patch={"cohort": None, "lending_limit": None})
-    rollback(actor=SYSTEM, revision=then)
+    rollback_configuration(actor=SYSTEM, revision=then)
     pool = Pool.objects.select_related("cohort").get(name="p")
     assert pool.cohort is not None
     assert (pool.cohort.name, pool.cohort.explicit, pool.lending_limit) == ("org", False, 3)
 
 
 def test_a_quota_that_no_work_is_held_to_is_called_so() -> None:
-    rows = [gpu(2), gpu(4000, resource="cpu"), gpu(3, resource="gpu") | {"flavor": "h100"}]
+    rows = [
+        gpu_quota_row(2),
+        gpu_quota_row(4000, resource="cpu"),
+        gpu_quota_row(3, resource="gpu") | {"flavor": "h100"},
+    ]
     (warning,) = put_cohort(actor=SYSTEM, name="org", body={"quotas": rows}).warnings
     assert warning.startswith("default/cpu, h100/gpu: kept and shown in the tree, but no work is held to it")
     assert put_cohort(actor=SYSTEM, name="org", body={"quotas": rows[:1]}).warnings == ()

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduling.kube.fake import Twin
-from tests.support.clusters import Room
+from scheduling.kube.fake import FakeCluster
+from tests.support.clusters import AgentHarness
 
 
 @pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
-def room(request: pytest.FixtureRequest, db: None) -> Iterator[Room]:
+def room(request: pytest.FixtureRequest, db: None) -> Iterator[AgentHarness]:
     """On both clusters alike."""
     if request.param == "real":
         kube = request.getfixturevalue("kube")
-        yield Room.make(kube.cluster, kube.namespace)
+        yield AgentHarness.make(kube.cluster, kube.namespace)
     else:
-        yield Room.make(Twin(namespaces=["osmo"]), "osmo")
+        yield AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")
 
 
 @pytest.fixture
-def twin(db: None) -> Room:
+def twin(db: None) -> AgentHarness:
     """On the twin alone, for what is about our own rows."""
-    return Room.make(Twin(namespaces=["osmo"]), "osmo")
+    return AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")

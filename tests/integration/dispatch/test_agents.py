@@ -12,36 +12,36 @@ from django.db import connection, connections
 
 from pools.models import Backend
 from scheduling.kube import errors
-from scheduling.kube.fake import Twin
-from scheduling.kube.informer import Pace
+from scheduling.kube.fake import FakeCluster
+from scheduling.kube.informer import InformerTiming
 from scheduling.models import ClusterState, Workflow
 from scheduling.services.kubernetes import agent as agents_module
-from scheduling.services.kubernetes.agent import Agent, Rhythm
-from scheduling.services.kubernetes.agents import Agents
+from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
+from scheduling.services.kubernetes.agents import ClusterWorkers
 from scheduling.services.verify import verify
-from tests.support.clusters import Room, file_of, kubernetes_backend
-from tests.support.kube import eventually
-from tests.support.shaky import Shaky
-from tests.support.threads import together
+from tests.support.clusters import AgentHarness, gang_file, kubernetes_backend
+from tests.support.kube import wait_for
+from tests.support.shaky import FlakyCluster
+from tests.support.threads import run_concurrently
 
-QUICK = Rhythm(
-    look=0.2, recount=0.5, heartbeat=0.2, configuration=0.1, standby=0.1, gather=0.0,
-    pace=Pace(window=0.3, relist=60, first_pause=0.01, longest_pause=0.1),
+QUICK = AgentIntervals(
+    reconcile=0.2, recount=0.5, heartbeat=0.2, configuration=0.1, standby=0.1, debounce=0.0,
+    informer_timing=InformerTiming(watch_seconds=0.3, relist_seconds=60, first_pause=0.01, max_pause=0.1),
 )  # fmt: skip
 
 
 @pytest.fixture
-def house(ledger: None) -> Room:
+def house(ledger: None) -> AgentHarness:
     """Committed rows, seen by every thread."""
-    return Room.make(Twin(namespaces=["osmo"]), "osmo")
+    return AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")
 
 
 @contextmanager
-def living(*agents: Agent) -> Iterator[list[threading.Event]]:
+def living(*agents: ClusterAgent) -> Iterator[list[threading.Event]]:
     """These agents run; each stops when its event is set."""
     stops = [threading.Event() for _ in agents]
 
-    def live(agent: Agent, stop: threading.Event) -> None:
+    def live(agent: ClusterAgent, stop: threading.Event) -> None:
         try:
             agent.run(stop)
         finally:
@@ -61,8 +61,8 @@ def living(*agents: Agent) -> Iterator[list[threading.Event]]:
         assert not any(thread.is_alive() for thread in threads)
 
 
-def agent_of(room: Room, cluster: Any = None, rhythm: Rhythm = QUICK) -> Agent:
-    return Agent(room.backend.pk, connect=lambda _: cluster or room.cluster, rhythm=rhythm)
+def agent_of(room: AgentHarness, cluster: Any = None, rhythm: AgentIntervals = QUICK) -> ClusterAgent:
+    return ClusterAgent(room.backend.pk, connect=lambda _: cluster or room.cluster, intervals=rhythm)
 
 
 def becomes(workflow: Workflow, status: str) -> None:
@@ -70,32 +70,32 @@ def becomes(workflow: Workflow, status: str) -> None:
         workflow.refresh_from_db()
         return workflow.status == status
 
-    eventually(there, what=f"{workflow.name} is {status}")
+    wait_for(there, description=f"{workflow.name} is {status}")
 
 
-def empty(room: Room) -> bool:
-    return not room.pods() and not room.pod_groups()
+def empty(room: AgentHarness) -> bool:
+    return not room.list_pods() and not room.list_pod_groups()
 
 
-def to_the_end(room: Room, workflow: Workflow, pods: int = 1) -> None:
+def to_the_end(room: AgentHarness, workflow: Workflow, pods: int = 1) -> None:
     """The cluster does its part while the agents do theirs."""
-    eventually(lambda: len(room.pods(workflow)) == pods, what="all pods are made")
-    room.run(*room.pods(workflow))
+    wait_for(lambda: len(room.list_pods(workflow)) == pods, description="all pods are made")
+    room.run_pods(*room.list_pods(workflow))
     becomes(workflow, "RUNNING")
-    room.finish(*room.pods(workflow))
+    room.finish_pods(*room.list_pods(workflow))
     becomes(workflow, "COMPLETED")
-    eventually(lambda: empty(room), what="nothing is left behind")
+    wait_for(lambda: empty(room), description="nothing is left behind")
 
 
-def test_events_are_followed(house: Room) -> None:
+def test_events_are_followed(house: AgentHarness) -> None:
     with living(agent_of(house)):
-        to_the_end(house, house.submit(file_of("lead", "other")), pods=2)
-        eventually(lambda: not Backend.objects.get(pk=house.backend.pk).offline)
+        to_the_end(house, house.submit(gang_file("lead", "other")), pods=2)
+        wait_for(lambda: not Backend.objects.get(pk=house.backend.pk).offline)
     assert verify() == []
 
 
-def test_one_works_and_the_other_stands_by_until_it_is_needed(house: Room) -> None:
-    first, second = Shaky(house.cluster), Shaky(house.cluster)
+def test_one_works_and_the_other_stands_by_until_it_is_needed(house: AgentHarness) -> None:
+    first, second = FlakyCluster(house.cluster), FlakyCluster(house.cluster)
     with living(agent_of(house, first)) as (stop_first,):
         to_the_end(house, house.submit())
         with living(agent_of(house, second)):
@@ -107,64 +107,64 @@ def test_one_works_and_the_other_stands_by_until_it_is_needed(house: Room) -> No
     assert verify() == []
 
 
-def test_a_lease_of_the_dead_ends_by_itself(house: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_of_the_dead_ends_by_itself(house: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = agent_of(house)
     agents_module.heartbeats.state_of(house.backend)
     dead._lease.claim()
-    shaky = Shaky(house.cluster)
+    shaky = FlakyCluster(house.cluster)
     with living(agent_of(house, shaky)):
         workflow = house.submit()
-        eventually(lambda: ClusterState.objects.get().holder is not None)
+        wait_for(lambda: ClusterState.objects.get().holder is not None)
         assert not shaky.calls
         with connection.cursor() as cursor:
             cursor.execute("UPDATE scheduling_clusterstate SET held_until = now() - interval '1 second'")
         to_the_end(house, workflow)
 
 
-def test_two_that_both_think_the_backend_is_theirs_make_nothing_twice(house: Room) -> None:
+def test_two_that_both_think_the_backend_is_theirs_make_nothing_twice(house: AgentHarness) -> None:
     """The lease taken away: both look at the same moment, many times, from submission to the end."""
-    shaky = Shaky(house.cluster)
+    shaky = FlakyCluster(house.cluster)
     two = [agent_of(house, shaky), agent_of(house, shaky)]
-    workflows = [house.submit(file_of("lead", "other", name=f"job-{number}")) for number in range(6)]
+    workflows = [house.submit(gang_file("lead", "other", name=f"job-{number}")) for number in range(6)]
 
     def both_look() -> None:
-        for outcome in together([agent.look_now for agent in two]):
+        for outcome in run_concurrently([agent.relist_and_reconcile for agent in two]):
             assert outcome is None
 
     both_look()
-    house.run(*house.pods())
+    house.run_pods(*house.list_pods())
     both_look()
-    house.finish(*house.pods())
+    house.finish_pods(*house.list_pods())
     for _ in range(3):
         both_look()
-    assert set(shaky.made.values()) == {1}
-    assert len(shaky.made) == 6 * 3
+    assert set(shaky.created.values()) == {1}
+    assert len(shaky.created) == 6 * 3
     assert empty(house)
     assert {Workflow.objects.get(pk=each.pk).status for each in workflows} == {"COMPLETED"}
     assert verify() == []
 
 
-def test_an_agent_that_was_frozen_finds_its_lease_gone(house: Room) -> None:
+def test_an_agent_that_was_frozen_finds_its_lease_gone(house: AgentHarness) -> None:
     """It wakes in the middle of its work, somebody else has taken over meanwhile; it lets go and stands by."""
-    rhythm = Rhythm(look=0.1, standby=0.1, gather=0.0, pace=QUICK.pace)
+    rhythm = AgentIntervals(reconcile=0.1, standby=0.1, debounce=0.0, informer_timing=QUICK.informer_timing)
     frozen = agent_of(house, rhythm=rhythm)
     frozen._lease._renew_after = 0.0
     with living(frozen):
-        eventually(lambda: frozen._is_leased)
+        wait_for(lambda: frozen._is_leased)
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE scheduling_clusterstate SET holder = gen_random_uuid(), held_until = now() + interval '1 hour'"
             )
-        eventually(lambda: not frozen._is_leased)
+        wait_for(lambda: not frozen._is_leased)
         workflow = house.submit()
         frozen.wake()
         for _ in range(3):
-            seen = frozen.alive_at
-            eventually(lambda seen=seen: frozen.alive_at > seen)  # type: ignore[misc]
-        assert not house.pods(workflow)
+            seen = frozen.last_alive_at
+            wait_for(lambda seen=seen: frozen.last_alive_at > seen)  # type: ignore[misc]
+        assert not house.list_pods(workflow)
 
 
-def test_a_lost_database_is_waited_for(house: Room) -> None:
+def test_a_lost_database_is_waited_for(house: AgentHarness) -> None:
     with living(agent_of(house)):
         to_the_end(house, house.submit())
         with connection.cursor() as cursor:
@@ -176,8 +176,8 @@ def test_a_lost_database_is_waited_for(house: Room) -> None:
     assert verify() == []
 
 
-def test_a_fault_of_our_own_does_not_end_an_agent(house: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, left = agents_module.compare, [3]
+def test_a_fault_of_our_own_does_not_end_an_agent(house: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, left = agents_module.diff_gangs, [3]
 
     def stumble(*args: Any, **kwargs: Any) -> Any:
         if left[0]:
@@ -185,7 +185,7 @@ def test_a_fault_of_our_own_does_not_end_an_agent(house: Room, monkeypatch: pyte
             raise RuntimeError("a mistake of ours")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(agents_module, "compare", stumble)
+    monkeypatch.setattr(agents_module, "diff_gangs", stumble)
     with living(agent_of(house)):
         to_the_end(house, house.submit())
     assert left == [0]
@@ -207,57 +207,59 @@ class Silent:
         return call
 
 
-def test_a_dead_cluster_holds_up_no_other(house: Room) -> None:
+def test_a_dead_cluster_holds_up_no_other(house: AgentHarness) -> None:
     dead = kubernetes_backend("dead", name="dead")
     silent = Silent()
     clusters: dict[int, Any] = {dead.pk: silent, house.backend.pk: house.cluster}
-    agents = Agents(lambda backend: Agent(backend, connect=lambda row: clusters[row.pk], rhythm=QUICK))
+    agents = ClusterWorkers(
+        lambda backend: ClusterAgent(backend, connect=lambda row: clusters[row.pk], intervals=QUICK)
+    )
     try:
-        agents.keep_up()
-        eventually(silent.asked.is_set)
+        agents.start_missing()
+        wait_for(silent.asked.is_set)
         to_the_end(house, house.submit())
         assert not silent.over.is_set()
         assert agents.are_alive
     finally:
         silent.over.set()
         agents.stop()
-        eventually(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
+        wait_for(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
 
 
-def test_backends_come_and_go(house: Room) -> None:
+def test_backends_come_and_go(house: AgentHarness) -> None:
     started: list[int] = []
 
-    class Idle(Agent):
+    class Idle(ClusterAgent):
         def run(self, stop: threading.Event) -> None:
             started.append(self.backend_id)
             stop.wait(60)
 
-    agents = Agents(Idle)
+    agents = ClusterWorkers(Idle)
     try:
-        agents.keep_up()
-        eventually(lambda: started == [house.backend.pk])
+        agents.start_missing()
+        wait_for(lambda: started == [house.backend.pk])
         more = kubernetes_backend("more", name="more")
-        agents.keep_up()
-        agents.keep_up()
-        eventually(lambda: started == [house.backend.pk, more.pk])
+        agents.start_missing()
+        agents.start_missing()
+        wait_for(lambda: started == [house.backend.pk, more.pk])
         more.delete()
-        agents.keep_up()
-        eventually(lambda: sum(thread.name.startswith("cluster-") for thread in threading.enumerate()) == 1)
+        agents.start_missing()
+        wait_for(lambda: sum(thread.name.startswith("cluster-") for thread in threading.enumerate()) == 1)
     finally:
         agents.stop()
-    eventually(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
+    wait_for(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
 
 
-def test_one_whose_thread_ended_is_started_again(house: Room) -> None:
+def test_one_whose_thread_ended_is_started_again(house: AgentHarness) -> None:
     started: list[int] = []
 
-    class Mortal(Agent):
+    class Mortal(ClusterAgent):
         def run(self, stop: threading.Event) -> None:
             started.append(self.backend_id)
 
-    agents = Agents(Mortal)
-    agents.keep_up()
-    eventually(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
-    agents.keep_up()
-    eventually(lambda: started == [house.backend.pk] * 2)
+    agents = ClusterWorkers(Mortal)
+    agents.start_missing()
+    wait_for(lambda: not any(thread.name.startswith("cluster-") for thread in threading.enumerate()))
+    agents.start_missing()
+    wait_for(lambda: started == [house.backend.pk] * 2)
     agents.stop()

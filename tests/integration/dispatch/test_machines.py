@@ -7,34 +7,36 @@ from typing import Any
 
 from pools.models import AuditEntry, Node
 from scheduling.kube import kinds
-from scheduling.models import MachineState
-from scheduling.selectors.pool_quota import pool_quota
-from scheduling.selectors.resources import resources
+from scheduling.models import NodeState
+from scheduling.selectors.pool_quota import render_pool_quota
+from scheduling.selectors.resources import list_node_resources
 from tests.support import houses
-from tests.support.clusters import Room
+from tests.support.clusters import AgentHarness
 
 ALLOCATABLE = {"cpu": "63500m", "memory": "512Gi", "ephemeral-storage": "1Ti", "nvidia.com/gpu": "8"}
 
 
-def add_node(room: Room, name: str, *, ready: str = "True", labels: dict[str, str] | None = None, **spec: Any) -> None:
+def add_node(
+    room: AgentHarness, name: str, *, ready: str = "True", labels: dict[str, str] | None = None, **spec: Any
+) -> None:
     body = {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
-    room.cluster.create(kinds.NODE, body, owner="kubelet")
+    room.cluster.create(kinds.NODE, body, field_manager="kubelet")
     conditions = [{"type": "Ready", "status": ready, "reason": "KubeletReady"}]
     status = {"status": {"allocatable": ALLOCATABLE, "conditions": conditions}}
-    room.cluster.merge(kinds.NODE, name, status, owner="kubelet", status=True)
+    room.cluster.merge(kinds.NODE, name, status, field_manager="kubelet", status=True)
 
 
-def others_pod(room: Room, name: str, node: str, gpus: int) -> None:
+def others_pod(room: AgentHarness, name: str, node: str, gpus: int) -> None:
     asked = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"cpu": "1500m", "memory": "1Gi"}}
     spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": asked}]}
     body = {"metadata": {"name": name, "namespace": room.backend.namespace}, "spec": spec}
-    room.cluster.create(kinds.POD, body, owner="somebody")
+    room.cluster.create(kinds.POD, body, field_manager="somebody")
 
 
 def usage(pool: str) -> dict[str, str]:
     (row,) = [
         row
-        for nodes in json.loads(pool_quota(houses.admin()))["node_sets"]
+        for nodes in json.loads(render_pool_quota(houses.admin_actor()))["node_sets"]
         for row in nodes["pools"]
         if row["name"] == pool
     ]
@@ -42,41 +44,43 @@ def usage(pool: str) -> dict[str, str]:
 
 
 def entry(node: str) -> dict[str, Any]:
-    (found,) = resources(houses.admin(), node=node)
+    (found,) = list_node_resources(houses.admin_actor(), node=node)
     return found
 
 
-def test_nodes_come_change_and_go(room: Room) -> None:
+def test_nodes_come_change_and_go(room: AgentHarness) -> None:
     mine, other = room.backend.namespace + "-n1", room.backend.namespace + "-n2"
     add_node(room, mine)
     add_node(room, other, labels={"osmo.platform": "h100"})
-    room.look(1)
+    room.run_agent(1)
     rows = Node.objects.filter(backend=room.backend, name__in=[mine, other])
     assert list(rows.values_list("name", "platform", "gpus", "cpu", "memory_bytes")) == [
         (mine, "default", 8, 63, 512 * 2**30),
         (other, "h100", 8, 63, 512 * 2**30),
     ]
     told = AuditEntry.objects.filter(action="node.created").count()
-    room.look(2)
+    room.run_agent(2)
     assert AuditEntry.objects.filter(action="node.created").count() == told
-    room.cluster.merge(kinds.NODE, mine, {"status": {"allocatable": {"nvidia.com/gpu": "7"}}}, owner="k", status=True)
+    room.cluster.merge(
+        kinds.NODE, mine, {"status": {"allocatable": {"nvidia.com/gpu": "7"}}}, field_manager="k", status=True
+    )
     room.cluster.delete(kinds.NODE, other)
-    room.look(1)
+    room.run_agent(1)
     assert list(rows.values_list("name", "gpus")) == [(mine, 7)]
     room.cluster.delete(kinds.NODE, mine)
 
 
-def test_capacity_is_what_the_nodes_have_and_free_what_nobody_holds(twin: Room) -> None:
+def test_capacity_is_what_the_nodes_have_and_free_what_nobody_holds(twin: AgentHarness) -> None:
     add_node(twin, "n1")
     add_node(twin, "n2")
     others_pod(twin, "a-service", "n1", 3)
     workflow = twin.submit(gpus=2)
-    twin.look()
-    (pod,) = twin.pods(workflow)
+    twin.run_agent()
+    (pod,) = twin.list_pods(workflow)
     name = pod["metadata"]["name"]
-    twin.cluster.merge(kinds.POD, name, {"spec": {"nodeName": "n1"}}, owner="kai", namespace="osmo")
-    twin.run(pod)
-    twin.look()
+    twin.cluster.merge(kinds.POD, name, {"spec": {"nodeName": "n1"}}, field_manager="kai", namespace="osmo")
+    twin.run_pods(pod)
+    twin.run_agent()
     assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("16", "11")
     assert (usage("team")["quota_used"], usage("team")["total_usage"]) == ("2", "2")
     found = entry("n1")
@@ -90,22 +94,22 @@ def test_capacity_is_what_the_nodes_have_and_free_what_nobody_holds(twin: Room) 
     assert (found["conditions"], found["backend"]) == (["Ready"], "lab")
 
 
-def test_a_node_that_takes_nothing_new_has_nothing_free(twin: Room) -> None:
+def test_a_node_that_takes_nothing_new_has_nothing_free(twin: AgentHarness) -> None:
     add_node(twin, "well")
     add_node(twin, "sick", ready="Unknown")
     add_node(twin, "kept-clear", unschedulable=True, taints=[{"key": "maintenance", "effect": "NoSchedule"}])
     others_pod(twin, "still-there", "kept-clear", 5)
-    twin.look()
+    twin.run_agent()
     assert (usage("team")["total_capacity"], usage("team")["total_free"]) == ("13", "8")
     assert entry("kept-clear")["conditions"] == ["Ready", "SchedulingDisabled"]
     assert entry("kept-clear")["taints"] == [{"key": "maintenance", "effect": "NoSchedule"}]
     assert entry("sick")["conditions"] == []
 
 
-def test_without_the_right_to_see_others_the_rest_is_known(twin: Room) -> None:
+def test_without_the_right_to_see_others_the_rest_is_known(twin: AgentHarness) -> None:
     """A namespace's own rights let us list pods there and nodes, and nothing of others."""
     from scheduling.kube import errors
-    from scheduling.services.kubernetes.agent import Agent, Rhythm
+    from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 
     add_node(twin, "n1")
     others_pod(twin, "unseen", "n1", 3)
@@ -116,11 +120,11 @@ def test_without_the_right_to_see_others_the_rest_is_known(twin: Room) -> None:
 
         def list(self, kind: Any, *, namespace: str | None = None, **more: Any) -> Any:
             if kind == kinds.POD and namespace is None:
-                raise errors.Forbidden("pods is forbidden", status=403)
+                raise errors.AccessDenied("pods is forbidden", status=403)
             return twin.cluster.list(kind, namespace=namespace, **more)
 
     narrow = Narrow()
-    agent = Agent(twin.backend.pk, connect=lambda _: narrow, rhythm=Rhythm(recount=0))  # type: ignore[arg-type, return-value]
-    agent.look_now()
-    assert MachineState.objects.get().other_gpus == 0
+    agent = ClusterAgent(twin.backend.pk, connect=lambda _: narrow, intervals=AgentIntervals(recount=0))  # type: ignore[arg-type, return-value]
+    agent.relist_and_reconcile()
+    assert NodeState.objects.get().other_gpus == 0
     assert Node.objects.get().gpus == 8

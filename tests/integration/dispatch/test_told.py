@@ -9,12 +9,12 @@ from django.test import Client
 
 from pools.models import User
 from tests.support import houses
-from tests.support.clusters import Room
+from tests.support.clusters import AgentHarness
 
 
 @pytest.fixture
-def client(twin: Room) -> Client:
-    houses.admin()
+def client(twin: AgentHarness) -> Client:
+    houses.admin_actor()
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
     return client
@@ -25,26 +25,26 @@ def entry(client: Client) -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_pod_of_a_task_is_named_once_it_is_made(twin: Room, client: Client) -> None:
+def test_the_pod_of_a_task_is_named_once_it_is_made(twin: AgentHarness, client: Client) -> None:
     workflow = twin.submit()
 
     def task() -> dict[str, Any]:
         return dict(client.get(f"/api/workflow/{workflow.name}").json()["groups"][0]["tasks"][0])
 
     assert (task()["pod_name"], task()["pod_ip"]) == (None, None)
-    twin.look()
-    assert (task()["pod_name"], task()["pod_ip"]) == (twin.pods()[0]["metadata"]["name"], None)
-    twin.run(*twin.pods())
-    twin.look()
+    twin.run_agent()
+    assert (task()["pod_name"], task()["pod_ip"]) == (twin.list_pods()[0]["metadata"]["name"], None)
+    twin.run_pods(*twin.list_pods())
+    twin.run_agent()
     assert (task()["pod_ip"], task()["status"]) == ("10.0.0.7", "RUNNING")
 
 
-def test_the_queue_tells_the_scheduler_s_own_reason(twin: Room, client: Client) -> None:
+def test_the_queue_tells_the_scheduler_s_own_reason(twin: AgentHarness, client: Client) -> None:
     twin.submit(gpus=8)
-    twin.look()
+    twin.run_agent()
     assert entry(client)["reason"]["code"] == "waiting_for_cluster"
-    twin.refuse(
-        twin.pod_groups()[0],
+    twin.mark_unschedulable(
+        twin.list_pod_groups()[0],
         "NonPreemptibleOverQuota",
         "Non-preemptible workload is over quota",
         name="osmo-pool-osmo-team---shared",
@@ -52,7 +52,7 @@ def test_the_queue_tells_the_scheduler_s_own_reason(twin: Room, client: Client) 
         queueDeservedResources={"gpu": "100"},
         queueAllocatedNonPreemptibleResources={"gpu": "95"},
     )
-    twin.look()
+    twin.run_agent()
     found = entry(client)
     assert found["reason"] == {
         "code": "over_quota",
@@ -68,11 +68,13 @@ def test_the_queue_tells_the_scheduler_s_own_reason(twin: Room, client: Client) 
     ]
 
 
-def test_room_is_a_matter_of_the_cluster(twin: Room, client: Client) -> None:
+def test_room_is_a_matter_of_the_cluster(twin: AgentHarness, client: Client) -> None:
     twin.submit()
-    twin.look()
-    twin.refuse(twin.pod_groups()[0], "PodSchedulingErrors", "no nodes with enough resources were found")
-    twin.look()
+    twin.run_agent()
+    twin.mark_unschedulable(
+        twin.list_pod_groups()[0], "PodSchedulingErrors", "no nodes with enough resources were found"
+    )
+    twin.run_agent()
     found = entry(client)
     assert (found["reason"]["code"], found["reason"]["requested"]) == ("no_room", None)
     assert found["reason"]["message"] == "no nodes with enough resources were found"
@@ -97,7 +99,7 @@ DATA = """workflow:
 
 
 @pytest.mark.parametrize("query", ["", "?dry_run=true", "?validation_only=true"])
-def test_that_data_is_not_moved_is_said_at_once(twin: Room, client: Client, query: str) -> None:
+def test_that_data_is_not_moved_is_said_at_once(twin: AgentHarness, client: Client, query: str) -> None:
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
     answer = client.post(f"/api/pool/team/workflow{query}", body, "application/json")
     assert answer.status_code == 200, answer.content
@@ -105,9 +107,9 @@ def test_that_data_is_not_moved_is_said_at_once(twin: Room, client: Client, quer
     assert warning.startswith("Data is not moved on backend lab: the inputs and outputs of read, train are neither")
 
 
-def test_where_nothing_is_read_or_written_nothing_is_said(twin: Room, client: Client) -> None:
+def test_where_nothing_is_read_or_written_nothing_is_said(twin: AgentHarness, client: Client) -> None:
     assert twin.submit().warnings == []
-    houses.pool("elsewhere", 4, on=houses.backend())
+    houses.make_pool("elsewhere", 4, on=houses.make_backend())
     body = {"file": DATA, "set_variables": [], "set_string_variables": []}
     answer = client.post("/api/pool/elsewhere/workflow", body, "application/json")
     assert answer.json()["warnings"] == [], "a simulated backend runs nothing that could read"

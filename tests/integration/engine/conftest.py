@@ -11,7 +11,7 @@ from django.test import Client
 
 from pools.models import Backend, Node, User
 from scheduling.models import Task, Workflow
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from tests.support import houses
 
@@ -24,7 +24,7 @@ class Cluster:
         Node.objects.bulk_create([Node(backend=self.backend, name=name, gpus=gpus) for name, gpus in nodes.items()])
         for name, quota in pools.items():
             slices = quota if isinstance(quota, dict) else {}
-            houses.pool(name, slices.pop("", sum(slices.values())) if slices else quota, on=self.backend, **slices)
+            houses.make_pool(name, slices.pop("", sum(slices.values())) if slices else quota, on=self.backend, **slices)
         self.admin = self.client("root", "osmo-admin")
 
     @staticmethod
@@ -32,7 +32,7 @@ class Cluster:
         """Somebody at the API."""
         client = Client()
         user = User.objects.filter(username=name).first() or User.objects.get(
-            username=houses.person(name, *roles).username
+            username=houses.make_user(name, *roles).username
         )
         client.force_login(user, "django.contrib.auth.backends.ModelBackend")
         return client
@@ -43,16 +43,16 @@ class Cluster:
         """Submit a workflow of one task (or this file)."""
         answer = (by or self.admin).post(
             f"/api/pool/{to}/workflow?priority={priority}",
-            json.dumps({"file": file or houses.spec(name, gpus)}),
+            json.dumps({"file": file or houses.workflow_file(name, gpus)}),
             content_type="application/json",
         )
         assert answer.status_code == 200, answer.content
 
     def settle(self) -> list[tuple[str, str]]:
         """Run scheduling; (action, workflow without its number) of every step."""
-        answer = settle(self.backend.pk)
+        answer = reconcile_backend(self.backend.pk)
         assert answer["settled"]
-        assert settle(self.backend.pk) == {"steps": [], "settled": True}, "settling again changes nothing"
+        assert reconcile_backend(self.backend.pk) == {"steps": [], "settled": True}, "settling again changes nothing"
         assert verify() == []
         return [(step["action"], step["workflow"].rpartition("-")[0]) for step in answer["steps"]]
 

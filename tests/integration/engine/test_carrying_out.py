@@ -9,7 +9,7 @@ import pytest
 
 from pools.domain.roles import SYSTEM
 from pools.models import Pool, Reservation
-from pools.services.subpools import update_quota
+from pools.services.subpools import resize_subpool
 from scheduling.models import Decision, Task, Workflow
 from scheduling.services.simulated import apply_plan, reconcile
 from scheduling.services.verify import verify
@@ -52,7 +52,7 @@ def borrowed(cluster: Make) -> Any:
 
 def cancel(name: str) -> object:
     """Its owner does not want it any more."""
-    return cancel_workflow(actor=houses.admin(), name=f"{name}-1")
+    return cancel_workflow(actor=houses.admin_actor(), name=f"{name}-1")
 
 
 class TestTaking:
@@ -103,7 +103,7 @@ class TestStarting:
         sim = cluster({"n": 8}, team={"": 8, "a": 4})
         sim.submit("wf1", "team--a", gpus=2)
         sim.submit("wf2", "team--a", gpus=2)
-        meanwhile(lambda: update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=3))
+        meanwhile(lambda: resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=3))
         assert sim.settle() == [("start", "wf1")]
 
     def test_a_maximum_that_was_cut_holds(self, cluster: Make, meanwhile: Meanwhile) -> None:
@@ -128,7 +128,7 @@ class TestCrash:
         """The process dies after the victim's tree was written and before the other one is."""
         sim = borrowed(cluster)
         decisions = Decision.objects.count()
-        real, written = apply_plan.WorkInHand.save, []
+        real, written = apply_plan.WorkflowTransition.save, []
 
         def save_one_and_die(work: Any) -> None:
             if written:
@@ -137,7 +137,7 @@ class TestCrash:
             real(work)
 
         with monkeypatch.context() as patch:
-            patch.setattr(apply_plan.WorkInHand, "save", save_one_and_die)
+            patch.setattr(apply_plan.WorkflowTransition, "save", save_one_and_die)
             with pytest.raises(KeyboardInterrupt):
                 sim.settle()
         assert len(written) == 1
@@ -149,7 +149,7 @@ class TestCrash:
         assert sim.settle() == [("reclaim", "wf3"), ("start", "wf5")]
 
     def test_many_starts_are_written_in_portions(self, cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(apply_plan, "MOST_TOGETHER", 2)
+        monkeypatch.setattr(apply_plan, "MAX_STARTS_TOGETHER", 2)
         sim = cluster({"n": 8}, pool=8)
         for number in range(5):
             sim.submit(f"wf{number}", "pool")

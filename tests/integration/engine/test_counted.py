@@ -9,13 +9,13 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
 from pools.services.pools import patch_pool
-from scheduling.domain.engine.cycle import settle as plan
-from scheduling.domain.engine.steps import Action
+from scheduling.domain.engine.cycle import run_cycle as plan
+from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.priorities import Priority
 from scheduling.models import Task
-from scheduling.selectors.live_facts import live_facts
-from scheduling.services.simulated.reconcile import settle
-from tests.integration.cohorts.conftest import draw
+from scheduling.selectors.live_facts import read_live_facts
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.cohorts.conftest import create_cohorts
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db
@@ -25,69 +25,69 @@ LOW, NORMAL = Priority.LOW, Priority.NORMAL
 
 def run(pool: str, gpus: int, priority: Priority) -> None:
     """Work that runs."""
-    workflow = houses.submitted(houses.admin(), pool, gpus, name="old", priority=priority)
-    settle(workflow.root_pool.backend_id or 0)
+    workflow = houses.submit_workflow(houses.admin_actor(), pool, gpus, name="old", priority=priority)
+    reconcile_backend(workflow.root_pool.backend_id or 0)
     workflow.refresh_from_db()
     assert workflow.status == "RUNNING"
 
 
 def _quota() -> tuple[str, Priority, int]:
-    houses.pool("team", 6)
+    houses.make_pool("team", 6)
     run("team", 4, NORMAL)
     return "team", NORMAL, 2
 
 
 def _low_work_in_a_quota() -> tuple[str, Priority, int]:
     """LOW work does not count against it."""
-    houses.pool("team", 6)
+    houses.make_pool("team", 6)
     run("team", 4, LOW)
     run("team", 1, NORMAL)
     return "team", NORMAL, 5
 
 
 def _maximum_with_low_work() -> tuple[str, Priority, int]:
-    houses.pool("team", 2)
+    houses.make_pool("team", 2)
     patch_pool(actor=SYSTEM, name="team", patch={"resources": {"gpu": {"maximum": 6}}})
     run("team", 3, LOW)
     return "team", LOW, 3
 
 
 def _maximum_with_firm_work_of_a_slice() -> tuple[str, Priority, int]:
-    houses.pool("team", 4, a=4)
+    houses.make_pool("team", 4, a=4)
     patch_pool(actor=SYSTEM, name="team", patch={"resources": {"gpu": {"maximum": 6}}})
     run("team--a", 4, NORMAL)
     return "team", LOW, 2
 
 
 def _node() -> tuple[str, Priority, int]:
-    houses.pool("team", 100, on=houses.backend(nodes=1, gpus=8))
+    houses.make_pool("team", 100, on=houses.make_backend(nodes=1, gpus=8))
     run("team", 5, NORMAL)
     return "team", LOW, 3
 
 
 def _node_shared_by_pools() -> tuple[str, Priority, int]:
-    backend = houses.backend(nodes=1, gpus=8)
-    houses.pool("team", 100, on=backend)
-    houses.pool("other", 100, on=backend)
+    backend = houses.make_backend(nodes=1, gpus=8)
+    houses.make_pool("team", 100, on=backend)
+    houses.make_pool("other", 100, on=backend)
     run("other", 5, LOW)
     return "team", NORMAL, 3
 
 
 def _node_of_the_same_name_elsewhere() -> tuple[str, Priority, int]:
-    far = houses.backend("far", namespace="far", nodes=0)
+    far = houses.make_backend("far", namespace="far", nodes=0)
     Node.objects.create(backend=far, name="sim-n1", gpus=8)
-    houses.pool("far", 100, on=far)
+    houses.make_pool("far", 100, on=far)
     run("far", 8, NORMAL)
-    houses.pool("team", 100, on=houses.backend(nodes=1, gpus=8))
+    houses.make_pool("team", 100, on=houses.make_backend(nodes=1, gpus=8))
     run("team", 1, NORMAL)
     assert set(Task.objects.values_list("node_name", flat=True)) == {"sim-n1"}
     return "team", NORMAL, 7
 
 
 def _cohort_over_two_backends() -> tuple[str, Priority, int]:
-    draw("org 0")
+    create_cohorts("org 0")
     for pool, quota, where in (("team", 4, "left"), ("far", 0, "right")):
-        houses.pool(pool, quota, on=houses.backend(where, namespace=where, nodes=1, gpus=8))
+        houses.make_pool(pool, quota, on=houses.make_backend(where, namespace=where, nodes=1, gpus=8))
         patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
     run("far", 3, LOW)
     return "team", LOW, 1
@@ -108,10 +108,10 @@ def test_sums_leave_to_new_work_what_is_free(bound: Callable[[], tuple[str, Prio
 
 def started(leaf: str, gpus: int, priority: Priority) -> list[str]:
     """Who would start, if this came."""
-    name = houses.submitted(houses.admin(), leaf, gpus, name="fits", priority=priority).name
+    name = houses.submit_workflow(houses.admin_actor(), leaf, gpus, name="fits", priority=priority).name
     backend = Backend.objects.get(pk=Pool.objects.get(name=leaf).backend_id)
-    live = live_facts(backend, new=[name], counted=True)
+    live = read_live_facts(backend, new_workflows=[name], totals_only=True)
     assert set(live.gangs) == {name}
     steps = plan(live.facts).steps
-    assert {step.action for step in steps} <= {Action.START}, "nothing can be taken of a sum"
+    assert {step.action for step in steps} <= {StepAction.START}, "nothing can be taken of a sum"
     return [step.gang for step in steps]

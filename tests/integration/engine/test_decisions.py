@@ -36,16 +36,16 @@ def told(workflow: Workflow, **more: Any) -> Decision:
 @pytest.fixture
 def team() -> Pool:
     """A pool."""
-    return houses.pool("team", 10)
+    return houses.make_pool("team", 10)
 
 
 def test_everybody_reads_what_concerns_their_own_work_and_their_pools(team: Pool) -> None:
-    owner = houses.person("olga", "osmo-team-user")
-    decision = told(houses.submitted(owner, "team"))
+    owner = houses.make_user("olga", "osmo-team-user")
+    decision = told(houses.submit_workflow(owner, "team"))
     member, viewer, stranger = (
-        houses.person("mia", "osmo-team-user"),
-        houses.person("vera", "osmo-viewer"),
-        houses.person("sam", "osmo-team2-user") if houses.pool("team2", 1) else None,
+        houses.make_user("mia", "osmo-team-user"),
+        houses.make_user("vera", "osmo-viewer"),
+        houses.make_user("sam", "osmo-team2-user") if houses.make_pool("team2", 1) else None,
     )
     assert stranger is not None
     for actor, sees in ((owner, True), (member, True), (viewer, True), (stranger, False)):
@@ -53,7 +53,7 @@ def test_everybody_reads_what_concerns_their_own_work_and_their_pools(team: Pool
 
 
 def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> None:
-    decision = told(houses.submitted(houses.admin(), "team"))
+    decision = told(houses.submit_workflow(houses.admin_actor(), "team"))
     old = told(decision.workflow, time=timezone.now() - timedelta(days=2))
     for deed in (
         lambda: Decision.objects.filter(pk=decision.pk).update(sentence="x"),
@@ -68,28 +68,28 @@ def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> No
 
 @pytest.mark.parametrize(("action", "for_whom"), [("start", True), ("give_up", True), ("reclaim", False)])
 def test_what_is_taken_is_taken_for_somebody(team: Pool, action: str, for_whom: bool) -> None:
-    workflow = houses.submitted(houses.admin(), "team")
+    workflow = houses.submit_workflow(houses.admin_actor(), "team")
     with pytest.raises(IntegrityError), transaction.atomic():
         told(workflow, action=action, for_workflow=workflow if for_whom else None)
 
 
 def test_what_is_too_old_is_forgotten(team: Pool) -> None:
-    young = told(houses.submitted(houses.admin(), "team"))
-    kept = told(young.workflow, time=timezone.now() - decisions.KEPT_FOR + timedelta(hours=1))
-    told(young.workflow, time=timezone.now() - decisions.KEPT_FOR - timedelta(hours=1))
-    assert decisions.forget_old_decisions() == 1
+    young = told(houses.submit_workflow(houses.admin_actor(), "team"))
+    kept = told(young.workflow, time=timezone.now() - decisions.RETENTION + timedelta(hours=1))
+    told(young.workflow, time=timezone.now() - decisions.RETENTION - timedelta(hours=1))
+    assert decisions.delete_old_decisions() == 1
     assert set(Decision.objects.all()) == {young, kept}
 
 
 def test_what_is_too_much_is_forgotten_oldest_first_and_never_what_is_young(
     team: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "MOST_KEPT", 2)
-    monkeypatch.setattr(decisions, "BATCH", 2)
-    workflow = houses.submitted(houses.admin(), "team")
+    monkeypatch.setattr(decisions, "MAX_DECISIONS", 2)
+    monkeypatch.setattr(decisions, "BATCH_SIZE", 2)
+    workflow = houses.submit_workflow(houses.admin_actor(), "team")
     old = [told(workflow, time=timezone.now() - timedelta(days=9 - n)) for n in range(6)]
-    assert decisions.forget_old_decisions() == 4
+    assert decisions.delete_old_decisions() == 4
     assert set(Decision.objects.all()) == set(old[4:])
     young = [told(workflow) for _ in range(4)]
-    assert decisions.forget_old_decisions() == 2
+    assert decisions.delete_old_decisions() == 2
     assert set(Decision.objects.all()) == set(young)

@@ -10,9 +10,9 @@ import pytest
 
 from pools.models import Backend, GpuUsage
 from scheduling.kube import kinds
-from scheduling.kube.fake import Twin
+from scheduling.kube.fake import FakeCluster
 from scheduling.kube.port import Cluster, Object
-from scheduling.services.gpu_quota.controller import GpuKeeper
+from scheduling.services.gpu_quota.controller import GpuQuotaController
 from tests.support.clusters import kubernetes_backend
 from tests.support.kube import TENSOR_FUSION, KubeServer
 
@@ -21,23 +21,23 @@ SOMEBODY = "somebody"
 
 
 @dataclass
-class Fleet:
+class GpuClusterHarness:
     """A backend, its cluster, and the keeper between them, worked by hand."""
 
     cluster: Cluster
     backend: Backend
     namespace: str
-    keeper: GpuKeeper
+    controller: GpuQuotaController
 
-    def another_keeper(self) -> GpuKeeper:
+    def another_controller(self) -> GpuQuotaController:
         """One that starts anew, as after a crash."""
-        return GpuKeeper(self.backend.pk, connect=lambda _: self.cluster)
+        return GpuQuotaController(self.backend.pk, connect=lambda _: self.cluster)
 
     def quota(self, name: str = "team-quota", **spec: Any) -> Object:
         """Put the quota object; the same again changes nothing."""
         metadata = {"name": name, "namespace": self.namespace}
         body = {"metadata": metadata, "spec": spec}
-        return self.cluster.apply(kinds.GPU_RESOURCE_QUOTA, body, owner=SOMEBODY, force=True)
+        return self.cluster.apply(kinds.GPU_RESOURCE_QUOTA, body, field_manager=SOMEBODY, force=True)
 
     def status(self, name: str = "team-quota") -> Any:
         """What the object's status says."""
@@ -65,7 +65,7 @@ class Fleet:
         }
         if bound:
             body["spec"]["nodeName"] = "n1"
-        return self.cluster.create(kinds.POD, body, owner=SOMEBODY)
+        return self.cluster.create(kinds.POD, body, field_manager=SOMEBODY)
 
     def remove(self, name: str) -> None:
         """Delete a pod at once."""
@@ -77,19 +77,19 @@ class Fleet:
         return (0, 0) if row is None else (int(row.requests_tflops), row.workers)
 
 
-def _fleet(cluster: Cluster, namespace: str) -> Fleet:
+def _fleet(cluster: Cluster, namespace: str) -> GpuClusterHarness:
     backend = kubernetes_backend(namespace)
-    return Fleet(cluster, backend, namespace, GpuKeeper(backend.pk, connect=lambda _: cluster))
+    return GpuClusterHarness(cluster, backend, namespace, GpuQuotaController(backend.pk, connect=lambda _: cluster))
 
 
-def _on_twin() -> Fleet:
-    cluster = Twin(namespaces=["team-a"])
-    cluster.install(kinds.GPU_RESOURCE_QUOTA)
+def _on_twin() -> GpuClusterHarness:
+    cluster = FakeCluster(namespaces=["team-a"])
+    cluster.install_kinds(kinds.GPU_RESOURCE_QUOTA)
     return _fleet(cluster, "team-a")
 
 
 @pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
-def fleet(request: pytest.FixtureRequest, ledger: None) -> Iterator[Fleet]:
+def fleet(request: pytest.FixtureRequest, ledger: None) -> Iterator[GpuClusterHarness]:
     """On both clusters alike."""
     if request.param == "real":
         server: KubeServer = request.getfixturevalue("kube_server")
@@ -101,6 +101,6 @@ def fleet(request: pytest.FixtureRequest, ledger: None) -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def twin(ledger: None) -> Fleet:
+def twin(ledger: None) -> GpuClusterHarness:
     """On the twin alone, for what is about our own rows."""
     return _on_twin()

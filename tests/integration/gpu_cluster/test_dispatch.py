@@ -8,31 +8,31 @@ import pytest
 
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage, Pool
-from pools.services.gpu_quotas import put_quota
+from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.domain.priorities import Priority
-from scheduling.kube.fake import Twin
+from scheduling.kube.fake import FakeCluster
 from scheduling.models import Workflow
-from scheduling.selectors.queue import waiting
-from scheduling.services.gpu_quota.controller import rebuild_from
+from scheduling.selectors.queue import list_waiting_gangs
+from scheduling.services.gpu_quota.controller import rebuild_from_clusters
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import houses
-from tests.support.clusters import Room
+from tests.support.clusters import AgentHarness
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def room() -> Room:
+def room() -> AgentHarness:
     """A pool on the twin whose work counts in namespace team-a."""
-    made = Room.make(Twin(namespaces=["osmo"]), "osmo")
+    made = AgentHarness.make(FakeCluster(namespaces=["osmo"]), "osmo")
     config: dict[str, Any] = {"gpu_quota_namespace": "team-a", "platforms": {"default": {"gpu_tflops": "10"}}}
     Pool.objects.filter(pk=made.pool.pk).update(config=config)
     return made
 
 
 def caps(workers: int) -> None:
-    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": workers}})
+    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": workers}})
 
 
 def used() -> tuple[int, int]:
@@ -41,43 +41,43 @@ def used() -> tuple[int, int]:
 
 
 def reason(work: Workflow) -> str:
-    (entry,) = [entry for entry in waiting(SYSTEM, limit=50, offset=0)[0] if entry.workflow == work.name]
+    (entry,) = [entry for entry in list_waiting_gangs(SYSTEM, limit=50, offset=0)[0] if entry.workflow == work.name]
     return entry.reason.code
 
 
-def test_a_gang_counts_from_its_dispatch_to_its_end(room: Room) -> None:
+def test_a_gang_counts_from_its_dispatch_to_its_end(room: AgentHarness) -> None:
     caps(1)
     first, second = room.submit(gpus=2), room.submit(gpus=2)
-    room.look()
+    room.run_agent()
     assert used() == (20, 1)
-    assert len(room.pods()) == 1
-    (pod,) = room.pods()
-    dispatched, other = (first, second) if room.pods(first) else (second, first)
+    assert len(room.list_pods()) == 1
+    (pod,) = room.list_pods()
+    dispatched, other = (first, second) if room.list_pods(first) else (second, first)
     assert reason(other) == "gpu_quota"
-    room.run(pod)
-    room.look()
+    room.run_pods(pod)
+    room.run_agent()
     assert used() == (20, 1), "nothing is counted twice"
-    assert rebuild_from({room.backend.pk: room.cluster}) == [], "our own pods are counted with their workflow"
-    room.finish(pod)
-    room.look()
-    assert len(room.pods(other)) == 1
+    assert rebuild_from_clusters({room.backend.pk: room.cluster}) == [], "our own pods are counted with their workflow"
+    room.finish_pods(pod)
+    room.run_agent()
+    assert len(room.list_pods(other)) == 1
     assert used() == (20, 1)
     assert GpuAllocation.objects.filter(workload__startswith=dispatched.name).get().state == "released"
     assert verify() == []
 
 
-def test_what_is_cancelled_before_its_pods_run_gives_back(room: Room) -> None:
+def test_what_is_cancelled_before_its_pods_run_gives_back(room: AgentHarness) -> None:
     caps(1)
     work = room.submit(priority=Priority.HIGH)
-    room.look()
+    room.run_agent()
     assert used() == (10, 1)
-    cancel_workflow(actor=houses.admin(), name=work.name)
+    cancel_workflow(actor=houses.admin_actor(), name=work.name)
     assert used() == (0, 0)
 
 
-def test_dispatched_again_after_a_crash_it_counts_once(room: Room) -> None:
+def test_dispatched_again_after_a_crash_it_counts_once(room: AgentHarness) -> None:
     caps(5)
     room.submit()
-    room.look()
-    room.another_agent().look_now()
+    room.run_agent()
+    room.new_agent().relist_and_reconcile()
     assert used() == (10, 1)

@@ -12,9 +12,9 @@ from django.utils import timezone
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import expire_assumed
-from pools.services.gpu_quotas import put_quota
-from scheduling.services.gpu_quota.admission import mark_of
-from scheduling.services.webhooks.queue_guard import put_guard
+from pools.services.gpu_quotas import put_gpu_quota
+from scheduling.services.gpu_quota.admission import webhook_token
+from scheduling.services.webhooks.queue_guard import put_queue_guard
 from tests.support.clusters import kubernetes_backend
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +24,7 @@ PREFIX = "tensor-fusion.ai/"
 @pytest.fixture(autouse=True)
 def lab() -> None:
     kubernetes_backend("ns")
-    put_quota(
+    put_gpu_quota(
         actor=SYSTEM,
         namespace="team-a",
         spec={"total": {"maxWorkers": 1}, "single": {"maxRequests": {"tflops": "50"}, "maxGPUCount": 4}},
@@ -52,7 +52,7 @@ def ask(now: Any, *, mark: str | None = None, kind: str = "Pod", **more: Any) ->
         **more,
     }
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    address = f"/webhooks/gpu_quota/lab/{mark_of('lab') if mark is None else mark}".rstrip("/")
+    address = f"/webhooks/gpu_quota/lab/{webhook_token('lab') if mark is None else mark}".rstrip("/")
     answer = Client().post(address, body, content_type="application/json")
     assert answer.status_code == 200, answer.content
     return dict(answer.json()["response"])
@@ -124,7 +124,7 @@ def test_a_pod_that_waited_too_long_is_checked_anew_when_it_is_bound() -> None:
 
 @pytest.mark.parametrize(("mode", "warned", "reserved"), [("audit", True, 1), ("off", False, 0)])
 def test_a_guard_that_does_not_enforce(mode: str, warned: bool, reserved: int) -> None:
-    put_guard(actor=SYSTEM, backend="lab", body={"mode": mode})
+    put_queue_guard(actor=SYSTEM, backend="lab", body={"mode": mode})
     assert ask(pod())["allowed"]
     answer = ask(pod("u2"))
     assert answer["allowed"]

@@ -18,7 +18,7 @@ from pools.services.tokens import create_token
 
 
 @dataclass
-class Answer:
+class ApiAnswer:
     """A response: its status, its JSON, its headers."""
 
     status: int
@@ -27,43 +27,43 @@ class Answer:
 
 
 @dataclass
-class Caller:
+class ApiCaller:
     """Somebody who calls the API. `token` is what the calls are made with; None: nobody in particular."""
 
     token: AccessToken | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
-    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> ApiAnswer:
         """One call; keyword arguments are headers (`if_match="*"`)."""
         sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if self.token is not None:
             sent = {"Authorization": f"Bearer {issue_jwt(self.token)[0]}", **sent}
         data = "" if body is None else json.dumps(body)
         response = Client().generic(method, path, data, content_type="application/json", headers=sent)
-        return Answer(response.status_code, response.json() if response.content else None, response.headers)
+        return ApiAnswer(response.status_code, response.json() if response.content else None, response.headers)
 
 
 @pytest.fixture
-def anonymous(db: None) -> Caller:
+def anonymous(db: None) -> ApiCaller:
     """Nobody."""
-    return Caller()
+    return ApiCaller()
 
 
 @pytest.fixture
-def caller(db: None) -> Callable[..., Caller]:
+def caller(db: None) -> Callable[..., ApiCaller]:
     """Makes a user with these roles (or takes the one there is) and calls as that user."""
 
-    def make(username: str, *roles: str, token_roles: tuple[str, ...] | None = None) -> Caller:
+    def make(username: str, *roles: str, token_roles: tuple[str, ...] | None = None) -> ApiCaller:
         user = User.objects.filter(username=username).first()
         if user is None:
             create_user(actor=SYSTEM, username=username, roles=roles)
         name = f"t{AccessToken.objects.count()}"
-        return Caller(create_token(actor=SYSTEM, owner=username, name=name, roles=token_roles)[0])
+        return ApiCaller(create_token(actor=SYSTEM, owner=username, name=name, roles=token_roles)[0])
 
     return make
 
 
 @pytest.fixture
-def admin(caller: Callable[..., Caller]) -> Caller:
+def admin(caller: Callable[..., ApiCaller]) -> ApiCaller:
     """An osmo-admin called root."""
     return caller("root", "osmo-admin")

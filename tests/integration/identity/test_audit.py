@@ -10,31 +10,31 @@ from django.db import connection
 
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, User
-from pools.services.subpools import delete_subpool, update_quota
-from tests.integration.identity.conftest import Caller
+from pools.services.subpools import delete_subpool, resize_subpool
+from tests.integration.identity.conftest import ApiCaller
 from tests.support import houses
 
 AUDIT = "/api/audit"
-Callers = Callable[..., Caller]
+Callers = Callable[..., ApiCaller]
 
 
 @pytest.fixture
 def house(db: None) -> None:
     """Two pools whose names begin alike, with slices and work on each."""
-    houses.pool("team", 100, a=30, b=50)
-    houses.pool("team2", 100, a=10)
-    ann, bob = houses.person("ann", "osmo-team-admin"), houses.person("bob", "osmo-team-user", "osmo-team2-user")
-    update_quota(actor=ann, parent="team", subpool_name="b", quota=20, description="a paper is due")
-    houses.submitted(bob, "team--a")
-    houses.submitted(bob, "team2--a")
+    houses.make_pool("team", 100, a=30, b=50)
+    houses.make_pool("team2", 100, a=10)
+    ann, bob = houses.make_user("ann", "osmo-team-admin"), houses.make_user("bob", "osmo-team-user", "osmo-team2-user")
+    resize_subpool(actor=ann, parent="team", subpool_name="b", quota=20, description="a paper is due")
+    houses.submit_workflow(bob, "team--a")
+    houses.submit_workflow(bob, "team2--a")
 
 
 @pytest.mark.usefixtures("house")
 class TestWhoSeesWhat:
-    def _objects(self, who: Caller) -> set[str]:
+    def _objects(self, who: ApiCaller) -> set[str]:
         return {entry["object"] for entry in who("GET", f"{AUDIT}?limit=1000").body["entries"]}
 
-    def test_readers_of_the_house_see_all(self, admin: Caller, caller: Callers) -> None:
+    def test_readers_of_the_house_see_all(self, admin: ApiCaller, caller: Callers) -> None:
         for reader in (admin, caller("vera", "osmo-viewer")):
             assert self._objects(reader) >= {"pool/team", "pool/team2--a", "user/ann", "backend/sim", "workflow/job-2"}
 
@@ -54,13 +54,13 @@ class TestWhoSeesWhat:
     def test_a_filter_opens_nothing(self, caller: Callers) -> None:
         assert caller("bob")("GET", f"{AUDIT}?object=pool/team--b").body == {"entries": [], "more_entries": False}
 
-    def test_not_without_a_login(self, anonymous: Caller) -> None:
+    def test_not_without_a_login(self, anonymous: ApiCaller) -> None:
         assert anonymous("GET", AUDIT).status == 401
 
 
 @pytest.mark.usefixtures("house")
 class TestEntry:
-    def test_who_what_when_why_and_the_numbers(self, admin: Caller) -> None:
+    def test_who_what_when_why_and_the_numbers(self, admin: ApiCaller) -> None:
         (entry,) = admin("GET", f"{AUDIT}?object=pool/team--b&action=subpool.updated").body["entries"]
         assert entry["actor"] == "ann"
         assert entry["description"] == "a paper is due"
@@ -68,22 +68,22 @@ class TestEntry:
         assert (entry["before"]["last_quota"], entry["after"]["last_quota"]) == (50, 20)
         assert entry["sentence"] == "ann cut team--b from 50 to 20: a paper is due"
 
-    def test_times_have_no_zone_in_the_images_either(self, admin: Caller) -> None:
+    def test_times_have_no_zone_in_the_images_either(self, admin: ApiCaller) -> None:
         for entry in admin("GET", AUDIT).body["entries"]:
             times = [entry["time"], *(v for v in (entry["after"] or {}).values() if str(v).startswith("2026-"))]
             assert not [time for time in times if "Z" in str(time) or "+" in str(time)]
 
-    def test_a_draining_slice_counts_for_nothing(self, admin: Caller) -> None:
+    def test_a_draining_slice_counts_for_nothing(self, admin: ApiCaller) -> None:
         delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
         (entry,) = admin("GET", f"{AUDIT}?action=subpool.deleting").body["entries"]
         assert (entry["before"]["quota"], entry["after"]["quota"], entry["after"]["last_quota"]) == (30, 0, 30)
 
-    def test_the_request_id_leads_to_the_request(self, admin: Caller) -> None:
+    def test_the_request_id_leads_to_the_request(self, admin: ApiCaller) -> None:
         answer = admin("POST", "/api/auth/user", {"id": "dora"})
         (entry,) = admin("GET", f"{AUDIT}?object=user/dora").body["entries"]
         assert entry["request_id"] == answer.headers["X-Request-ID"]
 
-    def test_what_went_around_us_is_signed_by_the_database_role(self, admin: Caller) -> None:
+    def test_what_went_around_us_is_signed_by_the_database_role(self, admin: ApiCaller) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('osmo.actor', '', false)")
             cursor.execute("UPDATE pools_pool SET last_quota = 21 WHERE name = 'team--b'")
@@ -91,12 +91,12 @@ class TestEntry:
         assert entry["actor"].startswith("database:")
         assert entry["sentence"] == f"{entry['actor']} raised team--b from 20 to 21"
 
-    def test_every_sentence_names_its_actor_and_says_something(self, admin: Caller) -> None:
+    def test_every_sentence_names_its_actor_and_says_something(self, admin: ApiCaller) -> None:
         for entry in admin("GET", f"{AUDIT}?limit=1000").body["entries"]:
             assert entry["sentence"].startswith(f"{entry['actor']} ")
             assert "None" not in entry["sentence"]
 
-    def test_passwords_and_files_stay_out(self, admin: Caller) -> None:
+    def test_passwords_and_files_stay_out(self, admin: ApiCaller) -> None:
         text = str(admin("GET", f"{AUDIT}?limit=1000").body)
         assert "password" not in text
         assert "ubuntu" not in text
@@ -104,12 +104,12 @@ class TestEntry:
 
 @pytest.mark.usefixtures("house")
 class TestFilters:
-    def _ids(self, admin: Caller, query: str) -> list[int]:
+    def _ids(self, admin: ApiCaller, query: str) -> list[int]:
         answer = admin("GET", f"{AUDIT}?limit=1000&{query}")
         assert answer.status == 200, answer.body
         return [entry["id"] for entry in answer.body["entries"]]
 
-    def test_newest_first(self, admin: Caller) -> None:
+    def test_newest_first(self, admin: ApiCaller) -> None:
         found = self._ids(admin, "")
         assert found == sorted(found, reverse=True)
 
@@ -121,11 +121,11 @@ class TestFilters:
             ("action=subpool.created", "action", "subpool.created"),
         ],
     )
-    def test_exactly_that(self, admin: Caller, query: str, field: str, value: str) -> None:
+    def test_exactly_that(self, admin: ApiCaller, query: str, field: str, value: str) -> None:
         expected = list(AuditEntry.objects.filter(**{field: value}).values_list("pk", flat=True))
         assert self._ids(admin, query) == expected != []
 
-    def test_since_and_until_are_included(self, admin: Caller) -> None:
+    def test_since_and_until_are_included(self, admin: ApiCaller) -> None:
         entries = admin("GET", f"{AUDIT}?limit=1000").body["entries"]
         middle = entries[len(entries) // 2]
         since, until = self._ids(admin, f"since={middle['time']}"), self._ids(admin, f"until={middle['time']}")
@@ -137,17 +137,17 @@ class TestFilters:
         ["2026-11-20", "2026-11-20T11:33", "2026-11-20 11:33:25", "2026-11-20T11:33:25.5", "2026-11-20T11:33:25Z",
          "2026-11-20T11:33:25%2B02:00", "2026-11-20T11:33:25+02:00"],
     )  # fmt: skip
-    def test_ways_to_write_a_time(self, admin: Caller, time: str) -> None:
+    def test_ways_to_write_a_time(self, admin: ApiCaller, time: str) -> None:
         assert admin("GET", f"{AUDIT}?since={time}").status == 200
 
     @pytest.mark.parametrize("query", ["since=yesterday", "until=2026-02-30", "since=%00", "limit=0", "limit=1001",
                                        "offset=-1", "offset=99999999999", "limit=ten"])  # fmt: skip
-    def test_what_cannot_be_read(self, admin: Caller, query: str) -> None:
+    def test_what_cannot_be_read(self, admin: ApiCaller, query: str) -> None:
         answer = admin("GET", f"{AUDIT}?{query}")
         assert answer.status == 400
         assert answer.body["details"][0]["path"] == query.partition("=")[0]
 
-    def test_pages_do_not_overlap(self, admin: Caller) -> None:
+    def test_pages_do_not_overlap(self, admin: ApiCaller) -> None:
         everything = self._ids(admin, "")
         first = admin("GET", f"{AUDIT}?limit=3").body
         second = admin("GET", f"{AUDIT}?limit=3&offset=3").body
@@ -156,7 +156,7 @@ class TestFilters:
         last = admin("GET", f"{AUDIT}?limit=3&offset={len(everything) - 1}").body
         assert (len(last["entries"]), last["more_entries"]) == (1, False)
 
-    def test_a_constant_number_of_queries(self, admin: Caller, django_assert_max_num_queries: Any) -> None:
+    def test_a_constant_number_of_queries(self, admin: ApiCaller, django_assert_max_num_queries: Any) -> None:
         assert User.objects.count() > 1
         with django_assert_max_num_queries(5):
             admin("GET", f"{AUDIT}?limit=1000")

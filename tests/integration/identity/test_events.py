@@ -16,7 +16,7 @@ from pools.api import events
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.security.tokens import issue_jwt
-from pools.selectors.audit_trail import Position, position_of
+from pools.selectors.audit_trail import StreamPosition, parse_position
 from pools.services.members import create_user, delete_user, grant_role
 from pools.services.tokens import create_token
 from tests.support import houses
@@ -63,7 +63,7 @@ def _field(text: str, name: str) -> str:
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transaction ids are the whole server's: another test's open transaction holds streams back here, too. So tests
     wait for what must come, and only where nothing may come they make the stream short."""
-    monkeypatch.setattr(events, "LASTS_SECONDS", 60.0)
+    monkeypatch.setattr(events, "STREAM_SECONDS", 60.0)
     monkeypatch.setattr(events, "POLL_SECONDS", 0.02)
 
 
@@ -80,7 +80,7 @@ def _users(found: list[dict[str, Any]]) -> list[str]:
 
 class TestStream:
     def test_it_ends_by_itself(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(events, "LASTS_SECONDS", 0.2)
+        monkeypatch.setattr(events, "STREAM_SECONDS", 0.2)
         assert Stream(admin).events() == []
 
     def test_it_begins_now(self, admin: str) -> None:
@@ -126,7 +126,7 @@ class TestStream:
         assert _users(stream.events("user/bob")) == ["user/bob"]
 
     def test_more_than_a_batch(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(events, "BATCH", 2)
+        monkeypatch.setattr(events, "BATCH_SIZE", 2)
         stream = Stream(admin)
         names = [f"u{number}" for number in range(7)]
         for name in names:
@@ -135,7 +135,7 @@ class TestStream:
 
     def test_a_quiet_stream_says_where_it_is(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.1)
-        monkeypatch.setattr(events, "LASTS_SECONDS", 0.5)
+        monkeypatch.setattr(events, "STREAM_SECONDS", 0.5)
         beats = [chunk for chunk in Stream(admin).chunks if chunk.startswith(b": ")]
         assert len(beats) >= 2
         assert all(b"\nid: " in beat for beat in beats)
@@ -163,10 +163,10 @@ class TestLateCommit:
             assert wrote.wait(20)
             create_user(actor=SYSTEM, username="quick")
             slow_id = _id_in_progress()
-            monkeypatch.setattr(events, "LASTS_SECONDS", 0.3)
+            monkeypatch.setattr(events, "STREAM_SECONDS", 0.3)
             short = Stream(admin, first.last)
             early = short.events()
-            monkeypatch.setattr(events, "LASTS_SECONDS", 60.0)
+            monkeypatch.setattr(events, "STREAM_SECONDS", 60.0)
             assert "user/quick" not in _users(early)  # it waits for slow, which may still come to stand before it
             go_on.set()
             assert done.wait(20)
@@ -211,11 +211,11 @@ def _id_in_progress() -> int:
 
 class TestWhoSeesWhat:
     def test_only_what_the_audit_list_would_show(self, admin: str) -> None:
-        houses.pool("team", 100)
-        houses.pool("team2", 100)
-        ann = houses.person("ann", "osmo-team-admin")
+        houses.make_pool("team", 100)
+        houses.make_pool("team2", 100)
+        ann = houses.make_user("ann", "osmo-team-admin")
         stream = Stream(ann.username)
-        houses.person("bob", "osmo-team2-user")
+        houses.make_user("bob", "osmo-team2-user")
         from pools.services.subpools import create_subpool
 
         create_subpool(actor=SYSTEM, parent="team2", subpool_name="a", quota=1)
@@ -271,7 +271,7 @@ class TestCrowd:
 
     def test_a_long_backlog_is_given_in_parts(self, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(events, "_slots", threading.BoundedSemaphore(1))
-        monkeypatch.setattr(events, "BATCH", 3)
+        monkeypatch.setattr(events, "BATCH_SIZE", 3)
         names = [f"u{number}" for number in range(8)]
         for name in names:
             create_user(actor=SYSTEM, username=name)
@@ -282,20 +282,20 @@ class TestCrowd:
         while f"user/{names[-1]}" not in seen and time.monotonic() < deadline:
             part = Stream(admin, last)
             found = part.events()
-            assert len(found) <= events.BATCH
+            assert len(found) <= events.BATCH_SIZE
             seen += _users(found)
             last = part.last
         lasting.close()
         assert [name for name in seen if name.startswith("user/u")] == [f"user/{name}" for name in names]
 
 
-@pytest.mark.parametrize("place", [Position(1), Position(745, 12), Position(2**63, 10**12 - 1)])
-def test_a_place_survives_being_written(place: Position) -> None:
-    assert position_of(str(place)) == place
+@pytest.mark.parametrize("place", [StreamPosition(1), StreamPosition(745, 12), StreamPosition(2**63, 10**12 - 1)])
+def test_a_place_survives_being_written(place: StreamPosition) -> None:
+    assert parse_position(str(place)) == place
 
 
 def test_places_order_by_transaction_first() -> None:
-    assert int(str(Position(9, 999))) < int(str(Position(10, 1))) < int(str(Position(10, 2)))
+    assert int(str(StreamPosition(9, 999))) < int(str(StreamPosition(10, 1))) < int(str(StreamPosition(10, 2)))
 
 
 @pytest.mark.usefixtures("ledger")

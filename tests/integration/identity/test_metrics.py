@@ -10,22 +10,22 @@ from django.conf import settings
 from django.test import Client
 
 from osmo_admin import metrics
-from pools.domain.gpu_quota.workers import Amounts, Asked, Worker
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuAmounts, GpuWorker
 from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, Pool
 from pools.security.tokens import issue_jwt
 from pools.services.gpu_allocations import allocate
-from pools.services.gpu_quotas import put_quota
+from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.members import create_user
 from pools.services.subpools import delete_subpool
 from pools.services.tokens import create_token
 from scheduling.domain.priorities import Priority
-from scheduling.services.simulated.reconcile import settle
-from tests.integration.identity.conftest import Caller
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.identity.conftest import ApiCaller
 from tests.support import houses
 
-Callers = Callable[..., Caller]
+Callers = Callable[..., ApiCaller]
 
 
 def _scrape(token: AccessToken | None = None) -> tuple[int, dict[str, float]]:
@@ -43,7 +43,7 @@ def test_who_may(caller: Callers, roles: tuple[str, ...], status: int) -> None:
 
 
 def test_a_pool_admin_may_not(caller: Callers) -> None:
-    houses.pool("team")
+    houses.make_pool("team")
     assert _scrape(caller("bob", "osmo-team-admin").token)[0] == 403
 
 
@@ -75,12 +75,12 @@ def test_unless_the_operator_made_it_public(db: None, monkeypatch: pytest.Monkey
 
 class TestLedger:
     @pytest.fixture
-    def page(self, admin: Caller) -> Callable[[], dict[str, float]]:
+    def page(self, admin: ApiCaller) -> Callable[[], dict[str, float]]:
         """The metrics as of now."""
         return lambda: _scrape(admin.token)[1]
 
     def test_every_leaf_and_their_sum(self, page: Callable[[], dict[str, float]]) -> None:
-        houses.pool("team", 100, a=30, b=50)
+        houses.make_pool("team", 100, a=30, b=50)
         found = page()
         quotas = {leaf: found[f'osmo_leaf_quota_gpus{{leaf="{leaf}",pool="team"}}'] for leaf in ("_shared", "a", "b")}
         assert quotas == {"_shared": 20, "a": 30, "b": 50}
@@ -88,12 +88,12 @@ class TestLedger:
         assert found["osmo_pools_left_out"] == 0
 
     def test_use_and_drain(self, page: Callable[[], dict[str, float]]) -> None:
-        pool = houses.pool("team", 100, a=30)
-        bob = houses.person("bob", "osmo-team-user")
-        houses.submitted(bob, "team--a", gpus=8, name="firm")
-        houses.submitted(bob, "team--a", gpus=4, name="loose", priority=Priority.LOW)
+        pool = houses.make_pool("team", 100, a=30)
+        bob = houses.make_user("bob", "osmo-team-user")
+        houses.submit_workflow(bob, "team--a", gpus=8, name="firm")
+        houses.submit_workflow(bob, "team--a", gpus=4, name="loose", priority=Priority.LOW)
         assert pool.backend_id is not None
-        settle(pool.backend_id)
+        reconcile_backend(pool.backend_id)
         delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
         found = page()
 
@@ -104,22 +104,22 @@ class TestLedger:
         assert (leaf("available_gpus"), leaf("live_workflows"), leaf("draining")) == (-8, 2, 1)
 
     def test_what_is_archived_is_left_out(self, page: Callable[[], dict[str, float]]) -> None:
-        houses.pool("team", 100, a=30)
+        houses.make_pool("team", 100, a=30)
         delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
-        houses.pool("old", 10)
+        houses.make_pool("old", 10)
         Pool.objects.filter(name="old").update(archived=True)
         text = str(page())
         assert 'leaf="a"' not in text
         assert 'pool="old"' not in text
 
     def test_unlimited(self, page: Callable[[], dict[str, float]]) -> None:
-        Pool.objects.create(name="free", backend=houses.backend())
+        Pool.objects.create(name="free", backend=houses.make_backend())
         assert page()['osmo_leaf_quota_gpus{leaf="_shared",pool="free"}'] == float("inf")
 
     def test_the_page_has_an_end(self, page: Callable[[], dict[str, float]], monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("a", "b", "c"):
-            houses.pool(name, 10)
-        monkeypatch.setattr(metrics, "MOST_POOLS", 2)
+            houses.make_pool(name, 10)
+        monkeypatch.setattr(metrics, "MAX_POOLS", 2)
         found = page()
         assert found["osmo_pools_left_out"] == 1
         assert [name for name in found if name.startswith("osmo_pool_guarantee")] == [
@@ -128,16 +128,16 @@ class TestLedger:
         ]
 
     def test_the_same_few_queries_however_many_pools(
-        self, admin: Caller, django_assert_max_num_queries: Callable[..., object]
+        self, admin: ApiCaller, django_assert_max_num_queries: Callable[..., object]
     ) -> None:
         for number in range(8):
-            houses.pool(f"p{number}", 10, a=1, b=2)
+            houses.make_pool(f"p{number}", 10, a=1, b=2)
         with django_assert_max_num_queries(10):  # type: ignore[attr-defined]  # 5 of them are the login's
             _scrape(admin.token)
 
 
 def test_several_processes_answer_together(
-    admin: Caller, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    admin: ApiCaller, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path_factory.mktemp("prometheus")))
     status, found = _scrape(admin.token)
@@ -147,9 +147,9 @@ def test_several_processes_answer_together(
 
 def test_gpu_quota_of_each_namespace(caller: Callers) -> None:
     admin = caller("bob", "osmo-admin")
-    put_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}})
-    worker = Worker(request=Amounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)
-    allocate(actor=SYSTEM, namespace="team-a", asked=Asked("w1", "", worker))
+    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "10"}}})
+    worker = GpuWorker(request=GpuAmounts(tflops=parse_quantity("9.6"), vram=parse_quantity("1Gi")), count=1)
+    allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", worker))
     _, values = _scrape(admin.token)
     assert values['osmo_gpu_quota_used{amount="requests.tflops",namespace="team-a"}'] == 9.6
     assert values['osmo_gpu_quota_used{amount="workers",namespace="team-a"}'] == 1

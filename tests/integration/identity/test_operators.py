@@ -15,7 +15,7 @@ from osmo_admin.cli.server_commands import users as people
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.services.members import create_user
-from tests.integration.identity.conftest import Caller
+from tests.integration.identity.conftest import ApiCaller
 from tests.support import houses
 
 EXCHANGE = "/api/auth/jwt/access_token"
@@ -43,7 +43,7 @@ def _browser(name: str, password: str) -> Client:
 
 class TestList:
     @pytest.fixture(autouse=True)
-    def people(self, db: None, caller: Callable[..., Caller]) -> None:
+    def people(self, db: None, caller: Callable[..., ApiCaller]) -> None:
         caller("ann", "osmo-viewer", "osmo-admin")
         create_user(actor=SYSTEM, username="bob", password=SECRET)
         User.objects.filter(username="bob").update(is_active=False)
@@ -92,7 +92,7 @@ class TestPassword:
         assert _user("bob").check_password(OTHER)
 
     def test_at_a_terminal_it_is_asked_for_twice_and_not_shown(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(people, "_somebody_types", lambda: True)
+        monkeypatch.setattr(people, "_is_terminal_input", lambda: True)
         ran = run("set-password", "bob", stdin=f"{OTHER}\n{OTHER}\n")
         assert ran.exit_code == 0
         assert _user("bob").check_password(OTHER)
@@ -133,7 +133,7 @@ class TestClosing:
         create_user(actor=SYSTEM, username="bob", password=SECRET, roles=["osmo-viewer"])
 
     def test_everything_that_was_open_stops_at_once(
-        self, run: Run, caller: Callable[..., Caller], anonymous: Caller
+        self, run: Run, caller: Callable[..., ApiCaller], anonymous: ApiCaller
     ) -> None:
         browser, program = _browser("bob", SECRET), caller("bob")
         assert program("GET", WHO).status == browser.get("/").status_code == 200
@@ -146,7 +146,7 @@ class TestClosing:
         entry = AuditEntry.objects.latest("id")
         assert (entry.object, entry.actor, entry.description) == ("user/bob", "system", "lost the laptop")
 
-    def test_its_access_token_is_exchanged_no_more(self, run: Run, anonymous: Caller) -> None:
+    def test_its_access_token_is_exchanged_no_more(self, run: Run, anonymous: ApiCaller) -> None:
         from pools.services.tokens import create_token
 
         secret = create_token(actor=SYSTEM, owner="bob", name="ci")[1]
@@ -155,7 +155,7 @@ class TestClosing:
         run("enable", "bob")
         assert anonymous("POST", EXCHANGE, {"token": secret}).status == 200
 
-    def test_opened_again_it_has_its_roles_and_tokens(self, run: Run, caller: Callable[..., Caller]) -> None:
+    def test_opened_again_it_has_its_roles_and_tokens(self, run: Run, caller: Callable[..., ApiCaller]) -> None:
         program = caller("bob")
         run("disable", "bob")
         ran = run("enable", "bob")
@@ -197,7 +197,7 @@ class TestClosing:
 class TestRoles:
     @pytest.fixture(autouse=True)
     def people(self, db: None) -> None:
-        houses.pool("team")
+        houses.make_pool("team")
         create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
         create_user(actor=SYSTEM, username="bob", roles=["osmo-viewer"])
 

@@ -11,8 +11,8 @@ from django import forms
 from django.test import Client
 
 from osmo_admin import resuming
-from pools.admin.cluster_forms import ConnectForm
-from pools.admin.forms import INCOMPLETE, HouseForm, SecretField
+from pools.admin.cluster_forms import ConnectClusterForm
+from pools.admin.forms import INCOMPLETE_INPUT, SecretField, ServiceForm
 from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.services.backends import put_backend
@@ -36,16 +36,16 @@ def test_a_file_that_was_chosen_is_asked_for_and_not_replaced(root: User) -> Non
     example = "workflow: {name: example, tasks: [{name: main, image: ubuntu, command: [sh]}]}"
     sent = {"pool": "team", "file": example, "variables": "", "step": "submit"}
     back = _login(client, client.post(submit, {**sent, "upload": io.StringIO("workflow: {name: mine}")}))
-    asked = client.post(submit, dict(back.context["typed"].fields) | _hidden(back))
+    asked = client.post(submit, dict(back.context["typed"].fields) | hidden_fields(back))
     assert asked.status_code == 400
     assert "not kept while you logged in" in asked.context["form"].errors["upload"][0]
     assert asked.context["form"]["file"].value() == example
     assert not Workflow.objects.exists()
 
 
-def _hidden(page: Any) -> dict[str, str]:
+def hidden_fields(page: Any) -> dict[str, str]:
     """What the page sends along to say that it is not all."""
-    return {INCOMPLETE: "yes"} if f'name="{INCOMPLETE}" value="yes"' in page.content.decode() else {}
+    return {INCOMPLETE_INPUT: "yes"} if f'name="{INCOMPLETE_INPUT}" value="yes"' in page.content.decode() else {}
 
 
 def _login(client: Client, page: Any, password: str = PASSWORD) -> Any:
@@ -75,9 +75,9 @@ def test_what_was_typed_comes_through_the_login(root: User) -> None:
     again: dict[str, list[str]] = {}
     for name, value in back.context["typed"].fields:
         again.setdefault(name, []).append(value)
-    asked = client.post(back.context["address"], again | _hidden(back))
+    asked = client.post(back.context["address"], again | hidden_fields(back))
     assert set(asked.context["form"].errors) == {"password"}, "left out, it would mean an account without one"
-    assert _hidden(asked) == {}
+    assert hidden_fields(asked) == {}
     assert client.post(back.context["address"], again).status_code == 302
     assert User.objects.get(username="a+b").as_actor().roles == {"osmo-admin", "osmo-viewer"}
 
@@ -115,7 +115,7 @@ def test_it_leads_to_no_other_house(root: User) -> None:
 
 
 def test_too_much_is_not_carried_and_that_is_said(root: User) -> None:
-    page = Client().post("/scheduling/workflow/submit/", {"file": "x" * resuming.LONGEST})
+    page = Client().post("/scheduling/workflow/submit/", {"file": "x" * resuming.MAX_CHARACTERS})
     assert page.context["typed"] == ""
     assert "too long to be kept" in page.content.decode()
 
@@ -139,11 +139,11 @@ def test_somebody_who_logs_out_twice_is_logged_out() -> None:
 
 
 def test_every_secret_of_every_form_is_left_out() -> None:
-    assert ConnectForm in _below(HouseForm)
-    fields = {name: field for form in _below(HouseForm) for name, field in form.base_fields.items()}
+    assert ConnectClusterForm in _below(ServiceForm)
+    fields = {name: field for form in _below(ServiceForm) for name, field in form.base_fields.items()}
     secret = {name for name, field in fields.items() if isinstance(field, SecretField)}
-    assert secret == resuming.SECRETS
-    assert not [name for name in fields if name == resuming.FIELD]
+    assert secret == resuming.SECRET_FIELDS
+    assert not [name for name in fields if name == resuming.FIELD_NAME]
 
 
 def _below(form: type[forms.Form]) -> set[type[forms.Form]]:

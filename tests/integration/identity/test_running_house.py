@@ -26,7 +26,7 @@ def _stream(client: httpx.Client, **headers: str) -> Any:
 
 class TestEvents:
     def test_they_come_while_they_happen_and_others_are_served_meanwhile(self, stack: Stack) -> None:
-        watcher, admin, name = stack.admin, stack.admin, stack.name("user")
+        watcher, admin, name = stack.admin_client, stack.admin_client, stack.unique_name("user")
         with _stream(watcher) as response:
             lines = response.iter_lines()
             assert next(lines).startswith("retry: ")
@@ -38,8 +38,8 @@ class TestEvents:
             assert [admin.get("/api/version").status_code for _ in range(20)] == [200] * 20
 
     def test_many_watchers_starve_nobody(self, stack: Stack) -> None:
-        watchers = [stack.admin for _ in range(4)]
-        admin, name = stack.admin, stack.name("user")
+        watchers = [stack.admin_client for _ in range(4)]
+        admin, name = stack.admin_client, stack.unique_name("user")
         streams = [_stream(watcher) for watcher in watchers]
         responses = [stream.__enter__() for stream in streams]
         try:
@@ -50,9 +50,9 @@ class TestEvents:
                 stream.__exit__(None, None, None)
 
     def test_a_watcher_who_comes_back_missed_nothing(self, stack: Stack) -> None:
-        watcher, admin = stack.admin, stack.admin
+        watcher, admin = stack.admin_client, stack.admin_client
         last = admin.get("/api/audit", params={"limit": 1}).json()["entries"][0]["id"]
-        name = stack.name("user")
+        name = stack.unique_name("user")
         admin.post("/api/auth/user", json={"id": name})
         for _ in range(4):  # a stream ends before another test's long transaction may; a client comes back
             with _stream(watcher, **{"Last-Event-ID": str(last)}) as response:
@@ -64,23 +64,23 @@ class TestEvents:
 @pytest.mark.nightly
 def test_the_beat_follows_a_new_interval_without_a_restart(stack: Stack) -> None:
     """A slice that no event will ever archive waits for the monitor, whose fifteen minutes have just begun."""
-    pool = stack.name("team")
+    pool = stack.unique_name("team")
     configs = {"backend": "simulated", "resources": {"gpu": {"guarantee": 10, "maximum": -1, "weight": 1}}}
-    assert stack.admin.put(f"/api/configs/pool/{pool}", json={"configs": configs}).status_code == 200
+    assert stack.admin_client.put(f"/api/configs/pool/{pool}", json={"configs": configs}).status_code == 200
     body = {"subpool_name": "a", "quota": 1}
-    assert stack.admin.post(f"/api/configs/pool/{pool}/subpool", json=body).status_code == 200
-    stack.sql("UPDATE pools_pool SET subpool_state = 'DELETING' WHERE name = %s RETURNING id", f"{pool}--a")
-    answer = stack.admin.patch("/api/configs/workflow", json={"subpool_drain_interval_minutes": 1})
+    assert stack.admin_client.post(f"/api/configs/pool/{pool}/subpool", json=body).status_code == 200
+    stack.query("UPDATE pools_pool SET subpool_state = 'DELETING' WHERE name = %s RETURNING id", f"{pool}--a")
+    answer = stack.admin_client.patch("/api/configs/workflow", json={"subpool_drain_interval_minutes": 1})
     assert answer.status_code == 200
 
     def archived() -> bool:
-        rows = stack.sql("SELECT subpool_state FROM pools_pool WHERE name = %s", f"{pool}--a")
+        rows = stack.query("SELECT subpool_state FROM pools_pool WHERE name = %s", f"{pool}--a")
         return bool(rows[0]["subpool_state"] == "ARCHIVED")
 
     try:
-        stack.until(archived, seconds=90, what="the monitor's pass")
+        stack.wait_until(archived, seconds=90, what="the monitor's pass")
     finally:
-        stack.admin.patch("/api/configs/workflow", json={"subpool_drain_interval_minutes": 15})
+        stack.admin_client.patch("/api/configs/workflow", json={"subpool_drain_interval_minutes": 15})
 
 
 @pytest.mark.browser

@@ -9,11 +9,11 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, User
 from pools.services.members import create_user
-from tests.integration.identity.conftest import Caller
+from tests.integration.identity.conftest import ApiCaller
 from tests.support import houses
 
 USERS = "/api/auth/user"
-Callers = Callable[..., Caller]
+Callers = Callable[..., ApiCaller]
 
 
 class TestWhoMay:
@@ -28,9 +28,9 @@ class TestWhoMay:
 
     @pytest.mark.parametrize(("method", "path", "body", "expected"), CALLS, ids=[f"{c[0]} {c[1]}" for c in CALLS])
     def test_pair(
-        self, caller: Callers, admin: Caller, method: str, path: str, body: object, expected: dict[str, int]
+        self, caller: Callers, admin: ApiCaller, method: str, path: str, body: object, expected: dict[str, int]
     ) -> None:
-        houses.pool("team")
+        houses.make_pool("team")
         create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
         people = {"carol": caller("carol", "osmo-team-admin"), "viewer": caller("viewer", "osmo-viewer"), "root": admin}
         found = {name: people[name](method, path, body).status for name in expected}
@@ -47,44 +47,44 @@ class TestWhoMay:
 
 class TestList:
     @pytest.fixture(autouse=True)
-    def people(self, admin: Caller) -> None:
-        houses.pool("team")
+    def people(self, admin: ApiCaller) -> None:
+        houses.make_pool("team")
         for name, roles in {"ann": ["osmo-team-user"], "anton": ["osmo-viewer"], "bert": ["osmo-team-admin"]}.items():
             create_user(actor=SYSTEM, username=name, roles=roles)
 
-    def _names(self, admin: Caller, query: str = "") -> list[str]:
+    def _names(self, admin: ApiCaller, query: str = "") -> list[str]:
         return [user["id"] for user in admin("GET", f"{USERS}{query}").body["users"]]
 
-    def test_all_by_name(self, admin: Caller) -> None:
+    def test_all_by_name(self, admin: ApiCaller) -> None:
         answer = admin("GET", USERS).body
         assert [user["id"] for user in answer["users"]] == ["ann", "anton", "bert", "root"]
         assert (answer["total_results"], answer["start_index"], answer["items_per_page"]) == (4, 1, 4)
         assert answer["users"][0]["created_by"] == "system"
         assert "Z" not in answer["users"][0]["created_at"]
 
-    def test_pages(self, admin: Caller) -> None:
+    def test_pages(self, admin: ApiCaller) -> None:
         answer = admin("GET", f"{USERS}?count=2&start_index=2").body
         assert [user["id"] for user in answer["users"]] == ["anton", "bert"]
         assert (answer["total_results"], answer["items_per_page"]) == (4, 2)
 
-    def test_prefix_is_exact_and_not_a_pattern(self, admin: Caller) -> None:
+    def test_prefix_is_exact_and_not_a_pattern(self, admin: ApiCaller) -> None:
         assert self._names(admin, "?id_prefix=an") == ["ann", "anton"]
         assert self._names(admin, "?id_prefix=%25") == []
 
-    def test_any_of_the_roles(self, admin: Caller) -> None:
+    def test_any_of_the_roles(self, admin: ApiCaller) -> None:
         assert self._names(admin, "?roles=osmo-viewer&roles=osmo-team-admin") == ["anton", "bert"]
 
-    def test_roles_are_no_prefix(self, admin: Caller) -> None:
+    def test_roles_are_no_prefix(self, admin: ApiCaller) -> None:
         assert self._names(admin, "?roles=osmo-team") == []
 
     @pytest.mark.parametrize("query", ["count=0", "count=1001", "count=x", "start_index=0", "start_index=-1"])
-    def test_numbers_that_are_none(self, admin: Caller, query: str) -> None:
+    def test_numbers_that_are_none(self, admin: ApiCaller, query: str) -> None:
         assert admin("GET", f"{USERS}?{query}").status == 400
 
 
 class TestMaking:
-    def test_with_roles(self, admin: Caller) -> None:
-        houses.pool("team")
+    def test_with_roles(self, admin: ApiCaller) -> None:
+        houses.make_pool("team")
         answer = admin("POST", USERS, {"id": "bob", "roles": ["osmo-team-user"]})
         assert answer.status == 200
         assert set(answer.body) == {"id", "created_at", "created_by"}
@@ -107,34 +107,34 @@ class TestMaking:
             ({"id": "bob", "password": "x"}, "unknown_key"),
         ],
     )
-    def test_refused(self, admin: Caller, body: object, code: str) -> None:
+    def test_refused(self, admin: ApiCaller, body: object, code: str) -> None:
         answer = admin("POST", USERS, body)
         assert answer.status == 400
         assert answer.body["details"][0]["code"] == code
         assert not User.objects.filter(username="bob").exists()
 
-    def test_every_fault_at_once(self, admin: Caller) -> None:
+    def test_every_fault_at_once(self, admin: ApiCaller) -> None:
         answer = admin("POST", USERS, {"roles": "osmo-admin", "password": "x", "description": 1})
         found = {(detail["path"], detail["code"]) for detail in answer.body["details"]}
         assert found == {
             ("id", "missing"), ("roles", "bad_value"), ("password", "unknown_key"), ("description", "bad_value"),
         }  # fmt: skip
 
-    def test_again(self, admin: Caller) -> None:
+    def test_again(self, admin: ApiCaller) -> None:
         assert admin("POST", USERS, {"id": "bob"}).status == 200
         assert admin("POST", USERS, {"id": "bob"}).status == 409
 
-    def test_a_repeated_request_is_done_once(self, admin: Caller) -> None:
+    def test_a_repeated_request_is_done_once(self, admin: ApiCaller) -> None:
         first = admin("POST", USERS, {"id": "bob"}, idempotency_key="k")
         assert admin("POST", USERS, {"id": "bob"}, idempotency_key="k").body == first.body
         assert admin("POST", USERS, {"id": "carol"}, idempotency_key="k").status == 409
 
-    def test_dry_run(self, admin: Caller) -> None:
+    def test_dry_run(self, admin: ApiCaller) -> None:
         answer = admin("POST", f"{USERS}?dry_run=True", {"id": "bob"}).body
         assert (answer["before"], answer["after"]["id"], answer["violations"]) == (None, "bob", [])
         assert not User.objects.filter(username="bob").exists()
 
-    def test_dry_run_of_what_a_rule_forbids(self, admin: Caller) -> None:
+    def test_dry_run_of_what_a_rule_forbids(self, admin: ApiCaller) -> None:
         answer = admin("POST", f"{USERS}?dry_run=True", {"id": "root"})
         assert answer.status == 200
         assert answer.body["after"] is None
@@ -142,8 +142,8 @@ class TestMaking:
 
 
 class TestRoles:
-    def test_given_and_taken(self, admin: Caller) -> None:
-        houses.pool("team")
+    def test_given_and_taken(self, admin: ApiCaller) -> None:
+        houses.make_pool("team")
         create_user(actor=SYSTEM, username="bob")
         given = admin("POST", f"{USERS}/bob/roles", {"role_name": "osmo-team-admin"})
         assert given.body["user_id"] == "bob"
@@ -157,20 +157,20 @@ class TestRoles:
         assert actions[0][2]["role"] == actions[1][1]["role"] == "osmo-team-admin"
 
     @pytest.mark.parametrize("role", ["osmo-nothing-user", "osmo-team", "osmo-team--a-user", "admin", ""])
-    def test_roles_that_are_none(self, admin: Caller, role: str) -> None:
-        houses.pool("team", a=10)
+    def test_roles_that_are_none(self, admin: ApiCaller, role: str) -> None:
+        houses.make_pool("team", a=10)
         create_user(actor=SYSTEM, username="bob")
         assert admin("POST", f"{USERS}/bob/roles", {"role_name": role}).status == 400
 
-    def test_of_nobody(self, admin: Caller) -> None:
+    def test_of_nobody(self, admin: ApiCaller) -> None:
         assert admin("POST", f"{USERS}/nobody/roles", {"role_name": "osmo-viewer"}).status == 404
 
-    def test_the_last_admin_cannot_step_down(self, admin: Caller) -> None:
+    def test_the_last_admin_cannot_step_down(self, admin: ApiCaller) -> None:
         assert admin("DELETE", f"{USERS}/root/roles/osmo-admin").status == 400
         assert admin("DELETE", f"{USERS}/root").status == 400
         assert admin("GET", USERS).status == 200
 
-    def test_dry_run(self, admin: Caller) -> None:
+    def test_dry_run(self, admin: ApiCaller) -> None:
         create_user(actor=SYSTEM, username="bob")
         answer = admin("POST", f"{USERS}/bob/roles?dry_run=True", {"role_name": "osmo-viewer"}).body
         assert answer["before"]["roles"] == []
@@ -179,7 +179,7 @@ class TestRoles:
 
 
 class TestRemoving:
-    def test_one_without_work_is_gone(self, admin: Caller, caller: Callers) -> None:
+    def test_one_without_work_is_gone(self, admin: ApiCaller, caller: Callers) -> None:
         bob = caller("bob")
         answer = admin("DELETE", f"{USERS}/bob", {"description": "left"})
         assert (answer.status, answer.body) == (200, None)
@@ -187,11 +187,11 @@ class TestRemoving:
         assert bob("GET", "/api/profile/settings").status == 401
         assert AuditEntry.objects.filter(action="user.deleted", description="left").exists()
 
-    def test_one_with_work_leaves_it_behind(self, admin: Caller, caller: Callers) -> None:
-        houses.pool("team")
+    def test_one_with_work_leaves_it_behind(self, admin: ApiCaller, caller: Callers) -> None:
+        houses.make_pool("team")
         bob = caller("bob", "osmo-team-user")
         row = User.objects.get(username="bob")
-        houses.submitted(row.as_actor(), "team")
+        houses.submit_workflow(row.as_actor(), "team")
         assert admin("DELETE", f"{USERS}/bob").status == 200
         assert admin("GET", f"{USERS}/bob").status == 404
         assert "bob" not in str(admin("GET", USERS).body)
@@ -199,15 +199,15 @@ class TestRemoving:
         assert row.workflows.count() == 1
         assert not row.tokens.exists()
 
-    def test_the_name_can_come_back_with_new_roles_only(self, admin: Caller, caller: Callers) -> None:
-        houses.pool("team")
+    def test_the_name_can_come_back_with_new_roles_only(self, admin: ApiCaller, caller: Callers) -> None:
+        houses.make_pool("team")
         caller("bob", "osmo-team-user")
-        houses.submitted(User.objects.get(username="bob").as_actor(), "team")
+        houses.submit_workflow(User.objects.get(username="bob").as_actor(), "team")
         admin("DELETE", f"{USERS}/bob")
         assert admin("POST", USERS, {"id": "bob", "roles": ["osmo-viewer"]}).status == 200
         assert [role["role_name"] for role in admin("GET", f"{USERS}/bob").body["roles"]] == ["osmo-viewer"]
 
-    def test_dry_run(self, admin: Caller) -> None:
+    def test_dry_run(self, admin: ApiCaller) -> None:
         create_user(actor=SYSTEM, username="bob")
         answer = admin("DELETE", f"{USERS}/bob?dry_run=True").body
         assert (answer["before"]["id"], answer["after"]) == ("bob", None)

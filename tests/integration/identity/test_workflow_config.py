@@ -15,11 +15,11 @@ from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry
 from scheduling.services import periodic_tasks
 from scheduling.services.workflow_config import update_workflow_config
-from tests.integration.identity.conftest import Caller
+from tests.integration.identity.conftest import ApiCaller
 
 ADDRESS = "/api/configs/workflow"
 FIELD, RETRIES = "subpool_drain_interval_minutes", "max_retry_per_task"
-Callers = Callable[..., Caller]
+Callers = Callable[..., ApiCaller]
 
 
 def _interval(name: str = periodic_tasks.DRAIN_MONITOR) -> timedelta:
@@ -28,14 +28,14 @@ def _interval(name: str = periodic_tasks.DRAIN_MONITOR) -> timedelta:
 
 
 class TestOverHttp:
-    def test_everybody_signed_in_may_read(self, caller: Callers, anonymous: Caller) -> None:
+    def test_everybody_signed_in_may_read(self, caller: Callers, anonymous: ApiCaller) -> None:
         answer = caller("bob")("GET", ADDRESS)
         assert (answer.status, answer.body) == (200, {FIELD: 15, RETRIES: 0, "version": 1})
         assert answer.headers["ETag"] == '"1"'
         assert anonymous("GET", ADDRESS).status == 401
 
     @pytest.mark.parametrize("method", ["PATCH", "PUT"])
-    def test_an_osmo_admin_may_write_and_nobody_else(self, caller: Callers, admin: Caller, method: str) -> None:
+    def test_an_osmo_admin_may_write_and_nobody_else(self, caller: Callers, admin: ApiCaller, method: str) -> None:
         for other in (caller("bob"), caller("vera", "osmo-viewer")):
             assert other(method, ADDRESS, {FIELD: 5}).status == 403
         answer = admin(method, ADDRESS, {FIELD: 5, "description": "nightly drill"})
@@ -45,15 +45,15 @@ class TestOverHttp:
     @pytest.mark.parametrize(
         "body", [{"configs": {FIELD: 7}}, {"configs_dict": {FIELD: 7}, "description": "d", "tags": ["t"]}]
     )
-    def test_wrapped_as_osmo_wraps_it(self, admin: Caller, body: object) -> None:
+    def test_wrapped_as_osmo_wraps_it(self, admin: ApiCaller, body: object) -> None:
         assert admin("PATCH", ADDRESS, body).body[FIELD] == 7
 
-    def test_what_get_adds_put_ignores_and_patch_does_not_know(self, admin: Caller) -> None:
+    def test_what_get_adds_put_ignores_and_patch_does_not_know(self, admin: ApiCaller) -> None:
         assert admin("PUT", ADDRESS, {FIELD: 6, "version": 1}).status == 200
         assert admin("PATCH", ADDRESS, {FIELD: 6, "version": 1}).body["details"][0]["path"] == "version"
 
     @pytest.mark.parametrize("method", ["PATCH", "PUT"])
-    def test_every_fault_at_once(self, admin: Caller, method: str) -> None:
+    def test_every_fault_at_once(self, admin: ApiCaller, method: str) -> None:
         answer = admin(method, ADDRESS, {"interval": 5, FIELD: 0, RETRIES: "two"})
         assert answer.status == 400
         found = {(detail["path"], detail["code"]) for detail in answer.body["details"]}
@@ -63,27 +63,27 @@ class TestOverHttp:
         assert found == {("interval", "unknown_key"), (FIELD, "missing")}
 
     @pytest.mark.parametrize("minutes", [1, 10_080])
-    def test_the_ends_of_the_range(self, admin: Caller, minutes: int) -> None:
+    def test_the_ends_of_the_range(self, admin: ApiCaller, minutes: int) -> None:
         assert admin("PATCH", ADDRESS, {FIELD: minutes}).status == 200
         assert _interval() == timedelta(minutes=minutes)
 
     @pytest.mark.parametrize("minutes", [0, -1, 10_081, 1.5, "15", True, None, [], 10**30])
-    def test_what_is_no_interval(self, admin: Caller, minutes: object) -> None:
+    def test_what_is_no_interval(self, admin: ApiCaller, minutes: object) -> None:
         answer = admin("PATCH", ADDRESS, {FIELD: minutes})
         assert answer.status == 400
         assert answer.body["details"][0]["path"] == FIELD
         assert _interval() == timedelta(minutes=15)
 
-    def test_nothing_to_change(self, admin: Caller) -> None:
+    def test_nothing_to_change(self, admin: ApiCaller) -> None:
         assert admin("PATCH", ADDRESS, {}).status == 400
         assert admin("PATCH", ADDRESS, {"other": 1}).body["details"][0]["code"] == "unknown_key"
 
     @pytest.mark.parametrize("times", [-1, 101, 1.5, "3", True, []])
-    def test_what_is_no_number_of_retries(self, admin: Caller, times: object) -> None:
+    def test_what_is_no_number_of_retries(self, admin: ApiCaller, times: object) -> None:
         answer = admin("PATCH", ADDRESS, {RETRIES: times})
         assert (answer.status, answer.body["details"][0]["path"]) == (400, RETRIES)
 
-    def test_retries_are_changed_alone_or_with_the_interval(self, admin: Caller) -> None:
+    def test_retries_are_changed_alone_or_with_the_interval(self, admin: ApiCaller) -> None:
         assert admin("PATCH", ADDRESS, {RETRIES: 3}).body == {FIELD: 15, RETRIES: 3, "version": 2}
         (entry,) = admin("GET", "/api/audit?object=config/workflow&limit=1").body["entries"]
         assert entry["sentence"] == "root set the retries of a task from 0 to 3"
@@ -91,7 +91,7 @@ class TestOverHttp:
         both = admin("PATCH", ADDRESS, {RETRIES: -1, FIELD: 0})
         assert [fault["path"] for fault in both.body["details"]] == [FIELD, RETRIES]
 
-    def test_if_match(self, admin: Caller) -> None:
+    def test_if_match(self, admin: ApiCaller) -> None:
         assert admin("PATCH", ADDRESS, {FIELD: 5}, if_match='"1"').status == 200
         stale = admin("PATCH", ADDRESS, {FIELD: 6}, if_match='"1"')
         assert stale.status == 412
@@ -100,16 +100,16 @@ class TestOverHttp:
         assert (detail["requested"], detail["version"]) == (1, 2)
         assert admin("PATCH", ADDRESS, {FIELD: 6}, if_match="*").status == 200
 
-    def test_the_same_value_is_no_change(self, admin: Caller) -> None:
+    def test_the_same_value_is_no_change(self, admin: ApiCaller) -> None:
         assert admin("PATCH", ADDRESS, {FIELD: 15}).body["version"] == 1
 
-    def test_dry_run(self, admin: Caller) -> None:
+    def test_dry_run(self, admin: ApiCaller) -> None:
         answer = admin("PATCH", f"{ADDRESS}?dry_run=True", {FIELD: 5}).body
         assert (answer["before"][FIELD], answer["after"][FIELD]) == (15, 5)
         assert admin("GET", ADDRESS).body[FIELD] == 15
         assert _interval() == timedelta(minutes=15)
 
-    def test_it_is_audited(self, admin: Caller) -> None:
+    def test_it_is_audited(self, admin: ApiCaller) -> None:
         admin("PATCH", ADDRESS, {FIELD: 5, "description": "nightly drill"})
         (entry,) = admin("GET", "/api/audit?object=config/workflow&limit=1").body["entries"]
         assert entry["sentence"] == ("root set the drain monitor's interval from 15 to 5 minutes: nightly drill")
@@ -125,7 +125,7 @@ class TestSchedule:
             "scheduling.forget_idempotency_keys",
         }
         assert _interval() == timedelta(minutes=15)
-        assert _interval(periodic_tasks.SETTLE) == timedelta(seconds=settings.OSMO.settle_interval)
+        assert _interval(periodic_tasks.RECONCILE) == timedelta(seconds=settings.OSMO.settle_interval)
         assert _interval(periodic_tasks.FORGET_KEYS) == timedelta(days=1)
 
     def test_every_row_names_a_task_that_exists(self) -> None:
@@ -135,24 +135,26 @@ class TestSchedule:
 
     @pytest.mark.parametrize("seconds", [0.1, 0.75, 1.0, 5.0, 90.0, 120.0])
     def test_any_settle_interval(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        periodic_tasks._ensure(periodic_tasks.SETTLE, "scheduling.settle_all", timedelta(seconds=seconds))
-        assert _interval(periodic_tasks.SETTLE) == timedelta(seconds=seconds)
+        periodic_tasks._ensure_periodic_task(
+            periodic_tasks.RECONCILE, "scheduling.settle_all", timedelta(seconds=seconds)
+        )
+        assert _interval(periodic_tasks.RECONCILE) == timedelta(seconds=seconds)
 
     def test_ensuring_twice_changes_nothing_and_wakes_nobody(self) -> None:
-        periodic_tasks.ensure_schedule()
+        periodic_tasks.ensure_periodic_tasks()
         rows, woken = PeriodicTask.objects.count(), PeriodicTasks.last_change()
-        periodic_tasks.ensure_schedule()
+        periodic_tasks.ensure_periodic_tasks()
         assert (PeriodicTask.objects.count(), PeriodicTasks.last_change()) == (rows, woken)
 
     def test_a_row_that_was_bent_by_hand_is_put_right_and_stays_switched_off(self) -> None:
         row = PeriodicTask.objects.get(name=periodic_tasks.DRAIN_MONITOR)
         row.task, row.enabled = "something.else", False
         row.save()
-        periodic_tasks.ensure_schedule()
+        periodic_tasks.ensure_periodic_tasks()
         row.refresh_from_db()
         assert (row.task, row.enabled) == ("scheduling.archive_drained", False)
 
-    def test_migrating_again_keeps_the_interval(self, admin: Caller) -> None:
+    def test_migrating_again_keeps_the_interval(self, admin: ApiCaller) -> None:
         admin("PATCH", ADDRESS, {FIELD: 5})
         call_command("migrate", verbosity=0, interactive=False)
         assert _interval() == timedelta(minutes=5)
@@ -183,8 +185,8 @@ class TestRunningBeat:
 
         from django.conf import settings
 
-        monkeypatch.setattr(settings, "OSMO", replace(settings.OSMO, settle_interval=0.5))
+        monkeypatch.setattr(settings, "OSMO", replace(settings.OSMO, reconcile_interval=0.5))
         beat = _beat()
         monkeypatch.setattr(beat, "apply_entry", lambda *_, **__: None)
         beat.tick()
-        assert _interval(periodic_tasks.SETTLE) == timedelta(seconds=0.5)
+        assert _interval(periodic_tasks.RECONCILE) == timedelta(seconds=0.5)

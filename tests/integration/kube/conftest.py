@@ -13,12 +13,12 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import put_backend
 from scheduling.kube import connections
-from scheduling.kube.fake import Twin
+from scheduling.kube.fake import FakeCluster
 from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import Object
 from scheduling.models import QueueSync
-from scheduling.services.kubernetes.queue_sync import Outcome, sync_backend
-from tests.support.kube import CONFIG_MAP, Listened, Place
+from scheduling.services.kubernetes.queue_sync import SyncOutcome, sync_backend_queues
+from tests.support.kube import CONFIG_MAP, KubeNamespace, RecordingCluster
 
 KUBECONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "https://kube.example"}}],
@@ -29,11 +29,11 @@ KUBECONFIG = {
 
 
 @dataclass
-class Lab:
+class SyncHarness:
     """The backend and its cluster. `ns` is the namespace; names below are without `osmo-…-{ns}-`."""
 
     backend: Backend
-    cluster: Listened
+    cluster: RecordingCluster
     ns: str
 
     @property
@@ -44,10 +44,10 @@ class Lab:
         """`team` → `osmo-pool-{ns}-team`."""
         return f"osmo-pool-{self.ns}-{short}"
 
-    def sync(self, **how: Any) -> Outcome:
+    def sync(self, **how: Any) -> SyncOutcome:
         """One run that nothing holds back; what it asks of the cluster is listened to anew."""
-        self.cluster.forget()
-        return sync_backend(self.backend.pk, by_hand=True, **how)
+        self.cluster.clear_calls()
+        return sync_backend_queues(self.backend.pk, manual=True, **how)
 
     def queues(self) -> dict[str, float]:
         """GPU quotas of all queues of this namespace, by short name; the root is `""`."""
@@ -60,7 +60,7 @@ class Lab:
 
     def edit(self, short: str, change: Object, *, owner: str = "kim") -> None:
         """Somebody changes a queue by hand."""
-        self.cluster.cluster.merge(QUEUE, self.name(short), change, owner=owner)
+        self.cluster.cluster.merge(QUEUE, self.name(short), change, field_manager=owner)
 
     @property
     def row(self) -> QueueSync:
@@ -72,31 +72,31 @@ class Lab:
 
 
 @pytest.fixture
-def lab(place: Place, ledger: None, monkeypatch: pytest.MonkeyPatch) -> Lab:
+def lab(place: KubeNamespace, ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
     """A Kubernetes backend on the cluster of this test."""
     return _lab(place, monkeypatch)
 
 
 @pytest.fixture
-def twin_lab(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Lab:
+def twin_lab(ledger: None, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
     """The same on the twin alone."""
-    return _lab(Place(Twin(namespaces=["t1"]), "t1"), monkeypatch)
+    return _lab(KubeNamespace(FakeCluster(namespaces=["t1"]), "t1"), monkeypatch)
 
 
-def _lab(place: Place, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    cluster = Listened(place.cluster)
+def _lab(place: KubeNamespace, monkeypatch: pytest.MonkeyPatch) -> SyncHarness:
+    cluster = RecordingCluster(place.cluster)
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
     body = {"type": "kubernetes", "namespace": place.namespace, "kubeconfig": yaml.safe_dump(KUBECONFIG)}
     backend = put_backend(actor=SYSTEM, name="lab", body=body).row
-    return Lab(backend, cluster, place.namespace)
+    return SyncHarness(backend, cluster, place.namespace)
 
 
 @pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest) -> Iterator[KubeNamespace]:
     """A cluster: first the twin, then a real one."""
     if request.param == "real":
         yield request.getfixturevalue("kube")
     else:
-        twin = Twin(namespaces=["t1"])
-        twin.install(CONFIG_MAP)
-        yield Place(twin, "t1")
+        twin = FakeCluster(namespaces=["t1"])
+        twin.install_kinds(CONFIG_MAP)
+        yield KubeNamespace(twin, "t1")

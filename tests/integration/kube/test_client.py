@@ -9,33 +9,33 @@ from typing import Any
 import pytest
 
 from scheduling.kube import errors
-from scheduling.kube.access import Kubeconfig
-from scheduling.kube.client import KubernetesCluster, Limits
+from scheduling.kube.access import KubeconfigAccess
+from scheduling.kube.client import KubernetesCluster, Timeouts
 from scheduling.kube.kinds import NAMESPACE, QUEUE
 from scheduling.kube.port import Cluster
-from scheduling.kube.words import reason_of, sentence_of
-from tests.support.kube import CONFIG_MAP, KubeServer, Place
-from tests.support.kube_proxy import Proxy, status
+from scheduling.kube.words import condition_reason, error_message
+from tests.support.kube import CONFIG_MAP, KubeNamespace, KubeServer
+from tests.support.kube_proxy import FaultyProxy, status_body
 
 pytestmark = pytest.mark.k8s
-PATIENT = Limits(connect=30, call=60)
-SHORT = Limits(connect=30, call=0.5)
+PATIENT = Timeouts(connect=30, call=60)
+SHORT = Timeouts(connect=30, call=0.5)
 
 
 @pytest.fixture
-def proxy(kube_server: KubeServer) -> Iterator[Proxy]:
-    between = Proxy(kube_server.address, kube_server.authority)
+def proxy(kube_server: KubeServer) -> Iterator[FaultyProxy]:
+    between = FaultyProxy(kube_server.address, kube_server.certificate)
     yield between
     between.close()
 
 
 @pytest.fixture
-def through(kube_server: KubeServer, proxy: Proxy) -> Iterator[Callable[..., Cluster]]:
+def through(kube_server: KubeServer, proxy: FaultyProxy) -> Iterator[Callable[..., Cluster]]:
     """A connection by way of the proxy."""
     opened: list[KubernetesCluster] = []
 
-    def connect(limits: Limits = PATIENT) -> Cluster:
-        opened.append(kube_server.cluster(limits=limits, address=proxy.address))
+    def connect(limits: Timeouts = PATIENT) -> Cluster:
+        opened.append(kube_server.connect(limits=limits, address=proxy.address))
         return opened[-1]
 
     yield connect
@@ -46,74 +46,76 @@ def through(kube_server: KubeServer, proxy: Proxy) -> Iterator[Callable[..., Clu
 @pytest.mark.parametrize(
     ("code", "reason", "expected"),
     [
-        (400, "BadRequest", errors.Invalid),
+        (400, "BadRequest", errors.InvalidObject),
         (401, "Unauthorized", errors.Unauthorized),
-        (403, "Forbidden", errors.Forbidden),
-        (404, "NotFound", errors.NotFound),
-        (405, "MethodNotAllowed", errors.Invalid),
-        (409, "Conflict", errors.Conflict),
+        (403, "Forbidden", errors.AccessDenied),
+        (404, "NotFound", errors.ObjectNotFound),
+        (405, "MethodNotAllowed", errors.InvalidObject),
+        (409, "Conflict", errors.WriteConflict),
         (409, "AlreadyExists", errors.AlreadyExists),
-        (410, "Expired", errors.Gone),
-        (413, "RequestEntityTooLarge", errors.Invalid),
-        (415, "UnsupportedMediaType", errors.Invalid),
+        (410, "Expired", errors.ResourceVersionExpired),
+        (413, "RequestEntityTooLarge", errors.InvalidObject),
+        (415, "UnsupportedMediaType", errors.InvalidObject),
         (418, "Teapot", errors.ClusterError),
-        (422, "Invalid", errors.Invalid),
-        (429, "TooManyRequests", errors.TooMany),
-        (500, "InternalError", errors.ServerFault),
-        (503, "ServiceUnavailable", errors.ServerFault),
-        (504, "Timeout", errors.ServerFault),
+        (422, "Invalid", errors.InvalidObject),
+        (429, "TooManyRequests", errors.TooManyRequests),
+        (500, "InternalError", errors.ServerError),
+        (503, "ServiceUnavailable", errors.ServerError),
+        (504, "Timeout", errors.ServerError),
     ],
 )
 def test_each_answer_is_an_error_of_its_own(
-    through: Callable[..., Cluster], proxy: Proxy, code: int, reason: str, expected: type[errors.ClusterError]
+    through: Callable[..., Cluster], proxy: FaultyProxy, code: int, reason: str, expected: type[errors.ClusterError]
 ) -> None:
-    proxy.answer("/queues/", status=code, body=status(code, reason))
+    proxy.add_rule("/queues/", status=code, body=status_body(code, reason))
     with pytest.raises(errors.ClusterError) as answered:
         through().get(QUEUE, "a")
     assert type(answered.value) is expected
     assert (answered.value.message, answered.value.status) == ("said the proxy", code)
-    assert reason_of(answered.value)
-    assert "said the proxy" in sentence_of(answered.value)
+    assert condition_reason(answered.value)
+    assert "said the proxy" in error_message(answered.value)
 
 
-def test_how_long_to_wait_is_in_the_header_or_in_the_details(through: Callable[..., Cluster], proxy: Proxy) -> None:
+def test_how_long_to_wait_is_in_the_header_or_in_the_details(
+    through: Callable[..., Cluster], proxy: FaultyProxy
+) -> None:
     cluster = through()
-    proxy.answer("/queues/", status=429, body=status(429), headers={"Retry-After": "7"})
-    with pytest.raises(errors.TooMany) as by_header:
+    proxy.add_rule("/queues/", status=429, body=status_body(429), headers={"Retry-After": "7"})
+    with pytest.raises(errors.TooManyRequests) as by_header:
         cluster.get(QUEUE, "a")
-    proxy.answer("/queues/", status=504, body=status(504, retryAfterSeconds=3))
-    with pytest.raises(errors.ServerFault) as by_details:
+    proxy.add_rule("/queues/", status=504, body=status_body(504, retryAfterSeconds=3))
+    with pytest.raises(errors.ServerError) as by_details:
         cluster.get(QUEUE, "a")
     assert (by_header.value.retry_after, by_details.value.retry_after) == (7, 3)
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'"x"'])
 def test_what_is_no_kubernetes_is_a_fault_of_the_server(
-    through: Callable[..., Cluster], proxy: Proxy, body: bytes
+    through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes
 ) -> None:
-    proxy.answer("/queues/", status=200, body=body)
-    with pytest.raises(errors.ServerFault, match="is this a Kubernetes API server"):
+    proxy.add_rule("/queues/", status=200, body=body)
+    with pytest.raises(errors.ServerError, match="is this a Kubernetes API server"):
         through().get(QUEUE, "a")
 
 
-def test_an_answer_that_does_not_come_is_given_up(through: Callable[..., Cluster], proxy: Proxy) -> None:
-    proxy.answer("/queues/", delay=300, status=200, body=b"{}")
+def test_an_answer_that_does_not_come_is_given_up(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    proxy.add_rule("/queues/", delay=300, status=200, body=b"{}")
     with pytest.raises(errors.Unreachable, match="no answer in time"):
         through(SHORT).get(QUEUE, "a")
 
 
-def test_an_answer_that_only_drips_is_given_up(through: Callable[..., Cluster], proxy: Proxy) -> None:
-    proxy.answer("/queues/", status=200, body=b" " * 100_000, drip=0.1)
+def test_an_answer_that_only_drips_is_given_up(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    proxy.add_rule("/queues/", status=200, body=b" " * 100_000, drip=0.1)
     with pytest.raises(errors.Unreachable, match="did not end in time"):
         through(SHORT).get(QUEUE, "a")
 
 
-def test_a_connection_that_breaks(through: Callable[..., Cluster], proxy: Proxy) -> None:
-    proxy.answer("/queues/", drop=True)
+def test_a_connection_that_breaks(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    proxy.add_rule("/queues/", drop=True)
     cluster = through()
     with pytest.raises(errors.Unreachable, match="connection broke"):
         cluster.get(QUEUE, "a")
-    with pytest.raises(errors.NotFound):
+    with pytest.raises(errors.ObjectNotFound):
         cluster.get(QUEUE, "a")  # the next call is a new one
 
 
@@ -122,62 +124,68 @@ def test_nobody_listens() -> None:
         port = taken.getsockname()[1]
     content = _kubeconfig(f"https://127.0.0.1:{port}")
     with pytest.raises(errors.Unreachable, match="No connection"):
-        KubernetesCluster(Kubeconfig(content)).version()
+        KubernetesCluster(KubeconfigAccess(content)).version()
 
 
 def test_a_certificate_that_nobody_vouches_for(kube_server: KubeServer) -> None:
-    content = kube_server.content()
+    content = kube_server.kubeconfig_body()
     del content["clusters"][0]["cluster"]["certificate-authority-data"]
     with pytest.raises(errors.Unreachable, match="TLS"):
-        KubernetesCluster(Kubeconfig(content), limits=PATIENT).version()
+        KubernetesCluster(KubeconfigAccess(content), timeouts=PATIENT).version()
 
 
 def test_a_list_whose_pages_grew_too_old_is_begun_again(
-    kube: Place, through: Callable[..., Cluster], proxy: Proxy
+    kube: KubeNamespace, through: Callable[..., Cluster], proxy: FaultyProxy
 ) -> None:
     for number in range(5):
         body = {"metadata": {"name": f"c{number}", "namespace": kube.namespace}}
-        kube.cluster.create(CONFIG_MAP, body, owner="tests")
-    proxy.answer("continue=", status=410, body=status(410, "Expired"))
-    found = through().list(CONFIG_MAP, namespace=kube.namespace, page=2)
+        kube.cluster.create(CONFIG_MAP, body, field_manager="tests")
+    proxy.add_rule("continue=", status=410, body=status_body(410, "Expired"))
+    found = through().list(CONFIG_MAP, namespace=kube.namespace, page_size=2)
     assert sorted(item["metadata"]["name"] for item in found.items) == [f"c{number}" for number in range(5)]
-    proxy.answer("continue=", status=410, body=status(410, "Expired"), times=None)
-    with pytest.raises(errors.Gone):
-        through().list(CONFIG_MAP, namespace=kube.namespace, page=2)
+    proxy.add_rule("continue=", status=410, body=status_body(410, "Expired"), times=None)
+    with pytest.raises(errors.ResourceVersionExpired):
+        through().list(CONFIG_MAP, namespace=kube.namespace, page_size=2)
 
 
-def test_a_watch_that_is_told_in_the_stream_that_it_is_too_late(through: Callable[..., Cluster], proxy: Proxy) -> None:
-    line = b'{"type": "ERROR", "object": ' + status(410, "Expired") + b"}\n"
-    proxy.answer("watch=true", status=200, body=line)
-    with pytest.raises(errors.Gone):
-        list(through().watch(QUEUE, since="5", seconds=30))
+def test_a_watch_that_is_told_in_the_stream_that_it_is_too_late(
+    through: Callable[..., Cluster], proxy: FaultyProxy
+) -> None:
+    line = b'{"type": "ERROR", "object": ' + status_body(410, "Expired") + b"}\n"
+    proxy.add_rule("watch=true", status=200, body=line)
+    with pytest.raises(errors.ResourceVersionExpired):
+        list(through().watch(QUEUE, resource_version="5", timeout_seconds=30))
 
 
 @pytest.mark.parametrize("body", [b'{"type": "ADDED", "obj\n', b"[]\n", b'{"object": {}}\n'])
-def test_a_watch_that_breaks_off_in_a_word(through: Callable[..., Cluster], proxy: Proxy, body: bytes) -> None:
-    proxy.answer("watch=true", status=200, body=body)
+def test_a_watch_that_breaks_off_in_a_word(through: Callable[..., Cluster], proxy: FaultyProxy, body: bytes) -> None:
+    proxy.add_rule("watch=true", status=200, body=body)
     with pytest.raises(errors.Unreachable, match="broke off"):
-        list(through().watch(QUEUE, since="5", seconds=30))
+        list(through().watch(QUEUE, resource_version="5", timeout_seconds=30))
 
 
-def test_a_watch_that_falls_silent_is_dead(through: Callable[..., Cluster], proxy: Proxy) -> None:
-    proxy.answer("watch=true", delay=300, status=200, body=b"")
+def test_a_watch_that_falls_silent_is_dead(through: Callable[..., Cluster], proxy: FaultyProxy) -> None:
+    proxy.add_rule("watch=true", delay=300, status=200, body=b"")
     with pytest.raises(errors.Unreachable):
-        list(through(Limits(connect=30, call=0.5, silence=0.5)).watch(QUEUE, since="5", seconds=100))
+        list(
+            through(Timeouts(connect=30, call=0.5, watch_silence=0.5)).watch(
+                QUEUE, resource_version="5", timeout_seconds=100
+            )
+        )
 
 
 def test_who_may_what(kube_server: KubeServer) -> None:
     body: dict[str, Any] = {"metadata": {"name": "x"}, "spec": {}}
-    with pytest.raises(errors.Forbidden):
-        kube_server.cluster("nobody").list(QUEUE)
-    viewer = kube_server.cluster("viewer")
+    with pytest.raises(errors.AccessDenied):
+        kube_server.connect("nobody").list(QUEUE)
+    viewer = kube_server.connect("viewer")
     viewer.list(QUEUE)
-    with pytest.raises(errors.Forbidden):
-        viewer.apply(QUEUE, body, owner="tests")
-    content = kube_server.content()
+    with pytest.raises(errors.AccessDenied):
+        viewer.apply(QUEUE, body, field_manager="tests")
+    content = kube_server.kubeconfig_body()
     content["users"][0]["user"] = {"token": "expired"}
     with pytest.raises(errors.Unauthorized) as refused:
-        KubernetesCluster(Kubeconfig(content), limits=PATIENT).list(NAMESPACE)
+        KubernetesCluster(KubeconfigAccess(content), timeouts=PATIENT).list(NAMESPACE)
     assert "expired" not in refused.value.message
 
 
@@ -187,7 +195,7 @@ def test_who_may_what(kube_server: KubeServer) -> None:
 )
 def test_a_kubeconfig_that_makes_no_sense(change: dict[str, Any]) -> None:
     with pytest.raises(errors.BadCredentials):
-        KubernetesCluster(Kubeconfig(_kubeconfig("https://x") | change))
+        KubernetesCluster(KubeconfigAccess(_kubeconfig("https://x") | change))
 
 
 def _kubeconfig(server: str) -> dict[str, Any]:

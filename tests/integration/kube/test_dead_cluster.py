@@ -15,12 +15,12 @@ from pools.models import Backend, User
 from pools.services.backends import put_backend
 from scheduling.kube import connections
 from scheduling.services import notifications
-from scheduling.services.kubernetes.heartbeats import find_silent
+from scheduling.services.kubernetes.heartbeats import set_silent_offline
 from tests.integration.kube.conftest import KUBECONFIG
 from tests.support import houses
 
 
-class Unanswering:
+class UnansweringCluster:
     """A connection that would hang for ever; whoever asks it anything is remembered and fails."""
 
     def __init__(self) -> None:
@@ -35,32 +35,32 @@ class Unanswering:
 
 
 @pytest.fixture
-def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unanswering]:
+def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringCluster]:
     """Backend `dead` with pool `theirs`, beside the simulated backend `sim` with pool `ours`. Hints go to a worker that
     is not there."""
-    cluster = Unanswering()
+    cluster = UnansweringCluster()
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
     monkeypatch.setattr(notifications, "_send", lambda *_, **__: None)
-    monkeypatch.setattr(notifications, "_ask", lambda *_, **__: None)
+    monkeypatch.setattr(notifications, "_enqueue", lambda *_, **__: None)
     content = yaml.safe_dump(KUBECONFIG)
     put_backend(actor=SYSTEM, name="dead", body={"type": "kubernetes", "namespace": "t1", "kubeconfig": content})
-    houses.pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)
-    houses.pool("ours", 10)
-    find_silent()
+    houses.make_pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)
+    houses.make_pool("ours", 10)
+    set_silent_offline()
     yield cluster
     assert cluster.asked == []
 
 
 @pytest.fixture
-def web(dead: Unanswering) -> Client:
-    houses.admin()
+def web(dead: UnansweringCluster) -> Client:
+    houses.admin_actor()
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
     return client
 
 
-JOB = {"file": houses.spec(), "set_variables": [], "set_string_variables": []}
-SLICE = "/api/configs/pool/theirs/subpool"
+WORKFLOW_BODY = {"file": houses.workflow_file(), "set_variables": [], "set_string_variables": []}
+SUBPOOL_URL = "/api/configs/pool/theirs/subpool"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ SLICE = "/api/configs/pool/theirs/subpool"
         ("POST", "/api/backend/dead/test", {}),
         ("GET", "/api/queue", None),
         ("GET", "/api/workflow", None),
-        ("POST", "/api/pool/theirs/workflow", JOB),
-        ("POST", "/api/pool/ours/workflow", JOB),
-        ("POST", SLICE, {"subpool_name": "b", "quota": 2}),
-        ("PATCH", f"{SLICE}/a", {"quota": 5}),
-        ("DELETE", f"{SLICE}/a", None),
+        ("POST", "/api/pool/theirs/workflow", WORKFLOW_BODY),
+        ("POST", "/api/pool/ours/workflow", WORKFLOW_BODY),
+        ("POST", SUBPOOL_URL, {"subpool_name": "b", "quota": 2}),
+        ("PATCH", f"{SUBPOOL_URL}/a", {"quota": 5}),
+        ("DELETE", f"{SUBPOOL_URL}/a", None),
         ("GET", "/pools/backend/", None),
         ("GET", "/pools/backend/dead/change/", None),
         ("GET", "/pools/pool/theirs/change/", None),
@@ -95,7 +95,7 @@ def test_no_request_asks_it(web: Client, method: str, path: str, body: dict[str,
 
 
 def test_its_work_is_taken_and_waits_and_can_be_cancelled(web: Client) -> None:
-    name = web.post("/api/pool/theirs/workflow", JOB, "application/json").json()["name"]
+    name = web.post("/api/pool/theirs/workflow", WORKFLOW_BODY, "application/json").json()["name"]
     (entry,) = web.get("/api/queue").json()["entries"]
     assert (entry["workflow"], entry["reason"]["code"]) == (name, "backend_offline")
     assert web.post(f"/api/workflow/{name}/cancel", {}, "application/json").status_code == 200

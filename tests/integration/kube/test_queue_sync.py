@@ -13,16 +13,24 @@ from pools.models import Backend, KubernetesSettings, Pool
 from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.pools import delete_pool, put_pool, rename_pool
-from pools.services.subpools import create_subpool, delete_subpool, update_quota
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.kube.kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
 from scheduling.models import QueueDrift
-from scheduling.services.kubernetes.queue_sync import due_backends, follows_the_ledger, is_behind, preview, sync_backend
+from scheduling.services.kubernetes.queue_sync import (
+    backends_due_for_sync,
+    is_cluster_behind,
+    needs_no_sync,
+    preview_sync,
+    sync_backend_queues,
+)
 from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.integration.kube.conftest import Lab
+from tests.integration.kube.conftest import SyncHarness
 from tests.support import houses
 
 
-def pool(lab: Lab, name: str = "team", guarantee: int = 100, maximum: int = -1, weight: int = 1, **more: Any) -> None:
+def pool(
+    lab: SyncHarness, name: str = "team", guarantee: int = 100, maximum: int = -1, weight: int = 1, **more: Any
+) -> None:
     gpu = {"guarantee": guarantee, "maximum": maximum, "weight": weight}
     put_pool(actor=SYSTEM, name=name, body={"backend": lab.backend.name, "resources": {"gpu": gpu}} | more)
 
@@ -32,11 +40,11 @@ def slices(**quotas: int) -> None:
         create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
 
 
-def settings(lab: Lab, **change: Any) -> None:
+def settings(lab: SyncHarness, **change: Any) -> None:
     put_backend(actor=SYSTEM, name=lab.backend.name, body=change)
 
 
-def test_the_first_sync_makes_the_whole_tree(lab: Lab) -> None:
+def test_the_first_sync_makes_the_whole_tree(lab: SyncHarness) -> None:
     pool(lab, maximum=120, weight=2)
     slices(a=30)
     outcome = lab.sync()
@@ -55,22 +63,22 @@ def test_the_first_sync_makes_the_whole_tree(lab: Lab) -> None:
     }
     assert (leaf["spec"]["parentQueue"], leaf["spec"]["displayName"]) == (lab.name("team"), lab.name("team--_shared"))
     assert leaf["metadata"]["labels"]["osmo.pool"] == "team"
-    assert not is_behind(lab.backend.pk)
+    assert not is_cluster_behind(lab.backend.pk)
     assert lab.row.objects_seen == 0, "what was there before"
 
 
-def test_with_nothing_to_do_it_only_lists(lab: Lab) -> None:
+def test_with_nothing_to_do_it_only_lists(lab: SyncHarness) -> None:
     pool(lab)
     slices(a=30)
     lab.sync()
     again = lab.sync()
     assert {verb for verb, _, _ in lab.cluster.calls} == {"list"}
     assert len(lab.cluster.calls) == 4, "queues, priority classes, podgroups, topologies"
-    assert (again.done, again.left, again.reason) == ((), (), "InStep")
+    assert (again.written, again.remaining, again.reason) == ((), (), "InStep")
     assert lab.row.objects_seen == 4
 
 
-def test_one_change_is_one_write(lab: Lab) -> None:
+def test_one_change_is_one_write(lab: SyncHarness) -> None:
     pool(lab)
     pool(lab, "other", 50)
     slices(a=30)
@@ -81,19 +89,19 @@ def test_one_change_is_one_write(lab: Lab) -> None:
     assert lab.get("team")["spec"]["resources"]["gpu"]["overQuotaWeight"] == 5
 
 
-def test_quota_moves_by_shrinking_first(lab: Lab) -> None:
+def test_quota_moves_by_shrinking_first(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     slices(a=30)
     lab.sync()
     assert lab.cluster.writes == [f"apply {lab.name('team---shared')}", f"apply {lab.name('team--a')}"]
-    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
     lab.sync()
     assert lab.cluster.writes == [f"apply {lab.name('team--a')}", f"apply {lab.name('team---shared')}"]
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 90, "team--a": 10}
 
 
-def test_an_archived_slice_goes_and_its_room_is_given_back(lab: Lab) -> None:
+def test_an_archived_slice_goes_and_its_room_is_given_back(lab: SyncHarness) -> None:
     pool(lab)
     slices(a=30)
     lab.sync()
@@ -106,22 +114,22 @@ def test_an_archived_slice_goes_and_its_room_is_given_back(lab: Lab) -> None:
     assert lab.queues()["team--a"] == 5, "and comes back"
 
 
-def test_a_draining_slice_keeps_its_queue_until_it_is_archived(lab: Lab) -> None:
+def test_a_draining_slice_keeps_its_queue_until_it_is_archived(lab: SyncHarness) -> None:
     pool(lab)
     slices(a=30)
-    work = houses.submitted(houses.person("ann", "osmo-team-user"), "team--a", 12)
+    work = houses.submit_workflow(houses.make_user("ann", "osmo-team-user"), "team--a", 12)
     lab.sync()
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 88, "team--a": 12}
-    assert not follows_the_ledger(lab.backend.pk), "each end of its work may give room back"
+    assert not needs_no_sync(lab.backend.pk), "each end of its work may give room back"
     cancel_workflow(actor=SYSTEM, name=work.name)
     lab.sync()
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
-    assert follows_the_ledger(lab.backend.pk)
+    assert needs_no_sync(lab.backend.pk)
 
 
-def test_a_pool_that_is_deleted_or_renamed_takes_its_queues_along(lab: Lab) -> None:
+def test_a_pool_that_is_deleted_or_renamed_takes_its_queues_along(lab: SyncHarness) -> None:
     pool(lab)
     pool(lab, "other", 50)
     slices(a=30)
@@ -135,7 +143,7 @@ def test_a_pool_that_is_deleted_or_renamed_takes_its_queues_along(lab: Lab) -> N
     assert lab.queues() == {"": -1, "crew": 100, "crew---shared": 100}
 
 
-def test_pools_of_other_backends_are_not_here(lab: Lab) -> None:
+def test_pools_of_other_backends_are_not_here(lab: SyncHarness) -> None:
     put_backend(actor=SYSTEM, name="sim", body={"namespace": "sim"})
     put_pool(actor=SYSTEM, name="far", body={"backend": "sim"})
     pool(lab)
@@ -143,7 +151,7 @@ def test_pools_of_other_backends_are_not_here(lab: Lab) -> None:
     assert set(lab.queues()) == {"", "team", "team---shared"}
 
 
-def test_cohorts_are_levels(lab: Lab) -> None:
+def test_cohorts_are_levels(lab: SyncHarness) -> None:
     put_cohort(actor=SYSTEM, name="org", body={})
     quota = {"flavor": "default", "resource": "gpu", "nominal": 4, "borrowing_limit": 6}
     put_cohort(actor=SYSTEM, name="lab", body={"parent": "org", "quotas": [quota], "weight": 3})
@@ -170,11 +178,11 @@ def test_cohorts_are_levels(lab: Lab) -> None:
     assert lab.get("team")["spec"]["parentQueue"] == f"{cohort}-org"
 
 
-def test_a_shard_is_named_on_every_queue_and_unnamed_again(lab: Lab) -> None:
+def test_a_shard_is_named_on_every_queue_and_unnamed_again(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     settings(lab, node_pool="gpu")
-    assert is_behind(lab.backend.pk)
+    assert is_cluster_behind(lab.backend.pk)
     lab.sync()
     assert len(lab.cluster.writes) == 3
     found = lab.cluster.cluster.list(QUEUE, labels=f"kai.scheduler/node-pool=gpu,osmo.namespace={lab.ns}").items
@@ -185,7 +193,7 @@ def test_a_shard_is_named_on_every_queue_and_unnamed_again(lab: Lab) -> None:
     assert not QueueDrift.objects.exists(), "all of that was our own doing"
 
 
-def test_topologies_follow_the_pools_keys(lab: Lab) -> None:
+def test_topologies_follow_the_pools_keys(lab: SyncHarness) -> None:
     keys = [{"key": "zone", "label": "example.com/zone"}, {"key": "rack", "label": "example.com/rack"}]
     pool(lab, topology_keys=keys)
     lab.sync()
@@ -204,7 +212,7 @@ def test_topologies_follow_the_pools_keys(lab: Lab) -> None:
     assert lab.cluster.writes == [f"delete {name}"]
 
 
-def test_priority_classes_are_made_where_they_are_missing(lab: Lab) -> None:
+def test_priority_classes_are_made_where_they_are_missing(lab: SyncHarness) -> None:
     lab.sync()
     values = {
         name: lab.cluster.cluster.get(PRIORITY_CLASS, f"osmo-{name}")["value"] for name in ("high", "normal", "low")
@@ -212,8 +220,8 @@ def test_priority_classes_are_made_where_they_are_missing(lab: Lab) -> None:
     assert values == {"high": 125, "normal": 100, "low": 50}
 
 
-def test_a_priority_class_of_another_value_is_left_and_said(twin_lab: Lab) -> None:
-    twin_lab.cluster.cluster.create(PRIORITY_CLASS, {"metadata": {"name": "osmo-low"}, "value": 7}, owner="kim")
+def test_a_priority_class_of_another_value_is_left_and_said(twin_lab: SyncHarness) -> None:
+    twin_lab.cluster.cluster.create(PRIORITY_CLASS, {"metadata": {"name": "osmo-low"}, "value": 7}, field_manager="kim")
     outcome = twin_lab.sync()
     assert outcome.synced == "True"
     assert outcome.untouched == ("osmo-low: this PriorityClass has the value 7 instead of 50, which cannot be changed",)
@@ -223,7 +231,7 @@ def test_a_priority_class_of_another_value_is_left_and_said(twin_lab: Lab) -> No
 # --- drift ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_somebody_edits_is_set_right_and_remembered(lab: Lab) -> None:
+def test_what_somebody_edits_is_set_right_and_remembered(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     lab.edit("team", {"spec": {"resources": {"gpu": {"quota": 7}}, "priority": 1}})
@@ -246,7 +254,7 @@ def test_what_somebody_edits_is_set_right_and_remembered(lab: Lab) -> None:
     assert lab.cluster.writes == []
 
 
-def test_what_others_add_stays(lab: Lab) -> None:
+def test_what_others_add_stays(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     lab.edit("team", {"metadata": {"labels": {"team": "x"}, "annotations": {"note": "y"}}})
@@ -261,7 +269,7 @@ def test_what_others_add_stays(lab: Lab) -> None:
     assert found["spec"]["preemptMinRuntime"] == "5m"
 
 
-def test_a_queue_that_somebody_deleted_comes_back(lab: Lab) -> None:
+def test_a_queue_that_somebody_deleted_comes_back(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     for short in ("team", "team---shared"):
@@ -270,35 +278,35 @@ def test_a_queue_that_somebody_deleted_comes_back(lab: Lab) -> None:
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100}
 
 
-def test_a_sync_that_reports_shows_drift_and_applies_on_demand(lab: Lab) -> None:
+def test_a_sync_that_reports_shows_drift_and_applies_on_demand(lab: SyncHarness) -> None:
     pool(lab)
     pool(lab, "other", 50)
     lab.sync()
     settings(lab, sync_mode="report")
     lab.edit("team", {"spec": {"priority": 1}})
     lab.edit("other", {"spec": {"priority": 2}})
-    lab.cluster.forget()
-    outcome = sync_backend(lab.backend.pk)
+    lab.cluster.clear_calls()
+    outcome = sync_backend_queues(lab.backend.pk)
     assert lab.cluster.writes == []
-    assert (outcome.synced, outcome.reason, len(outcome.left)) == ("False", "WritesDue", 2)
+    assert (outcome.synced, outcome.reason, len(outcome.remaining)) == ("False", "WritesDue", 2)
     assert QueueDrift.objects.filter(healed_at=None).count() == 2
     lab.sync(only=[lab.name("team")])
     assert lab.cluster.writes == [f"apply {lab.name('team')}"]
     assert list(QueueDrift.objects.filter(healed_at=None).values_list("queue", flat=True)) == [lab.name("other")]
     lab.edit("other", {"spec": {"priority": 100}})
-    sync_backend(lab.backend.pk)
+    sync_backend_queues(lab.backend.pk)
     assert not QueueDrift.objects.filter(healed_at=None).exists(), "put right by hand is right too"
 
 
-def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(twin_lab: Lab) -> None:
+def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(twin_lab: SyncHarness) -> None:
     lab = twin_lab
     pool(lab)
     lab.sync()
     settings(lab, sync_mode="report")
     lab.edit("team", {"spec": {"priority": 1}})
-    sync_backend(lab.backend.pk)
+    sync_backend_queues(lab.backend.pk)
     lab.edit("team", {"spec": {"priority": 2}}, owner="lee")
-    sync_backend(lab.backend.pk)
+    sync_backend_queues(lab.backend.pk)
     row = QueueDrift.objects.get()
     assert (row.theirs, row.author) == (2, "lee")
     lab.sync()
@@ -310,15 +318,15 @@ def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(twin_lab: 
 # --- what is not ours -------------------------------------------------------------------------------------------------
 
 
-def _foreign(lab: Lab, name: str, parent: str | None = None, **labels: str) -> None:
+def _foreign(lab: SyncHarness, name: str, parent: str | None = None, **labels: str) -> None:
     spec: dict[str, Any] = {"resources": {"gpu": {"quota": 3, "limit": -1, "overQuotaWeight": 1}}}
     if parent:
         spec["parentQueue"] = parent
     body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
-    lab.cluster.cluster.create(QUEUE, body, owner="kim")
+    lab.cluster.cluster.create(QUEUE, body, field_manager="kim")
 
 
-def test_queues_of_others_are_never_touched(lab: Lab) -> None:
+def test_queues_of_others_are_never_touched(lab: SyncHarness) -> None:
     _foreign(lab, f"{lab.ns}-theirs")
     _foreign(lab, lab.name("gone"), lab.root, **{"osmo.namespace": lab.ns})
     before = lab.cluster.cluster.get(QUEUE, lab.name("gone"))
@@ -331,7 +339,7 @@ def test_queues_of_others_are_never_touched(lab: Lab) -> None:
     )
 
 
-def test_a_queue_of_our_name_is_adopted_with_its_place(lab: Lab) -> None:
+def test_a_queue_of_our_name_is_adopted_with_its_place(lab: SyncHarness) -> None:
     _foreign(lab, lab.name("team"), lab.root, **{"osmo.namespace": lab.ns})
     pool(lab)
     outcome = lab.sync()
@@ -340,7 +348,7 @@ def test_a_queue_of_our_name_is_adopted_with_its_place(lab: Lab) -> None:
     assert not QueueDrift.objects.exists()
 
 
-def test_a_queue_of_our_name_with_anothers_mark_is_in_the_way(lab: Lab) -> None:
+def test_a_queue_of_our_name_with_anothers_mark_is_in_the_way(lab: SyncHarness) -> None:
     _foreign(lab, lab.name("team"), lab.root, **{"osmo.namespace": lab.ns, "osmo.house": "h2"})
     pool(lab)
     pool(lab, "other", 5)
@@ -352,7 +360,7 @@ def test_a_queue_of_our_name_with_anothers_mark_is_in_the_way(lab: Lab) -> None:
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100, "other": 5, "other---shared": 5}
 
 
-def test_a_queue_under_which_somebody_has_put_his_own_stays(lab: Lab) -> None:
+def test_a_queue_under_which_somebody_has_put_his_own_stays(lab: SyncHarness) -> None:
     pool(lab)
     slices(a=30)
     lab.sync()
@@ -366,52 +374,52 @@ def test_a_queue_under_which_somebody_has_put_his_own_stays(lab: Lab) -> None:
 # --- before a run, and beside it --------------------------------------------------------------------------------------
 
 
-def test_a_preview_says_what_would_be_done_and_does_nothing(lab: Lab) -> None:
+def test_a_preview_says_what_would_be_done_and_does_nothing(lab: SyncHarness) -> None:
     pool(lab)
     lab.sync()
     slices(a=30)
-    lab.cluster.forget()
-    shown = preview(Backend.objects.get(name="lab"))
-    assert shown.left == (
+    lab.cluster.clear_calls()
+    shown = preview_sync(Backend.objects.get(name="lab"))
+    assert shown.remaining == (
         f"update {lab.name('team---shared')}: spec.resources.gpu.quota: 100 → 70",
         f"create {lab.name('team--a')}: 30 GPUs below {lab.name('team')}",
     )
     assert lab.cluster.writes == []
-    assert lab.sync().done == shown.left
+    assert lab.sync().written == shown.remaining
 
 
-def test_one_that_is_off_is_left_alone(twin_lab: Lab) -> None:
+def test_one_that_is_off_is_left_alone(twin_lab: SyncHarness) -> None:
     settings(twin_lab, sync_mode="off")
     pool(twin_lab)
-    assert sync_backend(twin_lab.backend.pk).reason == "Off"
+    assert sync_backend_queues(twin_lab.backend.pk).reason == "Off"
     assert twin_lab.cluster.calls == []
-    assert due_backends() == []
-    assert follows_the_ledger(twin_lab.backend.pk)
+    assert backends_due_for_sync() == []
+    assert needs_no_sync(twin_lab.backend.pk)
     assert twin_lab.sync().synced == "True", "by hand it may be asked for"
 
 
-def test_which_backends_are_due(twin_lab: Lab) -> None:
-    assert due_backends() == [twin_lab.backend.pk]
+def test_which_backends_are_due(twin_lab: SyncHarness) -> None:
+    assert backends_due_for_sync() == [twin_lab.backend.pk]
     twin_lab.sync()
-    assert due_backends() == [twin_lab.backend.pk], "every tick looks for drift"
+    assert backends_due_for_sync() == [twin_lab.backend.pk], "every tick looks for drift"
     Backend.objects.filter(pk=twin_lab.backend.pk).update(kind="kubernetes")
     KubernetesSettings.objects.all().delete()
-    assert due_backends() == []
+    assert backends_due_for_sync() == []
 
 
-def test_what_a_hint_has_to_do(twin_lab: Lab) -> None:
-    assert not follows_the_ledger(twin_lab.backend.pk)
+def test_what_a_hint_has_to_do(twin_lab: SyncHarness) -> None:
+    assert not needs_no_sync(twin_lab.backend.pk)
     twin_lab.sync()
-    assert follows_the_ledger(twin_lab.backend.pk)
+    assert needs_no_sync(twin_lab.backend.pk)
     pool(twin_lab)
-    assert not follows_the_ledger(twin_lab.backend.pk)
+    assert not needs_no_sync(twin_lab.backend.pk)
     simulated = Backend.objects.exclude(name="lab").first()
     assert simulated is not None
-    assert follows_the_ledger(simulated.pk)
+    assert needs_no_sync(simulated.pk)
 
 
 def test_the_generation_that_is_reached_is_the_one_that_was_read(
-    twin_lab: Lab, monkeypatch: pytest.MonkeyPatch
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that comes while a run writes is the next run's."""
     pool(twin_lab)
@@ -422,11 +430,11 @@ def test_the_generation_that_is_reached_is_the_one_that_was_read(
             raced.append(True)
             pool(twin_lab, "late", 5)
 
-    twin_lab.cluster.before = once
+    twin_lab.cluster.before_call = once
     twin_lab.sync()
-    assert is_behind(twin_lab.backend.pk)
+    assert is_cluster_behind(twin_lab.backend.pk)
     assert "late" not in twin_lab.queues()
     twin_lab.sync()
-    assert not is_behind(twin_lab.backend.pk)
+    assert not is_cluster_behind(twin_lab.backend.pk)
     assert "late" in twin_lab.queues()
     assert Pool.objects.filter(name="late").exists()

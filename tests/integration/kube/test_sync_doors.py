@@ -20,14 +20,14 @@ from pools.services.subpools import create_subpool
 from pools.services.tokens import create_token
 from scheduling import tasks
 from scheduling.kube import connections, errors
-from scheduling.kube.fake import Twin
+from scheduling.kube.fake import FakeCluster
 from scheduling.kube.kinds import POD_GROUP, QUEUE, TOPOLOGY
 from scheduling.models import QueueSync
 from scheduling.services import notifications
 from scheduling.services.kubernetes import connection_test
-from scheduling.services.kubernetes.connection_test import run_test
-from tests.integration.kube.conftest import KUBECONFIG, Lab
-from tests.integration.pools.conftest import Caller
+from scheduling.services.kubernetes.connection_test import run_connection_test
+from tests.integration.kube.conftest import KUBECONFIG, SyncHarness
+from tests.integration.pools.conftest import ApiCaller
 
 KUBECONFIG_TEXT = "apiVersion: v1\nusers: [{name: u, user: {token: secret-token}}]\n"
 
@@ -37,35 +37,35 @@ def pool(name: str = "team", guarantee: int = 100) -> None:
 
 
 @pytest.fixture
-def at_once(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of a worker from now on is done on the spot."""
 
     def send(task: str, arguments: list[Any], **_: Any) -> None:
         tasks.__dict__[NAMES[task]](*arguments)
 
     monkeypatch.setattr(notifications, "_send", send)
-    monkeypatch.setattr(notifications, "_ask", lambda task, backend_id: send(task, [backend_id]))
+    monkeypatch.setattr(notifications, "_enqueue", lambda task, backend_id: send(task, [backend_id]))
 
 
 NAMES = {
-    notifications.SETTLE_ONE: "settle_backend",
-    notifications.SYNC_ONE: "sync_queues",
-    notifications.SYNC_BY_HAND: "sync_queues_by_hand",
-    notifications.TEST_ONE: "test_connection",
+    notifications.RECONCILE_TASK: "settle_backend",
+    notifications.QUEUE_SYNC_TASK: "sync_queues",
+    notifications.MANUAL_QUEUE_SYNC_TASK: "sync_queues_by_hand",
+    notifications.CONNECTION_TEST_TASK: "test_connection",
 }
 
 
 @pytest.fixture
-def caller(twin_lab: Lab) -> Callable[[str, str], Caller]:
-    def make(name: str, role: str) -> Caller:
+def caller(twin_lab: SyncHarness) -> Callable[[str, str], ApiCaller]:
+    def make(name: str, role: str) -> ApiCaller:
         create_user(actor=SYSTEM, username=name, roles=[role])
-        return Caller(create_token(actor=SYSTEM, owner=name, name=f"t{AccessToken.objects.count()}")[0])
+        return ApiCaller(create_token(actor=SYSTEM, owner=name, name=f"t{AccessToken.objects.count()}")[0])
 
     return make
 
 
 @pytest.fixture
-def admin(at_once: None, caller: Callable[[str, str], Caller]) -> Caller:
+def admin(at_once: None, caller: Callable[[str, str], ApiCaller]) -> ApiCaller:
     return caller("root", "osmo-admin")
 
 
@@ -80,25 +80,27 @@ def browser(at_once: None) -> Client:
 # --- the hint and the tick --------------------------------------------------------------------------------------------
 
 
-def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(twin_lab: Lab, at_once: None) -> None:
+def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(twin_lab: SyncHarness, at_once: None) -> None:
     pool()
     assert twin_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
-    twin_lab.cluster.forget()
+    twin_lab.cluster.clear_calls()
     create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
     assert twin_lab.queues()["team--a"] == 30
     assert len(twin_lab.cluster.writes) == 2
 
 
-def test_a_hint_that_changes_no_queue_asks_the_cluster_nothing(twin_lab: Lab, at_once: None) -> None:
+def test_a_hint_that_changes_no_queue_asks_the_cluster_nothing(twin_lab: SyncHarness, at_once: None) -> None:
     pool()
-    twin_lab.cluster.forget()
-    tasks.settle_backend(twin_lab.backend.pk)
+    twin_lab.cluster.clear_calls()
+    tasks.reconcile_simulated_backend(twin_lab.backend.pk)
     assert twin_lab.cluster.calls == []
 
 
-def test_the_tick_finds_what_a_lost_hint_left(twin_lab: Lab, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tick_finds_what_a_lost_hint_left(
+    twin_lab: SyncHarness, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(notifications, "_ask", lambda *_: None)
+        patch.setattr(notifications, "_enqueue", lambda *_: None)
         pool()
     assert twin_lab.queues() == {}
     tasks.sync_all_queues()
@@ -108,7 +110,7 @@ def test_the_tick_finds_what_a_lost_hint_left(twin_lab: Lab, at_once: None, monk
 # --- API --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_state_of_the_queues(twin_lab: Lab, admin: Caller) -> None:
+def test_the_state_of_the_queues(twin_lab: SyncHarness, admin: ApiCaller) -> None:
     path = "/api/backend/lab/sync"
     pool()
     body = admin("GET", path).body
@@ -126,7 +128,7 @@ def test_the_state_of_the_queues(twin_lab: Lab, admin: Caller) -> None:
     assert drift["reapplied_at"] is not None
 
 
-def test_reapplying_where_the_sync_only_reports(twin_lab: Lab, admin: Caller) -> None:
+def test_reapplying_where_the_sync_only_reports(twin_lab: SyncHarness, admin: ApiCaller) -> None:
     path = "/api/backend/lab/sync"
     pool()
     put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
@@ -141,7 +143,7 @@ def test_reapplying_where_the_sync_only_reports(twin_lab: Lab, admin: Caller) ->
     assert admin("POST", path, {"colour": 1}).status == 400
 
 
-def test_who_may_ask(twin_lab: Lab, admin: Caller, caller: Callable[[str, str], Caller]) -> None:
+def test_who_may_ask(twin_lab: SyncHarness, admin: ApiCaller, caller: Callable[[str, str], ApiCaller]) -> None:
     pool()
     viewer, user = caller("vera", "osmo-viewer"), caller("ann", "osmo-team-user")
     assert viewer("GET", "/api/backend/lab/sync").status == 200
@@ -157,7 +159,7 @@ def test_who_may_ask(twin_lab: Lab, admin: Caller, caller: Callable[[str, str], 
 # --- the connection's test --------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_that_has_everything(twin_lab: Lab, admin: Caller) -> None:
+def test_a_cluster_that_has_everything(twin_lab: SyncHarness, admin: ApiCaller) -> None:
     body = admin("POST", "/api/backend/lab/test").body
     report = body["connection"]
     assert report["ok"] is True
@@ -176,24 +178,24 @@ def test_a_cluster_that_has_everything(twin_lab: Lab, admin: Caller) -> None:
     ],
 )
 def test_what_a_cluster_lacks_is_said(
-    twin_lab: Lab, monkeypatch: pytest.MonkeyPatch, lacks: Any, names: list[str], said: str
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, lacks: Any, names: list[str], said: str
 ) -> None:
-    cluster = Twin(namespaces=["t1"])
-    cluster.uninstall(lacks)
+    cluster = FakeCluster(namespaces=["t1"])
+    cluster.uninstall_kinds(lacks)
     monkeypatch.setattr(connections, "connect", lambda _: cluster)
-    report = run_test(twin_lab.backend.pk)
+    report = run_connection_test(twin_lab.backend.pk)
     assert report is not None
-    assert report.ok is (not names)
-    assert [check.name for check in report.checks if not check.ok and check.needed] == names
-    assert said in report.sentence
+    assert report.is_ok is (not names)
+    assert [check.name for check in report.checks if not check.is_ok and check.is_required] == names
+    assert said in report.message
 
 
-def test_a_namespace_that_is_not_there(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "connect", lambda _: Twin(namespaces=["elsewhere"]))
-    report = run_test(twin_lab.backend.pk)
+def test_a_namespace_that_is_not_there(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "connect", lambda _: FakeCluster(namespaces=["elsewhere"]))
+    report = run_connection_test(twin_lab.backend.pk)
     assert report is not None
-    assert report.sentence.startswith("Namespace t1 is not there; make it: kubectl create namespace t1.")
-    failed = [check.name for check in report.checks if not check.ok]
+    assert report.message.startswith("Namespace t1 is not there; make it: kubectl create namespace t1.")
+    failed = [check.name for check in report.checks if not check.is_ok]
     assert failed == ["namespace", "PodGroup writes", "pod writes"]
 
 
@@ -206,37 +208,37 @@ def test_a_namespace_that_is_not_there(twin_lab: Lab, monkeypatch: pytest.Monkey
     ],
 )
 def test_a_cluster_that_cannot_be_asked(
-    twin_lab: Lab, monkeypatch: pytest.MonkeyPatch, error: errors.ClusterError, said: str
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, error: errors.ClusterError, said: str
 ) -> None:
-    class Deaf(Twin):
+    class Deaf(FakeCluster):
         def version(self) -> str:
             raise error
 
     monkeypatch.setattr(connections, "connect", lambda _: Deaf())
-    report = run_test(twin_lab.backend.pk)
+    report = run_connection_test(twin_lab.backend.pk)
     assert report is not None
-    assert said in report.sentence
+    assert said in report.message
     assert [check.name for check in report.checks] == ["connection"]
 
 
-def test_a_cluster_that_falls_silent_is_not_asked_on(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Silent(Twin):
+def test_a_cluster_that_falls_silent_is_not_asked_on(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(FakeCluster):
         def get(self, *_: Any, **__: Any) -> Any:
             raise errors.Unreachable("Connected, but no answer in time.")
 
     monkeypatch.setattr(connections, "connect", lambda _: Silent())
-    report = run_test(twin_lab.backend.pk)
+    report = run_connection_test(twin_lab.backend.pk)
     assert report is not None
     assert [check.name for check in report.checks] == ["connection", "queues"]
 
 
-def test_a_backend_without_a_cluster_or_that_is_gone(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_without_a_cluster_or_that_is_gone(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     KubernetesSettings.objects.all().delete()
-    report = run_test(twin_lab.backend.pk)
+    report = run_connection_test(twin_lab.backend.pk)
     assert report is not None
-    assert "has no cluster configured" in report.sentence
-    assert run_test(10**9) is None
+    assert "has no cluster configured" in report.message
+    assert run_connection_test(10**9) is None
 
 
 @pytest.mark.k8s
@@ -245,9 +247,9 @@ def test_a_real_cluster_leaves_nothing_behind(kube: Any, ledger: None, monkeypat
     body = {"type": "kubernetes", "namespace": kube.namespace, "kubeconfig": text}
     backend = put_backend(actor=SYSTEM, name="lab", body=body).row
     monkeypatch.setattr(connections, "connect", lambda _: kube.cluster)
-    report = run_test(backend.pk)
+    report = run_connection_test(backend.pk)
     assert report is not None
-    assert report.ok, report
+    assert report.is_ok, report
     assert kube.cluster.list(QUEUE, labels=f"osmo.namespace={kube.namespace}").items == []
     assert kube.cluster.list(POD_GROUP, namespace=kube.namespace).items == []
 
@@ -300,7 +302,7 @@ def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> 
     assert KubernetesSettings.objects.get().access == "in_cluster"
 
 
-def test_the_page_of_a_clusters_queues(browser: Client, twin_lab: Lab) -> None:
+def test_the_page_of_a_clusters_queues(browser: Client, twin_lab: SyncHarness) -> None:
     address = "/scheduling/queuesync/lab/change/"
     assert "not looked at yet" in browser.get(address).content.decode()
     pool()
@@ -325,17 +327,17 @@ def test_the_page_of_a_clusters_queues(browser: Client, twin_lab: Lab) -> None:
 
 
 def test_a_test_that_was_asked_for_and_not_made_yet(
-    browser: Client, twin_lab: Lab, monkeypatch: pytest.MonkeyPatch
+    browser: Client, twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifications, "_ask", lambda *_: None)
+    monkeypatch.setattr(notifications, "_enqueue", lambda *_: None)
     browser.post("/scheduling/queuesync/lab/change/", {"do": "test"})
     assert "A worker is trying the cluster out" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
     assert QueueSync.objects.get(backend=twin_lab.backend).connection is None
-    assert connection_test.run_test(twin_lab.backend.pk)
+    assert connection_test.run_connection_test(twin_lab.backend.pk)
     assert "is trying" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
 
 
-def test_viewers_look_and_do_not_touch(twin_lab: Lab) -> None:
+def test_viewers_look_and_do_not_touch(twin_lab: SyncHarness) -> None:
     create_user(actor=SYSTEM, username="vera", roles=["osmo-viewer"])
     client = Client()
     client.force_login(User.objects.get(username="vera"))
@@ -353,7 +355,9 @@ def _run(*words: str) -> tuple[int, str]:
     return ran.exit_code, ran.stdout
 
 
-def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     pool()
     code, said = _run("--dry-run")
@@ -372,25 +376,27 @@ def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(twin_lab: Lab, monke
     assert "Nothing to do." in _run("--dry-run")[1]
 
 
-def test_osmo_admin_sync_says_what_is_wrong(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_osmo_admin_sync_says_what_is_wrong(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
 
     def fails(verb: str, *_: Any) -> None:
         raise errors.Unauthorized("Unauthorized")
 
-    twin_lab.cluster.before = fails
+    twin_lab.cluster.before_call = fails
     for words in ((), ("--dry-run",)):
         code, said = _run(*words)
         assert code == 1
         assert "expired or was revoked" in said
 
 
-def test_osmo_admin_sync_takes_over_what_a_lost_house_left(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_osmo_admin_sync_takes_over_what_a_lost_house_left(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     pool()
     labels = {"osmo.namespace": "t1", "osmo.house": "lost"}
     body = {"metadata": {"name": twin_lab.name("team"), "labels": labels}, "spec": {}}
-    twin_lab.cluster.cluster.create(QUEUE, body, owner="kim")
+    twin_lab.cluster.cluster.create(QUEUE, body, field_manager="kim")
     code, said = _run()
     assert code == 1
     assert "left alone" in said
@@ -406,20 +412,20 @@ def test_osmo_admin_sync_without_a_cluster(ledger: None, monkeypatch: pytest.Mon
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_scraper_sees_which_cluster_is_behind(twin_lab: Lab) -> None:
-    from scheduling.selectors.sync_state import clusters_in_numbers
+def test_a_scraper_sees_which_cluster_is_behind(twin_lab: SyncHarness) -> None:
+    from scheduling.selectors.sync_state import read_sync_metrics
 
     pool()
-    behind = clusters_in_numbers()["lab"]
+    behind = read_sync_metrics()["lab"]
     assert (behind["in_step"], behind["generations_behind"] > 0) == (0, True)
     twin_lab.sync()
-    assert clusters_in_numbers()["lab"] == {
+    assert read_sync_metrics()["lab"] == {
         "in_step": 1, "generations_behind": 0, "drift_fields": 0, "sync_failures": 0,
     }  # fmt: skip
     put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
     twin_lab.edit("team", {"spec": {"priority": 1}})
-    tasks.sync_backend(twin_lab.backend.pk)
-    assert clusters_in_numbers()["lab"]["drift_fields"] == 1
+    tasks.sync_backend_queues(twin_lab.backend.pk)
+    assert read_sync_metrics()["lab"]["drift_fields"] == 1
     create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
     secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
     page = Client().get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()

@@ -17,31 +17,31 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import put_backend
 from pools.services.pools import put_pool
-from pools.services.subpools import create_subpool, update_quota
+from pools.services.subpools import create_subpool, resize_subpool
 from scheduling.kube import connections, errors, queue_writes
-from scheduling.kube.client import Limits
+from scheduling.kube.client import Timeouts
 from scheduling.kube.kinds import QUEUE
-from scheduling.kube.port import Kind
+from scheduling.kube.port import ResourceKind
 from scheduling.models import QueueSync
 from scheduling.services.kubernetes import leases, queue_sync
-from scheduling.services.kubernetes.leases import AlreadyClaimed, LeaseLost, lease
-from scheduling.services.kubernetes.queue_sync import due_backends, sync_backend, sync_while_asked
-from tests.integration.kube.conftest import Lab
-from tests.support.bystanders import Bystanders
-from tests.support.kube import PINNED, WRITES, KubeServer, Listened, eventually, fresh_namespace
-from tests.support.kube_proxy import Proxy, status
-from tests.support.races import Meeting
-from tests.support.threads import together
+from scheduling.services.kubernetes.leases import AlreadyClaimed, LeaseLost, hold_lease
+from scheduling.services.kubernetes.queue_sync import backends_due_for_sync, sync_backend_queues, sync_while_requested
+from tests.integration.kube.conftest import SyncHarness
+from tests.support.bystanders import ForeignObjects
+from tests.support.kube import PINNED, WRITES, KubeServer, RecordingCluster, create_namespace, wait_for
+from tests.support.kube_proxy import FaultyProxy, status_body
+from tests.support.races import Rendezvous
+from tests.support.threads import run_concurrently
 
 
 @pytest.fixture(autouse=True)
 def beside(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whatever happens in these tests, nothing of others is touched."""
     labs = [name for name in ("lab", "twin_lab") if name in request.fixturenames]
-    lab: Lab | None = request.getfixturevalue(labs[0]) if labs else None
+    lab: SyncHarness | None = request.getfixturevalue(labs[0]) if labs else None
     if "real" in request.fixturenames:
         lab = request.getfixturevalue("real")[0]
-    others = None if lab is None else Bystanders(lab.cluster.cluster, lab.ns)
+    others = None if lab is None else ForeignObjects(lab.cluster.cluster, lab.ns)
     yield
     if others is not None:
         others.assert_untouched()
@@ -52,16 +52,18 @@ def pool(name: str, guarantee: int = 10, backend: str = "lab") -> None:
     put_pool(actor=SYSTEM, name=name, body=body)
 
 
-def fails(lab: Lab, error: errors.ClusterError, *, at: Callable[[str, Kind, str], bool], times: int = 10**6) -> None:
+def fails(
+    lab: SyncHarness, error: errors.ClusterError, *, at: Callable[[str, ResourceKind, str], bool], times: int = 10**6
+) -> None:
     """The cluster answers so to calls that match."""
     left = [times]
 
-    def before(verb: str, kind: Kind, name: str) -> None:
+    def before(verb: str, kind: ResourceKind, name: str) -> None:
         if left[0] and at(verb, kind, name):
             left[0] -= 1
             raise error
 
-    lab.cluster.before = before
+    lab.cluster.before_call = before
 
 
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -80,8 +82,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-def heals(lab: Lab) -> None:
-    lab.cluster.before = lambda *_: None
+def heals(lab: SyncHarness) -> None:
+    lab.cluster.before_call = lambda *_: None
 
 
 # --- each fault and its condition -------------------------------------------------------------------------------------
@@ -91,17 +93,17 @@ def heals(lab: Lab) -> None:
     ("error", "reason"),
     [
         (errors.Unreachable("no connection"), "Unreachable"),
-        (errors.ServerFault("boom", status=500), "ServerFault"),
+        (errors.ServerError("boom", status=500), "ServerFault"),
         (errors.Unauthorized("Unauthorized", status=401), "Unauthorized"),
-        (errors.Forbidden("queues is forbidden", status=403), "Forbidden"),
+        (errors.AccessDenied("queues is forbidden", status=403), "Forbidden"),
         (errors.KindMissing("not served", status=404), "KindMissing"),
-        (errors.TooMany("slow down", status=429, retry_after=40), "TooManyRequests"),
-        (errors.Gone("too old", status=410), "Gone"),
+        (errors.TooManyRequests("slow down", status=429, retry_after=40), "TooManyRequests"),
+        (errors.ResourceVersionExpired("too old", status=410), "Gone"),
         (errors.BadCredentials("no kubeconfig"), "BadCredentials"),
     ],
 )
 def test_a_cluster_that_cannot_be_listed_is_left_in_peace_for_a_while(
-    twin_lab: Lab, error: errors.ClusterError, reason: str
+    twin_lab: SyncHarness, error: errors.ClusterError, reason: str
 ) -> None:
     lab = twin_lab
     pool("team")
@@ -114,18 +116,18 @@ def test_a_cluster_that_cannot_be_listed_is_left_in_peace_for_a_while(
     assert row.next_try_at is not None
     assert row.next_try_at > row.attempted_at + timedelta(seconds=error.retry_after or 0.5)
     QueueSync.objects.update(next_try_at=timezone.now() + timedelta(minutes=5))
-    lab.cluster.forget()
-    assert due_backends() == []
-    assert sync_backend(lab.backend.pk).reason == reason, "asked again too early nothing happens"
+    lab.cluster.clear_calls()
+    assert backends_due_for_sync() == []
+    assert sync_backend_queues(lab.backend.pk).reason == reason, "asked again too early nothing happens"
     assert lab.cluster.calls == []
     heals(lab)
     QueueSync.objects.update(next_try_at=timezone.now() - timedelta(seconds=1))
-    assert due_backends() == [lab.backend.pk]
-    assert sync_backend(lab.backend.pk).synced == "True"
+    assert backends_due_for_sync() == [lab.backend.pk]
+    assert sync_backend_queues(lab.backend.pk).synced == "True"
     assert (lab.row.failures, lab.row.next_try_at) == (0, None)
 
 
-def test_pauses_grow_up_to_five_minutes(twin_lab: Lab) -> None:
+def test_pauses_grow_up_to_five_minutes(twin_lab: SyncHarness) -> None:
     fails(twin_lab, errors.Unreachable("gone"), at=lambda *_: True)
     for attempt in range(12):
         twin_lab.sync()
@@ -136,7 +138,7 @@ def test_pauses_grow_up_to_five_minutes(twin_lab: Lab) -> None:
         assert row.next_try_at - timezone.now() <= timedelta(minutes=5)
 
 
-def test_since_moves_only_with_the_reason(twin_lab: Lab) -> None:
+def test_since_moves_only_with_the_reason(twin_lab: SyncHarness) -> None:
     fails(twin_lab, errors.Unreachable("gone"), at=lambda *_: True)
     twin_lab.sync()
     first = twin_lab.row.since
@@ -147,14 +149,14 @@ def test_since_moves_only_with_the_reason(twin_lab: Lab) -> None:
     assert twin_lab.row.since > first
 
 
-def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(twin_lab: Lab) -> None:
+def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(twin_lab: SyncHarness) -> None:
     lab = twin_lab
     for name in ("bad", "good"):
         pool(name)
     lab.sync()
     create_subpool(actor=SYSTEM, parent="bad", subpool_name="a", quota=4)
     create_subpool(actor=SYSTEM, parent="good", subpool_name="a", quota=4)
-    fails(lab, errors.Invalid("refused by a webhook"), at=lambda verb, _, name: "bad---shared" in name)
+    fails(lab, errors.InvalidObject("refused by a webhook"), at=lambda verb, _, name: "bad---shared" in name)
     outcome = lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Invalid")
     assert "refused by a webhook" in outcome.message
@@ -171,21 +173,21 @@ def test_one_object_that_is_refused_keeps_only_its_own_tree_waiting(twin_lab: La
     assert lab.queues()["bad--a"] == 4
 
 
-def test_when_nothing_works_any_more_the_rest_is_left(twin_lab: Lab) -> None:
+def test_when_nothing_works_any_more_the_rest_is_left(twin_lab: SyncHarness) -> None:
     lab = twin_lab
     for number in range(10):
         pool(f"p{number}")
-    fails(lab, errors.ServerFault("failed calling webhook"), at=lambda verb, *_: verb == "apply")
+    fails(lab, errors.ServerError("failed calling webhook"), at=lambda verb, *_: verb == "apply")
     outcome = lab.sync()
     assert len([call for call in lab.cluster.calls if call[0] == "apply"]) == 0
-    assert len(outcome.left) == 1 + 20 + 3
+    assert len(outcome.remaining) == 1 + 20 + 3
     assert "writes are left" in outcome.message
 
 
-def test_the_api_server_asks_for_pauses_and_gets_them(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_server_asks_for_pauses_and_gets_them(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     slept = no_pauses(monkeypatch)
     pool("team")
-    busy = errors.TooMany("slow down", status=429, retry_after=2)
+    busy = errors.TooManyRequests("slow down", status=429, retry_after=2)
     fails(twin_lab, busy, at=lambda verb, *_: verb == "apply", times=3)
     assert twin_lab.sync().synced == "True"
     assert len(slept) == 3
@@ -193,9 +195,9 @@ def test_the_api_server_asks_for_pauses_and_gets_them(twin_lab: Lab, monkeypatch
     assert twin_lab.queues() == {"": -1, "team": 10, "team---shared": 10}
 
 
-def test_a_pause_that_is_too_long_is_made_outside(twin_lab: Lab) -> None:
+def test_a_pause_that_is_too_long_is_made_outside(twin_lab: SyncHarness) -> None:
     pool("team")
-    fails(twin_lab, errors.TooMany("slow down", retry_after=120), at=lambda verb, *_: verb == "apply")
+    fails(twin_lab, errors.TooManyRequests("slow down", retry_after=120), at=lambda verb, *_: verb == "apply")
     assert twin_lab.sync().reason == "TooManyRequests"
     row = twin_lab.row
     assert row.next_try_at is not None
@@ -204,16 +206,16 @@ def test_a_pause_that_is_too_long_is_made_outside(twin_lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(twin_lab: Lab, number: int) -> None:
+def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(twin_lab: SyncHarness, number: int) -> None:
     """A worker that dies is an exception that nobody catches."""
     lab = twin_lab
     pool("team", 100)
     create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
     lab.sync()
     create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=20)
-    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
     pool("other", 5)
-    whole = len(queue_sync.preview(Backend.objects.get(name="lab")).left)
+    whole = len(queue_sync.preview_sync(Backend.objects.get(name="lab")).remaining)
     assert whole == 4
     made = [0]
 
@@ -223,13 +225,13 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(twin_lab: La
                 raise KeyboardInterrupt
             made[0] += 1
 
-    lab.cluster.before = dies
-    lab.cluster.forget()
+    lab.cluster.before_call = dies
+    lab.cluster.clear_calls()
     if number < whole:
         with pytest.raises(KeyboardInterrupt):
-            sync_backend(lab.backend.pk)
+            sync_backend_queues(lab.backend.pk)
     else:
-        sync_backend(lab.backend.pk)
+        sync_backend_queues(lab.backend.pk)
     first = list(lab.cluster.writes)
     heals(lab)
     QueueSync.objects.update(holder=None, held_until=None)
@@ -243,105 +245,111 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(twin_lab: La
 # --- the lease --------------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_one_workers_until_it_ends(twin_lab: Lab) -> None:
+def test_a_lease_is_one_workers_until_it_ends(twin_lab: SyncHarness) -> None:
     backend = twin_lab.backend.pk
     QueueSync.objects.get_or_create(pk=backend)
-    with lease(backend) as mine:
+    with hold_lease(backend) as mine:
         with pytest.raises(AlreadyClaimed):
-            sync_backend(backend, by_hand=True)
-        sync_while_asked(backend)  # finds somebody at work and goes
+            sync_backend_queues(backend, manual=True)
+        sync_while_requested(backend)  # finds somebody at work and goes
         assert twin_lab.cluster.calls == []
-        mine.hold()
+        mine.renew()
     assert twin_lab.sync().synced == "True"
     row = twin_lab.row
     assert (row.holder, row.held_until) == (None, None)
 
 
-def test_a_worker_that_died_loses_its_lease(twin_lab: Lab) -> None:
+def test_a_worker_that_died_loses_its_lease(twin_lab: SyncHarness) -> None:
     backend = twin_lab.backend.pk
     QueueSync.objects.get_or_create(pk=backend)
     dead = leases.Lease(backend)
     dead.claim()
     with pytest.raises(AlreadyClaimed):
-        sync_backend(backend, by_hand=True)
+        sync_backend_queues(backend, manual=True)
     QueueSync.objects.update(held_until=Now() - timedelta(seconds=1))
     assert twin_lab.sync().synced == "True"
 
 
-def test_a_worker_that_was_too_slow_stops_before_its_next_write(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_was_too_slow_stops_before_its_next_write(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab = twin_lab
     pool("team")
-    monkeypatch.setattr(leases, "RENEW_AFTER", 0.0)
+    monkeypatch.setattr(leases, "RENEW_AFTER_SECONDS", 0.0)
     others = leases.Lease(lab.backend.pk)
 
-    def overtaken(verb: str, kind: Kind, name: str) -> None:
+    def overtaken(verb: str, kind: ResourceKind, name: str) -> None:
         if verb == "apply" and name == lab.root:
             QueueSync.objects.update(held_until=Now() - timedelta(seconds=1))
             others.claim()
 
-    lab.cluster.before = overtaken
+    lab.cluster.before_call = overtaken
     with pytest.raises(LeaseLost):
         lab.sync()
     assert [write for write in lab.cluster.writes if "osmo-pool" in write] == []
     assert lab.row.holder is not None, "the other one's claim stays"
 
 
-def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its database did not answer for so long that the lease may be over."""
     pool("team")
-    monkeypatch.setattr(leases, "SAFE_SECONDS", -1.0)
+    monkeypatch.setattr(leases, "SAFE_WRITE_SECONDS", -1.0)
     outcome = twin_lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Interrupted")
-    assert len(outcome.left) == 3 + 3
+    assert len(outcome.remaining) == 3 + 3
     assert twin_lab.row.next_try_at is None
-    monkeypatch.setattr(leases, "SAFE_SECONDS", 40.0)
+    monkeypatch.setattr(leases, "SAFE_WRITE_SECONDS", 40.0)
     assert twin_lab.sync().synced == "True"
 
 
 @pytest.mark.race
-def test_two_workers_at_once_without_the_lease_write_twice(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_workers_at_once_without_the_lease_write_twice(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The race, shown with the lease off."""
     pool("team")
     monkeypatch.setattr(leases.Lease, "claim", lambda self: None)
-    monkeypatch.setattr(leases.Lease, "hold", lambda self: None)
-    monkeypatch.setattr(leases.Lease, "is_ours", lambda self: True)
-    Meeting(2).at(monkeypatch, queue_sync, "_look")
-    twin_lab.cluster.forget()
-    outcome = together([lambda: sync_backend(twin_lab.backend.pk, by_hand=True) for _ in range(2)])
+    monkeypatch.setattr(leases.Lease, "renew", lambda self: None)
+    monkeypatch.setattr(leases.Lease, "may_write", lambda self: True)
+    Rendezvous(2).after_call(monkeypatch, queue_sync, "_look")
+    twin_lab.cluster.clear_calls()
+    outcome = run_concurrently([lambda: sync_backend_queues(twin_lab.backend.pk, manual=True) for _ in range(2)])
     assert not [each for each in outcome if isinstance(each, Exception)], outcome
     assert len(twin_lab.cluster.writes) == 2 * 6
 
 
 @pytest.mark.race
-def test_two_workers_at_once_write_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_workers_at_once_write_once(lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     pool("team")
-    Meeting(2).at(monkeypatch, queue_sync, "_look")
-    lab.cluster.forget()
-    outcome = together([lambda: sync_backend(lab.backend.pk, by_hand=True) for _ in range(2)])
+    Rendezvous(2).after_call(monkeypatch, queue_sync, "_look")
+    lab.cluster.clear_calls()
+    outcome = run_concurrently([lambda: sync_backend_queues(lab.backend.pk, manual=True) for _ in range(2)])
     busy = [each for each in outcome if isinstance(each, AlreadyClaimed)]
-    done = [each for each in outcome if isinstance(each, queue_sync.Outcome)]
+    done = [each for each in outcome if isinstance(each, queue_sync.SyncOutcome)]
     assert len(done) + len(busy) == 2
     assert {each.synced for each in done} == {"True"}
     writes = [write for write in lab.cluster.writes if "osmo-pool" in write or lab.root in write]
     assert sorted(writes) == sorted(f"apply {name}" for name in (lab.root, lab.name("team"), lab.name("team---shared")))
 
 
-def test_a_dead_cluster_holds_up_no_other(twin_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_cluster_holds_up_no_other(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each backend has its own lease, condition and pause."""
     content = {**yaml.safe_load(KUBECONFIG), "clusters": [{"name": "c", "cluster": {"server": "https://other"}}]}
     body = {"type": "kubernetes", "namespace": "t1", "kubeconfig": yaml.safe_dump(content)}
     dead = put_backend(actor=SYSTEM, name="dead", body=body).row
     alive = twin_lab.cluster
 
-    def connect(backend: Backend) -> Listened:
+    def connect(backend: Backend) -> RecordingCluster:
         if backend.pk == dead.pk:
             raise errors.Unreachable("no route")
         return alive
 
     monkeypatch.setattr(connections, "connect", connect)
-    assert sync_backend(dead.pk).reason == "Unreachable"
-    assert sync_backend(twin_lab.backend.pk).synced == "True"
-    assert due_backends() == [twin_lab.backend.pk]
+    assert sync_backend_queues(dead.pk).reason == "Unreachable"
+    assert sync_backend_queues(twin_lab.backend.pk).synced == "True"
+    assert backends_due_for_sync() == [twin_lab.backend.pk]
 
 
 KUBECONFIG = yaml.safe_dump(
@@ -357,45 +365,49 @@ KUBECONFIG = yaml.safe_dump(
 
 
 @pytest.fixture
-def real(kube_server: KubeServer, ledger: None) -> Iterator[tuple[Lab, Proxy]]:
+def real(kube_server: KubeServer, ledger: None) -> Iterator[tuple[SyncHarness, FaultyProxy]]:
     """A backend reached by its own kubeconfig, through somebody who may answer badly."""
-    proxy = Proxy(kube_server.address, kube_server.authority)
-    direct = kube_server.cluster()
-    namespace = fresh_namespace(direct)
-    content = kube_server.content()
+    proxy = FaultyProxy(kube_server.address, kube_server.certificate)
+    direct = kube_server.connect()
+    namespace = create_namespace(direct)
+    content = kube_server.kubeconfig_body()
     content["clusters"][0]["cluster"] = {"server": proxy.address}
     body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(content)}
     backend = put_backend(actor=SYSTEM, name="lab", body=body).row
-    yield Lab(backend, Listened(direct), namespace), proxy
+    yield SyncHarness(backend, RecordingCluster(direct), namespace), proxy
     proxy.close()
     direct.close()
 
 
-def _writes(proxy: Proxy, ns: str) -> list[tuple[str, str]]:
-    return [(method, path.split("?")[0]) for method, path in proxy.seen if method != "GET" and ns in path]
+def _writes(proxy: FaultyProxy, ns: str) -> list[tuple[str, str]]:
+    return [(method, path.split("?")[0]) for method, path in proxy.requests if method != "GET" and ns in path]
 
 
 @pytest.mark.k8s
-def test_429_500_409_and_a_broken_line_in_one_sync(real: tuple[Lab, Proxy], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_429_500_409_and_a_broken_line_in_one_sync(
+    real: tuple[SyncHarness, FaultyProxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab, proxy = real
     no_pauses(monkeypatch)
     for name in ("a", "b", "c"):
         pool(name)
-    proxy.answer(lab.root, status=429, body=status(429, "TooManyRequests"), headers={"Retry-After": "1"}, times=2)
-    proxy.answer(f"{lab.name('a---shared')}?", status=409, body=status(409, "Conflict"))
-    proxy.answer(f"{lab.name('b---shared')}?", status=500, body=status(500, "InternalError"))
+    proxy.add_rule(
+        lab.root, status=429, body=status_body(429, "TooManyRequests"), headers={"Retry-After": "1"}, times=2
+    )
+    proxy.add_rule(f"{lab.name('a---shared')}?", status=409, body=status_body(409, "Conflict"))
+    proxy.add_rule(f"{lab.name('b---shared')}?", status=500, body=status_body(500, "InternalError"))
     outcome = lab.sync()
     assert (outcome.synced, lab.row.failures) == ("False", 1)
     assert lab.queues() == {"": -1, "a": 10, "b": 10, "c": 10, "c---shared": 10}
     assert lab.sync().synced == "True"
     assert lab.queues() == {"": -1, **{f"{name}{end}": 10 for name in "abc" for end in ("", "---shared")}}
-    proxy.seen.clear()
+    proxy.requests.clear()
     assert lab.sync().synced == "True"
     assert _writes(proxy, lab.ns) == []
 
 
 @pytest.mark.k8s
-def test_a_write_whose_answer_is_lost_is_not_done_twice(real: tuple[Lab, Proxy]) -> None:
+def test_a_write_whose_answer_is_lost_is_not_done_twice(real: tuple[SyncHarness, FaultyProxy]) -> None:
     """The API server has done it; the line broke before it could say so."""
     lab, proxy = real
     pool("team")
@@ -405,10 +417,10 @@ def test_a_write_whose_answer_is_lost_is_not_done_twice(real: tuple[Lab, Proxy])
         if request[0] != "PATCH" or f"/{container}?" not in request[1]:
             return False
         body = {"metadata": {"name": container, "labels": {"osmo.namespace": lab.ns}}, "spec": {}}
-        lab.cluster.cluster.apply(QUEUE, body, owner="osmo-admin", force=True)
+        lab.cluster.cluster.apply(QUEUE, body, field_manager="osmo-admin", force=True)
         return True
 
-    proxy.answer(answered_by_nobody, drop=True)
+    proxy.add_rule(answered_by_nobody, drop=True)
     assert lab.sync().reason == "Unreachable"
     assert lab.sync().synced == "True"
     assert lab.queues() == {"": -1, "team": 10, "team---shared": 10}
@@ -416,23 +428,23 @@ def test_a_write_whose_answer_is_lost_is_not_done_twice(real: tuple[Lab, Proxy])
 
 @pytest.mark.k8s
 def test_slow_answers_end_the_run_and_not_the_house(
-    real: tuple[Lab, Proxy], kube_server: KubeServer, monkeypatch: pytest.MonkeyPatch
+    real: tuple[SyncHarness, FaultyProxy], kube_server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab, proxy = real
     pool("team")
-    patient = kube_server.cluster(address=proxy.address)
-    short = kube_server.cluster(limits=Limits(connect=30, call=0.5), address=proxy.address)
+    patient = kube_server.connect(address=proxy.address)
+    short = kube_server.connect(limits=Timeouts(connect=30, call=0.5), address=proxy.address)
 
     class ImpatientWriter:
         def __getattr__(self, verb: str) -> Any:
             return getattr(short if verb in WRITES else patient, verb)
 
     monkeypatch.setattr(connections, "connect", lambda _: ImpatientWriter())
-    proxy.answer("/queues/", delay=300, times=None)
+    proxy.add_rule("/queues/", delay=300, times=None)
     outcome = lab.sync()
     assert outcome.reason == "Unreachable"
     assert len(_writes(proxy, lab.ns)) == 1, "after one call that was not answered no other is made"
-    proxy.clear()
+    proxy.clear_rules()
     monkeypatch.undo()
     assert lab.sync().synced == "True"
 
@@ -442,18 +454,18 @@ def test_slow_answers_end_the_run_and_not_the_house(
     ("user", "reason"), [("nobody", "Forbidden"), ("viewer", "Forbidden"), ("expired", "Unauthorized")]
 )
 def test_a_credential_that_may_not(kube_server: KubeServer, ledger: None, user: str, reason: str) -> None:
-    cluster = kube_server.cluster()
-    namespace = fresh_namespace(cluster)
-    content = kube_server.content("nobody" if user == "expired" else user)
+    cluster = kube_server.connect()
+    namespace = create_namespace(cluster)
+    content = kube_server.kubeconfig_body("nobody" if user == "expired" else user)
     if user == "expired":
         content["users"][0]["user"]["token"] = "was-good-once"
     body = {"type": "kubernetes", "namespace": namespace, "kubeconfig": yaml.safe_dump(content)}
     backend = put_backend(actor=SYSTEM, name="lab", body=body).row
-    outcome = sync_backend(backend.pk)
+    outcome = sync_backend_queues(backend.pk)
     assert outcome.reason == reason
     assert "was-good-once" not in outcome.message
-    put_backend(actor=SYSTEM, name="lab", body={"kubeconfig": yaml.safe_dump(kube_server.content())})
-    assert sync_backend(backend.pk, by_hand=True).synced == "True", "a new credential is taken up at once"
+    put_backend(actor=SYSTEM, name="lab", body={"kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body())})
+    assert sync_backend_queues(backend.pk, manual=True).synced == "True", "a new credential is taken up at once"
     cluster.close()
 
 
@@ -461,42 +473,42 @@ def test_a_credential_that_may_not(kube_server: KubeServer, ledger: None, user: 
 @pytest.mark.fault
 def test_no_kai_then_kai_then_killed_in_the_middle_and_back(own_kube_server: KubeServer, ledger: None) -> None:
     server = own_kube_server
-    body = {"type": "kubernetes", "namespace": "osmo", "kubeconfig": yaml.safe_dump(server.content())}
+    body = {"type": "kubernetes", "namespace": "osmo", "kubeconfig": yaml.safe_dump(server.kubeconfig_body())}
     backend = put_backend(actor=SYSTEM, name="lab", body=body).row
     for number in range(4):
         pool(f"p{number}")
-    outcome = sync_backend(backend.pk)
+    outcome = sync_backend_queues(backend.pk)
     assert outcome.reason == "KindMissing"
     assert "install KAI" in outcome.message
 
     server.install(*PINNED)
-    with closing(server.cluster()) as before:
-        others = Bystanders(before, "default")
+    with closing(server.connect()) as before:
+        others = ForeignObjects(before, "default")
     real = connections.connect(backend)
-    heard = Listened(real)
+    heard = RecordingCluster(real)
 
-    def kills(verb: str, kind: Kind, name: str) -> None:
+    def kills(verb: str, kind: ResourceKind, name: str) -> None:
         if verb == "apply" and len(heard.writes) == 6:
             server.kill()
 
-    heard.before = kills
+    heard.before_call = kills
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "connect", lambda _: heard)
-        outcome = sync_backend(backend.pk, by_hand=True)
+        outcome = sync_backend_queues(backend.pk, manual=True)
     assert outcome.reason == "Unreachable"
-    assert sync_backend(backend.pk, by_hand=True).reason == "Unreachable", "still dead"
+    assert sync_backend_queues(backend.pk, manual=True).reason == "Unreachable", "still dead"
 
     server.restart()
-    assert eventually(lambda: sync_backend(backend.pk, by_hand=True).synced == "True")
-    admin = server.cluster()
+    assert wait_for(lambda: sync_backend_queues(backend.pk, manual=True).synced == "True")
+    admin = server.connect()
     others.cluster = admin
     others.assert_untouched()
     found = admin.list(QUEUE, labels="osmo.namespace=osmo").items
     assert len(found) == 1 + 2 * 4
     assert {item["metadata"]["generation"] for item in found} == {1}, "nothing was written twice"
-    again = Listened(admin)
+    again = RecordingCluster(admin)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "connect", lambda _: again)
-        sync_backend(backend.pk, by_hand=True)
+        sync_backend_queues(backend.pk, manual=True)
     assert again.writes == []
     admin.close()

@@ -11,16 +11,16 @@ from pools.domain.roles import SYSTEM
 from pools.services.pools import put_pool
 from scheduling.kube import errors
 from scheduling.kube.kinds import POD, POD_GROUP, QUEUE
-from scheduling.kube.port import Kind, Object
-from tests.integration.kube.conftest import Lab
+from scheduling.kube.port import Object, ResourceKind
+from tests.integration.kube.conftest import SyncHarness
 
 UPSTREAM = "osmo-backend-worker"
 
 
-class OldHouse:
+class EarlierOsmo:
     """What an earlier OSMO left in a cluster."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: SyncHarness) -> None:
         self._lab = lab
         self._cluster = lab.cluster.cluster
         self.old, self.new = lab.name("team"), lab.name("team---shared")
@@ -30,7 +30,7 @@ class OldHouse:
         team = {"parentQueue": lab.root, "resources": {"gpu": gpu, "cpu": unlimited, "memory": unlimited}}
         for name, spec in ((lab.root, root), (self.old, team)):
             body = {"metadata": {"name": name, "labels": {"osmo.namespace": lab.ns}}, "spec": spec}
-            self._cluster.create(QUEUE, body, owner=UPSTREAM)
+            self._cluster.create(QUEUE, body, field_manager=UPSTREAM)
 
     def gang(self, name: str, *pods: str, queue: str = "") -> None:
         """A PodGroup; each pod is `waits`, `runs` or `done`."""
@@ -45,13 +45,13 @@ class OldHouse:
             self._create(POD, pod, labels, {"pod-group-name": name}, spec)
             phase = {"waits": "Pending", "runs": "Running", "done": "Succeeded"}[state]
             change = {"status": {"phase": phase}}
-            self._cluster.merge(POD, pod, change, owner="kubelet", namespace=self._lab.ns, status=True)
+            self._cluster.merge(POD, pod, change, field_manager="kubelet", namespace=self._lab.ns, status=True)
 
-    def _create(self, kind: Kind, name: str, labels: Any, annotations: Any, spec: Object) -> None:
+    def _create(self, kind: ResourceKind, name: str, labels: Any, annotations: Any, spec: Object) -> None:
         metadata = {"name": name, "namespace": self._lab.ns, "labels": labels, "annotations": annotations}
-        self._cluster.create(kind, {"metadata": metadata, "spec": spec}, owner=UPSTREAM)
+        self._cluster.create(kind, {"metadata": metadata, "spec": spec}, field_manager=UPSTREAM)
 
-    def queues_of(self, kind: Kind) -> dict[str, str]:
+    def queues_of(self, kind: ResourceKind) -> dict[str, str]:
         """The queue label of each object of a kind."""
         found = self._cluster.list(kind, namespace=self._lab.ns).items
         for item in found:
@@ -64,22 +64,22 @@ class OldHouse:
 @pytest.fixture(params=["pinned", "newer"])
 def place(request: pytest.FixtureRequest) -> Any:
     """Real API servers with both versions of the PodGroup's definition."""
-    from tests.support.kube import Place, fresh_namespace
+    from tests.support.kube import KubeNamespace, create_namespace
 
     server = request.getfixturevalue("kube_server" if request.param == "pinned" else "newer_kube_server")
     cluster = server.cluster()
-    yield Place(cluster, fresh_namespace(cluster))
+    yield KubeNamespace(cluster, create_namespace(cluster))
     cluster.close()
 
 
 @pytest.fixture
-def house(lab: Lab) -> OldHouse:
+def house(lab: SyncHarness) -> EarlierOsmo:
     put_pool(actor=SYSTEM, name="team", body={"backend": "lab", "resources": {"gpu": {"guarantee": 100}}})
-    return OldHouse(lab)
+    return EarlierOsmo(lab)
 
 
 @pytest.mark.k8s
-def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: Lab, house: OldHouse) -> None:
+def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: SyncHarness, house: EarlierOsmo) -> None:
     old, new = house.old, house.new
     house.gang("nothing-yet")
     house.gang("waiting", "waits", "waits")
@@ -112,24 +112,24 @@ def test_what_waits_is_pointed_at_the_leaf_and_what_runs_stays(lab: Lab, house: 
 
 
 @pytest.mark.k8s
-def test_a_crash_between_the_leaf_and_the_pointing_is_healed(lab: Lab, house: OldHouse) -> None:
+def test_a_crash_between_the_leaf_and_the_pointing_is_healed(lab: SyncHarness, house: EarlierOsmo) -> None:
     house.gang("waiting", "waits")
 
-    def dies(verb: str, kind: Kind, name: str) -> None:
+    def dies(verb: str, kind: ResourceKind, name: str) -> None:
         if kind is POD_GROUP and verb == "merge":
             raise errors.Unreachable("the worker was killed here")
 
-    lab.cluster.before = dies
+    lab.cluster.before_call = dies
     assert lab.sync().synced == "False"
     assert lab.queues()["team---shared"] == 100
     assert house.queues_of(POD_GROUP) == {"waiting": house.old}
-    lab.cluster.before = lambda *_: None
-    assert lab.sync().done == (f"point PodGroup waiting from {house.old} to {house.new}",)
+    lab.cluster.before_call = lambda *_: None
+    assert lab.sync().written == (f"point PodGroup waiting from {house.old} to {house.new}",)
     assert house.queues_of(POD_GROUP) == {"waiting": house.new}
 
 
 @pytest.mark.k8s
-def test_work_that_comes_to_the_old_queue_later_is_pointed_too(lab: Lab, house: OldHouse) -> None:
+def test_work_that_comes_to_the_old_queue_later_is_pointed_too(lab: SyncHarness, house: EarlierOsmo) -> None:
     lab.sync()
     house.gang("late", "waits")
-    assert lab.sync().done == (f"point PodGroup late from {house.old} to {house.new}",)
+    assert lab.sync().written == (f"point PodGroup late from {house.old} to {house.new}",)

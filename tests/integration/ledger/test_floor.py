@@ -73,12 +73,12 @@ BROKEN = {
 @pytest.fixture
 def house() -> None:
     """A pool with an ACTIVE, a DELETING and an ARCHIVED slice, and another pool without any."""
-    houses.pool("team", 100, a=30, drains=10, old=5)
-    houses.pool("other", 10)
-    houses.submitted(houses.admin(), "team--drains")
+    houses.make_pool("team", 100, a=30, drains=10, old=5)
+    houses.make_pool("other", 10)
+    houses.submit_workflow(houses.admin_actor(), "team--drains")
     for name in ("drains", "old"):
         delete_subpool(actor=SYSTEM, parent="team", subpool_name=name)
-    houses.commit_time()
+    houses.check_deferred_constraints()
 
 
 def _at_commit(sql: str) -> None:

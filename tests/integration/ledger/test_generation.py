@@ -12,8 +12,8 @@ from pools.domain.roles import SYSTEM
 from pools.models import Backend, Cohort, LedgerGeneration, Pool
 from pools.services.backends import put_backend
 from pools.services.pools import delete_pool, put_pool
-from pools.services.subpools import create_subpool, delete_subpool, update_quota
-from tests.support.threads import together
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from tests.support.threads import run_concurrently
 
 pytestmark = pytest.mark.usefixtures("ledger")
 
@@ -45,7 +45,7 @@ def _pool(name: str, backend: str, guarantee: int = 10) -> None:
 def test_each_change_of_a_promise_moves_its_own_backend(moved: Callable[..., set[str]]) -> None:
     assert moved(_pool, name="other", backend="two") == {"two"}
     assert moved(create_subpool, actor=SYSTEM, parent="team", subpool_name="a", quota=3) == {"one"}
-    assert moved(update_quota, actor=SYSTEM, parent="team", subpool_name="a", quota=4) == {"one"}
+    assert moved(resize_subpool, actor=SYSTEM, parent="team", subpool_name="a", quota=4) == {"one"}
     assert moved(delete_subpool, actor=SYSTEM, parent="team", subpool_name="a") == {"one"}
     assert moved(delete_pool, actor=SYSTEM, name="other") == {"two"}
     assert moved(lambda: Pool.objects.filter(name="team").update(weight=7)) == {"one"}
@@ -90,6 +90,6 @@ def test_changes_of_many_pools_at_once_do_not_wait_in_a_circle(moved: Callable[.
                 Pool.objects.filter(name=name).update(weight=5)
 
     before = LedgerGeneration.objects.get(backend__name="one").number
-    outcome = together([lambda: all_of_them(names[:2]), lambda: all_of_them(names[:1:-1])])
+    outcome = run_concurrently([lambda: all_of_them(names[:2]), lambda: all_of_them(names[:1:-1])])
     assert outcome == [None, None]
     assert LedgerGeneration.objects.get(backend__name="one").number == before + 4

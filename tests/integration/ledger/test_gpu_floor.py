@@ -10,20 +10,23 @@ from django.db import DatabaseError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pools.domain.gpu_quota.workers import Asked, Held, Worker, held_by
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker, WorkerTotals, totals_of_worker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
-from pools.selectors.gpu_namespace import look_at
+from pools.selectors.gpu_namespace import read_namespaces
 from pools.services.gpu_allocations import adjust, allocate, commit, release
 from tests.support import houses
-from tests.unit.gpu_quota.rows import amounts
+from tests.unit.gpu_quota.rows import make_amounts
 
 pytestmark = pytest.mark.django_db
 
 
 def made(name: str = "w1", **more: Any) -> GpuAllocation:
     return allocate(
-        actor=SYSTEM, namespace="ns", asked=Asked(name, "", Worker(amounts(5, "1Gi"), amounts(7), 2)), **more
+        actor=SYSTEM,
+        namespace="ns",
+        request=AllocationRequest(name, "", GpuWorker(make_amounts(5, "1Gi"), make_amounts(7), 2)),
+        **more,
     )
 
 
@@ -42,7 +45,7 @@ def made(name: str = "w1", **more: Any) -> GpuAllocation:
 )
 def test_raw_sql_is_refused(sql: str, sentence: str) -> None:
     made()
-    houses.commit_time()
+    houses.check_deferred_constraints()
     with pytest.raises(DatabaseError, match=sentence), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(sql)
 
@@ -97,13 +100,15 @@ deeds = st.lists(
 @given(deeds)
 def test_counters_are_the_sum_of_what_lives_whatever_happens(steps: list[tuple[str, int, int, int, int]]) -> None:
     with transaction.atomic():
-        model: dict[str, tuple[str, Worker]] = {}
+        model: dict[str, tuple[str, GpuWorker]] = {}
         for deed, which, vram, milli, count in steps:
             name = f"w{which}"
-            worker = Worker(amounts(f"{milli}m", str(vram)), amounts(1, f"{milli}m"), count)
+            worker = GpuWorker(make_amounts(f"{milli}m", str(vram)), make_amounts(1, f"{milli}m"), count)
             state = model[name][0] if name in model else None
             if deed in {"allocate", "assume"} and state is None:
-                allocate(actor=SYSTEM, namespace="ns", asked=Asked(name, "", worker), assume=deed == "assume")
+                allocate(
+                    actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", worker), assume=deed == "assume"
+                )
                 model[name] = ("assumed" if deed == "assume" else "committed", worker)
             elif deed == "commit" and state is not None:
                 commit(actor=SYSTEM, namespace="ns", name=name)
@@ -111,13 +116,15 @@ def test_counters_are_the_sum_of_what_lives_whatever_happens(steps: list[tuple[s
             elif deed == "adjust" and state is not None:
                 body = {"request": worker.request.as_dict(), "limit": worker.limit.as_dict()}
                 adjust(actor=SYSTEM, namespace="ns", name=name, body=body)
-                model[name] = (model[name][0], Worker(worker.request, worker.limit, model[name][1].count))
+                model[name] = (model[name][0], GpuWorker(worker.request, worker.limit, model[name][1].count))
             elif deed == "release" and state is not None:
                 release(actor=SYSTEM, namespace="ns", name=name)
                 del model[name]
-        facts = look_at(["ns"])["ns"]
+        facts = read_namespaces(["ns"])["ns"]
         for state, found in (("committed", facts.committed), ("assumed", facts.assumed)):
-            expected = sum((held_by(worker) for how, worker in model.values() if how == state), start=Held())
+            expected = sum(
+                (totals_of_worker(worker) for how, worker in model.values() if how == state), start=WorkerTotals()
+            )
             assert (found.workers, found.requests.millis, found.limits.millis) == (
                 expected.workers,
                 expected.requests.millis,

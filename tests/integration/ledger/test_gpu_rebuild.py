@@ -9,35 +9,35 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from pools.domain.gpu_quota.workers import Asked, Worker
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import GpuAllocation, GpuUsage
 from pools.services.gpu_allocations import allocate, release
-from pools.services.gpu_quotas import put_quota
-from pools.services.gpu_rebuild import PodWorker, Repair, database_time, follow_pods, rebuild
+from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.gpu_rebuild import GpuRepair, PodWorker, apply_pod_changes, database_time, rebuild_gpu_usage
 from scheduling.services.verify import verify
 from tests.support import houses
-from tests.unit.gpu_quota.rows import amounts
+from tests.unit.gpu_quota.rows import make_amounts
 
 pytestmark = pytest.mark.django_db
-ONE = Worker(amounts(10, "1Gi"), amounts(20, "2Gi"), 2)
+ONE = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
 
 
 @pytest.fixture
 def cluster() -> int:
-    return houses.backend("k").pk
+    return houses.make_backend("k").pk
 
 
-def pod(cluster: int, uid: str, namespace: str = "ns", worker: Worker = ONE) -> PodWorker:
+def pod(cluster: int, uid: str, namespace: str = "ns", worker: GpuWorker = ONE) -> PodWorker:
     return PodWorker(namespace, uid, "infer", worker, cluster)
 
 
-def told(repairs: list[Repair]) -> list[tuple[str, str, str]]:
+def told(repairs: list[GpuRepair]) -> list[tuple[str, str, str]]:
     return [(each.namespace, each.path, each.code) for each in repairs]
 
 
 def run(cluster: int, *pods: PodWorker, since: Any = None, only: str | None = None) -> list[tuple[str, str, str]]:
-    return told(rebuild(pods, {cluster: since or database_time()}, only))
+    return told(rebuild_gpu_usage(pods, {cluster: since or database_time()}, only))
 
 
 def live(namespace: str = "ns") -> set[str]:
@@ -52,24 +52,24 @@ def test_pods_come_stay_change_and_go(cluster: int) -> None:
     ]
     assert GpuUsage.objects.get(pk="ns").requests_tflops == 20
     assert run(cluster, pod(cluster, "a"), pod(cluster, "b", "other")) == []
-    bigger = Worker(amounts(11, "1Gi"), amounts(20, "2Gi"), 2)
+    bigger = GpuWorker(make_amounts(11, "1Gi"), make_amounts(20, "2Gi"), 2)
     assert run(cluster, pod(cluster, "a", worker=bigger)) == [("ns", "a", "changed"), ("other", "b", "removed")]
     assert (GpuUsage.objects.get(pk="ns").requests_tflops, GpuUsage.objects.get(pk="other").workers) == (22, 0)
 
 
 def test_entries_of_people_and_workflows_are_kept(cluster: int) -> None:
-    allocate(actor=SYSTEM, namespace="ns", asked=Asked("mine", "", ONE))
+    allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("mine", "", ONE))
     assert run(cluster) == []
     assert live() == {"mine"}
 
 
 def test_over_quota_is_kept_as_it_is(cluster: int) -> None:
-    put_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 1}})
+    put_gpu_quota(actor=SYSTEM, namespace="ns", spec={"total": {"maxWorkers": 1}})
     run(cluster, pod(cluster, "a"), pod(cluster, "b"))
     assert GpuUsage.objects.get(pk="ns").workers == 2
-    from pools.representations.gpu_quota import shown
+    from pools.representations.gpu_quota import current_gpu_quota_body
 
-    body = shown("ns")
+    body = current_gpu_quota_body("ns")
     assert body is not None
     assert body["status"]["conditions"][1]["status"] == "True"
 
@@ -79,7 +79,7 @@ def test_one_namespace_alone(cluster: int) -> None:
 
 
 def test_a_reservation_becomes_a_worker_once_its_pod_is_bound(cluster: int) -> None:
-    row = allocate(actor=SYSTEM, namespace="ns", asked=Asked("a", "", ONE), assume=True)
+    row = allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("a", "", ONE), assume=True)
     GpuAllocation.objects.filter(pk=row.pk).delete()
     GpuAllocation.objects.create(
         namespace="ns",
@@ -109,31 +109,31 @@ def test_what_moved_after_the_list_began_is_left_alone(cluster: int) -> None:
 def test_an_older_list_does_not_undo_what_was_seen_since(cluster: int) -> None:
     run(cluster, pod(cluster, "a"))
     before = database_time()
-    bigger = Worker(amounts(30, "1Gi"), amounts(30, "2Gi"), 2)
-    follow_pods(cluster, [pod(cluster, "a", worker=bigger)])
+    bigger = GpuWorker(make_amounts(30, "1Gi"), make_amounts(30, "2Gi"), 2)
+    apply_pod_changes(cluster, [pod(cluster, "a", worker=bigger)])
     assert run(cluster, pod(cluster, "a"), since=before) == []
     assert GpuUsage.objects.get(pk="ns").requests_tflops == 60
     assert run(cluster, pod(cluster, "a")) == [("ns", "a", "changed")]
 
 
 def test_other_clusters_are_not_touched(cluster: int) -> None:
-    other = houses.backend("k2").pk
+    other = houses.make_backend("k2").pk
     run(cluster, pod(cluster, "a"))
     assert run(other) == []
     assert live() == {"a"}
 
 
 def test_a_bent_counter_is_recounted_and_told(cluster: int) -> None:
-    allocate(actor=SYSTEM, namespace="ns", asked=Asked("mine", "", ONE))
+    allocate(actor=SYSTEM, namespace="ns", request=AllocationRequest("mine", "", ONE))
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
         cursor.execute("UPDATE pools_gpuusage SET workers = 9, limits_vram = 0.5")
         cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
     assert [difference.code for difference in verify()] == ["gpu_usage"] * 2
-    found = rebuild([], {})
+    found = rebuild_gpu_usage([], {})
     assert verify() == []
     assert sorted(told(found)) == [("ns", "limits_vram", "recounted"), ("ns", "workers", "recounted")]
     assert found[0].as_dict()["message"]
     usage = GpuUsage.objects.get(pk="ns")
     assert (usage.workers, usage.limits_vram) == (1, 2 * 2**31)
-    assert rebuild([], {}) == []
+    assert rebuild_gpu_usage([], {}) == []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from pools.domain.gpu_quota.workers import Asked, Worker
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.lifecycle import SubpoolState
 from pools.models import Pool
 from pools.services.gpu_allocations import allocate
 from pools.services.verify import LEDGER_CHECKS
-from scheduling.services.simulated.reconcile import settle
-from scheduling.services.verify import WORK_CHECKS, verify
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.verify import WORKFLOW_CHECKS, verify
 from tests.support import houses
 
 pytestmark = pytest.mark.django_db
@@ -41,19 +41,19 @@ BENT = {
 @pytest.fixture
 def house() -> None:
     """Running and waiting work on a slice, and a slice that drains with nothing on it."""
-    root = houses.pool("team", 100, a=30, left=5)
-    admin = houses.admin()
-    houses.submitted(admin, "team--a", 8)
+    root = houses.make_pool("team", 100, a=30, left=5)
+    admin = houses.admin_actor()
+    houses.submit_workflow(admin, "team--a", 8)
     assert root.backend_id is not None
-    settle(root.backend_id)
-    houses.submitted(admin, "team--a", 2, name="later", priority=houses.Priority.LOW)
-    allocate(actor=admin, namespace="team-a", asked=Asked("w1", "", Worker()))
+    reconcile_backend(root.backend_id)
+    houses.submit_workflow(admin, "team--a", 2, name="later", priority=houses.Priority.LOW)
+    allocate(actor=admin, namespace="team-a", request=AllocationRequest("w1", "", GpuWorker()))
     Pool.objects.filter(name="team--left").update(subpool_state=SubpoolState.DELETING)
-    houses.commit_time()
+    houses.check_deferred_constraints()
 
 
 def test_every_check_is_shown_to_fail() -> None:
-    assert set(BENT) == {check.code for check in (*LEDGER_CHECKS, *WORK_CHECKS)}
+    assert set(BENT) == {check.code for check in (*LEDGER_CHECKS, *WORKFLOW_CHECKS)}
 
 
 def test_a_right_house_has_no_difference(house: None) -> None:
@@ -67,7 +67,7 @@ def test_the_check_names_the_difference(house: None, code: str, sql: str) -> Non
         cursor.execute(sql)
         assert cursor.rowcount
         cursor.execute("SET LOCAL session_replication_role = origin")
-    found = {difference.code: difference.sentence for difference in verify()}
+    found = {difference.code: difference.message for difference in verify()}
     assert code in found
     assert found[code]
     assert "{}" not in found[code]

@@ -12,10 +12,10 @@ from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.services.members import create_user
 
-Post = Callable[..., tuple[int, Any]]
+PostPodGroup = Callable[..., tuple[int, Any]]
 
 
-def posting(client: Client) -> Post:
+def make_post(client: Client) -> PostPodGroup:
     """POST to `/api/podgroup/<which>`: (status, parsed JSON answer). Keyword arguments are headers."""
 
     def post(which: str, body: str | bytes, kind: str = "application/yaml", **headers: str) -> tuple[int, Any]:
@@ -27,15 +27,15 @@ def posting(client: Client) -> Post:
 
 
 @pytest.fixture
-def anonymous(db: None) -> Post:
+def anonymous(db: None) -> PostPodGroup:
     """Nobody."""
-    return posting(Client())
+    return make_post(Client())
 
 
 @pytest.fixture
-def post(db: None) -> Post:
+def post(db: None) -> PostPodGroup:
     """Somebody who is signed in and has no role."""
     create_user(actor=SYSTEM, username="ann", roles=[])
     client = Client()
     client.force_login(User.objects.get(username="ann"), "django.contrib.auth.backends.ModelBackend")
-    return posting(client)
+    return make_post(client)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduling.api.yaml_bodies import MOST_SPELLED, MOST_VALUES
-from tests.integration.podgroups.conftest import Post
+from scheduling.api.yaml_bodies import MAX_BODY_VALUES, MAX_EXPANDED_CHARACTERS
+from tests.integration.podgroups.conftest import PostPodGroup
 
 BOTH = ("validate", "plan")
 LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10))
@@ -38,7 +38,7 @@ REFUSED = {
     "deep-json": ("[" * 100_000 + "]" * 100_000, "levels deep"),
     "rather-deep-json": ('{"spec": ' + "[" * 300 + "]" * 300 + "}", "levels deep"),
     "deep-yaml": ("- " * 5000 + "x", "levels deep"),
-    "many-values": ('{"spec": {"subGroups": [' + "0," * MOST_VALUES + "0]}}", "values"),
+    "many-values": ('{"spec": {"subGroups": [' + "0," * MAX_BODY_VALUES + "0]}}", "values"),
     "long-text-often": ("a: &a " + "x" * 2**20 + "\nb: [" + "*a," * 40 + "]", "spells out"),
     "long-paths": (LONG_KEY, "spells out"),
     "nul": (json.dumps({"spec": {"subGroups": [{"name": "a\0"}]}}), "NUL"),
@@ -50,7 +50,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("which", BOTH)
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_is_refused_in_a_sentence(post: Post, which: str, name: str) -> None:
+def test_what_cannot_be_read_is_refused_in_a_sentence(post: PostPodGroup, which: str, name: str) -> None:
     body, sentence = REFUSED[name]
     status, answer = post(which, body, idempotency_key="k")
     assert (status, answer["error_code"]) == (400, "USER")
@@ -60,29 +60,29 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(post: Post, which: str, na
     assert all(each.keys() >= {"path", "code", "message"} for each in answer["details"])
 
 
-def test_faults_are_told_all_at_once_with_their_paths(post: Post) -> None:
+def test_faults_are_told_all_at_once_with_their_paths(post: PostPodGroup) -> None:
     status, answer = post("validate", "spec: {minMember: .nan, subGroups: [{name: a, minMember: .inf}]}")
     assert status == 400
     assert [each["path"] for each in answer["details"]] == ["spec.minMember", "spec.subGroups[0].minMember"]
 
 
-def test_a_line_is_named_where_the_text_breaks_off(post: Post) -> None:
+def test_a_line_is_named_where_the_text_breaks_off(post: PostPodGroup) -> None:
     status, answer = post("validate", "spec:\n  minMember: 1\n minSubGroup: 2\n")
     assert status == 400
     assert answer["details"][0]["line"] == 3
 
 
-def test_what_is_just_inside_the_bounds_is_answered(post: Post) -> None:
+def test_what_is_just_inside_the_bounds_is_answered(post: PostPodGroup) -> None:
     valid = (200, {"valid": True, "violations": []})
-    text = {"metadata": {"note": "x" * (MOST_SPELLED - 1000)}, "spec": {"minMember": 1}}
+    text = {"metadata": {"note": "x" * (MAX_EXPANDED_CHARACTERS - 1000)}, "spec": {"minMember": 1}}
     assert post("validate", json.dumps(text)) == valid
-    many = {"metadata": {"names": ["n"] * (MOST_VALUES - 100)}, "spec": {"minMember": 1}}
+    many = {"metadata": {"names": ["n"] * (MAX_BODY_VALUES - 100)}, "spec": {"minMember": 1}}
     assert post("validate", json.dumps(many)) == valid
 
 
 @pytest.mark.parametrize("which", BOTH)
 @pytest.mark.parametrize("body", ["", "null", "3", "text", "[]", "{}", "spec:", "spec: []", "podgroup: {spec: {}}"])
-def test_other_kinds_of_values_get_an_answer(post: Post, which: str, body: str) -> None:
+def test_other_kinds_of_values_get_an_answer(post: PostPodGroup, which: str, body: str) -> None:
     status, answer = post(which, body)
     if which == "validate":
         assert (status, answer["valid"]) == (200, False)
@@ -90,19 +90,19 @@ def test_other_kinds_of_values_get_an_answer(post: Post, which: str, body: str) 
         assert status == (200 if body.startswith("podgroup") else 400)
 
 
-def test_a_form_with_files_is_no_manifest(post: Post) -> None:
+def test_a_form_with_files_is_no_manifest(post: PostPodGroup) -> None:
     body = '--x\r\nContent-Disposition: form-data; name="file"\r\n\r\nspec: {}\r\n--x--\r\n'
     assert post("validate", body, "multipart/form-data; boundary=x", idempotency_key="k")[0] == 400
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=60) | st.text("{}[]&*a:-?!%'\"|>#, \n\t0.e\\uxd8", max_size=60))
-def test_any_bytes_get_an_answer(post: Post, body: bytes | str) -> None:
+def test_any_bytes_get_an_answer(post: PostPodGroup, body: bytes | str) -> None:
     for which in BOTH:
         assert post(which, body.encode() if isinstance(body, str) else body)[0] in {200, 400}
 
 
-def test_a_gang_too_large_for_one_answer_is_refused_before_it_is_planned(post: Post) -> None:
+def test_a_gang_too_large_for_one_answer_is_refused_before_it_is_planned(post: PostPodGroup) -> None:
     groups = [{"name": f"g{number}", "minMember": 1} for number in range(1001)]
     pods = [{"name": f"p{number}", "sub_group": "g0", "state": "Running"} for number in range(1000)]
     body = {"podgroup": {"kind": "PodGroup", "spec": {"subGroups": groups}}, "pods": pods}
@@ -111,7 +111,7 @@ def test_a_gang_too_large_for_one_answer_is_refused_before_it_is_planned(post: P
     assert answer["details"][0]["code"] == "too_large"
 
 
-def test_keys_given_often_are_told_soon(post: Post) -> None:
+def test_keys_given_often_are_told_soon(post: PostPodGroup) -> None:
     status, answer = post("validate", "a: 1\n" * 20_000)
     assert status == 400
     assert "stands here twice" in answer["message"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.podgroups.conftest import Post
+from tests.integration.podgroups.conftest import PostPodGroup
 
 INFERENCE = """\
 apiVersion: scheduling.run.ai/v2alpha2
@@ -50,7 +50,7 @@ def spec(*groups: dict[str, Any], **own: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("which", BOTH)
-def test_nobody_gets_no_answer(anonymous: Post, which: str) -> None:
+def test_nobody_gets_no_answer(anonymous: PostPodGroup, which: str) -> None:
     for body in (INFERENCE, "{", ""):
         status, answer = anonymous(which, body)
         assert (status, answer["error_code"]) == (401, "USER")
@@ -60,7 +60,9 @@ def test_nobody_gets_no_answer(anonymous: Post, which: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["application/yaml", "application/json", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
-def test_the_examples_of_the_seed_are_valid_whatever_the_content_type_says(post: Post, body: str, kind: str) -> None:
+def test_the_examples_of_the_seed_are_valid_whatever_the_content_type_says(
+    post: PostPodGroup, body: str, kind: str
+) -> None:
     assert post("validate", body, kind) == (200, {"valid": True, "violations": []})
 
 
@@ -85,7 +87,7 @@ def test_the_examples_of_the_seed_are_valid_whatever_the_content_type_says(post:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_broken_rule_is_an_answer_with_path_and_code(post: Post, manifest: Any, path: str, code: str) -> None:
+def test_a_broken_rule_is_an_answer_with_path_and_code(post: PostPodGroup, manifest: Any, path: str, code: str) -> None:
     status, answer = post("validate", json.dumps(manifest))
     assert (status, answer["valid"]) == (200, False)
     first = answer["violations"][0]
@@ -93,13 +95,13 @@ def test_a_broken_rule_is_an_answer_with_path_and_code(post: Post, manifest: Any
     assert (first["path"], first["code"], first["severity"]) == (f"spec.{path}", code, "error")
 
 
-def test_a_warning_leaves_it_valid(post: Post) -> None:
+def test_a_warning_leaves_it_valid(post: PostPodGroup) -> None:
     status, answer = post("validate", INFERENCE.replace("minSubGroup: 3 ", "minMember: 32 "))
     assert (status, answer["valid"]) == (200, True)
     assert [(each["code"], each["severity"]) for each in answer["violations"]] == [("inner_with_min_member", "warning")]
 
 
-def test_a_plan_in_json_has_everything(post: Post) -> None:
+def test_a_plan_in_json_has_everything(post: PostPodGroup) -> None:
     status, answer = post("plan", json.dumps({"podgroup": TRAINING}))
     assert status == 200
     groups = answer.pop("sub_groups")
@@ -126,7 +128,7 @@ def test_a_plan_in_json_has_everything(post: Post) -> None:
     )
 
 
-def test_a_plan_in_yaml_asks_for_three_replicas_of_four(post: Post) -> None:
+def test_a_plan_in_yaml_asks_for_three_replicas_of_four(post: PostPodGroup) -> None:
     pods = "".join(
         f"  - {{name: p{group}-{number}, sub_group: prefill-{group}, state: {'Running' if group < 3 else 'Pending'}}}\n"
         for group in range(4)
@@ -139,7 +141,7 @@ def test_a_plan_in_yaml_asks_for_three_replicas_of_four(post: Post) -> None:
     assert [len(step) for step in answer["give_up_order"]] == [24]
 
 
-def test_a_plan_lists_what_is_no_fault_of_the_structure(post: Post) -> None:
+def test_a_plan_lists_what_is_no_fault_of_the_structure(post: PostPodGroup) -> None:
     body = {"podgroup": spec(minMember=0), "pods": [{"name": "p", "state": "Pending"}]}
     status, answer = post("plan", json.dumps(body))
     assert (status, answer["next"], answer["satisfied"]) == (200, ["p"], True)
@@ -160,14 +162,14 @@ def test_a_plan_lists_what_is_no_fault_of_the_structure(post: Post) -> None:
         ([], "", "bad_value"),
     ],
 )
-def test_a_plan_of_a_broken_structure_is_refused(post: Post, body: Any, path: str, code: str) -> None:
+def test_a_plan_of_a_broken_structure_is_refused(post: PostPodGroup, body: Any, path: str, code: str) -> None:
     status, answer = post("plan", json.dumps(body))
     assert (status, answer["error_code"], answer["workflow_id"]) == (400, "USER", None)
     assert [(each["path"], each["code"]) for each in answer["details"]] == [(path, code)]
 
 
 @pytest.mark.parametrize("which", BOTH)
-def test_a_key_gives_the_first_answer_again(post: Post, which: str) -> None:
+def test_a_key_gives_the_first_answer_again(post: PostPodGroup, which: str) -> None:
     body = INFERENCE if which == "validate" else json.dumps({"podgroup": TRAINING})
     first = post(which, body, idempotency_key="k")
     assert first[0] == 200

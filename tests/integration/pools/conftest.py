@@ -20,7 +20,7 @@ from pools.services.tokens import create_token
 
 
 @dataclass
-class Answer:
+class ApiAnswer:
     """A response: its status, its JSON, its headers."""
 
     status: int
@@ -34,7 +34,7 @@ class Answer:
 
 
 @dataclass
-class Caller:
+class ApiCaller:
     """Somebody who calls the API with a JWT, as the stock client does."""
 
     token: AccessToken
@@ -45,43 +45,43 @@ class Caller:
         """Who that is to the services."""
         return self.token.owner.as_actor()
 
-    def __call__(self, method: str, path: str, body: Any = None, *, query: Any = (), **headers: str) -> Answer:
+    def __call__(self, method: str, path: str, body: Any = None, *, query: Any = (), **headers: str) -> ApiAnswer:
         """One call; keyword arguments are headers (`if_match="*"`)."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         sent["Authorization"] = f"Bearer {issue_jwt(self.token)[0]}"
         address = f"{path}?{urlencode(query, doseq=True)}" if query else path
         data = "" if body is None else json.dumps(body)
         response = Client().generic(method, address, data, content_type="application/json", headers=sent)
-        return Answer(response.status_code, response.json(), response.headers)
+        return ApiAnswer(response.status_code, response.json(), response.headers)
 
 
 @pytest.fixture
-def caller(db: None) -> Callable[..., Caller]:
+def caller(db: None) -> Callable[..., ApiCaller]:
     """Makes somebody with these roles."""
 
-    def make(username: str, *roles: str) -> Caller:
+    def make(username: str, *roles: str) -> ApiCaller:
         user = User.objects.filter(username=username).first()
         if user is None:
             create_user(actor=SYSTEM, username=username, roles=roles)
-        return Caller(create_token(actor=SYSTEM, owner=username, name=f"t{AccessToken.objects.count()}")[0])
+        return ApiCaller(create_token(actor=SYSTEM, owner=username, name=f"t{AccessToken.objects.count()}")[0])
 
     return make
 
 
 @pytest.fixture
-def admin(caller: Callable[..., Caller]) -> Caller:
+def admin(caller: Callable[..., ApiCaller]) -> ApiCaller:
     """An osmo-admin."""
     return caller("root", "osmo-admin")
 
 
 @pytest.fixture
-def viewer(caller: Callable[..., Caller]) -> Caller:
+def viewer(caller: Callable[..., ApiCaller]) -> ApiCaller:
     """Reads all, changes nothing."""
     return caller("vera", "osmo-viewer")
 
 
 @pytest.fixture
-def nobody(caller: Callable[..., Caller]) -> Caller:
+def nobody(caller: Callable[..., ApiCaller]) -> ApiCaller:
     """Signed in, without a role."""
     return caller("nils")
 
@@ -94,14 +94,14 @@ def sim(db: None) -> str:
     return "sim"
 
 
-def gpu(guarantee: int, maximum: int = -1, weight: int = 1, **more: Any) -> dict[str, Any]:
+def pool_config(guarantee: int, maximum: int = -1, weight: int = 1, **more: Any) -> dict[str, Any]:
     """A pool's configuration on `sim`."""
     shares = {"guarantee": guarantee, "maximum": maximum, "weight": weight}
     return {"backend": "sim", "resources": {"gpu": shares}, **more}
 
 
 @pytest.fixture
-def team(sim: str, admin: Caller) -> str:
+def team(sim: str, admin: ApiCaller) -> str:
     """Pool `team` with 100 GPUs."""
-    assert admin("PUT", "/api/configs/pool/team", {"configs": gpu(100)}).status == 200
+    assert admin("PUT", "/api/configs/pool/team", {"configs": pool_config(100)}).status == 200
     return "team"

@@ -8,15 +8,15 @@ import pytest
 
 from pools.models import AuditEntry, Backend, Node, Pool
 from scheduling.services.seed import seed_defaults
-from scheduling.services.simulated.reconcile import settle
-from tests.integration.pools.conftest import Caller, gpu
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.pools.conftest import ApiCaller, pool_config
 from tests.support import houses
 
 BACKEND = "/api/configs/backend"
 NODE = {"name": "n1", "gpus": 8, "cpu": 128, "memory": "1Ti", "storage": "4Ti", "platform": "default"}
 
 
-def test_put_makes_a_backend_and_answers_it(admin: Caller) -> None:
+def test_put_makes_a_backend_and_answers_it(admin: ApiCaller) -> None:
     body = {"type": "simulated", "namespace": "ns", "nodes": [NODE], "auto_end": False, "offline": False}
     answer = admin("PUT", f"{BACKEND}/sim", body)
     assert answer.status == 200
@@ -34,17 +34,17 @@ def test_put_makes_a_backend_and_answers_it(admin: Caller) -> None:
     assert admin("GET", f"{BACKEND}/none").status == 404
 
 
-def test_nodes_need_a_name_and_gpus_only(admin: Caller) -> None:
+def test_nodes_need_a_name_and_gpus_only(admin: ApiCaller) -> None:
     assert admin("PUT", f"{BACKEND}/sim", {"nodes": [{"name": "n1", "gpus": 8}]}).body["nodes"] == [NODE]
 
 
-def test_what_is_left_out_stays(sim: str, admin: Caller) -> None:
+def test_what_is_left_out_stays(sim: str, admin: ApiCaller) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", {"offline": True})
     assert (answer.body["offline"], answer.body["namespace"], len(answer.body["nodes"])) == (True, "ns", 4)
     assert answer.headers["ETag"] == '"2"'
 
 
-def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: Caller) -> None:
+def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: ApiCaller) -> None:
     kept = Node.objects.get(name="n1").pk
     nodes = [{"name": "n1", "gpus": 32}, {"name": "n2", "gpus": 16}, {"name": "n9", "gpus": 4}]
     answer = admin("PUT", f"{BACKEND}/sim", {"nodes": nodes}, query={"dry_run": True})
@@ -62,9 +62,9 @@ def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: Caller) -> N
     }
 
 
-def test_work_on_a_removed_node_stays_and_is_named(team: str, admin: Caller) -> None:
-    work = houses.submitted(admin.actor, "team", 20)
-    settle(Pool.objects.get(name="team").root.backend_id)
+def test_work_on_a_removed_node_stays_and_is_named(team: str, admin: ApiCaller) -> None:
+    work = houses.submit_workflow(admin.actor, "team", 20)
+    reconcile_backend(Pool.objects.get(name="team").root.backend_id)
     node = work.groups.get().tasks.get().node_name
     rest = [{"name": name, "gpus": 32} for name in ("n1", "n2", "n3", "n4") if name != node]
     answer = admin("PUT", f"{BACKEND}/sim", {"nodes": rest})
@@ -78,7 +78,7 @@ def test_work_on_a_removed_node_stays_and_is_named(team: str, admin: Caller) -> 
     assert (usage["total_capacity"], usage["total_free"], usage["quota_used"]) == ("96", "96", "20")
 
 
-def test_the_namespace_stays_while_pools_use_it(team: str, admin: Caller) -> None:
+def test_the_namespace_stays_while_pools_use_it(team: str, admin: ApiCaller) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", {"namespace": "other"})
     assert (answer.status, answer.codes) == (409, {("namespace", "in_use")})
     assert admin("PUT", f"{BACKEND}/sim", {"namespace": "ns"}).status == 200
@@ -88,7 +88,7 @@ def test_the_namespace_stays_while_pools_use_it(team: str, admin: Caller) -> Non
     assert admin("PUT", f"{BACKEND}/sim", {"namespace": "other"}).body["namespace"] == "other"
 
 
-def test_delete_needs_a_backend_without_pools(team: str, admin: Caller) -> None:
+def test_delete_needs_a_backend_without_pools(team: str, admin: ApiCaller) -> None:
     answer = admin("DELETE", f"{BACKEND}/sim")
     assert (answer.status, answer.codes) == (409, {("pools", "in_use")})
     assert admin("DELETE", "/api/configs/pool/team").status == 200
@@ -99,7 +99,7 @@ def test_delete_needs_a_backend_without_pools(team: str, admin: Caller) -> None:
     assert admin("DELETE", f"{BACKEND}/sim").status == 404
 
 
-def test_if_match(sim: str, admin: Caller) -> None:
+def test_if_match(sim: str, admin: ApiCaller) -> None:
     assert admin("PUT", f"{BACKEND}/sim", {}, if_match='"9"').status == 412
     assert admin("PUT", f"{BACKEND}/new", {}, if_match='"1"').status == 412
     assert admin("DELETE", f"{BACKEND}/sim", if_match='"9"').status == 412
@@ -121,14 +121,14 @@ def test_if_match(sim: str, admin: Caller) -> None:
         ({"nodes": [{"name": "n1", "gpus": 1, "memory": "1Xi"}]}, {("nodes[0].memory", "bad_value")}),
     ],
 )
-def test_all_faults_at_once(admin: Caller, body: dict[str, Any], codes: set[tuple[str, str]]) -> None:
+def test_all_faults_at_once(admin: ApiCaller, body: dict[str, Any], codes: set[tuple[str, str]]) -> None:
     for query in ({}, {"dry_run": True}):
         answer = admin("PUT", f"{BACKEND}/sim", body, query=query)
         assert (answer.status, answer.codes) == (400, codes)
     assert not Backend.objects.exists()
 
 
-def test_every_house_begins_with_a_backend_that_stays_as_it_was_left(admin: Caller) -> None:
+def test_every_house_begins_with_a_backend_that_stays_as_it_was_left(admin: ApiCaller) -> None:
     seed_defaults()
     seed_defaults()
     (row,) = admin("GET", BACKEND).body["backends"]
@@ -142,9 +142,9 @@ def test_every_house_begins_with_a_backend_that_stays_as_it_was_left(admin: Call
     assert admin("GET", BACKEND).body == {"backends": []}
 
 
-def test_a_pool_needs_no_more_than_a_backend_and_its_gpus(sim: str, admin: Caller) -> None:
+def test_a_pool_needs_no_more_than_a_backend_and_its_gpus(sim: str, admin: ApiCaller) -> None:
     seed_defaults()
-    body = gpu(100) | {"backend": "simulated"}
+    body = pool_config(100) | {"backend": "simulated"}
     answer = admin("PUT", "/api/configs/pool/team", {"configs": body})
     assert (answer.status, list(answer.body["platforms"]), answer.body["default_platform"]) == (
         200,

@@ -10,9 +10,9 @@ from django.db import IntegrityError, transaction
 from django.test import override_settings
 
 from pools.models import AuditEntry, Backend, KubernetesSettings
-from pools.security.sealing import Unreadable
-from pools.services.clusters import kubeconfig_of
-from tests.integration.pools.conftest import Caller
+from pools.security.sealing import UnreadableSecret
+from pools.services.clusters import load_kubeconfig
+from tests.integration.pools.conftest import ApiCaller
 
 BACKEND = "/api/configs/backend"
 TOKEN = "a-very-secret-token"
@@ -38,7 +38,7 @@ def body(**more: Any) -> dict[str, Any]:
     return {"type": "kubernetes", "namespace": "osmo", "kubeconfig": kubeconfig()} | more
 
 
-def test_a_cluster_is_kept_and_shown_without_its_credential(admin: Caller) -> None:
+def test_a_cluster_is_kept_and_shown_without_its_credential(admin: ApiCaller) -> None:
     answer = admin("PUT", f"{BACKEND}/lab", body(node_pool="gpu"))
     assert answer.status == 200
     mark = answer.body.pop("credential_mark")
@@ -66,10 +66,10 @@ def test_a_cluster_is_kept_and_shown_without_its_credential(admin: Caller) -> No
     assert admin("GET", BACKEND).body["backends"] == [answer.body | {"credential_mark": mark}]
     row = KubernetesSettings.objects.get(backend__name="lab")
     assert TOKEN not in row.sealed_kubeconfig
-    assert kubeconfig_of(row)[0]["users"][0]["user"]["token"] == TOKEN
+    assert load_kubeconfig(row)[0]["users"][0]["user"]["token"] == TOKEN
 
 
-def test_put_back_nothing_changes_and_the_credential_stays(admin: Caller) -> None:
+def test_put_back_nothing_changes_and_the_credential_stays(admin: ApiCaller) -> None:
     shown = admin("PUT", f"{BACKEND}/lab", body())
     again = admin("PUT", f"{BACKEND}/lab", shown.body)
     assert (again.status, again.body) == (200, shown.body)
@@ -79,7 +79,7 @@ def test_put_back_nothing_changes_and_the_credential_stays(admin: Caller) -> Non
     assert moved.body["credential_mark"] == shown.body["credential_mark"]
 
 
-def test_the_audit_trail_knows_of_the_credential_only_that_it_moved(admin: Caller) -> None:
+def test_the_audit_trail_knows_of_the_credential_only_that_it_moved(admin: ApiCaller) -> None:
     admin("PUT", f"{BACKEND}/lab", body())
     admin("PUT", f"{BACKEND}/lab", {"kubeconfig": kubeconfig(token="another-secret")})
     entries = list(AuditEntry.objects.filter(object="backend/lab").order_by("pk"))
@@ -93,7 +93,7 @@ def test_the_audit_trail_knows_of_the_credential_only_that_it_moved(admin: Calle
     assert str(admin("GET", "/api/audit").body).count("another-secret") == 0
 
 
-def test_a_dry_run_shows_the_effect(admin: Caller) -> None:
+def test_a_dry_run_shows_the_effect(admin: ApiCaller) -> None:
     answer = admin("PUT", f"{BACKEND}/lab", body(), query={"dry_run": True})
     assert (answer.body["before"], answer.body["after"]["server"]) == (None, "https://kube.example:6443")
     assert not Backend.objects.exists()
@@ -135,14 +135,14 @@ def test_a_dry_run_shows_the_effect(admin: Caller) -> None:
         ({"colour": 1}, {("colour", "unknown_key")}),
     ],
 )
-def test_all_faults_at_once(admin: Caller, change: dict[str, Any], codes: set[tuple[str, str]]) -> None:
+def test_all_faults_at_once(admin: ApiCaller, change: dict[str, Any], codes: set[tuple[str, str]]) -> None:
     answer = admin("PUT", f"{BACKEND}/lab", body(**change))
     assert (answer.status, answer.codes) == (400, codes)
     assert TOKEN not in str(answer.body)
     assert not Backend.objects.exists()
 
 
-def test_what_is_dangerous_is_said(admin: Caller) -> None:
+def test_what_is_dangerous_is_said(admin: ApiCaller) -> None:
     content = yaml.safe_load(kubeconfig("http://kube.example:8080"))
     content["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
     answer = admin("PUT", f"{BACKEND}/lab", body(kubeconfig=yaml.safe_dump(content)))
@@ -153,13 +153,13 @@ def test_what_is_dangerous_is_said(admin: Caller) -> None:
     ]
 
 
-def test_a_backend_keeps_its_type(sim: str, admin: Caller) -> None:
+def test_a_backend_keeps_its_type(sim: str, admin: ApiCaller) -> None:
     answer = admin("PUT", f"{BACKEND}/sim", body())
     assert answer.status == 400
     assert ("type", "bad_value") in answer.codes
 
 
-def test_one_backend_per_cluster_and_namespace(admin: Caller) -> None:
+def test_one_backend_per_cluster_and_namespace(admin: ApiCaller) -> None:
     assert admin("PUT", f"{BACKEND}/lab", body()).status == 200
     answer = admin("PUT", f"{BACKEND}/second", body())
     assert (answer.status, answer.codes) == (409, {("namespace", "in_use")})
@@ -173,19 +173,19 @@ def test_one_backend_per_cluster_and_namespace(admin: Caller) -> None:
         KubernetesSettings.objects.filter(pk=second.pk).update(context="main")
 
 
-def test_a_file_is_found_in_the_operators_folder_only(admin: Caller, tmp_path: Any, settings: Any) -> None:
+def test_a_file_is_found_in_the_operators_folder_only(admin: ApiCaller, tmp_path: Any, settings: Any) -> None:
     (tmp_path / "lab.yaml").write_text(kubeconfig())
-    settings.OSMO = _with(settings.OSMO, kubeconfig_dir=tmp_path)
+    settings.OSMO = with_environment(settings.OSMO, kubeconfig_dir=tmp_path)
     answer = admin("PUT", f"{BACKEND}/lab", {"type": "kubernetes", "kubeconfig_file": "lab.yaml"})
     assert (answer.status, answer.body["access"], answer.body["server"]) == (200, "file", "")
     row = KubernetesSettings.objects.get()
-    assert kubeconfig_of(row)[0]["users"][0]["user"]["token"] == TOKEN
+    assert load_kubeconfig(row)[0]["users"][0]["user"]["token"] == TOKEN
     (tmp_path / "lab.yaml").unlink()
-    with pytest.raises(Unreadable, match=r"lab\.yaml in OSMO_KUBECONFIG_DIR: No such file"):
-        kubeconfig_of(row)
+    with pytest.raises(UnreadableSecret, match=r"lab\.yaml in OSMO_KUBECONFIG_DIR: No such file"):
+        load_kubeconfig(row)
 
 
-def test_from_inside_the_cluster_no_credential_is_kept(admin: Caller) -> None:
+def test_from_inside_the_cluster_no_credential_is_kept(admin: ApiCaller) -> None:
     admin("PUT", f"{BACKEND}/lab", body())
     answer = admin("PUT", f"{BACKEND}/lab", {"access": "in_cluster"})
     assert (answer.body["access"], answer.body["server"], answer.body["credential_mark"]) == (
@@ -197,29 +197,29 @@ def test_from_inside_the_cluster_no_credential_is_kept(admin: Caller) -> None:
     assert admin("PUT", f"{BACKEND}/lab", {"access": "kubeconfig"}).codes == {("kubeconfig", "missing")}
 
 
-def test_another_context_of_the_same_kubeconfig(admin: Caller) -> None:
+def test_another_context_of_the_same_kubeconfig(admin: ApiCaller) -> None:
     admin("PUT", f"{BACKEND}/lab", body())
     assert admin("PUT", f"{BACKEND}/lab", {"context": "main"}).body["context"] == "main"
     assert admin("PUT", f"{BACKEND}/lab", {"context": "broken"}).codes == {("kubeconfig.clusters", "unknown_name")}
 
 
-def test_a_replaced_key_still_opens_and_a_lost_one_is_said(admin: Caller, settings: Any) -> None:
+def test_a_replaced_key_still_opens_and_a_lost_one_is_said(admin: ApiCaller, settings: Any) -> None:
     admin("PUT", f"{BACKEND}/lab", body())
     row = KubernetesSettings.objects.get()
     old = settings.SECRET_KEY
     with override_settings(SECRET_KEY="new" * 20, SECRET_KEY_FALLBACKS=[old]):
-        assert kubeconfig_of(row)[0]["current-context"] == "main"
-    with override_settings(SECRET_KEY="new" * 20), pytest.raises(Unreadable, match="Send it again"):
-        kubeconfig_of(row)
+        assert load_kubeconfig(row)[0]["current-context"] == "main"
+    with override_settings(SECRET_KEY="new" * 20), pytest.raises(UnreadableSecret, match="Send it again"):
+        load_kubeconfig(row)
 
 
-def test_only_an_osmo_admin_may(admin: Caller, viewer: Caller) -> None:
+def test_only_an_osmo_admin_may(admin: ApiCaller, viewer: ApiCaller) -> None:
     assert viewer("PUT", f"{BACKEND}/lab", body()).status == 403
     admin("PUT", f"{BACKEND}/lab", body())
     assert viewer("GET", f"{BACKEND}/lab").body["access"] == "kubeconfig"
 
 
-def test_deleting_the_backend_takes_its_credential_along(admin: Caller) -> None:
+def test_deleting_the_backend_takes_its_credential_along(admin: ApiCaller) -> None:
     admin("PUT", f"{BACKEND}/lab", body())
     assert admin("DELETE", f"{BACKEND}/lab").status == 200
     assert not KubernetesSettings.objects.exists()
@@ -227,7 +227,7 @@ def test_deleting_the_backend_takes_its_credential_along(admin: Caller) -> None:
     assert set(gone[:2]) == {"backend.disconnected", "backend.deleted"}
 
 
-def _with(env: Any, **change: Any) -> Any:
+def with_environment(env: Any, **change: Any) -> Any:
     from dataclasses import replace
 
     return replace(env, **change)

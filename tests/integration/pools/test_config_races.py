@@ -14,8 +14,8 @@ from pools.services.config_history import pools_at
 from pools.services.pool_writing import PoolResult
 from pools.services.pools import put_pool
 from tests.support import houses
-from tests.support.races import Meeting
-from tests.support.threads import together
+from tests.support.races import Rendezvous
+from tests.support.threads import run_concurrently
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
@@ -26,18 +26,18 @@ def _put(name: str) -> Callable[[], PoolResult]:
 
 
 def test_without_their_lock_two_writes_take_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    houses.backend()
+    houses.make_backend()
     monkeypatch.setattr(pool_writing, "lock_configuration", lambda: None)
-    Meeting(2, 20).at(monkeypatch, config_history, "next_revision")
-    results = together([_put("a"), _put("b")])
+    Rendezvous(2, 20).after_call(monkeypatch, config_history, "next_revision")
+    results = run_concurrently([_put("a"), _put("b")])
     assert [type(result) for result in results if isinstance(result, Exception)] == [Conflict]
     assert ConfigRevision.objects.count() == 1
 
 
 def test_with_it_revisions_are_dense_and_each_shows_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    houses.backend()
-    Meeting(2, 0.2).at(monkeypatch, config_history, "next_revision")
-    results = together([_put(f"p{number}") for number in range(6)])
+    houses.make_backend()
+    Rendezvous(2, 0.2).after_call(monkeypatch, config_history, "next_revision")
+    results = run_concurrently([_put(f"p{number}") for number in range(6)])
     assert all(isinstance(result, PoolResult) for result in results), results
     revisions = list(ConfigRevision.objects.order_by("revision"))
     assert [row.revision for row in revisions] == [1, 2, 3, 4, 5, 6]
@@ -48,7 +48,7 @@ def test_with_it_revisions_are_dense_and_each_shows_what_came_before(monkeypatch
 
 
 def test_two_puts_of_one_new_name_make_one_pool() -> None:
-    houses.backend()
-    results = together([_put("a"), _put("a"), _put("a")])
+    houses.make_backend()
+    results = run_concurrently([_put("a"), _put("a"), _put("a")])
     assert all(isinstance(result, PoolResult) for result in results), results
     assert Pool.objects.get().name == "a"

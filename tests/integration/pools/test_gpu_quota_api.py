@@ -10,9 +10,9 @@ from django.db import connection
 from django.utils import timezone
 
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsage, Pool
-from pools.services.gpu_allocations import expire_assumed, forget_released
+from pools.services.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quotas import sample_usage
-from tests.integration.pools.conftest import Answer, Caller
+from tests.integration.pools.conftest import ApiAnswer, ApiCaller
 from tests.support import houses
 
 QUOTA = "/api/configs/gpu_quota"
@@ -32,21 +32,21 @@ SPEC = {
 }
 
 
-def put(admin: Caller, spec: Any, namespace: str = "team-a", **headers: str) -> Answer:
+def put_gpu_quota(admin: ApiCaller, spec: Any, namespace: str = "team-a", **headers: str) -> ApiAnswer:
     return admin("PUT", f"{QUOTA}/{namespace}", {"spec": spec}, **headers)
 
 
-def worker(name: str, tflops: object = "10", vram: object = "1Gi", count: int = 1, **more: Any) -> dict[str, Any]:
+def worker_body(name: str, tflops: object = "10", vram: object = "1Gi", count: int = 1, **more: Any) -> dict[str, Any]:
     amounts = {"tflops": tflops, "vram": vram}
     return {"id": name, "workload": "infer", "request": amounts, "limit": amounts, "count": count, **more}
 
 
-def used(admin: Caller, namespace: str = "team-a") -> Any:
+def used_amounts(admin: ApiCaller, namespace: str = "team-a") -> Any:
     return admin("GET", f"{QUOTA}/{namespace}").body["status"]["used"]
 
 
-def test_a_quota_is_put_and_read(admin: Caller) -> None:
-    answer = put(admin, SPEC)
+def test_a_quota_is_put_and_read(admin: ApiCaller) -> None:
+    answer = put_gpu_quota(admin, SPEC)
     assert answer.status == 200
     assert answer.body["namespace"] == "team-a"
     assert answer.body["spec"] == SPEC
@@ -77,21 +77,23 @@ def test_a_quota_is_put_and_read(admin: Caller) -> None:
 CONDITION = {"type", "status", "reason", "message", "lastTransitionTime"}
 
 
-def test_a_quota_put_back_as_it_was_read_changes_nothing(admin: Caller) -> None:
-    first = put(admin, SPEC)
+def test_a_quota_put_back_as_it_was_read_changes_nothing(admin: ApiCaller) -> None:
+    first = put_gpu_quota(admin, SPEC)
     again = admin("PUT", f"{QUOTA}/team-a", first.body)
     assert (again.status, again.headers["ETag"]) == (200, '"1"')
 
 
-def test_a_body_that_names_another_namespace_is_refused(admin: Caller) -> None:
-    body = put(admin, SPEC).body
+def test_a_body_that_names_another_namespace_is_refused(admin: ApiCaller) -> None:
+    body = put_gpu_quota(admin, SPEC).body
     answer = admin("PUT", f"{QUOTA}/team-b", body)
     assert (answer.status, answer.codes) == (400, {("namespace", "bad_value")})
     assert list(GpuQuota.objects.values_list("namespace", flat=True)) == ["team-a"]
 
 
-def test_all_faults_of_a_spec_at_once(admin: Caller) -> None:
-    answer = put(admin, {"total": {"requests": {"tflops": "-1", "compute": 1}, "maxWorkers": -1}, "one": 1}, "Bad_")
+def test_all_faults_of_a_spec_at_once(admin: ApiCaller) -> None:
+    answer = put_gpu_quota(
+        admin, {"total": {"requests": {"tflops": "-1", "compute": 1}, "maxWorkers": -1}, "one": 1}, "Bad_"
+    )
     assert answer.status == 400
     assert answer.codes == {
         ("namespace", "bad_name"),
@@ -105,11 +107,11 @@ def test_all_faults_of_a_spec_at_once(admin: Caller) -> None:
     assert not GpuQuota.objects.exists()
 
 
-def test_versions(admin: Caller) -> None:
-    put(admin, SPEC)
-    assert put(admin, {}, if_match='"7"').status == 412
-    assert put(admin, {}, if_match='"1"').headers["ETag"] == '"2"'
-    admin("POST", HERE, worker("w1"))
+def test_versions(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, SPEC)
+    assert put_gpu_quota(admin, {}, if_match='"7"').status == 412
+    assert put_gpu_quota(admin, {}, if_match='"1"').headers["ETag"] == '"2"'
+    admin("POST", HERE, worker_body("w1"))
     assert admin("GET", f"{QUOTA}/team-a").headers["ETag"] == '"2"', "use moves no version"
     assert admin("DELETE", f"{QUOTA}/team-a", if_match='"1"').status == 412
     assert admin("DELETE", f"{QUOTA}/team-a", if_match='"2"').body is None
@@ -117,15 +119,15 @@ def test_versions(admin: Caller) -> None:
     assert admin("DELETE", f"{QUOTA}/team-a").status == 404
 
 
-def test_a_dry_run_of_a_put_shows_before_and_after(admin: Caller) -> None:
+def test_a_dry_run_of_a_put_shows_before_and_after(admin: ApiCaller) -> None:
     answer = admin("PUT", f"{QUOTA}/team-a", {"spec": SPEC}, query={"dry_run": True})
     assert (answer.status, answer.body["before"], answer.body["after"]["spec"]) == (200, None, SPEC)
     assert not GpuQuota.objects.exists()
 
 
-def test_an_allocation_counts_its_gpus_and_one_worker(admin: Caller) -> None:
-    put(admin, SPEC)
-    answer = admin("POST", HERE, worker("w1", "10", "1Gi", 2))
+def test_an_allocation_counts_its_gpus_and_one_worker(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, SPEC)
+    answer = admin("POST", HERE, worker_body("w1", "10", "1Gi", 2))
     assert answer.status == 200
     assert {key: answer.body[key] for key in ("id", "namespace", "workload", "count", "state")} == {
         "id": "w1",
@@ -136,7 +138,7 @@ def test_an_allocation_counts_its_gpus_and_one_worker(admin: Caller) -> None:
     }
     assert answer.body["request"] == answer.body["limit"] == {"tflops": "10", "vram": "1Gi"}
     assert answer.body["created"]
-    assert used(admin) == {
+    assert used_amounts(admin) == {
         "requests": {"tflops": "20", "vram": "2Gi"},
         "limits": {"tflops": "20", "vram": "2Gi"},
         "workers": 1,
@@ -145,20 +147,20 @@ def test_an_allocation_counts_its_gpus_and_one_worker(admin: Caller) -> None:
     assert admin("GET", f"{HERE}/w1").body == answer.body
 
 
-def test_sums_are_exact_and_canonical(admin: Caller) -> None:
-    put(admin, {})
-    admin("POST", HERE, worker("a", "0.25", "1536Mi", 4))
-    admin("POST", HERE, worker("b", 999, "512Mi", 1))
-    assert used(admin)["requests"] == {"tflops": "1k", "vram": "6656Mi"}
-    admin("POST", HERE, worker("c", "0.001", "0.1Gi"))
-    assert used(admin)["requests"] == {"tflops": "1000001m", "vram": "7086696038400m"}
+def test_sums_are_exact_and_canonical(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {})
+    admin("POST", HERE, worker_body("a", "0.25", "1536Mi", 4))
+    admin("POST", HERE, worker_body("b", 999, "512Mi", 1))
+    assert used_amounts(admin)["requests"] == {"tflops": "1k", "vram": "6656Mi"}
+    admin("POST", HERE, worker_body("c", "0.001", "0.1Gi"))
+    assert used_amounts(admin)["requests"] == {"tflops": "1000001m", "vram": "7086696038400m"}
 
 
-def test_a_total_cap_may_clear_and_says_its_numbers(admin: Caller) -> None:
-    put(admin, {"total": {"requests": {"tflops": "50"}}})
+def test_a_total_cap_may_clear_and_says_its_numbers(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "50"}}})
     for name in range(5):
-        assert admin("POST", HERE, worker(f"w{name}")).status == 200
-    answer = admin("POST", HERE, worker("w5"))
+        assert admin("POST", HERE, worker_body(f"w{name}")).status == 200
+    answer = admin("POST", HERE, worker_body("w5"))
     assert answer.status == 409
     assert answer.body["error_code"] == "RESOURCE"
     told = "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50"
@@ -175,12 +177,12 @@ def test_a_total_cap_may_clear_and_says_its_numbers(admin: Caller) -> None:
         "resolvable": True,
     }
     assert admin("DELETE", f"{HERE}/w0").body["state"] == "released"
-    assert admin("POST", HERE, worker("w5")).status == 200
+    assert admin("POST", HERE, worker_body("w5")).status == 200
 
 
-def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_told(admin: Caller) -> None:
-    put(admin, SPEC)
-    answer = admin("POST", HERE, worker("w1", "101", "200Gi", 9))
+def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_told(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, SPEC)
+    answer = admin("POST", HERE, worker_body("w1", "101", "200Gi", 9))
     assert answer.status == 400
     assert [detail["code"] for detail in answer.body["details"]] == [
         "single.max.tflops.request",
@@ -198,10 +200,10 @@ def test_a_cap_on_one_worker_is_final_and_every_broken_rule_is_told(admin: Calle
     assert not GpuAllocation.objects.exists()
 
 
-def test_workers_have_a_cap_of_their_own(admin: Caller) -> None:
-    put(admin, {"total": {"maxWorkers": 1}})
-    assert admin("POST", HERE, worker("w1", count=128)).status == 200
-    (detail,) = admin("POST", HERE, worker("w2")).body["details"]
+def test_workers_have_a_cap_of_their_own(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
+    assert admin("POST", HERE, worker_body("w1", count=128)).status == 200
+    (detail,) = admin("POST", HERE, worker_body("w2")).body["details"]
     assert (detail["code"], detail["requested"], detail["limit"], detail["used"]) == (
         "total.max.workers.limit",
         1,
@@ -210,44 +212,46 @@ def test_workers_have_a_cap_of_their_own(admin: Caller) -> None:
     )
 
 
-def test_the_same_live_id_does_nothing_twice(admin: Caller) -> None:
-    put(admin, {"total": {"maxWorkers": 1}})
-    first = admin("POST", HERE, worker("w1"))
-    assert admin("POST", HERE, worker("w1")).body == first.body
-    assert admin("POST", HERE, worker("w1", "10000m", "1024Mi")).body == first.body, "the same amounts"
-    other = admin("POST", HERE, worker("w1", "11"))
+def test_the_same_live_id_does_nothing_twice(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
+    first = admin("POST", HERE, worker_body("w1"))
+    assert admin("POST", HERE, worker_body("w1")).body == first.body
+    assert admin("POST", HERE, worker_body("w1", "10000m", "1024Mi")).body == first.body, "the same amounts"
+    other = admin("POST", HERE, worker_body("w1", "11"))
     assert (other.status, other.codes) == (409, {("id", "other_amounts")})
-    assert used(admin)["workers"] == 1
+    assert used_amounts(admin)["workers"] == 1
     released = admin("DELETE", f"{HERE}/w1").body
     assert released["released"] is not None, "when it was given back"
     assert admin("DELETE", f"{HERE}/w1").body == released, "again is no error"
     assert admin("DELETE", f"{HERE}/w2").status == 404
-    again = admin("POST", HERE, worker("w1", "11"))
+    again = admin("POST", HERE, worker_body("w1", "11"))
     assert (again.status, again.body["state"], again.body["request"]["tflops"]) == (200, "committed", "11")
     assert GpuAllocation.objects.filter(name="w1").count() == 2
 
 
-def test_without_a_quota_everything_fits_and_is_counted(admin: Caller) -> None:
-    assert admin("POST", HERE, worker("w1", "1E")).status == 200
+def test_without_a_quota_everything_fits_and_is_counted(admin: ApiCaller) -> None:
+    assert admin("POST", HERE, worker_body("w1", "1E")).status == 200
     assert admin("GET", f"{QUOTA}/team-a").status == 404
-    put(admin, {"total": {"requests": {"tflops": "10"}}})
-    assert used(admin)["workers"] == 1, "a quota that comes later counts who is there"
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "10"}}})
+    assert used_amounts(admin)["workers"] == 1, "a quota that comes later counts who is there"
     assert {each["type"]: each["status"] for each in admin("GET", f"{QUOTA}/team-a").body["status"]["conditions"]} == {
         "Ready": "True",
         "Exceeded": "True",
         "AlertThresholdReached": "True",
     }
     admin("DELETE", f"{QUOTA}/team-a")
-    put(admin, SPEC)
-    assert used(admin)["workers"] == 1
+    put_gpu_quota(admin, SPEC)
+    assert used_amounts(admin)["workers"] == 1
 
 
-def test_defaults_fill_what_is_missing(admin: Caller) -> None:
-    put(admin, {"single": {"defaultRequests": {"tflops": "5", "vram": "1Gi"}, "defaultLimits": {"tflops": "7"}}})
+def test_defaults_fill_what_is_missing(admin: ApiCaller) -> None:
+    put_gpu_quota(
+        admin, {"single": {"defaultRequests": {"tflops": "5", "vram": "1Gi"}, "defaultLimits": {"tflops": "7"}}}
+    )
     answer = admin("POST", HERE, {"id": "w1", "request": {"tflops": "0"}, "limit": {"vram": "2Gi"}})
     assert answer.body["request"] == {"tflops": "5", "vram": "1Gi"}
     assert answer.body["limit"] == {"tflops": "7", "vram": "2Gi"}
-    put(admin, {})
+    put_gpu_quota(admin, {})
     assert admin("POST", HERE, {"id": "w1", "request": {"tflops": "0"}, "limit": {"vram": "2Gi"}}).status == 409
     assert (
         admin("POST", HERE, {"id": "w1", "request": answer.body["request"], "limit": answer.body["limit"]}).status
@@ -255,42 +259,42 @@ def test_defaults_fill_what_is_missing(admin: Caller) -> None:
     )
 
 
-def test_a_dry_run_allocates_nothing(admin: Caller) -> None:
-    put(admin, {"total": {"maxWorkers": 1}})
-    answer = admin("POST", HERE, worker("w1"), query={"dry_run": True})
+def test_a_dry_run_allocates_nothing(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
+    answer = admin("POST", HERE, worker_body("w1"), query={"dry_run": True})
     assert (answer.status, answer.body["after"]["state"], answer.body["violations"]) == (200, "committed", [])
     assert not GpuAllocation.objects.exists()
-    admin("POST", HERE, worker("w1"))
-    refused = admin("POST", HERE, worker("w2"), query={"dry_run": True})
+    admin("POST", HERE, worker_body("w1"))
+    refused = admin("POST", HERE, worker_body("w2"), query={"dry_run": True})
     assert (refused.status, refused.body["after"]) == (200, None)
     assert refused.body["violations"][0]["code"] == "total.max.workers.limit"
 
 
-def test_an_adjustment_checks_what_grows(admin: Caller) -> None:
-    put(admin, {"total": {"requests": {"tflops": "50"}}, "single": {"maxRequests": {"tflops": "30"}}})
-    admin("POST", HERE, worker("w1", "10", count=2))
-    admin("POST", HERE, worker("w2", "20"))
+def test_an_adjustment_checks_what_grows(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "50"}}, "single": {"maxRequests": {"tflops": "30"}}})
+    admin("POST", HERE, worker_body("w1", "10", count=2))
+    admin("POST", HERE, worker_body("w2", "20"))
     assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "15"}}).body["request"]["tflops"] == "15"
-    assert used(admin)["requests"]["tflops"] == "50"
+    assert used_amounts(admin)["requests"]["tflops"] == "50"
     total = admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "15.001"}})
     assert total.status == 409
     (detail,) = total.body["details"]
     assert (detail["requested"], detail["limit"], detail["used"]) == ("30002m", "50", "50")
     final = admin("PATCH", f"{HERE}/w2", {"request": {"tflops": "30.001"}})
     assert (final.status, final.body["details"][0]["code"]) == (400, "single.max.tflops.request")
-    put(admin, {"total": {"requests": {"tflops": "5"}}})
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "5"}}})
     assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "14"}}).status == 200, "a decrease is never refused"
     assert admin("PATCH", f"{HERE}/w1", {"limit": {"tflops": "99"}}).status == 200, "no cap on limits"
-    assert used(admin) == {
+    assert used_amounts(admin) == {
         "requests": {"tflops": "48", "vram": "3Gi"},
         "limits": {"tflops": "218", "vram": "3Gi"},
         "workers": 2,
     }
 
 
-def test_a_dry_run_of_an_adjustment_changes_nothing(admin: Caller) -> None:
-    put(admin, {"total": {"requests": {"tflops": "50"}}})
-    admin("POST", HERE, worker("w1"))
+def test_a_dry_run_of_an_adjustment_changes_nothing(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "50"}}})
+    admin("POST", HERE, worker_body("w1"))
     before = GpuUsage.objects.values().get()
     answer = admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "50"}}, query={"dry_run": True})
     assert (answer.body["before"]["request"]["tflops"], answer.body["after"]["request"]["tflops"]) == ("10", "50")
@@ -299,8 +303,8 @@ def test_a_dry_run_of_an_adjustment_changes_nothing(admin: Caller) -> None:
     assert GpuUsage.objects.values().get() == before
 
 
-def test_what_was_released_cannot_change(admin: Caller) -> None:
-    admin("POST", HERE, worker("w1"))
+def test_what_was_released_cannot_change(admin: ApiCaller) -> None:
+    admin("POST", HERE, worker_body("w1"))
     admin("DELETE", f"{HERE}/w1")
     assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}}).codes == {("id", "released")}
     assert admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}}).status == 409
@@ -312,32 +316,32 @@ def test_what_was_released_cannot_change(admin: Caller) -> None:
     assert [each["state"] for each in released] == ["released"]
 
 
-def test_a_reservation_counts_in_checks_and_not_in_the_status(admin: Caller) -> None:
-    put(admin, {"total": {"maxWorkers": 1}})
-    answer = admin("POST", HERE, worker("w1"), query={"assume": True})
+def test_a_reservation_counts_in_checks_and_not_in_the_status(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
+    answer = admin("POST", HERE, worker_body("w1"), query={"assume": True})
     assert (answer.body["state"], answer.body["expires"] is not None) == ("assumed", True)
-    assert used(admin)["workers"] == 0
-    refused = admin("POST", HERE, worker("w2"))
+    assert used_amounts(admin)["workers"] == 0
+    refused = admin("POST", HERE, worker_body("w2"))
     assert (refused.status, refused.body["details"][0]["used"]) == (409, 1)
     assert admin("POST", f"{HERE}/w1/commit").body["state"] == "committed"
     assert admin("POST", f"{HERE}/w1/commit").body["state"] == "committed", "again is no error"
-    assert used(admin)["workers"] == 1
+    assert used_amounts(admin)["workers"] == 1
     assert GpuUsage.objects.get().assumed_workers == 0
 
 
-def test_a_reservation_ends_by_itself(admin: Caller) -> None:
-    put(admin, {"total": {"maxWorkers": 1}})
-    admin("POST", HERE, worker("w1"), query={"assume": True})
+def test_a_reservation_ends_by_itself(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"maxWorkers": 1}})
+    admin("POST", HERE, worker_body("w1"), query={"assume": True})
     assert expire_assumed() == 0
     GpuAllocation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert expire_assumed() == 1
     assert admin("GET", f"{HERE}/w1").body["state"] == "released"
     late = admin("POST", f"{HERE}/w1/commit")
     assert (late.status, "expired" in late.body["message"]) == (409, True)
-    assert admin("POST", HERE, worker("w2")).status == 200
+    assert admin("POST", HERE, worker_body("w2")).status == 200
 
 
-def test_all_faults_of_an_allocation_at_once(admin: Caller) -> None:
+def test_all_faults_of_an_allocation_at_once(admin: ApiCaller) -> None:
     body = {"request": {"tflops": "1 Gi", "compute": 5}, "count": 0, "gpus": 1}
     assert admin("POST", HERE, body).codes == {
         ("id", "missing"),
@@ -346,24 +350,24 @@ def test_all_faults_of_an_allocation_at_once(admin: Caller) -> None:
         ("count", "bad_value"),
         ("gpus", "unknown_key"),
     }
-    assert admin("POST", "/api/gpu_quota/Bad_/allocation", worker("w1")).codes == {("namespace", "bad_name")}
+    assert admin("POST", "/api/gpu_quota/Bad_/allocation", worker_body("w1")).codes == {("namespace", "bad_name")}
 
 
 @pytest.mark.parametrize("path", [HERE, f"{HERE}/w1", f"{HERE}/w1/commit", f"{QUOTA}/team-a"])
-def test_bodies_that_are_none(admin: Caller, path: str) -> None:
+def test_bodies_that_are_none(admin: ApiCaller, path: str) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         for body in ([], "x", 1, {"request": []}, {"id": 5}, {"spec": [1]}):
             assert admin(method, path, body).status in {400, 404, 405}, (method, body)
 
 
-def test_a_quota_is_written_by_house_admins_only(caller: Any, admin: Caller, viewer: Caller) -> None:
-    houses.pool("team")
+def test_a_quota_is_written_by_house_admins_only(caller: Any, admin: ApiCaller, viewer: ApiCaller) -> None:
+    houses.make_pool("team")
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
-    houses.pool("else")
-    put(admin, SPEC)
+    houses.make_pool("else")
+    put_gpu_quota(admin, SPEC)
     boss, user, other = caller("b", "osmo-team-admin"), caller("u", "osmo-team-user"), caller("o", "osmo-else-admin")
     for somebody in (boss, user, other, viewer):
-        assert put(somebody, SPEC).status == 403
+        assert put_gpu_quota(somebody, SPEC).status == 403
         assert somebody("DELETE", f"{QUOTA}/team-a").status == 403
     for reader in (boss, user, viewer):
         assert reader("GET", f"{QUOTA}/team-a").status == 200
@@ -374,14 +378,14 @@ def test_a_quota_is_written_by_house_admins_only(caller: Any, admin: Caller, vie
     assert other("GET", QUOTA).body == {"quotas": []}
 
 
-def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: Caller, viewer: Caller) -> None:
-    houses.pool("team")
+def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: ApiCaller, viewer: ApiCaller) -> None:
+    houses.make_pool("team")
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
     boss, user = caller("b", "osmo-team-admin"), caller("u", "osmo-team-user")
-    assert boss("POST", HERE, worker("w1")).status == 200
-    assert boss("POST", "/api/gpu_quota/team-b/allocation", worker("w1")).status == 404
+    assert boss("POST", HERE, worker_body("w1")).status == 200
+    assert boss("POST", "/api/gpu_quota/team-b/allocation", worker_body("w1")).status == 404
     for somebody in (user, viewer):
-        assert somebody("POST", HERE, worker("w2")).status == 403
+        assert somebody("POST", HERE, worker_body("w2")).status == 403
         assert somebody("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}}).status == 403
         assert somebody("POST", f"{HERE}/w1/commit").status == 403
         assert somebody("DELETE", f"{HERE}/w1").status == 403
@@ -389,9 +393,9 @@ def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: Calle
     assert boss("DELETE", f"{HERE}/w1").status == 200
 
 
-def test_how_many_more_fit(admin: Caller) -> None:
-    put(admin, {"total": {"requests": {"tflops": "50", "vram": "100Gi"}}})
-    admin("POST", HERE, worker("w1"), query={"assume": True})
+def test_how_many_more_fit(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "50", "vram": "100Gi"}}})
+    admin("POST", HERE, worker_body("w1"), query={"assume": True})
     room = admin("GET", "/api/gpu_quota/team-a/room", query={"request_tflops": "15", "count": 2}).body
     assert (room["fits"], room["stopped_by"][0]["code"]) == (1, "total.max.tflops.request")
     assert admin("GET", "/api/gpu_quota/team-a/room").body == {"namespace": "team-a", "fits": None, "stopped_by": []}
@@ -399,11 +403,11 @@ def test_how_many_more_fit(admin: Caller) -> None:
     assert bad.codes == {("request_tflops", "bad_value"), ("count", "bad_value")}
 
 
-def test_an_alert_is_one_event_per_crossing(admin: Caller) -> None:
-    put(admin, {"total": {"requests": {"tflops": "100"}}})
-    admin("POST", HERE, worker("w0", "90"))
+def test_an_alert_is_one_event_per_crossing(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "100"}}})
+    admin("POST", HERE, worker_body("w0", "90"))
     for tflops in ("5.5", "6", "7", "4", "6"):
-        if admin("POST", HERE, worker("w1", tflops)).status == 409:
+        if admin("POST", HERE, worker_body("w1", tflops)).status == 409:
             admin("PATCH", f"{HERE}/w1", {"request": {"tflops": tflops}})
     alerts = AuditEntry.objects.filter(object="gpu_quota/team-a", action="gpu_quota.alert")
     assert alerts.count() == 1
@@ -417,15 +421,15 @@ def test_an_alert_is_one_event_per_crossing(admin: Caller) -> None:
     after = body["status"]["conditions"]
     assert before[2]["lastTransitionTime"] < after[2]["lastTransitionTime"]
     assert before[0]["lastTransitionTime"] == after[0]["lastTransitionTime"]
-    admin("POST", HERE, worker("w0", "93"))
+    admin("POST", HERE, worker_body("w0", "93"))
     assert alerts.count() == 2
 
 
-def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: Caller) -> None:
-    put(admin, {"total": {"requests": {"tflops": "100", "vram": "100"}}})
+def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: ApiCaller) -> None:
+    put_gpu_quota(admin, {"total": {"requests": {"tflops": "100", "vram": "100"}}})
 
     def grow(tflops: str, vram: str) -> tuple[Any, int, list[str]]:
-        admin("POST", HERE, worker("w1", "1", "1"))
+        admin("POST", HERE, worker_body("w1", "1", "1"))
         admin("PATCH", f"{HERE}/w1", {"request": {"tflops": tflops, "vram": vram}})
         told = AuditEntry.objects.filter(object="gpu_quota/team-a", action__in=["gpu_quota.alert", "gpu_quota.calm"])
         body = admin("GET", f"{QUOTA}/team-a").body
@@ -439,8 +443,8 @@ def test_a_second_amount_that_passes_the_threshold_is_a_second_alert(admin: Call
     assert admin("GET", f"{QUOTA}/team-a").body["alert_since"] is None
 
 
-def test_who_allocated_is_on_record(admin: Caller) -> None:
-    admin("POST", HERE, worker("w1", description="for the demo"))
+def test_who_allocated_is_on_record(admin: ApiCaller) -> None:
+    admin("POST", HERE, worker_body("w1", description="for the demo"))
     admin("PATCH", f"{HERE}/w1", {"request": {"tflops": "1"}})
     admin("DELETE", f"{HERE}/w1")
     told = AuditEntry.objects.filter(object="gpu_allocation/team-a/w1").order_by("id")
@@ -451,20 +455,20 @@ def test_who_allocated_is_on_record(admin: Caller) -> None:
     ]
 
 
-def test_a_repeated_request_with_a_key_is_answered_the_same(admin: Caller) -> None:
-    first = admin("POST", HERE, worker("w1"), idempotency_key="k1")
+def test_a_repeated_request_with_a_key_is_answered_the_same(admin: ApiCaller) -> None:
+    first = admin("POST", HERE, worker_body("w1"), idempotency_key="k1")
     admin("DELETE", f"{HERE}/w1")
-    again = admin("POST", HERE, worker("w1"), idempotency_key="k1")
+    again = admin("POST", HERE, worker_body("w1"), idempotency_key="k1")
     assert again.body == first.body
     assert again.headers["Idempotent-Replayed"] == "true"
     assert GpuUsage.objects.get().workers == 0
 
 
-def test_the_history_of_use(admin: Caller) -> None:
-    admin("POST", HERE, worker("w1"))
+def test_the_history_of_use(admin: ApiCaller) -> None:
+    admin("POST", HERE, worker_body("w1"))
     assert sample_usage() == 1
     assert sample_usage() == 0, "nothing moved"
-    admin("POST", HERE, worker("w2"))
+    admin("POST", HERE, worker_body("w2"))
     assert sample_usage() == 1
     admin("DELETE", f"{HERE}/w1")
     told = admin("GET", "/api/gpu_quota/team-a/history").body
@@ -473,9 +477,9 @@ def test_the_history_of_use(admin: Caller) -> None:
     assert told["more_entries"] is False
 
 
-def test_what_was_released_long_ago_is_forgotten(admin: Caller) -> None:
+def test_what_was_released_long_ago_is_forgotten(admin: ApiCaller) -> None:
     for name in ("old", "new", "live"):
-        admin("POST", HERE, worker(name))
+        admin("POST", HERE, worker_body(name))
     for name in ("old", "new"):
         admin("DELETE", f"{HERE}/{name}")
     with connection.cursor() as cursor:
@@ -483,6 +487,6 @@ def test_what_was_released_long_ago_is_forgotten(admin: Caller) -> None:
         cursor.execute("UPDATE pools_gpuallocation SET released_at = now() - interval '91 days' WHERE name = 'old'")
         cursor.execute("SET LOCAL session_replication_role = origin")
     before = GpuUsage.objects.values("workers", "requests_tflops").get()
-    assert forget_released() == 1
+    assert purge_released() == 1
     assert set(GpuAllocation.objects.values_list("name", flat=True)) == {"new", "live"}
     assert GpuUsage.objects.values("workers", "requests_tflops").get() == before

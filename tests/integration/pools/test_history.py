@@ -9,24 +9,24 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pools.models import ConfigRevision, Pool
-from tests.integration.pools.conftest import Caller, gpu
+from tests.integration.pools.conftest import ApiCaller, pool_config
 
 CONFIG = "/api/configs/pool"
 HISTORY = "/api/configs/history"
 
 
-def guarantees(data: dict[str, object]) -> dict[str, int]:
+def guarantee_by_pool(data: dict[str, object]) -> dict[str, int]:
     return {name: body["resources"]["gpu"]["guarantee"] for name, body in data["pools"].items()}  # type: ignore[index]
 
 
-def test_every_write_is_a_revision_that_shows_all_pools_as_they_were(sim: str, admin: Caller) -> None:
-    admin("PUT", f"{CONFIG}/one", {"configs": gpu(10), "description": "first", "tags": ["t"]})
-    admin("PUT", CONFIG, {"configs": {"two": gpu(20), "one": gpu(11)}})
+def test_every_write_is_a_revision_that_shows_all_pools_as_they_were(sim: str, admin: ApiCaller) -> None:
+    admin("PUT", f"{CONFIG}/one", {"configs": pool_config(10), "description": "first", "tags": ["t"]})
+    admin("PUT", CONFIG, {"configs": {"two": pool_config(20), "one": pool_config(11)}})
     admin("PATCH", f"{CONFIG}/two", {"configs_dict": {"resources": {"gpu": {"guarantee": 21}}}})
     admin("PUT", f"{CONFIG}/one/rename", {"new_name": "uno"})
     admin("DELETE", f"{CONFIG}/two", {"description": "over"})
     entries = admin("GET", HISTORY, query={"order": "ASC"}).body["configs"]
-    assert [(entry["revision"], entry["name"], guarantees(entry["data"])) for entry in entries] == [
+    assert [(entry["revision"], entry["name"], guarantee_by_pool(entry["data"])) for entry in entries] == [
         (1, "one", {"one": 10}),
         (2, "", {"one": 11, "two": 20}),
         (3, "two", {"one": 11, "two": 21}),
@@ -40,26 +40,26 @@ def test_every_write_is_a_revision_that_shows_all_pools_as_they_were(sim: str, a
     assert not entries[0]["created_at"].endswith("Z")
 
 
-def test_a_refused_write_and_a_dry_run_leave_no_revision(team: str, admin: Caller) -> None:
+def test_a_refused_write_and_a_dry_run_leave_no_revision(team: str, admin: ApiCaller) -> None:
     admin("PUT", f"{CONFIG}/team", {"configs": {}})
-    admin("PUT", f"{CONFIG}/team", {"configs": gpu(5)}, query={"dry_run": True})
-    admin("PUT", f"{CONFIG}/Bad", {"configs": gpu(5)})
+    admin("PUT", f"{CONFIG}/team", {"configs": pool_config(5)}, query={"dry_run": True})
+    admin("PUT", f"{CONFIG}/Bad", {"configs": pool_config(5)})
     assert ConfigRevision.objects.count() == 1
 
 
-def test_a_write_costs_the_same_with_many_pools(sim: str, admin: Caller) -> None:
+def test_a_write_costs_the_same_with_many_pools(sim: str, admin: ApiCaller) -> None:
     counts = []
     for names in (["a"], [f"p{number}" for number in range(60)]):
-        admin("PUT", CONFIG, {"configs": {name: gpu(1) for name in names}})
+        admin("PUT", CONFIG, {"configs": {name: pool_config(1) for name in names}})
         with CaptureQueriesContext(connection) as queries:
             admin("PATCH", f"{CONFIG}/{names[0]}", {"configs_dict": {"description": "x"}})
         counts.append(len(queries))
     assert counts[0] == counts[1]
 
 
-def test_filters(sim: str, admin: Caller) -> None:
+def test_filters(sim: str, admin: ApiCaller) -> None:
     for number in (1, 2, 3):
-        admin("PUT", f"{CONFIG}/p{number}", {"configs": gpu(number), "tags": [f"t{number}", "all"]})
+        admin("PUT", f"{CONFIG}/p{number}", {"configs": pool_config(number), "tags": [f"t{number}", "all"]})
     second = ConfigRevision.objects.get(revision=2)
     ConfigRevision.objects.filter(revision=1).update(created_at=second.created_at - timedelta(hours=2))
     ConfigRevision.objects.filter(revision=3).update(created_at=second.created_at + timedelta(hours=2))
@@ -106,12 +106,12 @@ def test_filters(sim: str, admin: Caller) -> None:
         assert admin("GET", HISTORY, query=wrong).status == 400, wrong
 
 
-def test_rollback_is_one_more_write(sim: str, admin: Caller) -> None:
-    admin("PUT", CONFIG, {"configs": {"one": gpu(10), "two": gpu(20), "three": gpu(30)}})
+def test_rollback_is_one_more_write(sim: str, admin: ApiCaller) -> None:
+    admin("PUT", CONFIG, {"configs": {"one": pool_config(10), "two": pool_config(20), "three": pool_config(30)}})
     admin("PATCH", f"{CONFIG}/one", {"configs_dict": {"resources": {"gpu": {"guarantee": 99}}}})
     admin("DELETE", f"{CONFIG}/two")
     admin("PUT", f"{CONFIG}/three/rename", {"new_name": "drei"})
-    admin("PUT", f"{CONFIG}/four", {"configs": gpu(40)})
+    admin("PUT", f"{CONFIG}/four", {"configs": pool_config(40)})
     body = {"revision": 1, "config_type": "POOL", "description": "back"}
     dry = admin("POST", f"{HISTORY}/rollback", body, query={"dry_run": True}).body
     assert (dry["before"]["one"]["quota"], dry["after"]["one"]["quota"]) == (99, 10)
@@ -119,12 +119,12 @@ def test_rollback_is_one_more_write(sim: str, admin: Caller) -> None:
     assert (answer.status, answer.body) == (200, None)
     again = admin("POST", f"{HISTORY}/rollback", body, idempotency_key="k")
     assert (again.status, again.headers["Idempotent-Replayed"]) == (200, "true")
-    assert guarantees(admin("GET", CONFIG).body) == {"one": 10, "two": 20, "drei": 30, "four": 40}
+    assert guarantee_by_pool(admin("GET", CONFIG).body) == {"one": 10, "two": 20, "drei": 30, "four": 40}
     newest = admin("GET", HISTORY, query={"limit": 1}).body["configs"][0]
     assert (newest["revision"], newest["name"], newest["description"]) == (6, "", "back")
 
 
-def test_rollback_refuses(team: str, admin: Caller) -> None:
+def test_rollback_refuses(team: str, admin: ApiCaller) -> None:
     admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 200}}}})
     admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 150})
     too_small = admin("POST", f"{HISTORY}/rollback", {"revision": 1, "config_type": "POOL"})
@@ -153,23 +153,26 @@ def test_rollback_refuses(team: str, admin: Caller) -> None:
         ),
     ],
 )
-def test_every_fault_of_a_diff_at_once(admin: Caller, query: dict[str, object], codes: set[tuple[str, str]]) -> None:
+def test_every_fault_of_a_diff_at_once(admin: ApiCaller, query: dict[str, object], codes: set[tuple[str, str]]) -> None:
     answer = admin("GET", "/api/configs/diff", query=query)
     assert (answer.status, answer.codes) == (400, codes)
 
 
-def test_diff(team: str, admin: Caller) -> None:
+def test_diff(team: str, admin: ApiCaller) -> None:
     admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 50}}}})
     query = {"config_type": "POOL", "first_revision": 1}
     for more in ({"second_revision": 2}, {}):
         answer = admin("GET", "/api/configs/diff", query={**query, **more}).body
-        assert (guarantees(answer["first_data"]), guarantees(answer["second_data"])) == ({"team": 100}, {"team": 50})
+        assert (guarantee_by_pool(answer["first_data"]), guarantee_by_pool(answer["second_data"])) == (
+            {"team": 100},
+            {"team": 50},
+        )
     assert admin("GET", "/api/configs/diff", query={"config_type": "POOL"}).status == 400
     assert admin("GET", "/api/configs/diff", query={**query, "second_revision": 7}).status == 404
     assert admin("GET", "/api/configs/diff", query={**query, "config_type": "ROLE"}).status == 404
 
 
-def test_delete_and_tag_revisions(team: str, admin: Caller) -> None:
+def test_delete_and_tag_revisions(team: str, admin: ApiCaller) -> None:
     admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"description": "x"}})
     tags = f"{HISTORY}/pool/revision/1/tags"
     assert admin("POST", tags, {"set_tags": ["a", "b", "a"]}).body is None
@@ -191,13 +194,13 @@ def test_delete_and_tag_revisions(team: str, admin: Caller) -> None:
 # --- many pools at once ---------------------------------------------------------------------------------------------
 
 
-def test_many_pools_all_or_none_with_every_fault(team: str, admin: Caller) -> None:
+def test_many_pools_all_or_none_with_every_fault(team: str, admin: ApiCaller) -> None:
     admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 60})
     bodies = {
-        "fine": gpu(10),
-        "Bad": gpu(10),
-        "team": gpu(50),
-        "team--a": gpu(1),
+        "fine": pool_config(10),
+        "Bad": pool_config(10),
+        "team": pool_config(50),
+        "team--a": pool_config(1),
         "lost": {"backend": "moon"},
         "wrong": {"backend": "sim", "resources": {"gpu": {"guarantee": -7}}},
     }
@@ -215,11 +218,13 @@ def test_many_pools_all_or_none_with_every_fault(team: str, admin: Caller) -> No
     assert admin("PUT", CONFIG, {"configs": {}}).codes == {("configs", "missing")}
 
 
-def test_many_pools_are_an_upsert(team: str, admin: Caller) -> None:
-    answer = admin("PUT", CONFIG, {"configs": {"new": gpu(1), "newer": gpu(2)}, "description": "d", "tags": ["x"]})
+def test_many_pools_are_an_upsert(team: str, admin: ApiCaller) -> None:
+    answer = admin(
+        "PUT", CONFIG, {"configs": {"new": pool_config(1), "newer": pool_config(2)}, "description": "d", "tags": ["x"]}
+    )
     assert (answer.status, answer.body) == (200, None)
-    assert guarantees(admin("GET", CONFIG).body) == {"team": 100, "new": 1, "newer": 2}
-    dry = admin("PUT", CONFIG, {"configs": {"new": gpu(5)}}, query={"dry_run": True}).body
+    assert guarantee_by_pool(admin("GET", CONFIG).body) == {"team": 100, "new": 1, "newer": 2}
+    dry = admin("PUT", CONFIG, {"configs": {"new": pool_config(5)}}, query={"dry_run": True}).body
     assert (dry["before"]["new"]["quota"], dry["after"]["new"]["quota"]) == (1, 5)
     assert admin("GET", CONFIG, query={"backend": "none"}).body == {"pools": {}}
     verbose = admin("GET", CONFIG, query={"verbose": "True", "backend": "sim"}).body["pools"]

@@ -11,10 +11,10 @@ from django.urls import reverse
 
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, User
-from pools.services.subpools import update_quota
+from pools.services.subpools import resize_subpool
 from scheduling.domain.priorities import Priority
-from scheduling.services.simulated.reconcile import settle
-from tests.integration.pools.conftest import Caller
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.pools.conftest import ApiCaller
 from tests.support import houses
 
 TEAM = "/api/configs/pool/team"
@@ -22,97 +22,97 @@ B = f"{TEAM}/subpool/b"
 TRY = {"dry_run": "True"}
 
 
-def _taken(answer: Any) -> tuple[list[str], int]:
+def reclaimed_names(answer: Any) -> tuple[list[str], int]:
     assert answer.status == 200, answer.body
     return answer.body["may_be_reclaimed"], answer.body["may_be_reclaimed_elsewhere"]
 
 
 def _run() -> None:
-    settle(Backend.objects.get(name="sim").pk)
+    reconcile_backend(Backend.objects.get(name="sim").pk)
 
 
 def _wait_on_b() -> None:
     """2 GPUs of NORMAL work come to slice `b`, and its quota goes before they start."""
     Backend.objects.update(offline=True)
-    houses.submitted(houses.admin(), "team--b", 2, name="waits")
-    update_quota(actor=SYSTEM, parent="team", subpool_name="b", quota=0)
+    houses.submit_workflow(houses.admin_actor(), "team--b", 2, name="waits")
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=0)
     Backend.objects.update(offline=False)
     _run()
 
 
 @pytest.fixture
-def lead(caller: Callable[..., Caller]) -> Caller:
+def lead(caller: Callable[..., ApiCaller]) -> ApiCaller:
     """The admin of `team`: 8 GPUs on 8 GPUs of nodes, all held by LOW work of slice `a` (quota 4); a NORMAL gang of 2
     waits on slice `b`, whose quota was cut to 0."""
-    houses.pool("team", 8, on=houses.backend(nodes=1, gpus=8), a=4, b=2)
+    houses.make_pool("team", 8, on=houses.make_backend(nodes=1, gpus=8), a=4, b=2)
     for name in ("old", "new"):
-        houses.submitted(houses.admin(), "team--a", 4, name=name, priority=Priority.LOW)
+        houses.submit_workflow(houses.admin_actor(), "team--a", 4, name=name, priority=Priority.LOW)
         _run()
     _wait_on_b()
     return caller("lena", "osmo-team-admin")
 
 
-def test_a_quota_that_lets_guaranteed_work_in_names_the_low_work_that_goes(lead: Caller, admin: Caller) -> None:
+def test_a_quota_that_lets_guaranteed_work_in_names_the_low_work_that_goes(lead: ApiCaller, admin: ApiCaller) -> None:
     before = AuditEntry.objects.count()
-    assert _taken(lead("PATCH", B, {"quota": 2}, query=TRY)) == (["new-1"], 0)
-    assert _taken(lead("PATCH", B, {"quota": 1}, query=TRY)) == ([], 0)
-    assert _taken(lead("DELETE", B, query=TRY)) == ([], 0)
+    assert reclaimed_names(lead("PATCH", B, {"quota": 2}, query=TRY)) == (["new-1"], 0)
+    assert reclaimed_names(lead("PATCH", B, {"quota": 1}, query=TRY)) == ([], 0)
+    assert reclaimed_names(lead("DELETE", B, query=TRY)) == ([], 0)
     assert AuditEntry.objects.count() == before
 
 
-def test_a_refused_change_takes_nothing(lead: Caller) -> None:
+def test_a_refused_change_takes_nothing(lead: ApiCaller) -> None:
     refused = lead("PATCH", B, {"quota": 50}, query=TRY)
-    assert (_taken(refused), bool(refused.body["violations"])) == (([], 0), True)
+    assert (reclaimed_names(refused), bool(refused.body["violations"])) == (([], 0), True)
 
 
-def test_every_door_of_the_ledger_says_so(lead: Caller, admin: Caller) -> None:
+def test_every_door_of_the_ledger_says_so(lead: ApiCaller, admin: ApiCaller) -> None:
     """A new slice and a larger guarantee let nobody in here; a rollback and a smaller machine are asked as well."""
-    assert _taken(lead("POST", f"{TEAM}/subpool", {"subpool_name": "c", "quota": 1}, query=TRY)) == ([], 0)
+    assert reclaimed_names(lead("POST", f"{TEAM}/subpool", {"subpool_name": "c", "quota": 1}, query=TRY)) == ([], 0)
     resources = {"resources": {"gpu": {"guarantee": 10, "maximum": -1, "weight": 1}}}
-    assert _taken(admin("PATCH", TEAM, {"configs_dict": resources}, query=TRY)) == ([], 0)
-    assert _taken(admin("PUT", TEAM, {"configs": {"backend": "sim", **resources}}, query=TRY)) == ([], 0)
-    assert _taken(admin("PUT", "/api/configs/backend/sim", {"offline": True}, query=TRY)) == ([], 0)
+    assert reclaimed_names(admin("PATCH", TEAM, {"configs_dict": resources}, query=TRY)) == ([], 0)
+    assert reclaimed_names(admin("PUT", TEAM, {"configs": {"backend": "sim", **resources}}, query=TRY)) == ([], 0)
+    assert reclaimed_names(admin("PUT", "/api/configs/backend/sim", {"offline": True}, query=TRY)) == ([], 0)
 
 
-def test_a_cut_of_the_pool_itself(lead: Caller, admin: Caller) -> None:
+def test_a_cut_of_the_pool_itself(lead: ApiCaller, admin: ApiCaller) -> None:
     """The pool gives up its guarantee, so that work of a pool beside it, on the same nodes, takes its place back."""
-    houses.pool("other", 4)
+    houses.make_pool("other", 4)
     Backend.objects.update(offline=True)
-    houses.submitted(houses.admin(), "other", 4, name="theirs")
+    houses.submit_workflow(houses.admin_actor(), "other", 4, name="theirs")
     Backend.objects.update(offline=False)
     for guarantee, taken in ((8, []), (4, ["new-1"])):
         resources = {"resources": {"gpu": {"guarantee": guarantee, "maximum": -1, "weight": 1}}}
-        assert _taken(admin("PATCH", TEAM, {"configs_dict": resources}, query=TRY)) == (taken, 0)
+        assert reclaimed_names(admin("PATCH", TEAM, {"configs_dict": resources}, query=TRY)) == (taken, 0)
 
 
-def test_work_that_one_may_not_see_is_counted(caller: Callable[..., Caller]) -> None:
+def test_work_that_one_may_not_see_is_counted(caller: Callable[..., ApiCaller]) -> None:
     """`other` has borrowed the nodes it shares; the admin of `team` learns that somebody goes, and not who."""
-    houses.pool("team", 4, on=houses.backend(nodes=1, gpus=8), b=2)
-    houses.pool("other", 0)
-    houses.submitted(houses.admin(), "other", 8, name="secret", priority=Priority.LOW)
+    houses.make_pool("team", 4, on=houses.make_backend(nodes=1, gpus=8), b=2)
+    houses.make_pool("other", 0)
+    houses.submit_workflow(houses.admin_actor(), "other", 8, name="secret", priority=Priority.LOW)
     _run()
     _wait_on_b()
     seen = caller("lena", "osmo-team-admin")("PATCH", B, {"quota": 2}, query=TRY)
-    assert _taken(seen) == ([], 1)
+    assert reclaimed_names(seen) == ([], 1)
     assert "secret" not in str(seen.body)
-    assert _taken(caller("root", "osmo-admin")("PATCH", B, {"quota": 2}, query=TRY)) == (["secret-1"], 0)
+    assert reclaimed_names(caller("root", "osmo-admin")("PATCH", B, {"quota": 2}, query=TRY)) == (["secret-1"], 0)
 
 
-def test_the_quota_of_a_slice_that_goes_serves_those_who_wait(caller: Callable[..., Caller]) -> None:
+def test_the_quota_of_a_slice_that_goes_serves_those_who_wait(caller: Callable[..., ApiCaller]) -> None:
     """LOW work gives a draining slice no claim, so its quota is the shared queue's at once, and its work borrows."""
-    houses.pool("team", 8, on=houses.backend(nodes=1, gpus=8), a=0)
-    houses.submitted(houses.admin(), "team--a", 8, name="low", priority=Priority.LOW)
+    houses.make_pool("team", 8, on=houses.make_backend(nodes=1, gpus=8), a=0)
+    houses.submit_workflow(houses.admin_actor(), "team--a", 8, name="low", priority=Priority.LOW)
     _run()
     Backend.objects.update(offline=True)
-    houses.submitted(houses.admin(), "team", 4, name="waits")
-    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=8)
+    houses.submit_workflow(houses.admin_actor(), "team", 4, name="waits")
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=8)
     Backend.objects.update(offline=False)
     answer = caller("lena", "osmo-team-admin")("DELETE", f"{TEAM}/subpool/a", query=TRY)
-    assert _taken(answer) == (["low-1"], 0)
+    assert reclaimed_names(answer) == (["low-1"], 0)
     assert answer.body["draining"] == ["low-1"]
 
 
-def test_the_pages_of_a_change_show_it(lead: Caller) -> None:
+def test_the_pages_of_a_change_show_it(lead: ApiCaller) -> None:
     client = Client()
     client.force_login(User.objects.get(username="lena"), backend="django.contrib.auth.backends.ModelBackend")
     page = client.post(
@@ -124,10 +124,10 @@ def test_the_pages_of_a_change_show_it(lead: Caller) -> None:
     assert "nothing that runs is touched" not in text
 
 
-def test_a_backend_that_goes_away_and_comes_back(admin: Caller) -> None:
+def test_a_backend_that_goes_away_and_comes_back(admin: ApiCaller) -> None:
     """What is changed may be the backend itself: without the change its work starts, with it nothing does."""
-    houses.pool("team", 8, on=houses.backend(nodes=1, gpus=8))
-    houses.submitted(houses.admin(), "team", 2, name="waits")
+    houses.make_pool("team", 8, on=houses.make_backend(nodes=1, gpus=8))
+    houses.submit_workflow(houses.admin_actor(), "team", 2, name="waits")
     address = "/api/configs/backend/sim"
 
     def told(offline: bool) -> tuple[list[str], list[str]]:

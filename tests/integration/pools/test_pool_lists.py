@@ -13,48 +13,50 @@ from pools.models import Pool
 from pools.services.backends import put_backend
 from pools.services.subpools import create_subpool, delete_subpool
 from scheduling.domain.priorities import Priority
-from scheduling.services.simulated.reconcile import settle
-from tests.integration.pools.conftest import Caller, gpu
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.pools.conftest import ApiCaller, pool_config
 from tests.support import houses
 
 CONFIG = "/api/configs/pool"
 
 
-def put(admin: Caller, name: str, body: dict[str, Any], **slices: int) -> None:
+def put_pool(admin: ApiCaller, name: str, body: dict[str, Any], **slices: int) -> None:
     assert admin("PUT", f"{CONFIG}/{name}", {"configs": body}).status == 200
     for short, quota in slices.items():
         create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
 
 
-def run(admin: Caller, leaf: str, gpus: int, *, count: int = 1, priority: Priority = Priority.NORMAL) -> None:
+def run_workflow(
+    admin: ApiCaller, leaf: str, gpus: int, *, count: int = 1, priority: Priority = Priority.NORMAL
+) -> None:
     for _ in range(count):
-        houses.submitted(admin.actor, leaf, gpus, priority=priority)
-    settle(Pool.objects.get(name=leaf).root.backend_id)
+        houses.submit_workflow(admin.actor, leaf, gpus, priority=priority)
+    reconcile_backend(Pool.objects.get(name=leaf).root.backend_id)
 
 
 def rows(answer: Any) -> list[dict[str, Any]]:
     return [row for nodes in answer.body["node_sets"] for row in nodes["pools"]]
 
 
-def shown(row: dict[str, Any]) -> tuple[Any, ...]:
+def row_texts(row: dict[str, Any]) -> tuple[Any, ...]:
     """The columns of the published table."""
     return (row["name"], row["status"], row["subpool_state"], row["gpu_quota"], row["used"], row["available"])
 
 
 @pytest.fixture
-def example(sim: str, admin: Caller) -> None:
+def example(sim: str, admin: ApiCaller) -> None:
     """The subpool design's `pool list` example: 50 GPUs ran on the parent before it was divided."""
-    put(admin, "team", gpu(100))
-    run(admin, "team", 10, count=5)
+    put_pool(admin, "team", pool_config(100))
+    run_workflow(admin, "team", 10, count=5)
     for short, quota in (("a", 30), ("b", 40), ("c", 20)):
         create_subpool(actor=SYSTEM, parent="team", subpool_name=short, quota=quota)
-    run(admin, "team--a", 5)
-    run(admin, "team--b", 5, count=2)
+    run_workflow(admin, "team--a", 5)
+    run_workflow(admin, "team--b", 5, count=2)
 
 
-def test_the_published_example(example: None, admin: Caller) -> None:
+def test_the_published_example(example: None, admin: ApiCaller) -> None:
     answer = admin("GET", "/api/pool_quota", query={"all_pools": True})
-    assert [shown(row) for row in rows(answer)] == [
+    assert [row_texts(row) for row in rows(answer)] == [
         ("team", "ONLINE", None, "10 (Total: 100)", 50, -40),
         ("team--a", "ONLINE", "ACTIVE", "30", 5, 25),
         ("team--b", "ONLINE", "ACTIVE", "40", 10, 30),
@@ -78,43 +80,43 @@ def test_the_published_example(example: None, admin: Caller) -> None:
     }
 
 
-def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: Caller) -> None:
-    put(admin, "team", gpu(10))
-    run(admin, "team", 20, priority=Priority.LOW)
+def test_low_work_counts_as_usage_and_not_against_the_quota(sim: str, admin: ApiCaller) -> None:
+    put_pool(admin, "team", pool_config(10))
+    run_workflow(admin, "team", 20, priority=Priority.LOW)
     (row,) = rows(admin("GET", "/api/pool_quota"))
     assert (row["used"], row["available"], row["resource_usage"]["total_usage"]) == (0, 10, "20")
     assert row["resource_usage"]["total_free"] == "108"
 
 
-def test_draining_and_archived_slices(example: None, admin: Caller) -> None:
+def test_draining_and_archived_slices(example: None, admin: ApiCaller) -> None:
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="c")
-    assert [shown(row)[0::2] for row in rows(admin("GET", "/api/pool_quota"))] == [
+    assert [row_texts(row)[0::2] for row in rows(admin("GET", "/api/pool_quota"))] == [
         ("team", None, 50),
         ("team--a", "DELETING", 5),
         ("team--b", "ACTIVE", 10),
     ]
     draining = rows(admin("GET", "/api/pool_quota", query={"pools": "team--a"}))
-    assert [shown(row) for row in draining] == [("team--a", "ONLINE", "DELETING", "0", 5, -5)]
+    assert [row_texts(row) for row in draining] == [("team--a", "ONLINE", "DELETING", "0", 5, -5)]
     hidden = {"pools": ["team", "team--c"]}
     assert [row["name"] for row in rows(admin("GET", "/api/pool_quota", query=hidden))] == ["team"]
     all_rows = rows(admin("GET", "/api/pool_quota", query={**hidden, "include_archived": True}))
-    assert [shown(row)[:4] for row in all_rows] == [
+    assert [row_texts(row)[:4] for row in all_rows] == [
         ("team", "ONLINE", None, "60 (Total: 100)"),
         ("team--c", "ONLINE", "ARCHIVED", "0"),
     ]
     assert set(admin("GET", "/api/pool").body["pools"]) == {"team", "team--a", "team--b"}
 
 
-def test_a_pool_whose_slices_are_all_archived_shows_one_number(sim: str, admin: Caller) -> None:
-    put(admin, "team", gpu(100), a=30)
+def test_a_pool_whose_slices_are_all_archived_shows_one_number(sim: str, admin: ApiCaller) -> None:
+    put_pool(admin, "team", pool_config(100), a=30)
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     assert [row["gpu_quota"] for row in rows(admin("GET", "/api/pool_quota"))] == ["100"]
 
 
-def test_an_archived_pool_promises_nothing(sim: str, admin: Caller) -> None:
-    put(admin, "team", gpu(100), a=30)
-    put(admin, "other", gpu(7))
+def test_an_archived_pool_promises_nothing(sim: str, admin: ApiCaller) -> None:
+    put_pool(admin, "team", pool_config(100), a=30)
+    put_pool(admin, "other", pool_config(7))
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     assert admin("DELETE", f"{CONFIG}/team").status == 200
     assert [row["name"] for row in rows(admin("GET", "/api/pool_quota"))] == ["other"]
@@ -127,27 +129,27 @@ def test_an_archived_pool_promises_nothing(sim: str, admin: Caller) -> None:
     assert answer.body["resource_sum"]["quota_limit"] == "7"
 
 
-def test_without_a_guarantee_the_limit_is_what_the_nodes_have(sim: str, admin: Caller) -> None:
-    put(admin, "team", {"backend": "sim"})
+def test_without_a_guarantee_the_limit_is_what_the_nodes_have(sim: str, admin: ApiCaller) -> None:
+    put_pool(admin, "team", {"backend": "sim"})
     (row,) = rows(admin("GET", "/api/pool_quota"))
     assert (row["gpu_quota"], row["available"], row["resources"]) == ("128", 128, {"gpu": None})
 
 
-def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: Caller) -> None:
+def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: ApiCaller) -> None:
     nodes = [{"name": f"{kind}{number}", "gpus": 8, "platform": kind} for kind in "abc" for number in (1, 2)]
     put_backend(actor=SYSTEM, name="mixed", body={"namespace": "m", "nodes": nodes, "auto_end": False})
     put_backend(actor=SYSTEM, name="twin", body={"namespace": "t", "nodes": nodes, "auto_end": False})
 
     def on(backend: str, *platforms: str) -> dict[str, Any]:
-        return gpu(10) | {"backend": backend, "platforms": {name: {} for name in platforms}}
+        return pool_config(10) | {"backend": backend, "platforms": {name: {} for name in platforms}}
 
-    put(admin, "one", on("mixed", "a"), x=2)
-    put(admin, "two", on("mixed", "a", "b"))
-    put(admin, "three", on("mixed", "c"))
-    put(admin, "four", on("mixed", "none"))
-    put(admin, "five", on("mixed", "nowhere"))
-    put(admin, "six", on("twin", "a"))
-    run(admin, "six", 4)
+    put_pool(admin, "one", on("mixed", "a"), x=2)
+    put_pool(admin, "two", on("mixed", "a", "b"))
+    put_pool(admin, "three", on("mixed", "c"))
+    put_pool(admin, "four", on("mixed", "none"))
+    put_pool(admin, "five", on("mixed", "nowhere"))
+    put_pool(admin, "six", on("twin", "a"))
+    run_workflow(admin, "six", 4)
     answer = admin("GET", "/api/pool_quota")
     assert [[row["name"] for row in nodes["pools"]] for nodes in answer.body["node_sets"]] == [
         ["five", "four"],
@@ -170,16 +172,16 @@ def test_node_sets_and_sums_that_count_nodes_once(sim: str, admin: Caller) -> No
     ("maintenance", "offline", "status"),
     [(False, False, "ONLINE"), (False, True, "OFFLINE"), (True, False, "MAINTENANCE"), (True, True, "MAINTENANCE")],
 )
-def test_status(sim: str, admin: Caller, maintenance: bool, offline: bool, status: str) -> None:
-    put(admin, "team", gpu(10, enable_maintenance=maintenance), a=1)
+def test_status(sim: str, admin: ApiCaller, maintenance: bool, offline: bool, status: str) -> None:
+    put_pool(admin, "team", pool_config(10, enable_maintenance=maintenance), a=1)
     assert admin("PUT", "/api/configs/backend/sim", {"offline": offline}).status == 200
     assert {row["status"] for row in rows(admin("GET", "/api/pool_quota"))} == {status}
     assert {body["status"] for body in admin("GET", "/api/pool").body["pools"].values()} == {status}
     assert admin("GET", f"{CONFIG}/team").body["status"] == status
 
 
-def test_a_slice_shows_all_that_its_parent_configures(sim: str, admin: Caller) -> None:
-    config = gpu(
+def test_a_slice_shows_all_that_its_parent_configures(sim: str, admin: ApiCaller) -> None:
+    config = pool_config(
         100,
         maximum=120,
         weight=3,
@@ -190,7 +192,7 @@ def test_a_slice_shows_all_that_its_parent_configures(sim: str, admin: Caller) -
         topology_keys=[{"key": "rack", "label": "x/rack"}],
         default_exit_actions={"FAIL": "1"},
     )
-    put(admin, "team", config, a=30)
+    put_pool(admin, "team", config, a=30)
     own = {"name", "resources", "parent_pool", "subpool_name", "subpool_state"}
     pools = admin("GET", "/api/pool").body["pools"]
     parent, part = pools["team"], pools["team--a"]
@@ -212,20 +214,20 @@ def test_a_slice_shows_all_that_its_parent_configures(sim: str, admin: Caller) -
         assert set(row) - set(pools[row["name"]]) == added
 
 
-def test_the_sole_pool_is_the_default_of_the_stock_client_even_when_divided(sim: str, admin: Caller) -> None:
-    put(admin, "team", gpu(10), a=1)
+def test_the_sole_pool_is_the_default_of_the_stock_client_even_when_divided(sim: str, admin: ApiCaller) -> None:
+    put_pool(admin, "team", pool_config(10), a=1)
     assert admin("GET", "/api/pool").body["node_sets"] == [{"pools": [{"name": "team"}]}]
 
 
-def test_names_are_sorted_as_text_with_slices_under_their_pool(sim: str, admin: Caller) -> None:
+def test_names_are_sorted_as_text_with_slices_under_their_pool(sim: str, admin: ApiCaller) -> None:
     for name in ("team", "team2", "team-x", "a9", "a10"):
-        put(admin, name, gpu(10), b=1, a=1)
+        put_pool(admin, name, pool_config(10), b=1, a=1)
     expected = [f"{name}{part}" for name in ("a10", "a9", "team", "team-x", "team2") for part in ("", "--a", "--b")]
     assert [row["name"] for row in rows(admin("GET", "/api/pool_quota"))] == expected
     assert list(admin("GET", "/api/pool").body["pools"]) == expected
 
 
-def test_the_number_of_queries_does_not_grow(sim: str, admin: Caller) -> None:
+def test_the_number_of_queries_does_not_grow(sim: str, admin: ApiCaller) -> None:
     def counted() -> list[int]:
         counts = []
         for path in ("/api/pool_quota", "/api/pool", "/api/resources"):
@@ -234,15 +236,15 @@ def test_the_number_of_queries_does_not_grow(sim: str, admin: Caller) -> None:
             counts.append(len(queries))
         return counts
 
-    put(admin, "p0", gpu(10), a=1)
+    put_pool(admin, "p0", pool_config(10), a=1)
     few = counted()
     for number in range(1, 15):
-        put(admin, f"p{number}", gpu(10), a=1, b=2, c=3)
+        put_pool(admin, f"p{number}", pool_config(10), a=1, b=2, c=3)
     assert counted() == few
     assert max(few) <= 6
 
 
 @pytest.mark.parametrize("query", [{"all_pools": "maybe"}, {"include_archived": "2"}])
-def test_a_boolean_that_is_none_is_refused(admin: Caller, query: dict[str, str]) -> None:
+def test_a_boolean_that_is_none_is_refused(admin: ApiCaller, query: dict[str, str]) -> None:
     for path in ("/api/pool", "/api/pool_quota"):
         assert admin("GET", path, query=query).status == 400

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.integration.pools.conftest import Caller, gpu
+from tests.integration.pools.conftest import ApiCaller, pool_config
 
 CONFIG = "/api/configs/pool"
 WRITES = [
-    pytest.param("PUT", f"{CONFIG}/team", {"configs": gpu(50)}, id="put"),
+    pytest.param("PUT", f"{CONFIG}/team", {"configs": pool_config(50)}, id="put"),
     pytest.param("PATCH", f"{CONFIG}/team", {"configs_dict": {"description": "x"}}, id="patch"),
     pytest.param("DELETE", f"{CONFIG}/team", None, id="delete"),
     pytest.param("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}, id="rename"),
     pytest.param("PUT", f"{CONFIG}/team/platform/x", {"configs": {}}, id="put platform"),
     pytest.param("PUT", f"{CONFIG}/team/platform/default/rename", {"new_name": "x"}, id="rename platform"),
 ]
-HOUSE_WRITES = [
-    pytest.param("PUT", CONFIG, {"configs": {"team": gpu(50)}}, id="put many"),
+PLATFORM_WRITES = [
+    pytest.param("PUT", CONFIG, {"configs": {"team": pool_config(50)}}, id="put many"),
     pytest.param("POST", "/api/configs/history/rollback", {"revision": 1, "config_type": "POOL"}, id="rollback"),
     pytest.param("POST", "/api/configs/history/pool/revision/1/tags", {"set_tags": ["a"]}, id="tag"),
     pytest.param("PUT", "/api/configs/backend/sim", {"offline": True}, id="put backend"),
@@ -28,15 +28,21 @@ HOUSE_WRITES = [
 
 
 @pytest.fixture
-def alike(team: str, admin: Caller) -> None:
+def alike(team: str, admin: ApiCaller) -> None:
     """Pools whose names begin or end as `team`'s roles do."""
     for name in ("team2", "team-x", "a", "a-admin", "team-user"):
-        assert admin("PUT", f"{CONFIG}/{name}", {"configs": gpu(10)}).status == 200
+        assert admin("PUT", f"{CONFIG}/{name}", {"configs": pool_config(10)}).status == 200
 
 
 @pytest.mark.parametrize(("method", "path", "body"), WRITES)
 def test_only_the_house_admin_configures_pools(
-    alike: None, admin: Caller, viewer: Caller, caller: Callable[..., Caller], method: str, path: str, body: Any
+    alike: None,
+    admin: ApiCaller,
+    viewer: ApiCaller,
+    caller: Callable[..., ApiCaller],
+    method: str,
+    path: str,
+    body: Any,
 ) -> None:
     for role in ("osmo-team-admin", "osmo-team-user"):
         assert caller(f"h-{role}", role)(method, path, body).status == 403, f"{role} sees the pool and may not"
@@ -47,13 +53,13 @@ def test_only_the_house_admin_configures_pools(
     assert admin(method, path, body).status == 200
 
 
-@pytest.mark.parametrize(("method", "path", "body"), HOUSE_WRITES)
+@pytest.mark.parametrize(("method", "path", "body"), PLATFORM_WRITES)
 def test_only_the_house_admin_writes_house_objects(
     team: str,
-    admin: Caller,
-    viewer: Caller,
-    nobody: Caller,
-    caller: Callable[..., Caller],
+    admin: ApiCaller,
+    viewer: ApiCaller,
+    nobody: ApiCaller,
+    caller: Callable[..., ApiCaller],
     method: str,
     path: str,
     body: Any,
@@ -70,7 +76,7 @@ def test_only_the_house_admin_writes_house_objects(
     ["/api/configs/backend", "/api/configs/backend/sim", "/api/configs/history", "/api/configs/diff?first_revision=1"],
 )
 def test_house_objects_are_read_by_those_who_read_the_house(
-    team: str, admin: Caller, viewer: Caller, nobody: Caller, caller: Callable[..., Caller], path: str
+    team: str, admin: ApiCaller, viewer: ApiCaller, nobody: ApiCaller, caller: Callable[..., ApiCaller], path: str
 ) -> None:
     assert (admin("GET", path).status, viewer("GET", path).status) == (200, 200)
     assert (nobody("GET", path).status, caller("tess", "osmo-team-admin")("GET", path).status) == (403, 403)
@@ -94,7 +100,7 @@ def test_house_objects_are_read_by_those_who_read_the_house(
     ids=lambda value: " ".join(sorted(value)) or "none",
 )
 def test_every_list_shows_exactly_the_pools_of_the_role(
-    alike: None, admin: Caller, caller: Callable[..., Caller], roles: list[str], seen: set[str]
+    alike: None, admin: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], seen: set[str]
 ) -> None:
     assert admin("POST", f"{CONFIG}/team/subpool", {"subpool_name": "a", "quota": 3}).status == 200
     with_slice = seen | ({"team--a"} if "team" in seen else set())
@@ -118,14 +124,14 @@ def test_every_list_shows_exactly_the_pools_of_the_role(
 
 
 @pytest.mark.parametrize("path", ["pool/a/b", "pool/a/subpool/b/c", "history/pool/revision/x", "workflow/x"])
-def test_an_address_below_what_is_offered(nobody: Caller, path: str) -> None:
+def test_an_address_below_what_is_offered(nobody: ApiCaller, path: str) -> None:
     for method in ("GET", "DELETE"):
         answer = nobody(method, f"/api/configs/{path}")
         assert (answer.status, answer.body["error_code"]) == (404, "NOTFOUND")
         assert answer.body["message"] == "There is nothing at this address."
 
 
-def test_configuration_that_is_not_offered(nobody: Caller) -> None:
+def test_configuration_that_is_not_offered(nobody: ApiCaller) -> None:
     for kind in ("role", "service", "dataset/x", "pod_template"):
         for method in ("GET", "PUT", "DELETE"):
             answer = nobody(method, f"/api/configs/{kind}")

@@ -11,26 +11,26 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, Pool, User
 from pools.services.backends import put_backend
-from scheduling.services.simulated.reconcile import settle
-from tests.integration.pools.conftest import Caller, gpu
+from scheduling.services.simulated.reconcile import reconcile_backend
+from tests.integration.pools.conftest import ApiCaller, pool_config
 from tests.support import houses
 
 CONFIG = "/api/configs/pool"
 
 
-def slice_of(admin: Caller, name: str, quota: int, pool: str = "team") -> None:
+def create_subpool(admin: ApiCaller, name: str, quota: int, pool: str = "team") -> None:
     assert admin("POST", f"{CONFIG}/{pool}/subpool", {"subpool_name": name, "quota": quota}).status == 200
 
 
-def running(admin: Caller, leaf: str, gpus: int) -> Any:
+def run_workflow(admin: ApiCaller, leaf: str, gpus: int) -> Any:
     """A workflow that runs on a leaf."""
-    work = houses.submitted(admin.actor, leaf, gpus)
-    settle(Pool.objects.get(name=leaf).root.backend_id)
+    work = houses.submit_workflow(admin.actor, leaf, gpus)
+    reconcile_backend(Pool.objects.get(name=leaf).root.backend_id)
     return work
 
 
-def test_put_makes_a_pool_with_its_roles(sim: str, admin: Caller) -> None:
-    answer = admin("PUT", f"{CONFIG}/team", {"configs": gpu(100), "description": "why", "tags": ["t"]})
+def test_put_makes_a_pool_with_its_roles(sim: str, admin: ApiCaller) -> None:
+    answer = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(100), "description": "why", "tags": ["t"]})
     assert answer.status == 200
     assert answer.body["resources"]["gpu"] == {"guarantee": 100, "maximum": -1, "weight": 1}
     assert answer.headers["ETag"] == '"1"'
@@ -39,7 +39,7 @@ def test_put_makes_a_pool_with_its_roles(sim: str, admin: Caller) -> None:
     assert (entry.actor, entry.description) == ("root", "why")
 
 
-def test_what_get_answers_can_be_put_back_and_changes_nothing(team: str, admin: Caller) -> None:
+def test_what_get_answers_can_be_put_back_and_changes_nothing(team: str, admin: ApiCaller) -> None:
     seen = admin("GET", f"{CONFIG}/team", query={"verbose": True})
     audited = AuditEntry.objects.count()
     assert admin("PUT", f"{CONFIG}/team", {"configs": seen.body}).headers["ETag"] == '"1"'
@@ -48,8 +48,8 @@ def test_what_get_answers_can_be_put_back_and_changes_nothing(team: str, admin: 
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_all_faults_come_at_once(team: str, admin: Caller, method: str) -> None:
-    slice_of(admin, "a", 60)
+def test_all_faults_come_at_once(team: str, admin: ApiCaller, method: str) -> None:
+    create_subpool(admin, "a", 60)
     body = {"backend": "sim", "resources": {"gpu": {"guarantee": 50, "weight": -1}}, "colour": 1}
     answer = admin(method, f"{CONFIG}/team", {"configs": body})
     assert answer.status == 400
@@ -72,25 +72,25 @@ def test_all_faults_come_at_once(team: str, admin: Caller, method: str) -> None:
         ("a" * 42, "name_too_long"),
     ],
 )
-def test_names_of_new_pools(sim: str, admin: Caller, name: str, code: str) -> None:
-    answer = admin("PUT", f"{CONFIG}/{name}", {"configs": gpu(1)})
+def test_names_of_new_pools(sim: str, admin: ApiCaller, name: str, code: str) -> None:
+    answer = admin("PUT", f"{CONFIG}/{name}", {"configs": pool_config(1)})
     assert (answer.status, answer.codes) == (400, {("name", code)})
     assert not Pool.objects.exists()
 
 
-def test_the_longest_name_counts_the_namespace_and_the_shared_queue(sim: str, admin: Caller) -> None:
+def test_the_longest_name_counts_the_namespace_and_the_shared_queue(sim: str, admin: ApiCaller) -> None:
     longest = "a" * (63 - len("osmo-pool-ns----shared"))
-    assert admin("PUT", f"{CONFIG}/{longest}", {"configs": gpu(1)}).status == 200
-    assert admin("PUT", f"{CONFIG}/{longest}a", {"configs": gpu(1)}).codes == {("name", "name_too_long")}
+    assert admin("PUT", f"{CONFIG}/{longest}", {"configs": pool_config(1)}).status == 200
+    assert admin("PUT", f"{CONFIG}/{longest}a", {"configs": pool_config(1)}).codes == {("name", "name_too_long")}
 
 
-def test_unknown_backend_names_the_way_to_make_one(sim: str, admin: Caller) -> None:
-    answer = admin("PUT", f"{CONFIG}/team", {"configs": gpu(1) | {"backend": "moon"}})
+def test_unknown_backend_names_the_way_to_make_one(sim: str, admin: ApiCaller) -> None:
+    answer = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(1) | {"backend": "moon"}})
     assert (answer.status, answer.codes) == (400, {("backend", "unknown_backend")})
 
 
-def test_cut_of_the_guarantee(team: str, admin: Caller) -> None:
-    slice_of(admin, "a", 60)
+def test_cut_of_the_guarantee(team: str, admin: ApiCaller) -> None:
+    create_subpool(admin, "a", 60)
     answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 59}}}})
     (fault,) = answer.body["details"]
     assert (answer.status, fault["requested"], fault["limit"]) == (400, 59, 60)
@@ -99,8 +99,8 @@ def test_cut_of_the_guarantee(team: str, admin: Caller) -> None:
     assert (unlimited.status, unlimited.codes) == (400, {("resources.gpu.guarantee", "no_guarantee")})
 
 
-def test_a_cut_below_what_runs_is_soft_and_says_so(team: str, admin: Caller) -> None:
-    work = running(admin, "team", 20)
+def test_a_cut_below_what_runs_is_soft_and_says_so(team: str, admin: ApiCaller) -> None:
+    work = run_workflow(admin, "team", 20)
     answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 5}}}})
     assert answer.status == 200
     assert "15 GPUs drain" in answer.body["warnings"][0]
@@ -108,7 +108,7 @@ def test_a_cut_below_what_runs_is_soft_and_says_so(team: str, admin: Caller) -> 
     assert work.status == "RUNNING"
 
 
-def test_patch_merges_and_keeps_the_rest(team: str, admin: Caller) -> None:
+def test_patch_merges_and_keeps_the_rest(team: str, admin: ApiCaller) -> None:
     patch = {"platforms": {"h100": {"privileged_allowed": True}}, "description": "new"}
     assert admin("PATCH", f"{CONFIG}/team", {"configs_dict": patch, "description": "why"}).status == 200
     body = admin("GET", f"{CONFIG}/team").body
@@ -122,11 +122,11 @@ def test_patch_merges_and_keeps_the_rest(team: str, admin: Caller) -> None:
     assert gone.codes == {("default_platform", "unknown_platform")}
 
 
-def test_if_match(team: str, admin: Caller) -> None:
+def test_if_match(team: str, admin: ApiCaller) -> None:
     patch = {"configs_dict": {"description": "x"}}
     assert admin("PATCH", f"{CONFIG}/team", patch, if_match='"7"').status == 412
-    assert admin("PUT", f"{CONFIG}/team", {"configs": gpu(1)}, if_match='"7"').status == 412
-    assert admin("PUT", f"{CONFIG}/new", {"configs": gpu(1)}, if_match='"1"').status == 412
+    assert admin("PUT", f"{CONFIG}/team", {"configs": pool_config(1)}, if_match='"7"').status == 412
+    assert admin("PUT", f"{CONFIG}/new", {"configs": pool_config(1)}, if_match='"1"').status == 412
     assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}, if_match='"7"').status == 412
     assert admin("PUT", f"{CONFIG}/team/platform/x", {"configs": {}}, if_match='"7"').status == 412
     assert admin("DELETE", f"{CONFIG}/team", if_match='"7"').status == 412
@@ -134,10 +134,10 @@ def test_if_match(team: str, admin: Caller) -> None:
     assert admin("DELETE", f"{CONFIG}/team", if_match="*").status == 200
 
 
-def test_moving_to_another_backend_needs_an_idle_pool(team: str, admin: Caller) -> None:
+def test_moving_to_another_backend_needs_an_idle_pool(team: str, admin: ApiCaller) -> None:
     put_backend(actor=SYSTEM, name="other", body={"namespace": "a-namespace-of-its-own-that-is-long", "nodes": []})
-    slice_of(admin, "a" * 20, 10)
-    work = running(admin, "team", 1)
+    create_subpool(admin, "a" * 20, 10)
+    work = run_workflow(admin, "team", 1)
     answer = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"backend": "other"}})
     assert (answer.status, answer.codes) == (400, {("backend", "live_work"), ("backend", "name_too_long")})
     put_backend(actor=SYSTEM, name="third", body={"namespace": "t"})
@@ -151,23 +151,25 @@ def test_moving_to_another_backend_needs_an_idle_pool(team: str, admin: Caller) 
 
 
 def test_a_pool_without_a_past_is_deleted_with_its_roles(
-    team: str, admin: Caller, caller: Callable[..., Caller]
+    team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
 ) -> None:
     ann = caller("ann", "osmo-team-user")
     assert ann("GET", f"{CONFIG}/team").status == 200
     answer = admin("DELETE", f"{CONFIG}/team", {"description": "over"})
     assert (answer.status, answer.body) == (200, None)
     assert not Pool.objects.filter(name="team").exists()
-    assert admin("PUT", f"{CONFIG}/team", {"configs": gpu(1)}).status == 200
+    assert admin("PUT", f"{CONFIG}/team", {"configs": pool_config(1)}).status == 200
     assert ann("GET", f"{CONFIG}/team").status == 404, (
         "a role on the old pool says nothing about a new one of that name"
     )
     assert admin("DELETE", f"{CONFIG}/nothing").status == 404
 
 
-def test_a_pool_with_a_past_is_archived_and_comes_back(team: str, admin: Caller, caller: Callable[..., Caller]) -> None:
+def test_a_pool_with_a_past_is_archived_and_comes_back(
+    team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
+) -> None:
     ann = caller("ann", "osmo-team-user")
-    slice_of(admin, "a", 30)
+    create_subpool(admin, "a", 30)
     busy = admin("DELETE", f"{CONFIG}/team")
     assert (busy.status, busy.codes) == (409, {("subpools", "has_slices")})
     assert admin("DELETE", f"{CONFIG}/team/subpool/a").status == 200
@@ -188,7 +190,7 @@ def test_a_pool_with_a_past_is_archived_and_comes_back(team: str, admin: Caller,
     ):
         assert admin(method, f"{CONFIG}/team{path}", body).status == 409
 
-    back = admin("PUT", f"{CONFIG}/team", {"configs": gpu(50)})
+    back = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(50)})
     assert (back.status, back.body["archived"], back.body["reactivated"]) == (200, False, True)
     assert AuditEntry.objects.filter(object="pool/team", action="pool.reactivated").count() == 1
     assert ann("GET", f"{CONFIG}/team").status == 200
@@ -196,8 +198,8 @@ def test_a_pool_with_a_past_is_archived_and_comes_back(team: str, admin: Caller,
     assert revived.body["reactivated"] is True
 
 
-def test_live_work_holds_a_pool(team: str, admin: Caller) -> None:
-    work = running(admin, "team", 1)
+def test_live_work_holds_a_pool(team: str, admin: ApiCaller) -> None:
+    work = run_workflow(admin, "team", 1)
     assert admin("DELETE", f"{CONFIG}/team").codes == {("", "live_work")}
     assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "b"}).status == 409
     admin("POST", f"/api/workflow/{work.name}/cancel")
@@ -209,13 +211,13 @@ def test_live_work_holds_a_pool(team: str, admin: Caller) -> None:
 
 
 def test_rename_takes_roles_tokens_and_archived_slices_along(
-    team: str, admin: Caller, caller: Callable[..., Caller]
+    team: str, admin: ApiCaller, caller: Callable[..., ApiCaller]
 ) -> None:
     ann = caller("ann", "osmo-team-admin")
     token = AccessToken.objects.get(owner__username="ann")
     AccessToken.objects.filter(pk=token.pk).update(roles=["osmo-team-admin"])
     User.objects.filter(username="ann").update(default_pool="team")
-    slice_of(admin, "a", 30)
+    create_subpool(admin, "a", 30)
     assert admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}).codes == {("subpools", "has_slices")}
     assert admin("DELETE", f"{CONFIG}/team/subpool/a").status == 200
 
@@ -240,8 +242,8 @@ def test_rename_takes_roles_tokens_and_archived_slices_along(
         (5, 400, "bad_value"),
     ],
 )
-def test_rename_refuses(team: str, admin: Caller, to: object, status: int, code: str) -> None:
-    assert admin("PUT", f"{CONFIG}/other", {"configs": gpu(1)}).status == 200
+def test_rename_refuses(team: str, admin: ApiCaller, to: object, status: int, code: str) -> None:
+    assert admin("PUT", f"{CONFIG}/other", {"configs": pool_config(1)}).status == 200
     answer = admin("PUT", f"{CONFIG}/team/rename", {"new_name": to})
     assert (answer.status, answer.codes) == (status, {("new_name", code)})
 
@@ -249,7 +251,7 @@ def test_rename_refuses(team: str, admin: Caller, to: object, status: int, code:
 # --- platforms ------------------------------------------------------------------------------------------------------
 
 
-def test_platforms(team: str, admin: Caller) -> None:
+def test_platforms(team: str, admin: ApiCaller) -> None:
     assert list(admin("GET", f"{CONFIG}/team/platform").body["platforms"]) == ["default"]
     put = admin("PUT", f"{CONFIG}/team/platform/h100", {"configs": {"host_network_allowed": True}})
     assert (put.status, put.body["host_network_allowed"], put.body["allowed_mounts"]) == (200, True, [])
@@ -270,23 +272,23 @@ def test_platforms(team: str, admin: Caller) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("PUT", "", {"configs": gpu(1)}),
+        ("PUT", "", {"configs": pool_config(1)}),
         ("PATCH", "", {"configs_dict": {"description": "x"}}),
         ("DELETE", "", None),
         ("PUT", "/rename", {"new_name": "b"}),
         ("PUT", "/platform/x", {"configs": {}}),
     ],
 )
-def test_writing_a_slice_names_its_own_address(team: str, admin: Caller, method: str, path: str, body: Any) -> None:
-    slice_of(admin, "a", 30)
+def test_writing_a_slice_names_its_own_address(team: str, admin: ApiCaller, method: str, path: str, body: Any) -> None:
+    create_subpool(admin, "a", 30)
     for query in ({}, {"dry_run": True}):
         answer = admin(method, f"{CONFIG}/team--a{path}", body, query=query)
         assert (answer.status, answer.codes) == (400, {("name", "subpool_endpoint")})
         assert "/api/configs/pool/team/subpool/a" in answer.body["message"]
 
 
-def test_a_slice_reads_the_same_at_both_addresses(team: str, admin: Caller) -> None:
-    slice_of(admin, "a", 30)
+def test_a_slice_reads_the_same_at_both_addresses(team: str, admin: ApiCaller) -> None:
+    create_subpool(admin, "a", 30)
     own, among_pools = admin("GET", f"{CONFIG}/team/subpool/a"), admin("GET", f"{CONFIG}/team--a")
     assert (own.body, own.headers["ETag"]) == (among_pools.body, among_pools.headers["ETag"])
     assert admin("GET", f"{CONFIG}/team--b").status == 404
@@ -295,17 +297,17 @@ def test_a_slice_reads_the_same_at_both_addresses(team: str, admin: Caller) -> N
 # --- dry runs -------------------------------------------------------------------------------------------------------
 
 
-def test_dry_runs_write_nothing_and_say_what_would_be(team: str, admin: Caller) -> None:
-    slice_of(admin, "a", 30)
+def test_dry_runs_write_nothing_and_say_what_would_be(team: str, admin: ApiCaller) -> None:
+    create_subpool(admin, "a", 30)
     audited = AuditEntry.objects.count()
     dry = {"dry_run": True}
     cut = admin("PATCH", f"{CONFIG}/team", {"configs_dict": {"resources": {"gpu": {"guarantee": 50}}}}, query=dry).body
     assert (cut["before"]["unallocated"], cut["after"]["unallocated"], cut["violations"]) == (70, 20, [])
     assert cut["after"]["configs"]["resources"]["gpu"]["guarantee"] == 50
-    too_deep = admin("PUT", f"{CONFIG}/team", {"configs": gpu(10)}, query=dry)
+    too_deep = admin("PUT", f"{CONFIG}/team", {"configs": pool_config(10)}, query=dry)
     assert (too_deep.status, too_deep.body["after"]) == (200, None)
     assert [fault["code"] for fault in too_deep.body["violations"]] == ["guarantee_below_slices"]
-    new = admin("PUT", f"{CONFIG}/new", {"configs": gpu(10)}, query=dry).body
+    new = admin("PUT", f"{CONFIG}/new", {"configs": pool_config(10)}, query=dry).body
     assert (new["before"], new["after"]["quota"]) == (None, 10)
     assert [v["code"] for v in admin("DELETE", f"{CONFIG}/team", query=dry).body["violations"]] == ["has_slices"]
     assert [
@@ -318,7 +320,7 @@ def test_dry_runs_write_nothing_and_say_what_would_be(team: str, admin: Caller) 
     assert not Pool.objects.filter(name="new").exists()
 
 
-def test_dry_runs_of_delete_and_rename(team: str, admin: Caller) -> None:
+def test_dry_runs_of_delete_and_rename(team: str, admin: ApiCaller) -> None:
     gone = admin("DELETE", f"{CONFIG}/team", query={"dry_run": True}).body
     assert (gone["before"]["pool"], gone["after"], gone["violations"]) == ("team", None, [])
     named = admin("PUT", f"{CONFIG}/team/rename", {"new_name": "crew"}, query={"dry_run": True}).body

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
 from pools.services.backends import put_backend
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
-from tests.integration.pools.conftest import Caller, gpu
+from tests.integration.pools.conftest import ApiCaller, pool_config
 
 SPEC = """
 workflow:
@@ -21,11 +21,13 @@ workflow:
 """
 
 
-def test_a_node_with_work(sim: str, admin: Caller) -> None:
+def test_a_node_with_work(sim: str, admin: ApiCaller) -> None:
     put_backend(actor=SYSTEM, name="sim", body={"nodes": [{"name": "n1", "gpus": 8, "cpu": 16, "memory": "7.5Gi"}]})
-    admin("PUT", "/api/configs/pool/team", {"configs": gpu(8, platforms={"default": {"allowed_mounts": ["/x"]}})})
+    admin(
+        "PUT", "/api/configs/pool/team", {"configs": pool_config(8, platforms={"default": {"allowed_mounts": ["/x"]}})}
+    )
     submit(actor=admin.actor, pool="team", submission=Submission(file=SPEC))
-    settle(Pool.objects.get(name="team").root.backend_id)
+    reconcile_backend(Pool.objects.get(name="team").root.backend_id)
     (node,) = admin("GET", "/api/resources/n1").body["resources"]
     assert node["usage_fields"] == {"gpu": "3", "cpu": "2", "memory": "2Gi", "storage": "1Gi"}
     assert node["allocatable_fields"] == {"gpu": "8", "cpu": "16", "memory": "7Gi", "storage": "4096Gi"}
@@ -45,14 +47,14 @@ def test_a_node_with_work(sim: str, admin: Caller) -> None:
     assert node["pool_platform_labels"] == {"team": ["default"]}
 
 
-def test_whose_nodes_they_are(sim: str, admin: Caller, viewer: Caller, caller: Callable[..., Caller]) -> None:
+def test_whose_nodes_they_are(sim: str, admin: ApiCaller, viewer: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
     nodes = [{"name": f"{kind}1", "gpus": 1, "platform": kind} for kind in ("a", "b", "c")]
     put_backend(actor=SYSTEM, name="sim", body={"nodes": nodes})
-    admin("PUT", "/api/configs/pool/one", {"configs": gpu(1, platforms={"a": {}, "b": {}})})
-    admin("PUT", "/api/configs/pool/two", {"configs": gpu(1, platforms={"b": {}})})
+    admin("PUT", "/api/configs/pool/one", {"configs": pool_config(1, platforms={"a": {}, "b": {}})})
+    admin("PUT", "/api/configs/pool/two", {"configs": pool_config(1, platforms={"b": {}})})
     admin("POST", "/api/configs/pool/one/subpool", {"subpool_name": "x", "quota": 1})
 
-    def kinds(who: Caller, **query: object) -> dict[str, tuple[str, list[str]]]:
+    def kinds(who: ApiCaller, **query: object) -> dict[str, tuple[str, list[str]]]:
         found = who("GET", "/api/resources", query=query).body["resources"]
         return {node["hostname"]: (node["resource_type"], list(node["pool_platform_labels"])) for node in found}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pools.models import AuditEntry, Pool
-from tests.integration.pools.conftest import Caller
+from tests.integration.pools.conftest import ApiCaller
 from tests.support import houses
 
 SLICES = "/api/configs/pool/team/subpool"
@@ -16,7 +16,7 @@ A = f"{SLICES}/a"
 
 
 @pytest.fixture
-def lead(caller: Callable[..., Caller], team: str) -> Caller:
+def lead(caller: Callable[..., ApiCaller], team: str) -> ApiCaller:
     """The admin of pool `team`, with slice `a` of 30."""
     who = caller("lena", "osmo-team-admin")
     assert who("POST", SLICES, {"subpool_name": "a", "quota": 30}).status == 200
@@ -24,10 +24,10 @@ def lead(caller: Callable[..., Caller], team: str) -> Caller:
 
 
 def _live_on_a() -> None:
-    houses.submitted(houses.admin(), "team--a", 4)
+    houses.submit_workflow(houses.admin_actor(), "team--a", 4)
 
 
-def test_a_slice_lives_and_comes_back(lead: Caller) -> None:
+def test_a_slice_lives_and_comes_back(lead: ApiCaller) -> None:
     _live_on_a()
     deleted = lead("DELETE", A)
     assert (deleted.status, deleted.body["subpool_state"], deleted.body["quota"]) == (200, "DELETING", 0)
@@ -41,7 +41,7 @@ def test_a_slice_lives_and_comes_back(lead: Caller) -> None:
 
 @pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
 @pytest.mark.parametrize("state", ["DELETING", "ARCHIVED"])
-def test_only_an_active_slice_changes(lead: Caller, state: str, method: str, body: Any) -> None:
+def test_only_an_active_slice_changes(lead: ApiCaller, state: str, method: str, body: Any) -> None:
     if state == "DELETING":
         _live_on_a()
     assert lead("DELETE", A).body["subpool_state"] == state
@@ -51,7 +51,7 @@ def test_only_an_active_slice_changes(lead: Caller, state: str, method: str, bod
 
 
 @pytest.mark.parametrize("draining", [False, True])
-def test_a_name_in_use_is_taken(lead: Caller, draining: bool) -> None:
+def test_a_name_in_use_is_taken(lead: ApiCaller, draining: bool) -> None:
     if draining:
         _live_on_a()
         lead("DELETE", A)
@@ -61,14 +61,14 @@ def test_a_name_in_use_is_taken(lead: Caller, draining: bool) -> None:
 
 @pytest.mark.parametrize(("method", "body"), [("PATCH", {"quota": 5}), ("DELETE", None)])
 @pytest.mark.parametrize(("version", "status"), [('"1"', 200), ("*", 200), ('"2"', 412), ("1", 412), ('"x"', 412)])
-def test_if_match(lead: Caller, method: str, body: Any, version: str, status: int) -> None:
+def test_if_match(lead: ApiCaller, method: str, body: Any, version: str, status: int) -> None:
     assert lead("GET", A).headers["ETag"] == '"1"'
     assert lead(method, A, body, if_match=version).status == status
     changed = Pool.objects.get(name="team--a").version == 2
     assert changed is (status == 200)
 
 
-def test_a_repeated_request_makes_one_slice(lead: Caller) -> None:
+def test_a_repeated_request_makes_one_slice(lead: ApiCaller) -> None:
     body = {"subpool_name": "b", "quota": 10}
     first = lead("POST", SLICES, body, idempotency_key="k")
     again = lead("POST", SLICES, body, idempotency_key="k")
@@ -82,7 +82,7 @@ def test_a_repeated_request_makes_one_slice(lead: Caller) -> None:
     assert not Pool.objects.filter(name="team--c").exists()
 
 
-def test_a_refusal_leaves_its_key_free(lead: Caller) -> None:
+def test_a_refusal_leaves_its_key_free(lead: ApiCaller) -> None:
     assert lead("POST", SLICES, {"subpool_name": "b", "quota": 71}, idempotency_key="k").status == 400
     assert lead("POST", SLICES, {"subpool_name": "b", "quota": 70}, idempotency_key="k").status == 200
 
@@ -96,7 +96,7 @@ def test_a_refusal_leaves_its_key_free(lead: Caller) -> None:
     ],
 )
 def test_a_dry_run_tells_what_then_happens_and_writes_nothing(
-    lead: Caller, method: str, path: str, body: dict[str, Any]
+    lead: ApiCaller, method: str, path: str, body: dict[str, Any]
 ) -> None:
     _live_on_a()
     before, trail = lead("GET", SLICES).body, AuditEntry.objects.count()
@@ -108,7 +108,7 @@ def test_a_dry_run_tells_what_then_happens_and_writes_nothing(
     assert lead("GET", SLICES).body == tried.body["after"]
 
 
-def test_a_dry_run_names_the_work_that_would_drain(lead: Caller) -> None:
+def test_a_dry_run_names_the_work_that_would_drain(lead: ApiCaller) -> None:
     _live_on_a()
     assert lead("DELETE", A, query={"dry_run": "True"}).body["draining"] == ["job-1"]
 
@@ -123,7 +123,7 @@ def test_a_dry_run_names_the_work_that_would_drain(lead: Caller) -> None:
     ],
 )
 def test_a_dry_run_of_what_a_rule_forbids_is_an_answer(
-    lead: Caller, method: str, path: str, body: dict[str, Any], code: str
+    lead: ApiCaller, method: str, path: str, body: dict[str, Any], code: str
 ) -> None:
     tried = lead(method, path, body, query={"dry_run": "True"})
     assert (tried.status, tried.body["after"]) == (200, None)
@@ -143,13 +143,13 @@ def test_a_dry_run_of_what_a_rule_forbids_is_an_answer(
         ("DELETE", A, {"cancel_pending": "yes"}, ("cancel_pending", "bad_value")),
     ],
 )
-def test_bad_input(lead: Caller, method: str, path: str, body: dict[str, Any], fault: tuple[str, str]) -> None:
+def test_bad_input(lead: ApiCaller, method: str, path: str, body: dict[str, Any], fault: tuple[str, str]) -> None:
     refused = lead(method, path, body)
     assert refused.status == 400
     assert fault in refused.codes
 
 
-def test_every_fault_of_a_new_slice_at_once(lead: Caller) -> None:
+def test_every_fault_of_a_new_slice_at_once(lead: ApiCaller) -> None:
     assert lead("POST", SLICES, {"color": "red"}).codes == {
         ("color", "unknown_key"),
         ("subpool_name", "missing"),
@@ -174,16 +174,16 @@ def test_every_fault_of_a_new_slice_at_once(lead: Caller) -> None:
     [("POST", SLICES, {"subpool_name": "b", "quota": 1}), ("PATCH", A, {"quota": 1}), ("DELETE", A, None)],
 )
 def test_who_may(
-    lead: Caller, caller: Callable[..., Caller], roles: list[str], status: int, method: str, path: str, body: Any
+    lead: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], status: int, method: str, path: str, body: Any
 ) -> None:
     for name in ("team2", "team-x"):
-        houses.pool(name, 1)
+        houses.make_pool(name, 1)
     somebody = caller("somebody", *roles)
     assert somebody(method, path, body, query={"dry_run": "True"}).status == status
     assert somebody(method, path, body).status == status
 
 
-def test_an_archived_slice_is_read_by_name_and_hidden_from_lists(lead: Caller) -> None:
+def test_an_archived_slice_is_read_by_name_and_hidden_from_lists(lead: ApiCaller) -> None:
     lead("DELETE", A)
     assert lead("GET", A).status == 200
     assert lead("GET", SLICES).body["subpools"] == []

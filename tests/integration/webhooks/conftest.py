@@ -69,7 +69,7 @@ def cluster(db: None) -> Backend:
 @pytest.fixture
 def admin(db: None) -> Client:
     """The one who may set the guard."""
-    houses.admin()
+    houses.admin_actor()
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
     return client

@@ -15,21 +15,21 @@ from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
 from osmo_admin.ops import commands
-from osmo_admin.ops.certificates import Certificate, ensure
-from osmo_admin.ops.processes import start, stop_all
+from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate
+from osmo_admin.ops.processes import start_child, stop_children
 from pools.domain.errors import Busy, Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, GpuAllocation
 from pools.services.backends import put_backend
 from pools.services.gpu_allocations import release
-from pools.services.gpu_quotas import put_quota
+from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.kube import errors, kinds, webhook
-from scheduling.kube.webhook import Address
+from scheduling.kube.webhook import WebhookAddress
 from scheduling.models import Bypass
-from scheduling.services.webhooks.installation import install_webhook, remove_webhook, webhook_standing
-from scheduling.services.webhooks.queue_guard import put_guard
-from tests.support.kube import KubeServer, Place, eventually
-from tests.support.stack import ROOT, Stack, free_port
+from scheduling.services.webhooks.installation import install_webhook, read_webhook_status, remove_webhook
+from scheduling.services.webhooks.queue_guard import put_queue_guard
+from tests.support.kube import KubeNamespace, KubeServer, wait_for
+from tests.support.stack import ROOT, Stack, find_free_port
 
 pytestmark = pytest.mark.k8s
 
@@ -38,63 +38,69 @@ Create = Callable[..., httpx.Response]
 
 
 @pytest.fixture(scope="module")
-def listener(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Certificate]]:
+def listener(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ServerCertificate]]:
     """The house's webhook server over TLS."""
     folder = tmp_path_factory.mktemp("webhook")
-    certificate = ensure(folder / "certificates", ["127.0.0.1"])
-    port = free_port()
-    command = commands.webhook("127.0.0.1", port, certificate.certificate, certificate.key)
-    child = start(commands.WEBHOOK, command, log=folder / "webhook.log", env=stack.env, cwd=ROOT)
+    certificate = ensure_certificate(folder / "certificates", ["127.0.0.1"])
+    port = find_free_port()
+    command = commands.webhook_command("127.0.0.1", port, certificate.certificate, certificate.key)
+    child = start_child(commands.WEBHOOK, command, log=folder / "webhook.log", env=stack.env, cwd=ROOT)
     url = f"https://127.0.0.1:{port}"
     try:
-        eventually(lambda: _answers(url, certificate), seconds=90, what=f"an answer at {url}: {child.log_tail()}")
+        wait_for(lambda: _answers(url, certificate), seconds=90, description=f"an answer at {url}: {child.log_tail()}")
         yield url, certificate
     finally:
-        stop_all([child], grace=5)
+        stop_children([child], grace=5)
 
 
-def _answers(url: str, certificate: Certificate) -> bool:
+def _answers(url: str, certificate: ServerCertificate) -> bool:
     try:
         return httpx.get(f"{url}/health", verify=_trust(certificate), timeout=5).status_code == 200
     except httpx.HTTPError:
         return False
 
 
-def _trust(certificate: Certificate) -> ssl.SSLContext:
+def _trust(certificate: ServerCertificate) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=certificate.authority)
 
 
 @pytest.fixture
-def house(stack: Stack, kube_server: KubeServer, kube: Place) -> Iterator[Backend]:
+def house(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Backend]:
     """A backend of the running house on the cluster; its webhook is taken out at the end."""
-    name = stack.name("cluster")
+    name = stack.unique_name("cluster")
     with stack.orm():
-        body = {"type": "kubernetes", "namespace": kube.namespace, "kubeconfig": yaml.safe_dump(kube_server.content())}
+        body = {
+            "type": "kubernetes",
+            "namespace": kube.namespace,
+            "kubeconfig": yaml.safe_dump(kube_server.kubeconfig_body()),
+        }
         row = put_backend(actor=SYSTEM, name=name, body=body).row
     yield row
-    webhook.remove(kube.cluster, name)
+    webhook.remove_configuration(kube.cluster, name)
 
 
 @pytest.fixture
-def install(stack: Stack, house: Backend, kube: Place, listener: tuple[str, Certificate]) -> Callable[..., None]:
+def install(
+    stack: Stack, house: Backend, kube: KubeNamespace, listener: tuple[str, ServerCertificate]
+) -> Callable[..., None]:
     """Put the webhook into the cluster and wait until it is in force."""
     url, certificate = listener
     only_here = {"matchLabels": {"kubernetes.io/metadata.name": kube.namespace}}
 
     def installed(mode: str) -> None:
         with stack.orm():
-            address = Address(certificate.authority, url=url)
+            address = WebhookAddress(certificate.authority, url=url)
             install_webhook(
-                actor=SYSTEM, backend=house.name, address=address, mode=mode, identity=US, namespaces=only_here
+                actor=SYSTEM, backend=house.name, address=address, mode=mode, identity=US, namespace_selector=only_here
             )
 
     return installed
 
 
 @pytest.fixture
-def create(kube_server: KubeServer, kube: Place) -> Iterator[Create]:
+def create(kube_server: KubeServer, kube: KubeNamespace) -> Iterator[Create]:
     """Make a pod or a PodGroup as somebody: the API server's own answer."""
-    content = kube_server.content()
+    content = kube_server.kubeconfig_body()
     token = content["users"][0]["user"]["token"]
     # The test's server signs for itself; whom the API server trusts is what is tested here, not whom we do.
     with httpx.Client(base_url=kube_server.address, verify=False, timeout=60) as client:
@@ -133,11 +139,11 @@ def in_force(create: Create, queue: str) -> None:
         answer = create("pods", pod(f"probe-{time.monotonic_ns()}", queue))
         return answer.status_code == 403
 
-    eventually(refused, what="the webhook is in force")
+    wait_for(refused, description="the webhook is in force")
 
 
 def test_pods_and_pod_groups_around_the_house_are_refused(
-    house: Backend, install: Callable[..., None], create: Create, kube: Place, stack: Stack
+    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team--a"
     install("enforce")
@@ -155,7 +161,7 @@ def test_pods_and_pod_groups_around_the_house_are_refused(
     assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
     with stack.orm():
         counted = {row.kind: row.refused for row in Bypass.objects.filter(backend=house, code="foreign_work")}
-        put_guard(actor=SYSTEM, backend=house.name, body={"accounts": ["team:runners"]})
+        put_queue_guard(actor=SYSTEM, backend=house.name, body={"accounts": ["team:runners"]})
     assert counted["Pod"] >= 2
     assert counted["PodGroup"] == 1
     allowed = create("pods", pod("let-in", queue), who="runner", groups=("team:runners", "system:masters"))
@@ -163,7 +169,7 @@ def test_pods_and_pod_groups_around_the_house_are_refused(
 
 
 def test_all_violations_in_one_answer(
-    house: Backend, install: Callable[..., None], create: Create, kube: Place
+    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
 ) -> None:
     install("enforce")
     in_force(create, f"osmo-pool-{kube.namespace}-x")
@@ -179,7 +185,7 @@ def test_all_violations_in_one_answer(
 
 
 def test_audit_lets_pass_and_warns(
-    house: Backend, install: Callable[..., None], create: Create, kube: Place, stack: Stack
+    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team"
     install("audit")
@@ -189,14 +195,14 @@ def test_audit_lets_pass_and_warns(
         assert answer.status_code == 201
         return answer.headers.get("Warning", "")
 
-    assert "OSMO Admin would refuse this" in eventually(warned, what="a warning")
+    assert "OSMO Admin would refuse this" in wait_for(warned, description="a warning")
     with stack.orm():
         row = Bypass.objects.get(backend=house, kind="Pod")
     assert (row.username, row.refused) == ("mallory", 0)
 
 
 def test_the_scheduler_may_change_what_we_dispatched(
-    house: Backend, install: Callable[..., None], create: Create, kube: Place
+    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace
 ) -> None:
     queue = f"osmo-pool-{kube.namespace}-team--a"
     install("enforce")
@@ -204,20 +210,24 @@ def test_the_scheduler_may_change_what_we_dispatched(
     assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
     # The connection's own user is a stranger here, as the scheduler is.
     kube.cluster.merge(
-        kinds.POD_GROUP, "ours", {"metadata": {"annotations": {"seen": "yes"}}}, owner="kai", namespace=kube.namespace
+        kinds.POD_GROUP,
+        "ours",
+        {"metadata": {"annotations": {"seen": "yes"}}},
+        field_manager="kai",
+        namespace=kube.namespace,
     )
-    with pytest.raises((errors.Forbidden, errors.Invalid)):
+    with pytest.raises((errors.AccessDenied, errors.InvalidObject)):
         kube.cluster.merge(
-            kinds.POD_GROUP, "ours", {"spec": {"queue": queue + "b"}}, owner="kai", namespace=kube.namespace
+            kinds.POD_GROUP, "ours", {"spec": {"queue": queue + "b"}}, field_manager="kai", namespace=kube.namespace
         )
 
 
 def test_workers_ask_the_quota_of_their_namespace(
-    house: Backend, install: Callable[..., None], create: Create, kube: Place, stack: Stack
+    house: Backend, install: Callable[..., None], create: Create, kube: KubeNamespace, stack: Stack
 ) -> None:
     """Reserved before they are made: of two workers on a cap of one the second is refused, until there is room."""
     with stack.orm():
-        put_quota(actor=SYSTEM, namespace=kube.namespace, spec={"total": {"maxWorkers": 1}})
+        put_gpu_quota(actor=SYSTEM, namespace=kube.namespace, spec={"total": {"maxWorkers": 1}})
     install("enforce")
     in_force(create, f"osmo-pool-{kube.namespace}-team")
 
@@ -239,13 +249,17 @@ def test_workers_ask_the_quota_of_their_namespace(
 
 
 def test_standing(
-    house: Backend, install: Callable[..., None], stack: Stack, listener: tuple[str, Certificate], kube: Place
+    house: Backend,
+    install: Callable[..., None],
+    stack: Stack,
+    listener: tuple[str, ServerCertificate],
+    kube: KubeNamespace,
 ) -> None:
     _, certificate = listener
 
     def faults(authority: str) -> tuple[str, ...]:
         with stack.orm():
-            return webhook_standing(SYSTEM, house.name, authority=authority).faults
+            return read_webhook_status(SYSTEM, house.name, ca_certificate=authority).problems
 
     assert "no webhook configuration" in faults("")[0]
     install("enforce")
@@ -257,15 +271,15 @@ def test_standing(
 
 
 def test_a_cluster_that_does_not_tell_who_we_are(
-    house: Backend, stack: Stack, listener: tuple[str, Certificate]
+    house: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
 ) -> None:
     url, certificate = listener
     with stack.orm(), pytest.raises(Conflict, match="--identity"):
-        install_webhook(actor=SYSTEM, backend=house.name, address=Address(certificate.authority, url=url))
+        install_webhook(actor=SYSTEM, backend=house.name, address=WebhookAddress(certificate.authority, url=url))
 
 
 def test_the_commands(
-    house: Backend, stack: Stack, listener: tuple[str, Certificate], tmp_path: Path, kube: Place
+    house: Backend, stack: Stack, listener: tuple[str, ServerCertificate], tmp_path: Path, kube: KubeNamespace
 ) -> None:
     url, _ = listener
     runner = CliRunner()
@@ -290,7 +304,7 @@ def test_the_commands(
         assert "no more" in gone.output
 
 
-def test_the_port_for_clusters_serves_nothing_else(listener: tuple[str, Certificate]) -> None:
+def test_the_port_for_clusters_serves_nothing_else(listener: tuple[str, ServerCertificate]) -> None:
     url, certificate = listener
     with httpx.Client(base_url=url, verify=_trust(certificate)) as client:
         assert client.get("/api/version").status_code == 404
@@ -298,15 +312,19 @@ def test_the_port_for_clusters_serves_nothing_else(listener: tuple[str, Certific
         assert client.post("/webhooks/pod", content=b"{").status_code == 400
 
 
-def test_a_cluster_that_is_away_is_said_so(house: Backend, stack: Stack, listener: tuple[str, Certificate]) -> None:
+def test_a_cluster_that_is_away_is_said_so(
+    house: Backend, stack: Stack, listener: tuple[str, ServerCertificate]
+) -> None:
     url, certificate = listener
-    gone = {"clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{free_port()}"}}],
+    gone = {"clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{find_free_port()}"}}],
             "users": [{"name": "u", "user": {"token": "t"}}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}  # fmt: skip
     with stack.orm():
-        name = stack.name("away")
+        name = stack.unique_name("away")
         put_backend(
             actor=SYSTEM, name=name, body={"type": "kubernetes", "namespace": name, "kubeconfig": yaml.safe_dump(gone)}
         )
         with pytest.raises(Busy, match=name):
-            install_webhook(actor=SYSTEM, backend=name, address=Address(certificate.authority, url=url), identity=US)
+            install_webhook(
+                actor=SYSTEM, backend=name, address=WebhookAddress(certificate.authority, url=url), identity=US
+            )

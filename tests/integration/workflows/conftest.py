@@ -11,7 +11,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from pools.models import User
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.support import houses
 
 Json = Any
@@ -60,7 +60,7 @@ def caller(db: None) -> Callable[..., Caller]:
     def make(name: str, *roles: str) -> Caller:
         user = User.objects.filter(username=name).first()
         if user is None:
-            user = User.objects.get(username=houses.person(name, *roles).username)
+            user = User.objects.get(username=houses.make_user(name, *roles).username)
         return Caller(user)
 
     return make
@@ -75,7 +75,7 @@ def admin(caller: Callable[..., Caller]) -> Caller:
 @pytest.fixture
 def team(db: None) -> Any:
     """Pool `team` of 100 GPUs on a simulated backend of 4 × 32, nothing ends by itself; slice `a` has 30."""
-    return houses.pool("team", 100, a=30)
+    return houses.make_pool("team", 100, a=30)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def settled(team: Any) -> Callable[[], list[dict[str, Any]]]:
     """Runs scheduling and tells its steps."""
 
     def run() -> list[dict[str, Any]]:
-        answer = settle(team.backend_id)
+        answer = reconcile_backend(team.backend_id)
         assert answer["settled"]
         steps: list[dict[str, Any]] = answer["steps"]
         return steps

@@ -9,13 +9,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from scheduling.models import Group, Task, Workflow
-from tests.support.houses import pool, spec
+from tests.support.houses import make_pool, workflow_file
 
 PATH = "/api/pool/team/workflows"
 
 
 def test_all_are_taken_in_their_order(alice: Any) -> None:
-    items = [{"file": spec("x", gpus=1)}, {"file": spec("y", gpus=2), "priority": "HIGH"}, {"file": spec("x", gpus=3)}]
+    items = [
+        {"file": workflow_file("x", gpus=1)},
+        {"file": workflow_file("y", gpus=2), "priority": "HIGH"},
+        {"file": workflow_file("x", gpus=3)},
+    ]
     answer = alice.post(PATH, {"workflows": items})
 
     assert alice.status == 200
@@ -45,7 +49,9 @@ def test_an_item_takes_what_the_single_door_takes(alice: Any) -> None:
 
 def test_one_fault_refuses_all_and_every_fault_has_its_place(alice: Any) -> None:
     bad = "workflow:\n  name: x\n  tasks:\n  - {name: t, image: i}\n"
-    answer = alice.post(PATH, {"workflows": [{"file": spec()}, {"file": bad}, {"file": spec()}, {"file": bad}]})
+    answer = alice.post(
+        PATH, {"workflows": [{"file": workflow_file()}, {"file": bad}, {"file": workflow_file()}, {"file": bad}]}
+    )
 
     assert (alice.status, answer["error_code"]) == (400, "USAGE")
     assert {fault["path"].split(".")[0] for fault in answer["details"]} == {"workflows[1]", "workflows[3]"}
@@ -54,7 +60,7 @@ def test_one_fault_refuses_all_and_every_fault_has_its_place(alice: Any) -> None
 
 
 def test_each_quota_refusal_has_its_place_and_numbers(alice: Any) -> None:
-    items = [{"file": spec("x", gpus=gpus)} for gpus in (10, 71, 70, 80)]
+    items = [{"file": workflow_file("x", gpus=gpus)} for gpus in (10, 71, 70, 80)]
     answer = alice.post(PATH, {"workflows": items})
 
     assert (alice.status, answer["error_code"]) == (400, "RESOURCE")
@@ -88,7 +94,9 @@ def test_a_body_of_the_wrong_form(alice: Any, body: Any) -> None:
 
 
 def test_a_dry_run_checks_all_and_leaves_nothing(alice: Any) -> None:
-    answer = alice.post(PATH, {"workflows": [{"file": spec("x")}, {"file": spec("y")}]}, query="dry_run=True")
+    answer = alice.post(
+        PATH, {"workflows": [{"file": workflow_file("x")}, {"file": workflow_file("y")}]}, query="dry_run=True"
+    )
 
     assert [each["name"] for each in answer["workflows"]] == ["x", "y"]
     assert all(each["spec"] for each in answer["workflows"])
@@ -98,22 +106,22 @@ def test_a_dry_run_checks_all_and_leaves_nothing(alice: Any) -> None:
 def test_a_closed_pool_says_so_once(alice: Any, team: Any) -> None:
     team.enable_maintenance = True
     team.save()
-    answer = alice.post(PATH, {"workflows": [{"file": spec()}] * 3})
+    answer = alice.post(PATH, {"workflows": [{"file": workflow_file()}] * 3})
 
     assert alice.status == 400
     assert [fault["code"] for fault in answer["details"]] == ["pool_closed"]
 
 
 def test_roles_are_those_of_the_single_door(caller: Any, team: Any) -> None:
-    pool("team2", 1)
+    make_pool("team2", 1)
     for role, status in (("osmo-viewer", 403), ("osmo-team2-user", 404), ("osmo-team-user", 200)):
         person = caller(f"p-{role}", role)
-        person.post(PATH, {"workflows": [{"file": spec()}]})
+        person.post(PATH, {"workflows": [{"file": workflow_file()}]})
         assert person.status == status, role
 
 
 def test_a_repeated_key_submits_once(alice: Any) -> None:
-    body = {"workflows": [{"file": spec("x")}, {"file": spec("x")}]}
+    body = {"workflows": [{"file": workflow_file("x")}, {"file": workflow_file("x")}]}
     first = alice.post(PATH, body, **{"Idempotency-Key": "k"})
 
     assert alice.post(PATH, body, **{"Idempotency-Key": "k"}) == first
@@ -122,7 +130,7 @@ def test_a_repeated_key_submits_once(alice: Any) -> None:
 
 def test_a_hundred_cost_the_statements_of_one(alice: Any) -> None:
     def statements(number: int) -> int:
-        body = {"workflows": [{"file": spec("x")}] * number}
+        body = {"workflows": [{"file": workflow_file("x")}] * number}
         with CaptureQueriesContext(connection) as queries:
             alice.post(PATH, body)
         assert alice.status == 200

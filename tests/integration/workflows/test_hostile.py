@@ -23,8 +23,8 @@ Knock = Callable[[str, Mapping[str, str]], dict[str, Any]]
 @pytest.fixture
 def knock(running_services: Services, ledger: None) -> Knock:
     """POSTs texts, one after the other, as the admin of pool `team`: what each got, by its name."""
-    houses.pool("team", 64)
-    houses.person("tess", "osmo-team-admin")
+    houses.make_pool("team", 64)
+    houses.make_user("tess", "osmo-team-admin")
     env = {
         "DATABASE_URL": running_services.database_url(running_services.database_name("test")),
         "REDIS_URL": running_services.redis_url(),
@@ -37,7 +37,7 @@ def knock(running_services: Services, ledger: None) -> Knock:
     def send(path: str, texts: Mapping[str, str]) -> dict[str, Any]:
         kind = "application/yaml" if path == SIMULATE else "application/json"
         cases = [{"name": "tess", "path": path, "kind": kind, "text": text} for text in texts.values()]
-        answers = confined.put(
+        answers = confined.run_limited(
             "tests.support.hostile:knock", cases, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS, env=env
         )
         return dict(zip(texts, answers, strict=True))
@@ -75,11 +75,11 @@ def test_hostile_manifests(knock: Knock) -> None:
 
 
 def _spoiled(knock: Knock, count: int, seed: int) -> None:
-    scenarios = {str(n): text for n, text in enumerate(hostile.spoiled_scenarios(count, seed))}
+    scenarios = {str(n): text for n, text in enumerate(hostile.mutated_scenarios(count, seed))}
     for n, answer in knock(SIMULATE, scenarios).items():
         if answer["status"] != 200:
             assert_refused(answer, {"SCENARIO"}, scenarios[n])
-    manifests = {str(n): text for n, text in enumerate(hostile.spoiled_manifests(count, seed))}
+    manifests = {str(n): text for n, text in enumerate(hostile.mutated_manifests(count, seed))}
     for n, answer in knock(SUBMIT, {n: hostile.submission(text) for n, text in manifests.items()}).items():
         if answer["status"] != 200:
             assert_refused(answer, {"USER", "USAGE", "SUBMISSION"}, manifests[n])

@@ -12,15 +12,15 @@ from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool, Reservation
-from pools.services.subpools import create_subpool, delete_subpool, update_quota
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.simulated import reconcile as settling
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import houses
-from tests.support.houses import spec
+from tests.support.houses import workflow_file
 
 CHAIN = """workflow:
   name: chain
@@ -76,7 +76,7 @@ def clean_ledger(db: None) -> Any:
 
 
 def test_a_gang_starts_whole_and_counts_on_its_leaf(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("hello", gpus=8), query="priority=HIGH")
+    alice.submit("team--a", workflow_file("hello", gpus=8), query="priority=HIGH")
     steps = settled()
 
     assert [(step["action"], step["workflow"]) for step in steps] == [("start", "hello-1")]
@@ -87,8 +87,8 @@ def test_a_gang_starts_whole_and_counts_on_its_leaf(alice: Any, settled: Any) ->
 
 
 def test_low_counts_as_total_but_not_as_used(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec(gpus=40), query="priority=LOW")
-    alice.submit("team--a", spec(gpus=30))
+    alice.submit("team--a", workflow_file(gpus=40), query="priority=LOW")
+    alice.submit("team--a", workflow_file(gpus=30))
     Node.objects.update(gpus=100)
     settled()
 
@@ -97,7 +97,7 @@ def test_low_counts_as_total_but_not_as_used(alice: Any, settled: Any) -> None:
 
 def test_priority_then_submit_time_then_place(alice: Any, settled: Any) -> None:
     for name, priority in (("low", "LOW"), ("n1", "NORMAL"), ("n2", "NORMAL"), ("high", "HIGH")):
-        alice.submit("team--a", spec(name, gpus=20), query=f"priority={priority}")
+        alice.submit("team--a", workflow_file(name, gpus=20), query=f"priority={priority}")
     Node.objects.filter(name__in=["sim-n3", "sim-n4"]).delete()
 
     assert [step["workflow"] for step in settled()] == ["high-1", "low-1"]
@@ -105,7 +105,7 @@ def test_priority_then_submit_time_then_place(alice: Any, settled: Any) -> None:
 
 
 def test_a_bulk_submission_is_served_in_its_order(alice: Any, settled: Any) -> None:
-    items = [{"file": spec(f"w{number}", gpus=30)} for number in range(9)]
+    items = [{"file": workflow_file(f"w{number}", gpus=30)} for number in range(9)]
     alice.post("/api/pool/team--a/workflows", {"workflows": items})
 
     order = []
@@ -116,9 +116,9 @@ def test_a_bulk_submission_is_served_in_its_order(alice: Any, settled: Any) -> N
 
 
 def test_firm_work_waits_at_its_quota_and_smaller_work_may_pass(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("one", gpus=20))
-    alice.submit("team--a", spec("two", gpus=20))
-    alice.submit("team--a", spec("three", gpus=10))
+    alice.submit("team--a", workflow_file("one", gpus=20))
+    alice.submit("team--a", workflow_file("two", gpus=20))
+    alice.submit("team--a", workflow_file("three", gpus=10))
     settled()
 
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING", "three-1": "RUNNING"}
@@ -126,9 +126,9 @@ def test_firm_work_waits_at_its_quota_and_smaller_work_may_pass(alice: Any, sett
 
 def test_machines_limit_what_quotas_allow(alice: Any, settled: Any) -> None:
     Node.objects.update(gpus=8)
-    alice.submit("team", spec("wide", gpus=9))
+    alice.submit("team", workflow_file("wide", gpus=9))
     for number in range(5):
-        alice.submit("team", spec(f"w{number}", gpus=8))
+        alice.submit("team", workflow_file(f"w{number}", gpus=8))
     settled()
 
     running = [name for name, status in statuses().items() if status == "RUNNING"]
@@ -156,10 +156,10 @@ def test_a_gang_of_tasks_starts_together_or_not_at_all(alice: Any, settled: Any)
 def test_the_whole_pool_s_guarantee_binds_firm_work(alice: Any, settled: Any, team: Pool) -> None:
     """Work that was there before a slice was cut still holds the container's quota (seed, "Negative Available")."""
     Node.objects.update(gpus=100)
-    alice.submit("team", spec("old", gpus=70))
+    alice.submit("team", workflow_file("old", gpus=70))
     settled()
     create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=60)
-    alice.submit("team--b", spec("new", gpus=60))
+    alice.submit("team--b", workflow_file("new", gpus=60))
     settled()
 
     assert statuses() == {"old-1": "RUNNING", "new-1": "PENDING"}
@@ -171,8 +171,8 @@ def test_the_whole_pool_s_guarantee_binds_firm_work(alice: Any, settled: Any, te
 def test_low_goes_up_to_the_maximum(alice: Any, settled: Any, team: Pool) -> None:
     Node.objects.update(gpus=100)
     Pool.objects.filter(pk=team.pk).update(maximum=50)
-    alice.submit("team", spec("one", gpus=50), query="priority=LOW")
-    alice.submit("team", spec("two", gpus=1), query="priority=LOW")
+    alice.submit("team", workflow_file("one", gpus=50), query="priority=LOW")
+    alice.submit("team", workflow_file("two", gpus=1), query="priority=LOW")
     settled()
 
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING"}
@@ -232,7 +232,7 @@ def test_end_refuses_what_does_not_run(alice: Any, admin: Any, caller: Any, sett
     teresa = caller("teresa", "osmo-team-admin")
     teresa.post(path, {"status": "COMPLETED"})
     assert teresa.status == 200
-    houses.pool("team2", 1)
+    houses.make_pool("team2", 1)
     stranger = caller("stan", "osmo-team2-admin")
     stranger.post(path, {"status": "COMPLETED"})
     assert stranger.status == 404
@@ -240,21 +240,21 @@ def test_end_refuses_what_does_not_run(alice: Any, admin: Any, caller: Any, sett
 
 def test_auto_end_ends_work_when_its_time_is_over(alice: Any, team: Pool) -> None:
     Backend.objects.update(auto_end=True)
-    alice.submit("team", spec("short", gpus=1), query="label=osmo/simulated-runtime=30s")
-    alice.submit("team", spec("usual", gpus=1))
-    settle(team.backend_id)
+    alice.submit("team", workflow_file("short", gpus=1), query="label=osmo/simulated-runtime=30s")
+    alice.submit("team", workflow_file("usual", gpus=1))
+    reconcile_backend(team.backend_id)
     assert Group.objects.filter(ends_at=None).count() == 0
 
     later(seconds=31)
-    steps = settle(team.backend_id)["steps"]
+    steps = reconcile_backend(team.backend_id)["steps"]
     assert [(step["action"], step["workflow"], step["status"]) for step in steps] == [("end", "short-1", "COMPLETED")]
     later(seconds=3600)
-    settle(team.backend_id)
+    reconcile_backend(team.backend_id)
     assert statuses() == {"short-1": "COMPLETED", "usual-1": "COMPLETED"}
 
 
 def test_without_auto_end_nothing_ends_by_itself(alice: Any, settled: Any) -> None:
-    alice.submit("team", spec(gpus=1), query="label=osmo/simulated-runtime=1s")
+    alice.submit("team", workflow_file(gpus=1), query="label=osmo/simulated-runtime=1s")
     settled()
     assert Group.objects.filter(due_at=None, ends_at=None).count() == 1
     later(days=100)
@@ -288,16 +288,16 @@ def test_work_done_before_its_timeout_has_completed_however_late_we_look(alice: 
     Backend.objects.update(auto_end=True)
     file = TIMED % "exec_timeout: 60s"
     alice.submit("team", file, query="label=osmo/simulated-runtime=30s")
-    settle(team.backend_id)
+    reconcile_backend(team.backend_id)
     later(seconds=3600)
-    settle(team.backend_id)
+    reconcile_backend(team.backend_id)
 
     assert statuses() == {"timed-1": "COMPLETED"}
 
 
 def test_cancel_by_owner_and_by_the_pool_s_admin_only(alice: Any, caller: Any, settled: Any) -> None:
     for name in ("one", "two", "three"):
-        alice.submit("team", spec(name, gpus=2))
+        alice.submit("team", workflow_file(name, gpus=2))
     settled()
     bob = caller("bob", "osmo-team-user")
     bob.post("/api/workflow/one-1/cancel")
@@ -323,7 +323,7 @@ def test_cancel_by_owner_and_by_the_pool_s_admin_only(alice: Any, caller: Any, s
 
 
 def test_a_finished_workflow_is_cancelled_only_by_force_which_changes_nothing(alice: Any, settled: Any) -> None:
-    alice.submit("team", spec("one"))
+    alice.submit("team", workflow_file("one"))
     settled()
     end("one-1")
     alice.post("/api/workflow/one-1/cancel")
@@ -333,7 +333,7 @@ def test_a_finished_workflow_is_cancelled_only_by_force_which_changes_nothing(al
 
 
 def test_dry_runs_tell_and_change_nothing(alice: Any, admin: Any, settled: Any) -> None:
-    alice.submit("team", spec("one"))
+    alice.submit("team", workflow_file("one"))
     settled()
     effect = alice.post("/api/workflow/one-1/cancel", query="dry_run=True")
     assert (effect["dry_run"], effect["before"]["status"], effect["after"]["status"]) == (
@@ -352,7 +352,7 @@ def test_dry_runs_tell_and_change_nothing(alice: Any, admin: Any, settled: Any) 
 
 
 def test_restart_is_for_failed_workflows(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("hello", gpus=2), query="priority=HIGH&label=project=x")
+    alice.submit("team--a", workflow_file("hello", gpus=2), query="priority=HIGH&label=project=x")
     answer = alice.post("/api/pool/team--a/workflow/hello-1/restart")
     assert (alice.status, answer["error_code"], answer["workflow_id"]) == (400, "USAGE", "hello-1")
     alice.post("/api/workflow/hello-1/cancel")
@@ -368,8 +368,8 @@ def test_restart_is_for_failed_workflows(alice: Any, settled: Any) -> None:
 
 
 def test_the_last_workflow_that_ends_archives_a_draining_slice(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("one", gpus=10))
-    alice.submit("team--a", spec("two", gpus=10))
+    alice.submit("team--a", workflow_file("one", gpus=10))
+    alice.submit("team--a", workflow_file("two", gpus=10))
     settled()
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     end("one-1")
@@ -386,7 +386,7 @@ def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, se
     settled()
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     end("chain-1")
-    alice.submit("team", spec("greedy", gpus=100), query="priority=HIGH")
+    alice.submit("team", workflow_file("greedy", gpus=100), query="priority=HIGH")
     settled()
 
     assert groups("chain-1")["second"] == "RUNNING"
@@ -400,10 +400,10 @@ def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, se
 
 
 def test_a_smaller_quota_touches_nothing_that_runs(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("one", gpus=30))
+    alice.submit("team--a", workflow_file("one", gpus=30))
     settled()
-    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=5)
-    alice.submit("team--a", spec("two", gpus=5))
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=5)
+    alice.submit("team--a", workflow_file("two", gpus=5))
     settled()
     assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING"}
     end("one-1")
@@ -412,16 +412,16 @@ def test_a_smaller_quota_touches_nothing_that_runs(alice: Any, settled: Any) -> 
 
 
 def test_deleting_with_cancel_pending_ends_what_waits(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("one", gpus=30))
+    alice.submit("team--a", workflow_file("one", gpus=30))
     settled()
-    alice.submit("team--a", spec("two", gpus=30))
+    alice.submit("team--a", workflow_file("two", gpus=30))
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", cancel_pending=True)
     assert statuses() == {"one-1": "RUNNING", "two-1": "FAILED_CANCELED"}
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
 
 
 def test_settle_by_hand(alice: Any, admin: Any, caller: Any) -> None:
-    alice.submit("team", spec("one"))
+    alice.submit("team", workflow_file("one"))
     path = "/api/backend/sim/settle"
     answer = admin.post(path)
     assert answer["settled"] is True
@@ -438,7 +438,7 @@ def test_settle_by_hand(alice: Any, admin: Any, caller: Any) -> None:
 
 
 def test_another_settling_under_way_is_told_not_waited_for_ever(alice: Any, admin: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(settling, "PATIENCE_BY_HAND", 0.2)
+    monkeypatch.setattr(settling, "MANUAL_LOCK_TIMEOUT", 0.2)
     other = connections.create_connection("default")
     try:
         with other.cursor() as cursor:
@@ -456,13 +456,13 @@ def test_starting_and_ending_many_costs_the_statements_of_one(alice: Any, team: 
     Backend.objects.update(auto_end=True)
 
     def statements(number: int) -> tuple[int, int]:
-        body = {"workflows": [{"file": spec("x", gpus=1), "label": ["osmo/simulated-runtime=10s"]}] * number}
+        body = {"workflows": [{"file": workflow_file("x", gpus=1), "label": ["osmo/simulated-runtime=10s"]}] * number}
         alice.post("/api/pool/team/workflows", body)
         counts = []
         for wait in (0, 11):
             later(seconds=wait)
             with CaptureQueriesContext(connection) as queries:
-                settle(team.backend_id)
+                reconcile_backend(team.backend_id)
             counts.append(len(queries))
         assert not Reservation.objects.exists()
         return counts[0], counts[1]
@@ -474,15 +474,15 @@ def test_starting_and_ending_many_costs_the_statements_of_one(alice: Any, team: 
 def test_a_backlog_is_searched_to_its_end(alice: Any, settled: Any) -> None:
     Node.objects.update(gpus=4)
     for number in range(7):
-        alice.submit("team", spec(f"wide{number}", gpus=5))
-    alice.submit("team", spec("small", gpus=4))
+        alice.submit("team", workflow_file(f"wide{number}", gpus=5))
+    alice.submit("team", workflow_file("small", gpus=4))
     settled()
 
     assert [name for name, status in statuses().items() if status == "RUNNING"] == ["small-1"]
 
 
 def test_times_are_told_in_order(alice: Any, settled: Any) -> None:
-    alice.submit("team", spec("one"))
+    alice.submit("team", workflow_file("one"))
     settled()
     end("one-1")
     row = Workflow.objects.get()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pools.models import Node, Reservation
-from pools.services.subpools import update_quota
+from pools.services.subpools import resize_subpool
 from scheduling.models import Task, Workflow
 from scheduling.services.verify import verify
-from tests.support.houses import spec
+from tests.support.houses import workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 Settled = Callable[[], list[dict[str, Any]]]
@@ -100,7 +100,7 @@ def test_inference_service_runs_without_the_replica_the_quota_leaves_no_room_for
     assert standing(alice) == ("RUNNING", 3, True)
     assert Reservation.objects.get().held_gpus == 24
 
-    update_quota(actor=admin.actor, parent="team", subpool_name="a", quota=32)
+    resize_subpool(actor=admin.actor, parent="team", subpool_name="a", quota=32)
     settled()
     assert standing(alice) == ("RUNNING", 4, True)
     assert Reservation.objects.get().held_gpus == 32
@@ -131,7 +131,7 @@ def test_training_job_waits_whole_for_one_worker(alice: Any, settled: Settled) -
 
 
 def test_pods_beyond_the_minimum_start_while_there_is_room(alice: Any, admin: Any, settled: Settled) -> None:
-    alice.submit("team--a", spec("other", gpus=4))
+    alice.submit("team--a", workflow_file("other", gpus=4))
     alice.submit("team--a", manifest(gpus_per_pod=1, pods="{prefill-1: 12}"))
     settled()
     # 26 of the slice's 30 are left: three replicas and two pods more, one after the other.
@@ -151,7 +151,7 @@ def test_what_is_beyond_the_minimum_is_given_up_first(alice: Any, settled: Settl
     settled()
     assert standing(alice) == ("RUNNING", 4, True)
 
-    alice.submit("team", spec("first", gpus=8), query="priority=HIGH")
+    alice.submit("team", workflow_file("first", gpus=8), query="priority=HIGH")
     settled()
     assert standing(alice) == ("RUNNING", 3, True)
     assert Workflow.objects.get(name="first-1").status == "RUNNING"
@@ -163,8 +163,8 @@ def test_a_gang_that_loses_a_required_replica_loses_its_place_whole(alice: Any, 
     Node.objects.update(gpus=8)
     alice.submit("team", manifest(gpus_per_pod=1), query="priority=LOW")
     settled()
-    alice.submit("team", spec("first", gpus=8), query="priority=HIGH")
-    alice.submit("team", spec("second", gpus=8), query="priority=HIGH")
+    alice.submit("team", workflow_file("first", gpus=8), query="priority=HIGH")
+    alice.submit("team", workflow_file("second", gpus=8), query="priority=HIGH")
     settled()
 
     assert standing(alice) == ("PENDING", 0, False)

@@ -10,7 +10,7 @@ from django.test import Client
 
 from pools.models import Reservation
 from scheduling.models import Group, Task, Workflow
-from tests.support.houses import spec
+from tests.support.houses import workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 
@@ -29,7 +29,7 @@ def test_a_manifest_becomes_one_gang_with_its_tree(alice: Any) -> None:
 
 
 def test_a_workflow_file_has_no_tree(alice: Any) -> None:
-    alice.submit("team", spec())
+    alice.submit("team", workflow_file())
 
     assert Group.objects.get().gang is None
     assert Group.objects.filter(gang__isnull=True).exists()
@@ -154,7 +154,7 @@ def test_it_can_be_submitted_again_and_restarted(alice: Any) -> None:
 
 
 def test_many_at_once_may_be_of_both_kinds(alice: Any) -> None:
-    files = [spec("hello"), INFERENCE, TRAINING.replace("minSubGroup: 2\n", "minSubGroup: 9\n")]
+    files = [workflow_file("hello"), INFERENCE, TRAINING.replace("minSubGroup: 2\n", "minSubGroup: 9\n")]
     answer = alice.post("/api/pool/team/workflows", {"workflows": [{"file": file} for file in files]})
     assert alice.status == 400
     assert [each["path"] for each in answer["details"]] == ["workflows[2].spec.minSubGroup"]

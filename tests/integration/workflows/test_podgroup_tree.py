@@ -11,9 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from scheduling.models import Task
-from scheduling.selectors.gangs import rows_of
-from scheduling.selectors.workflows import whole_workflow
-from tests.support.houses import spec
+from scheduling.selectors.gangs import read_gang_tree_rows
+from scheduling.selectors.workflows import get_full_workflow
+from tests.support.houses import workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 
@@ -77,16 +77,16 @@ def test_two_levels_and_the_order_of_reading(alice: Any) -> None:
 
 
 def test_other_gangs_have_none(alice: Any) -> None:
-    alice.submit("team", spec())
+    alice.submit("team", workflow_file())
     (group,) = alice.get("/api/workflow/job-1")["groups"]
     assert group["gang"] is None
     assert group["tasks"][0]["sub_group"] is None
 
 
 def test_the_tree_costs_no_query(gang: Any) -> None:
-    (group,) = whole_workflow(gang.actor, "inference-service-1").groups.all()
+    (group,) = get_full_workflow(gang.actor, "inference-service-1").groups.all()
     with CaptureQueriesContext(connection) as queries:
-        assert len(rows_of(group)) == 5
+        assert len(read_gang_tree_rows(group)) == 5
     assert len(queries) == 0
 
 

@@ -13,15 +13,15 @@ from django.db import transaction
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node, Pool
-from pools.services.subpools import delete_subpool, update_quota
+from pools.services.subpools import delete_subpool, resize_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.selectors import pending_queue_cache
-from scheduling.selectors.pending_queue import Line, make_line
-from scheduling.selectors.queue import waiting, waiting_of
-from scheduling.selectors.workflows import whole_workflow
+from scheduling.selectors.pending_queue import PendingQueue, build_pending_queue
+from scheduling.selectors.queue import list_waiting_gangs, waiting_gangs_of
+from scheduling.selectors.workflows import get_full_workflow
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import houses
-from tests.support.houses import spec
+from tests.support.houses import workflow_file
 
 TWO_GROUPS = """workflow:
   name: chain
@@ -45,9 +45,9 @@ def standing(answer: Any) -> list[tuple[str, int, int, int]]:
 
 
 def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("big", 28))
+    alice.submit("team--a", workflow_file("big", 28))
     settled()
-    alice.submit("team--a", spec("next", 5), query="priority=HIGH")
+    alice.submit("team--a", workflow_file("next", 5), query="priority=HIGH")
 
     answer = alice.get("/api/queue")
 
@@ -84,10 +84,10 @@ def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, settled: An
 
 def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: Any, settled: Any) -> None:
     Backend.objects.update(offline=True)
-    alice.submit("team", spec("n"))
-    alice.submit("team--a", spec("l"), query="priority=LOW")
-    alice.submit("team--a", spec("h"), query="priority=HIGH")
-    alice.submit("team--a", spec("n"))
+    alice.submit("team", workflow_file("n"))
+    alice.submit("team--a", workflow_file("l"), query="priority=LOW")
+    alice.submit("team--a", workflow_file("h"), query="priority=HIGH")
+    alice.submit("team--a", workflow_file("n"))
     settled()
 
     whole = alice.get("/api/queue")
@@ -115,12 +115,12 @@ def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: An
 def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, settled: Any) -> None:
     """Pools that share nodes: bob's work stands in olga's way, and neither may know the other's names."""
     Node.objects.filter(name__in=["sim-n2", "sim-n3", "sim-n4"]).delete()
-    houses.pool("other", 100)
+    houses.make_pool("other", 100)
     bob, olga = caller("bob", "osmo-team-user"), caller("olga", "osmo-other-user")
-    bob.submit("team", spec("secret", 30))
+    bob.submit("team", workflow_file("secret", 30))
     settled()
-    bob.submit("team", spec("hidden", 3), query="priority=HIGH")
-    olga.submit("other", spec("mine", 4))
+    bob.submit("team", workflow_file("hidden", 3), query="priority=HIGH")
+    olga.submit("other", workflow_file("mine", 4))
 
     answer = olga.get("/api/queue")
 
@@ -140,7 +140,7 @@ def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, settl
 
 def test_one_who_lost_the_role_still_sees_what_is_his(alice: Any, caller: Any, settled: Any) -> None:
     Backend.objects.update(offline=True)
-    alice.submit("team", spec("w"))
+    alice.submit("team", workflow_file("w"))
     assert [name for name, *_ in standing(caller("alice").get("/api/queue"))] == ["w-1"]
     assert caller("stranger").get("/api/queue")["entries"] == []
 
@@ -166,25 +166,25 @@ def test_a_gang_behind_other_groups_says_so(alice: Any, settled: Any) -> None:
 
 def test_a_pool_in_maintenance_says_what_is_true(alice: Any, settled: Any) -> None:
     """Maintenance closes the door, not the house: what waits there waits for the same things as anywhere (D6)."""
-    alice.submit("team--a", spec("big", 30))
+    alice.submit("team--a", workflow_file("big", 30))
     settled()
-    alice.submit("team--a", spec("w", 4))
+    alice.submit("team--a", workflow_file("w", 4))
     Pool.objects.filter(name="team").update(enable_maintenance=True)
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["reason"]["code"], entry["reason"]["missing"]) == ("over_quota", 4)
 
 
 def test_work_on_a_draining_slice_says_what_it_waits_for(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("big", 30))
+    alice.submit("team--a", workflow_file("big", 30))
     settled()
-    alice.submit("team--a", spec("w", 20))
+    alice.submit("team--a", workflow_file("w", 20))
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["workflow"], entry["reason"]["code"], entry["reason"]["missing"]) == ("w-1", "over_quota", 20)
 
 
 def test_a_gang_that_is_too_large_for_every_node_is_told_so(alice: Any, settled: Any) -> None:
-    alice.submit("team", spec("wide", 40))
+    alice.submit("team", workflow_file("wide", 40))
     settled()
     (entry,) = alice.get("/api/queue")["entries"]
     assert entry["reason"]["code"] == "never_fits"
@@ -195,7 +195,7 @@ def test_a_gang_that_is_too_large_for_every_node_is_told_so(alice: Any, settled:
 def test_on_a_cluster_the_quota_is_ours_to_explain_and_the_place_is_not(alice: Any) -> None:
     Backend.objects.update(kind=Backend.Kind.KUBERNETES)
     Node.objects.all().delete()
-    alice.submit("team--a", spec("w", 4))
+    alice.submit("team--a", workflow_file("w", 4))
     (entry,) = alice.get("/api/queue")["entries"]
     assert (entry["reason"]["code"], entry["unblock"]) == ("waiting_for_cluster", ["The cluster has room for it."])
     Pool.objects.filter(name="team--a").update(last_quota=3)
@@ -208,20 +208,20 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> N
         return [entry["reason"]["code"] for entry in alice.get("/api/queue")["entries"]]
 
     assert codes() == []
-    alice.submit("team--a", spec("w", 20))
+    alice.submit("team--a", workflow_file("w", 20))
     assert codes() == ["next_pass"]
     Backend.objects.update(offline=True)
     assert codes() == ["backend_offline"]
     Backend.objects.update(offline=False)
-    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=4)
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=4)
     assert codes() == ["never_fits"]
-    update_quota(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
     Node.objects.update(gpus=10)
     assert codes() == ["never_fits"]
     Node.objects.update(gpus=32)
     settled()
     assert codes() == []
-    alice.submit("team--a", spec("w", 20))
+    alice.submit("team--a", workflow_file("w", 20))
     assert codes() == ["over_quota"]
     admin.post("/api/workflow/w-1/end", {"status": "COMPLETED"})
     assert codes() == ["next_pass"]
@@ -231,21 +231,23 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> N
 
 def test_an_unchanged_line_is_not_made_again(alice: Any, settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Backend] = []
-    make = pending_queue_cache.make_line
-    monkeypatch.setattr(pending_queue_cache, "make_line", lambda backend: (made.append(backend), make(backend))[1])
-    alice.submit("team--a", spec("w", 20))
+    make = pending_queue_cache.build_pending_queue
+    monkeypatch.setattr(
+        pending_queue_cache, "build_pending_queue", lambda backend: (made.append(backend), make(backend))[1]
+    )
+    alice.submit("team--a", workflow_file("w", 20))
     before = alice.get("/api/queue")
     assert len(made) == 1
     assert alice.get("/api/queue") == before
     assert alice.get("/api/workflow/w-1")["reason"] == before["entries"][0]["reason"]
     assert len(made) == 1
-    alice.submit("team--a", spec("w", 20))
+    alice.submit("team--a", workflow_file("w", 20))
     assert len(alice.get("/api/queue")["entries"]) == 2
     assert len(made) == 2
 
 
 def test_what_a_dry_run_saw_is_forgotten(alice: Any, admin: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("w", 20))
+    alice.submit("team--a", workflow_file("w", 20))
     before = alice.get("/api/queue")
     effect = alice.post("/api/workflow/w-1/cancel", query="dry_run=True")
     assert effect["after"]["reason"] is None
@@ -256,13 +258,13 @@ def test_what_a_dry_run_saw_is_forgotten(alice: Any, admin: Any, settled: Any) -
 def large(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     """A backend of its own on which two gangs wait, which is many here; what is known of it is never renewed."""
     monkeypatch.setattr(pending_queue_cache, "_KEPT", {})  # ids of backends begin anew in these tests
-    monkeypatch.setattr(pending_queue_cache, "LARGE", 2)
-    monkeypatch.setattr(pending_queue_cache, "MAY_BE_OLD", 3600.0)
-    backend = houses.backend(nodes=1, gpus=1)
-    houses.pool("team", 100, on=backend)
+    monkeypatch.setattr(pending_queue_cache, "LARGE_QUEUE", 2)
+    monkeypatch.setattr(pending_queue_cache, "MIN_LARGE_LIFETIME", 3600.0)
+    backend = houses.make_backend(nodes=1, gpus=1)
+    houses.make_pool("team", 100, on=backend)
     for _ in range(2):
-        houses.submitted(houses.admin(), "team", 1)
-    assert len(pending_queue_cache.line_of(backend).entries) == 2
+        houses.submit_workflow(houses.admin_actor(), "team", 1)
+    assert len(pending_queue_cache.get_pending_queue(backend).gangs) == 2
     yield backend
     if (renewing := pending_queue_cache._KEPT[backend.pk].renewing) is not None:
         renewing.join(60)
@@ -270,16 +272,16 @@ def large(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
 
 @pytest.mark.django_db(transaction=True)
 def test_where_many_wait_those_who_wait_are_right_and_their_reasons_some_seconds_old(large: Backend) -> None:
-    late = houses.submitted(houses.admin(), "team", 1, priority=Priority.HIGH)
-    cancel_workflow(actor=houses.admin(), name="job-1")
+    late = houses.submit_workflow(houses.admin_actor(), "team", 1, priority=Priority.HIGH)
+    cancel_workflow(actor=houses.admin_actor(), name="job-1")
 
-    entries, more = waiting(SYSTEM, limit=10)
+    entries, more = list_waiting_gangs(SYSTEM, limit=10)
     assert [(told.workflow, told.position, told.position_in_queue, told.reason.code) for told in entries] == [
         ("job-2", 2, 2, "next_pass"),
         ("job-3", 3, 3, "not_placed_yet"),
     ]
     assert not more
-    told = waiting_of(SYSTEM, whole_workflow(SYSTEM, late.name))
+    told = waiting_gangs_of(SYSTEM, get_full_workflow(SYSTEM, late.name))
     assert [(each.position, each.reason.code) for each in told.values()] == [(3, "not_placed_yet")]
     assert entries[1].unblock == ("Ask again in a moment.",)
 
@@ -288,17 +290,17 @@ def test_where_many_wait_those_who_wait_are_right_and_their_reasons_some_seconds
 def test_a_large_line_is_renewed_behind_the_back_of_its_readers(large: Backend) -> None:
     kept = pending_queue_cache._KEPT[large.pk]
     with transaction.atomic():
-        houses.submitted(houses.admin(), "team", 1, priority=Priority.HIGH)
-        assert len(pending_queue_cache.line_of(large).entries) == 3, "a trial sees what it did"
+        houses.submit_workflow(houses.admin_actor(), "team", 1, priority=Priority.HIGH)
+        assert len(pending_queue_cache.get_pending_queue(large).gangs) == 3, "a trial sees what it did"
         transaction.set_rollback(True)
-    assert len(pending_queue_cache.line_of(large).entries) == 2
-    houses.submitted(houses.admin(), "team", 1, priority=Priority.HIGH)
+    assert len(pending_queue_cache.get_pending_queue(large).gangs) == 2
+    houses.submit_workflow(houses.admin_actor(), "team", 1, priority=Priority.HIGH)
     kept._last = replace(kept._last, good_until=0.0)
-    assert len(pending_queue_cache.line_of(large).entries) == 2
+    assert len(pending_queue_cache.get_pending_queue(large).gangs) == 2
     assert kept.renewing is not None
     kept.renewing.join(60)
-    renewed = pending_queue_cache.line_of(large)
-    assert [entry.priority for entry in renewed.entries] == ["HIGH", "NORMAL", "NORMAL"]
+    renewed = pending_queue_cache.get_pending_queue(large)
+    assert [entry.priority for entry in renewed.gangs] == ["HIGH", "NORMAL", "NORMAL"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -307,24 +309,24 @@ def test_who_asks_after_one_workflow_does_not_wait_for_the_first_large_line(
 ) -> None:
     go_on = Event()
 
-    def slowly(backend: Backend) -> Line:
+    def slowly(backend: Backend) -> PendingQueue:
         assert go_on.wait(60)
-        return make_line(backend)
+        return build_pending_queue(backend)
 
     monkeypatch.setattr(pending_queue_cache, "_KEPT", {})
-    monkeypatch.setattr(pending_queue_cache, "LARGE", 1)
-    monkeypatch.setattr(pending_queue_cache, "make_line", slowly)
-    workflow = whole_workflow(SYSTEM, "job-1")
+    monkeypatch.setattr(pending_queue_cache, "LARGE_QUEUE", 1)
+    monkeypatch.setattr(pending_queue_cache, "build_pending_queue", slowly)
+    workflow = get_full_workflow(SYSTEM, "job-1")
 
     for _ in range(2):
-        (told,) = waiting_of(SYSTEM, workflow).values()
+        (told,) = waiting_gangs_of(SYSTEM, workflow).values()
         assert (told.position, told.position_in_queue, told.reason.code) == (2, 2, "not_placed_yet")
     renewing = pending_queue_cache._KEPT[large.pk].renewing
     go_on.set()
     assert renewing is not None
     renewing.join(60)
 
-    (told,) = waiting_of(SYSTEM, workflow).values()
+    (told,) = waiting_gangs_of(SYSTEM, workflow).values()
     assert (told.position, told.reason.code) == (1, "next_pass")
 
 
@@ -333,11 +335,11 @@ def test_a_line_that_cannot_be_made_leaves_the_old_one(large: Backend, monkeypat
     def broken(backend: Backend) -> None:
         raise RuntimeError(backend.name)
 
-    houses.submitted(houses.admin(), "team", 1)
+    houses.submit_workflow(houses.admin_actor(), "team", 1)
     kept = pending_queue_cache._KEPT[large.pk]
     kept._last = replace(kept._last, good_until=0.0)
-    monkeypatch.setattr(pending_queue_cache, "make_line", broken)
-    before = pending_queue_cache.line_of(large)
+    monkeypatch.setattr(pending_queue_cache, "build_pending_queue", broken)
+    before = pending_queue_cache.get_pending_queue(large)
     assert kept.renewing is not None
     kept.renewing.join(60)
     assert kept._last is not None
@@ -345,9 +347,9 @@ def test_a_line_that_cannot_be_made_leaves_the_old_one(large: Backend, monkeypat
 
 
 def test_a_workflow_carries_its_reason(alice: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("big", 28))
+    alice.submit("team--a", workflow_file("big", 28))
     settled()
-    alice.submit("team--a", spec("w", 5))
+    alice.submit("team--a", workflow_file("w", 5))
     told = alice.get("/api/workflow/w-1")
     (entry,) = alice.get("/api/queue")["entries"]
     assert told["reason"] == entry["reason"]

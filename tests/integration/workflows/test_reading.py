@@ -16,7 +16,7 @@ from django.utils import timezone
 from pools.models import Backend
 from scheduling.models import Workflow
 from tests.support import stock_shapes
-from tests.support.houses import pool, spec
+from tests.support.houses import make_pool, workflow_file
 
 CHAIN = """workflow:
   name: chain
@@ -39,11 +39,11 @@ def names(answer: Any) -> list[str]:
 @pytest.fixture
 def busy(alice: Any, caller: Any, team: Any) -> Any:
     """Work of alice (HIGH x-1, LOW y-1 on the slice) and of bob (x-2), and somebody else's on another pool."""
-    alice.submit("team", spec("x", project="sim_a"), query="priority=HIGH")
-    alice.submit("team--a", spec("y", project="hil_b"), query="priority=LOW")
-    caller("bob", "osmo-team-user").submit("team", spec("x"))
-    pool("other", 10)
-    caller("olga", "osmo-other-user").submit("other", spec("z"))
+    alice.submit("team", workflow_file("x", project="sim_a"), query="priority=HIGH")
+    alice.submit("team--a", workflow_file("y", project="hil_b"), query="priority=LOW")
+    caller("bob", "osmo-team-user").submit("team", workflow_file("x"))
+    make_pool("other", 10)
+    caller("olga", "osmo-other-user").submit("other", workflow_file("z"))
     return alice
 
 
@@ -53,8 +53,8 @@ def test_without_words_the_list_is_mine_newest_first(busy: Any) -> None:
     assert names(answer) == ["y-1", "x-1"]
     assert answer["more_entries"] is False
     entry = answer["workflows"][1]
-    assert entry.keys() >= stock_shapes.LIST | {"queue", "k8s_queue"}
-    assert stock_shapes.TIME.match(entry["submit_time"])
+    assert entry.keys() >= stock_shapes.LIST_KEYS | {"queue", "k8s_queue"}
+    assert stock_shapes.TIME_PATTERN.match(entry["submit_time"])
     assert entry["start_time"] is None
     assert entry["queued_time"] >= 0
     assert (entry["user"], entry["pool"], entry["priority"]) == ("alice", "team", "HIGH")
@@ -157,7 +157,7 @@ def test_a_lost_role_leaves_one_s_own_work(busy: Any, caller: Any) -> None:
 
 def test_names_of_pools_are_not_prefixes(caller: Any, busy: Any) -> None:
     for other in ("team2", "team-x"):
-        pool(other, 10)
+        make_pool(other, 10)
         stranger = caller(f"s-{other}", f"osmo-{other}-admin")
         assert names(stranger.get("/api/workflow", all_users="True")) == []
 
@@ -168,25 +168,25 @@ def test_a_workflow_with_groups_and_tasks(alice: Any, settled: Any) -> None:
 
     detail = alice.get("/api/workflow/chain-1", verbose="True")
 
-    assert detail.keys() >= stock_shapes.DETAIL | {"queue", "k8s_queue"}
+    assert detail.keys() >= stock_shapes.DETAIL_KEYS | {"queue", "k8s_queue"}
     assert (detail["status"], detail["pool"], detail["backend"]) == ("RUNNING", "team", "sim")
     first, second = detail["groups"]
-    assert first.keys() >= stock_shapes.GROUP | {"queue", "k8s_queue"}
+    assert first.keys() >= stock_shapes.GROUP_KEYS | {"queue", "k8s_queue"}
     assert (first["status"], second["status"]) == ("RUNNING", "WAITING")
     assert first["downstream_groups"] == [second["name"]]
     assert second["remaining_upstream_groups"] == ["first"]
     task = first["tasks"][0]
-    assert task.keys() >= stock_shapes.TASK
+    assert task.keys() >= stock_shapes.TASK_KEYS
     assert (task["name"], task["status"], task["retry_id"], task["lead"]) == ("lead", "RUNNING", 0, True)
     assert task["node_name"].startswith("sim-n")
     times = [detail["submit_time"], detail["start_time"], first["start_time"], task["start_time"]]
-    assert all(stock_shapes.TIME.match(each) for each in times)
+    assert all(stock_shapes.TIME_PATTERN.match(each) for each in times)
     assert alice.get(f"/api/workflow/{detail['uuid']}")["name"] == "chain-1"
 
 
 def test_one_workflow_costs_the_same_however_large(alice: Any, settled: Any) -> None:
     alice.submit("team", CHAIN)
-    alice.submit("team", spec("small"))
+    alice.submit("team", workflow_file("small"))
     alice.get("/api/queue")  # the line of those who wait is found once for all that look at it
     counts = []
     for name in ("chain-1", "small-1"):
@@ -204,7 +204,7 @@ def test_lists_cost_the_same_however_long(alice: Any) -> None:
             alice.get(path, all_users="True", limit=100)
         return len(queries)
 
-    alice.submit("team", spec("x"))
+    alice.submit("team", workflow_file("x"))
     before = [count("/api/workflow"), count("/api/task")]
     for _ in range(10):
         alice.submit("team--a", CHAIN)
@@ -224,7 +224,7 @@ def test_unknown_ids_are_404_in_every_call(alice: Any) -> None:
 
 
 def test_spec_is_the_file_as_it_was_sent(alice: Any) -> None:
-    file = "# mine\n" + spec("hello")
+    file = "# mine\n" + workflow_file("hello")
     alice.submit("team", file)
 
     assert alice.get("/api/workflow/hello-1/spec") == file
@@ -233,7 +233,7 @@ def test_spec_is_the_file_as_it_was_sent(alice: Any) -> None:
 
 
 def test_logs_of_a_cluster_say_where_the_output_is(alice: Any, team: Any) -> None:
-    alice.submit("team", spec("hello"))
+    alice.submit("team", workflow_file("hello"))
     Backend.objects.update(kind=Backend.Kind.KUBERNETES)
     logs = alice.get("/api/workflow/hello-1/logs")
     assert "kubectl logs" in logs
@@ -289,7 +289,7 @@ def test_a_try_that_is_none_is_refused(alice: Any, call: str, query: dict[str, s
 
 
 def test_tags(alice: Any, caller: Any) -> None:
-    alice.submit("team", spec("hello"))
+    alice.submit("team", workflow_file("hello"))
 
     assert alice.post("/api/workflow/hello-1/tag", query="add=one&add=two") is None
     assert alice.status == 200
@@ -311,9 +311,9 @@ def test_task_list(alice: Any, settled: Any) -> None:
     tasks = alice.get("/api/task", order="ASC")["tasks"]
     assert [task["task_name"] for task in tasks] == ["lead", "side", "after"]
     entry = tasks[0]
-    assert entry.keys() >= stock_shapes.TASK_LIST
+    assert entry.keys() >= stock_shapes.TASK_LIST_KEYS
     assert (entry["gpu"], entry["cpu"], entry["memory"], entry["storage"]) == (2, 3, 4, 1.5)
-    assert stock_shapes.TIME.match(entry["start_time"])
+    assert stock_shapes.TIME_PATTERN.match(entry["start_time"])
     running = alice.get("/api/task", statuses=["RUNNING"], nodes=[entry["node"]], workflow_id="chain")["tasks"]
     assert {task["status"] for task in running} == {"RUNNING"}
     assert alice.get("/api/task", workflow_id="nothing")["tasks"] == []
@@ -345,14 +345,14 @@ def test_task_sums(alice: Any, settled: Any) -> None:
 
 
 def test_a_uuid_never_means_somebody_s_name(alice: Any) -> None:
-    alice.submit("team", spec("a1234567-1234-1234-1234-12345678901"))
+    alice.submit("team", workflow_file("a1234567-1234-1234-1234-12345678901"))
 
     assert Workflow.objects.get().name == "a1234567-1234-1234-1234-12345678901-1"
     assert alice.get("/api/workflow/a1234567-1234-1234-1234-12345678901-1")["status"] == "PENDING"
 
 
 def test_the_overview_is_the_workflow_s_page(alice: Any) -> None:
-    page = alice.submit("team", spec("hello"))["overview"].removeprefix("http://testserver")
+    page = alice.submit("team", workflow_file("hello"))["overview"].removeprefix("http://testserver")
 
     assert page == reverse("admin:scheduling_workflow_change", args=[Workflow.objects.get().pk])
     alice.get(page)
@@ -361,7 +361,7 @@ def test_the_overview_is_the_workflow_s_page(alice: Any) -> None:
 
 def test_links_begin_with_the_public_address(alice: Any, settings: Any) -> None:
     settings.OSMO = dataclasses.replace(settings.OSMO, public_url="https://osmo.example")
-    answer = alice.submit("team", spec("hello"))
+    answer = alice.submit("team", workflow_file("hello"))
 
     assert answer["overview"].startswith("https://osmo.example/")
     assert answer["logs"] == "https://osmo.example/api/workflow/hello-1/logs"

@@ -14,7 +14,7 @@ from pools.models import AuditEntry, Backend, Node
 from scheduling.api import simulation
 from scheduling.scenario import answer
 from tests.support import houses
-from tests.support.houses import spec
+from tests.support.houses import workflow_file
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"
 A, SHARED = "osmo-pool-ns-team--a", "osmo-pool-ns-team--_shared"
@@ -65,15 +65,15 @@ def test_what_cannot_be_read_is_a_scenario_error(chief: Any, text: str, path: st
 
 
 def test_a_scenario_here_is_as_large_as_a_thread_may_bear(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "WEB", replace(simulation.WEB, tasks=5))
+    monkeypatch.setattr(simulation, "WEB_BOUNDS", replace(simulation.WEB_BOUNDS, tasks=5))
     refused = sent(alice, "queues: [{name: q}]\nworkloads: [{name: w, queue: q, tasks: [{count: 6, gpus: 1}]}]")
     assert (alice.status, refused["details"][0]["path"]) == (400, "workloads[0].tasks[0].count")
 
 
 def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: Any, settled: Any) -> None:
-    alice.submit("team--a", spec("big", 28))
+    alice.submit("team--a", workflow_file("big", 28))
     settled()
-    alice.submit("team--a", spec("w", 5))
+    alice.submit("team--a", workflow_file("w", 5))
     before = AuditEntry.objects.count()
 
     now = chief.post("/api/simulate", {"live": True})
@@ -99,11 +99,11 @@ def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: A
 
 def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, settled: Any) -> None:
     """The admin of a pool sees his pools; on shared nodes others keep their numbers and lose their names."""
-    houses.pool("private", 8, secret=4)
+    houses.make_pool("private", 8, secret=4)
     other = caller("olga", "osmo-private-user")
-    other.submit("private--secret", spec("hidden", 4))
+    other.submit("private--secret", workflow_file("hidden", 4))
     settled()
-    alice.submit("team", spec("mine", 2))
+    alice.submit("team", workflow_file("mine", 2))
 
     seen = chief.post("/api/simulate", {"live": True})
     text = json.dumps(seen)
@@ -122,16 +122,16 @@ def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, settl
 
 
 def test_one_who_administers_a_pool_sees_his_own_work_elsewhere(team: Any, caller: Any, settled: Any) -> None:
-    houses.pool("private", 8)
+    houses.make_pool("private", 8)
     both = caller("both", "osmo-team-admin", "osmo-private-user")
-    both.submit("private", spec("w", 1))
+    both.submit("private", workflow_file("w", 1))
     settled()
     assert both.post("/api/simulate", {"live": True})["workloads"]["w-1"]["state"] == "running"
 
 
 def test_with_several_backends_one_is_named(chief: Any, admin: Any, caller: Any, team: Any) -> None:
-    far = houses.backend("far", namespace="far", nodes=1, gpus=8)
-    houses.pool("remote", 8, on=far)
+    far = houses.make_backend("far", namespace="far", nodes=1, gpus=8)
+    houses.make_pool("remote", 8, on=far)
     refused = admin.post("/api/simulate", {"live": True})
     assert (admin.status, refused["details"][0]["path"]) == (400, "backend")
     assert "far, sim" in refused["message"]

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from pools.models import LeafUsage, Pool, Reservation
 from scheduling.models import Workflow
-from tests.support.houses import pool, spec
+from tests.support.houses import make_pool, workflow_file
 
 TEMPLATE = """workflow:
   name: "{{ name }}"
@@ -33,7 +33,7 @@ TWO_FAULTS = """workflow:
 
 
 def test_an_accepted_file_answers_id_queue_and_status(alice: Any) -> None:
-    answer = alice.submit("team", spec("hello", gpus=8), query="priority=HIGH")
+    answer = alice.submit("team", workflow_file("hello", gpus=8), query="priority=HIGH")
 
     assert alice.status == 200
     row = Workflow.objects.get(name="hello-1")
@@ -51,12 +51,12 @@ def test_an_accepted_file_answers_id_queue_and_status(alice: Any) -> None:
 
 
 def test_a_slice_takes_the_work_into_its_own_queue(alice: Any) -> None:
-    assert alice.submit("team--a", spec(gpus=30))["queue"] == "osmo-pool-ns-team--a"
+    assert alice.submit("team--a", workflow_file(gpus=30))["queue"] == "osmo-pool-ns-team--a"
     assert Reservation.objects.get().needed_gpus == 30
 
 
 def test_ids_count_up_by_name(alice: Any) -> None:
-    names = [alice.submit("team", spec(name))["name"] for name in ("x", "y", "x")]
+    names = [alice.submit("team", workflow_file(name))["name"] for name in ("x", "y", "x")]
 
     assert names == ["x-1", "y-1", "x-2"]
 
@@ -98,7 +98,7 @@ def test_braces_of_a_rendered_file_are_not_rendered_again(alice: Any) -> None:
 
 
 def test_validation_tells_it_in_words(alice: Any) -> None:
-    answer = alice.submit("team", spec("hello"), query="validation_only=True")
+    answer = alice.submit("team", workflow_file("hello"), query="validation_only=True")
 
     assert "valid" in answer["logs"]
     assert answer["spec"] is None
@@ -116,7 +116,7 @@ def test_every_fault_of_a_file_at_once_with_its_line(alice: Any) -> None:
 
 
 def test_unknown_body_keys_are_named(alice: Any) -> None:
-    answer = alice.post("/api/pool/team/workflow", {"file": spec(), "fiel": "x", "colour": 1})
+    answer = alice.post("/api/pool/team/workflow", {"file": workflow_file(), "fiel": "x", "colour": 1})
 
     assert (alice.status, answer["error_code"]) == (400, "USAGE")
     assert [fault["path"] for fault in answer["details"]] == ["fiel", "colour"]
@@ -152,20 +152,20 @@ def test_a_body_of_the_wrong_form(alice: Any, body: Any, path: str) -> None:
     ],
 )
 def test_a_query_of_the_wrong_form(alice: Any, query: str, path: str) -> None:
-    answer = alice.submit("team", spec(), query=query)
+    answer = alice.submit("team", workflow_file(), query=query)
 
     assert (alice.status, answer["error_code"]) == (400, "USAGE")
     assert [fault["path"] for fault in answer["details"]] == [path]
 
 
 def test_a_boolean_that_is_none(alice: Any) -> None:
-    alice.submit("team", spec(), query="dry_run=perhaps")
+    alice.submit("team", workflow_file(), query="dry_run=perhaps")
 
     assert alice.status == 400
 
 
 def test_labels_and_variables_beside_the_file_win(alice: Any) -> None:
-    file = spec("hello", project="one", keep="yes")
+    file = workflow_file("hello", project="one", keep="yes")
     alice.submit("team", file, query="label=project=two&env_vars=A=1&env_vars=B=x=y&label=osmo/simulated-runtime=90s")
 
     row = Workflow.objects.get()
@@ -176,7 +176,7 @@ def test_labels_and_variables_beside_the_file_win(alice: Any) -> None:
 
 
 def test_the_quota_of_the_leaf_refuses_with_both_numbers(alice: Any) -> None:
-    answer = alice.submit("team--a", spec("big", gpus=31), query="priority=HIGH")
+    answer = alice.submit("team--a", workflow_file("big", gpus=31), query="priority=HIGH")
 
     assert (alice.status, answer["error_code"], answer["workflow_id"]) == (400, "RESOURCE", "big")
     (fault,) = answer["details"]
@@ -187,27 +187,27 @@ def test_the_quota_of_the_leaf_refuses_with_both_numbers(alice: Any) -> None:
 
 
 def test_low_may_ask_for_more_than_the_quota(alice: Any) -> None:
-    assert alice.submit("team--a", spec(gpus=60), query="priority=LOW")["status"] == "PENDING"
+    assert alice.submit("team--a", workflow_file(gpus=60), query="priority=LOW")["status"] == "PENDING"
 
 
 def test_low_above_the_maximum_can_never_run(alice: Any, team: Pool) -> None:
     Pool.objects.filter(pk=team.pk).update(maximum=100)
 
-    answer = alice.submit("team", spec(gpus=101), query="priority=LOW")
+    answer = alice.submit("team", workflow_file(gpus=101), query="priority=LOW")
 
     assert (alice.status, answer["error_code"]) == (400, "RESOURCE")
 
 
 def test_use_never_refuses(alice: Any) -> None:
     for _ in range(3):
-        assert alice.submit("team", spec(gpus=70), query="priority=HIGH")["status"] == "PENDING"
+        assert alice.submit("team", workflow_file(gpus=70), query="priority=HIGH")["status"] == "PENDING"
 
 
 @pytest.mark.parametrize("state", ["DELETING", "ARCHIVED"])
 def test_a_slice_that_is_not_active_takes_nothing(alice: Any, team: Pool, state: str) -> None:
     Pool.objects.filter(name="team--a").update(subpool_state=state)
 
-    answer = alice.submit("team--a", spec(), query="priority=LOW")
+    answer = alice.submit("team--a", workflow_file(), query="priority=LOW")
 
     assert (alice.status, answer["error_code"]) == (400, "USAGE")
     assert state in answer["message"]
@@ -216,10 +216,10 @@ def test_a_slice_that_is_not_active_takes_nothing(alice: Any, team: Pool, state:
 def test_maintenance_lets_only_osmo_admin_in(alice: Any, admin: Any, team: Pool) -> None:
     Pool.objects.filter(pk=team.pk).update(enable_maintenance=True)
 
-    refused = alice.submit("team", spec())
+    refused = alice.submit("team", workflow_file())
     assert (alice.status, refused["error_code"]) == (400, "USAGE")
     assert "MAINTENANCE" in refused["message"]
-    admin.submit("team--a", spec())
+    admin.submit("team--a", workflow_file())
     assert admin.status == 200
 
 
@@ -228,20 +228,20 @@ def test_an_offline_backend_takes_work_that_waits(alice: Any, team: Pool, settle
     team.backend.offline = True
     team.backend.save()
 
-    assert alice.submit("team", spec())["status"] == "PENDING"
+    assert alice.submit("team", workflow_file())["status"] == "PENDING"
     assert settled() == []
 
 
 @pytest.mark.parametrize("name", ["nowhere", "team--nowhere", "team--_shared", "team--", "--a", "TEAM"])
 def test_unknown_and_shared_pools_are_not_there(alice: Any, admin: Any, name: str) -> None:
     for somebody in (alice, admin):
-        answer = somebody.submit(name, spec())
+        answer = somebody.submit(name, workflow_file())
         assert (somebody.status, answer["error_code"]) == (404, "NOTFOUND")
 
 
 def test_roles_on_the_pool_and_only_on_that_pool(caller: Any, team: Pool) -> None:
     for other in ("team2", "team-x", "a-admin", "a"):
-        pool(other, 10)
+        make_pool(other, 10)
     may = {
         "osmo-team-user": ["team", "team--a"],
         "osmo-team-admin": ["team", "team--a"],
@@ -254,16 +254,16 @@ def test_roles_on_the_pool_and_only_on_that_pool(caller: Any, team: Pool) -> Non
     for number, (role, allowed) in enumerate(may.items()):
         person = caller(f"person{number}", role)
         for name in everywhere:
-            person.submit(name, spec())
+            person.submit(name, workflow_file())
             assert person.status == (200 if name in allowed else 404), (role, name)
 
 
 def test_a_viewer_sees_the_pool_but_may_not(caller: Any, team: Pool) -> None:
     viewer = caller("vera", "osmo-viewer")
 
-    viewer.submit("team", spec())
+    viewer.submit("team", workflow_file())
     assert viewer.status == 403
-    viewer.submit("nowhere", spec())
+    viewer.submit("nowhere", workflow_file())
     assert viewer.status == 404
 
 
@@ -272,29 +272,29 @@ def test_nobody_without_a_login(client: Any, team: Pool) -> None:
 
 
 def test_a_repeated_key_submits_once(alice: Any) -> None:
-    first = alice.submit("team", spec(), **{"Idempotency-Key": "k1"})
-    second = alice.submit("team", spec(), **{"Idempotency-Key": "k1"})
+    first = alice.submit("team", workflow_file(), **{"Idempotency-Key": "k1"})
+    second = alice.submit("team", workflow_file(), **{"Idempotency-Key": "k1"})
     assert first == second
     assert Workflow.objects.count() == 1
 
-    alice.submit("team", spec(gpus=2), **{"Idempotency-Key": "k1"})
+    alice.submit("team", workflow_file(gpus=2), **{"Idempotency-Key": "k1"})
     assert alice.status == 409
-    alice.submit("team", spec(gpus=2), **{"Idempotency-Key": "k2"})
+    alice.submit("team", workflow_file(gpus=2), **{"Idempotency-Key": "k2"})
     assert Workflow.objects.count() == 2
 
 
 def test_a_refusal_is_not_remembered_under_its_key(alice: Any, team: Pool) -> None:
     Pool.objects.filter(pk=team.pk).update(enable_maintenance=True)
-    alice.submit("team", spec(), **{"Idempotency-Key": "k1"})
+    alice.submit("team", workflow_file(), **{"Idempotency-Key": "k1"})
     assert alice.status == 400
     Pool.objects.filter(pk=team.pk).update(enable_maintenance=False)
 
-    alice.submit("team", spec(), **{"Idempotency-Key": "k1"})
+    alice.submit("team", workflow_file(), **{"Idempotency-Key": "k1"})
     assert alice.status == 200
 
 
 def test_an_old_workflow_s_file_again(alice: Any) -> None:
-    alice.submit("team", spec("hello", project="one"), query="priority=HIGH&env_vars=A=1")
+    alice.submit("team", workflow_file("hello", project="one"), query="priority=HIGH&env_vars=A=1")
 
     again = alice.post("/api/pool/team--a/workflow", query="workflow_id=hello-1&priority=LOW&label=project=two")
 
@@ -306,32 +306,32 @@ def test_an_old_workflow_s_file_again(alice: Any) -> None:
 
 
 def test_a_file_or_an_id_but_not_both(alice: Any) -> None:
-    alice.submit("team", spec("hello"))
+    alice.submit("team", workflow_file("hello"))
 
-    alice.submit("team", spec(), query="workflow_id=hello-1")
+    alice.submit("team", workflow_file(), query="workflow_id=hello-1")
     assert alice.status == 400
     alice.post("/api/pool/team/workflow", query="workflow_id=hello-99")
     assert alice.status == 404
 
 
 def test_counters_move_with_the_submission(alice: Any, team: Pool) -> None:
-    alice.submit("team", spec(gpus=4))
-    alice.submit("team", spec(gpus=6), query="priority=LOW")
+    alice.submit("team", workflow_file(gpus=4))
+    alice.submit("team", workflow_file(gpus=6), query="priority=LOW")
 
     usage = LeafUsage.objects.get(pool=team)
     assert (usage.used, usage.total_usage, usage.live_workflows, usage.committed) == (0, 0, 2, 4)
 
 
 def test_submitting_costs_few_statements_whatever_waits(alice: Any) -> None:
-    alice.submit("team", spec())  # warm
+    alice.submit("team", workflow_file())  # warm
     counts = []
     for _ in range(2):
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            alice.submit("team", spec())
+            alice.submit("team", workflow_file())
         counts.append(len(queries))
         for _ in range(5):
-            alice.submit("team", spec())
+            alice.submit("team", workflow_file())
     assert counts[0] == counts[1]
     assert counts[0] <= 16, [query["sql"][:100] for query in queries]

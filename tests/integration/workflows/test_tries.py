@@ -11,16 +11,16 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
-from pools.locking import lock_tree
+from pools.locking import lock_pool_tree
 from pools.models import Backend, Node, Pool, Reservation
 from pools.transactions import change
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow, WorkflowConfig
-from scheduling.services.simulated.reconcile import settle
+from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, submit
-from scheduling.services.workflows.transitions import NOT_NEEDED, WorkInHand
+from scheduling.services.workflows.transitions import UNUSED_TASK_MESSAGE, WorkflowTransition
 from scheduling.services.workflows.user_actions import end_workflow
 from tests.support import houses
 
@@ -48,16 +48,16 @@ def clean_ledger(db: None) -> Any:
 @pytest.fixture
 def team() -> Pool:
     """100 GPUs on 4 × 32."""
-    return houses.pool("team", 100)
+    return houses.make_pool("team", 100)
 
 
 @contextmanager
-def in_hand(team: Pool) -> Iterator[WorkInHand]:
+def in_hand(team: Pool) -> Iterator[WorkflowTransition]:
     """Everything of a pool, under its lock."""
     with change(actor=SYSTEM):
-        root = lock_tree(team.pk)
+        root = lock_pool_tree(team.pk)
         root.backend = team.backend
-        work = WorkInHand(root, list(Workflow.objects.values_list("pk", flat=True)), now=timezone.now())
+        work = WorkflowTransition(root, list(Workflow.objects.values_list("pk", flat=True)), now=timezone.now())
         yield work
         work.save()
 
@@ -65,15 +65,15 @@ def in_hand(team: Pool) -> Iterator[WorkInHand]:
 def running_pair(team: Pool, lead: str = "", other: str = "") -> None:
     """`pair-1` with exit actions, its first group running."""
     actions = [f", exitActions: {{{text}}}" if text else "" for text in (lead, other)]
-    submit(actor=houses.admin(), pool="team", submission=Submission(PAIR % tuple(actions), Priority.LOW))
-    settle(team.backend_id)
+    submit(actor=houses.admin_actor(), pool="team", submission=Submission(PAIR % tuple(actions), Priority.LOW))
+    reconcile_backend(team.backend_id)
 
 
 def preempt(team: Pool, name: str = "both", **more: Any) -> bool:
     """Take the places of a group's tasks."""
     with in_hand(team) as work:
         (group,) = [group for groups in work.groups.values() for group in groups.values() if group.name == name]
-        return work.preempt(group, "somebody else needs them", **more)
+        return work.preempt_tasks(group, "somebody else needs them", **more)
 
 
 def tries(group: str = "both") -> list[tuple[str, int, str, int | None]]:
@@ -108,7 +108,7 @@ class TestPreempted:
         assert (held(), Reservation.objects.get().needed_gpus) == (0, 4)
         assert Group.objects.get(name="after").status == "WAITING"
 
-        settle(team.backend_id)
+        reconcile_backend(team.backend_id)
         assert [status for _, _, status, _ in tries()] == ["FAILED_PREEMPTED", "RUNNING"] * 2
         assert Workflow.objects.get().status == "RUNNING"
         assert held() == 4
@@ -125,7 +125,7 @@ class TestPreempted:
         running_pair(team, "COMPLETE: '3006'")
         assert not preempt(team)
         assert tries() == [("one", 0, "COMPLETED", 3006), ("two", 0, "COMPLETED", 3006)]
-        settle(team.backend_id)
+        reconcile_backend(team.backend_id)
         assert Group.objects.get(name="after").status == "RUNNING"
 
     def test_the_lead_decides_for_its_gang(self, team: Pool) -> None:
@@ -148,7 +148,7 @@ class TestPreempted:
         running_pair(team)
         for _ in range(3):
             preempt(team)
-            settle(team.backend_id)
+            reconcile_backend(team.backend_id)
         assert [retry for name, retry, _, _ in tries() if name == "one"] == [0, 1, 2, 3]
 
 
@@ -183,7 +183,7 @@ class TestMoved:
 
 class TestReported:
     def end(self, status: TaskStatus = TaskStatus.FAILED) -> None:
-        end_workflow(actor=houses.admin(), name="pair-1", status=status, group="both", description="broken")
+        end_workflow(actor=houses.admin_actor(), name="pair-1", status=status, group="both", description="broken")
 
     def test_a_failure_fails(self, team: Pool) -> None:
         running_pair(team)
@@ -213,9 +213,9 @@ class TestReported:
         running_pair(team, "RESCHEDULE: '1'")
         for _ in range(2):
             preempt(team)
-            settle(team.backend_id)
+            reconcile_backend(team.backend_id)
             self.end()
-            settle(team.backend_id)
+            reconcile_backend(team.backend_id)
         assert Workflow.objects.get().status == "RUNNING"
         self.end()
         assert [status for name, _, status, _ in tries() if name == "one"] == [
@@ -236,16 +236,16 @@ class TestElastic:
         file = "workflow:\n  name: gang\n  resources: {default: {gpu: 2}}\n  groups:\n  - name: g\n    tasks:\n"
         for n, lead in enumerate(["true", "false", "false", "false"]):
             file += f"    - {{name: t{n}, image: i, command: [sh], lead: {lead}}}\n"
-        submit(actor=houses.admin(), pool="team", submission=Submission(file, Priority.LOW))
-        houses.elastic("gang-1", {"min_member": 2}, gpus=4)
+        submit(actor=houses.admin_actor(), pool="team", submission=Submission(file, Priority.LOW))
+        houses.set_gang_tree("gang-1", {"min_member": 2}, gpus=4)
         with in_hand(team) as work:
             self.start(work, "t0", "t1", "t2")
         return team
 
     @staticmethod
-    def start(work: WorkInHand, *tasks: str) -> None:
+    def start(work: WorkflowTransition, *tasks: str) -> None:
         (groups,) = work.groups.values()
-        work.start(groups["g"], dict.fromkeys(tasks, "sim-n1"))
+        work.start_tasks(groups["g"], dict.fromkeys(tasks, "sim-n1"))
 
     def test_it_holds_what_runs_of_it(self, gang: Pool) -> None:
         assert (held(), Group.objects.get().status) == (6, "RUNNING")
@@ -272,10 +272,10 @@ class TestElastic:
         assert (held(), Workflow.objects.get().status) == (4, "RUNNING")
 
     def test_it_completes_without_those_that_never_started(self, gang: Pool) -> None:
-        end_workflow(actor=houses.admin(), name="gang-1", status=TaskStatus.COMPLETED)
+        end_workflow(actor=houses.admin_actor(), name="gang-1", status=TaskStatus.COMPLETED)
         assert Workflow.objects.get().status == "COMPLETED"
         assert [status for _, _, status, _ in tries("g")] == ["COMPLETED"] * 3 + ["FAILED_CANCELED"]
-        assert Task.objects.get(name="t3").failure_message == NOT_NEEDED
+        assert Task.objects.get(name="t3").failure_message == UNUSED_TASK_MESSAGE
 
     def test_verify_finds_one_that_is_half_started(self, gang: Pool) -> None:
         Task.objects.filter(name__in=["t1", "t2"]).update(status="SCHEDULING")

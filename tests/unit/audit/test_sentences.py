@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pools.domain.audit_sentences import LONGEST_VALUE, sentence
+from pools.domain.audit_sentences import LONGEST_VALUE, audit_message
 
 SLICE = {"id": 7, "name": "team--b", "parent_id": 1, "last_quota": 50, "subpool_state": "ACTIVE", "version": 3}
 POOL = {"id": 1, "name": "team", "guarantee": 100, "maximum": -1, "enable_maintenance": False, "config": {}}
@@ -346,29 +346,31 @@ CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_sentence(case: tuple[str, str, str, Any, Any, str]) -> None:
     action, subject, actor, before, after, expected = case
-    assert sentence(action, subject, actor, before, after) == expected
+    assert audit_message(action, subject, actor, before, after) == expected
 
 
 def test_a_persons_reason_stands_behind_the_sentence() -> None:
-    said = sentence("subpool.updated", "pool/team--b", "alice", SLICE, SLICE | {"last_quota": 20}, "a paper is due")
+    said = audit_message(
+        "subpool.updated", "pool/team--b", "alice", SLICE, SLICE | {"last_quota": 20}, "a paper is due"
+    )
     assert said == "alice cut team--b from 50 to 20: a paper is due"
 
 
 def test_the_systems_reason_says_nothing_new() -> None:
     before, after = SLICE | {"subpool_state": "DELETING"}, SLICE | {"subpool_state": "ARCHIVED"}
-    said = sentence("subpool.archived", "pool/team--a", "system", before, after, "drained")
+    said = audit_message("subpool.archived", "pool/team--a", "system", before, after, "drained")
     assert said == "system archived team--a: drained"
 
 
 def test_long_lists_of_changes_are_counted_not_listed() -> None:
     before = {f"key{n}": n for n in range(5)}
     after = {f"key{n}": n + 1 for n in range(5)}
-    said = sentence("backend.updated", "backend/b", "root", before, after)
+    said = audit_message("backend.updated", "backend/b", "root", before, after)
     assert said == "root updated backend b (key0: 0 → 1, key1: 1 → 2, key2: 2 → 3, and 2 more)"
 
 
 def test_long_values_are_cut() -> None:
-    said = sentence("backend.updated", "backend/b", "root", {"note": ""}, {"note": "x" * 500})
+    said = audit_message("backend.updated", "backend/b", "root", {"note": ""}, {"note": "x" * 500})
     assert said == f"root updated backend b (note: nothing → {'x' * (LONGEST_VALUE - 1)}…)"
 
 
@@ -397,14 +399,14 @@ def test_long_values_are_cut() -> None:
     ],
 )
 def test_workers_of_a_gpu_quota(action: str, before: Any, after: Any, told: str) -> None:
-    assert sentence(f"gpu_allocation.{action}", "gpu_allocation/team-a/w1", "amy", before, after) == told
+    assert audit_message(f"gpu_allocation.{action}", "gpu_allocation/team-a/w1", "amy", before, after) == told
 
 
 def test_the_alert_of_a_gpu_quota() -> None:
-    told = sentence("gpu_quota.alert", "gpu_quota/team-a", "amy", {"alerts": 0}, {"alerts": 1})
+    told = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", {"alerts": 0}, {"alerts": 1})
     assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota"
     one, two = {"alerting": ["requests.vram"]}, {"alerting": ["requests.tflops", "requests.vram", "workers"]}
-    told = sentence("gpu_quota.alert", "gpu_quota/team-a", "amy", one, two)
+    told = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", one, two)
     assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota (requests.tflops, workers)"
-    told = sentence("gpu_quota.calm", "gpu_quota/team-a", "amy", two, one)
+    told = audit_message("gpu_quota.calm", "gpu_quota/team-a", "amy", two, one)
     assert told.endswith("fall back below the alert threshold of its GPU quota (requests.tflops, workers)")

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from osmo_admin.cli.client import app
-from tests.unit.client.stub import Stub, serving
+from tests.unit.client.stub import StubServer, serve_stub
 
 
 @pytest.fixture
-def stub() -> Iterator[Stub]:
-    with serving() as running:
+def stub() -> Iterator[StubServer]:
+    with serve_stub() as running:
         yield running
 
 
@@ -31,10 +31,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-class Osmo:
+class ClientRunner:
     """The client in this process, logged in to the stub as developer alice."""
 
-    def __init__(self, stub: Stub) -> None:
+    def __init__(self, stub: StubServer) -> None:
         self.stub = stub
 
     def __call__(self, *words: str, env: dict[str, str] | None = None, input: str | None = None) -> Result:  # noqa: A002
@@ -51,8 +51,8 @@ class Osmo:
 
 
 @pytest.fixture
-def osmo(stub: Stub, home: Path) -> Osmo:
-    return Osmo(stub)
+def osmo(stub: StubServer, home: Path) -> ClientRunner:
+    return ClientRunner(stub)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(frozen=True)
-class Request:
+class ReceivedRequest:
     """What the client sent; `body` is the parsed JSON, None without one."""
 
     method: str
@@ -26,7 +26,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Reply:
+class StubReply:
     """What the server answers; `drop` breaks the connection instead."""
 
     body: Any = None
@@ -37,37 +37,37 @@ class Reply:
 
 
 @dataclass
-class Stub:
+class StubServer:
     """An OSMO server on loopback. Unexpected requests are answered with 500, so that a test notices."""
 
     url: str = ""
-    requests: list[Request] = field(default_factory=list)
-    replies: dict[tuple[str, str], list[Reply]] = field(default_factory=dict)
+    requests: list[ReceivedRequest] = field(default_factory=list)
+    replies: dict[tuple[str, str], list[StubReply]] = field(default_factory=dict)
 
     def on(self, method: str, path: str, *replies: Any) -> None:
         """Answers for one address, in order; the last one is repeated. A value that is no Reply is its JSON."""
-        self.replies[method, path] = [reply if isinstance(reply, Reply) else Reply(reply) for reply in replies]
+        self.replies[method, path] = [reply if isinstance(reply, StubReply) else StubReply(reply) for reply in replies]
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: ReceivedRequest) -> StubReply:
         self.requests.append(request)
         waiting = self.replies.get((request.method, request.path))
         if not waiting:
-            return Reply({"message": f"not expected: {request.method} {request.path}"}, status=500)
+            return StubReply({"message": f"not expected: {request.method} {request.path}"}, status=500)
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
     @property
-    def last(self) -> Request:
+    def last(self) -> ReceivedRequest:
         return self.requests[-1]
 
 
-class Handler(BaseHTTPRequestHandler):
+class StubHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def handle_any(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = urlsplit(self.path)
         reply = self.server.stub.answer(  # type: ignore[attr-defined]
-            Request(
+            ReceivedRequest(
                 self.command,
                 parts.path,
                 parse_qs(parts.query, keep_blank_values=True),
@@ -92,13 +92,13 @@ class Handler(BaseHTTPRequestHandler):
         """Requests are recorded, not printed."""
 
 
-def jwt(**claims: Any) -> str:
+def make_jwt(**claims: Any) -> str:
     """A token of the right shape; nobody checks its signature here."""
     payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     return f"e30.{payload}.c2ln"
 
 
-class Server(ThreadingHTTPServer):
+class StubHttpServer(ThreadingHTTPServer):
     """A client that goes away, which some tests make it do, is no fault of the server."""
 
     daemon_threads = True
@@ -109,10 +109,10 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving() -> Iterator[Stub]:
+def serve_stub() -> Iterator[StubServer]:
     """A stub on a free port of loopback, until the block ends."""
-    server = Server(("127.0.0.1", 0), Handler)
-    stub = Stub(url=f"http://127.0.0.1:{server.server_address[1]}")
+    server = StubHttpServer(("127.0.0.1", 0), StubHandler)
+    stub = StubServer(url=f"http://127.0.0.1:{server.server_address[1]}")
     server.stub = stub  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

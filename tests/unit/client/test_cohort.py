@@ -8,40 +8,46 @@ from typing import Any
 import pytest
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.commands.cohort import quota_rows
-from osmo_admin.cli.effect import effect
-from tests.unit.client.stub import Reply
+from osmo_admin.cli.commands.cohort import parse_quota_rows
+from osmo_admin.cli.effect import effect_text
+from tests.unit.client.stub import StubReply
 
 ONE = "/api/configs/cohort/prod"
 
 
-def row(nominal: Any, borrow: Any = None, lend: Any = None, **more: Any) -> dict[str, Any]:
+def quota_row(nominal: Any, borrow: Any = None, lend: Any = None, **more: Any) -> dict[str, Any]:
     limits = {"nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
     return {"flavor": "default", "resource": "gpu", **limits, **more}
 
 
-def cohort(**more: Any) -> dict[str, Any]:
-    body: dict[str, Any] = {"name": "prod", "parent": "corp", "quotas": [row(6, 8)], "weight": 1, "explicit": True}
+def cohort_body(**more: Any) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "name": "prod",
+        "parent": "corp",
+        "quotas": [quota_row(6, 8)],
+        "weight": 1,
+        "explicit": True,
+    }
     body |= {"active": True, "condition": None, "cohorts": [], "pools": ["serve"], "version": 3, "warnings": []}
     return body | more
 
 
-def node(
+def tree_node(
     name: str, kind: str, parent: str | None, numbers: dict[str, Any] | None = None, **more: Any
 ) -> dict[str, Any]:
     zero = dict.fromkeys(("subtree_quota", "usage", "t", "available", "potential_available"), 0)
     zero |= dict.fromkeys(("borrowed", "lent", "lendable", "debt", "pending"), 0)
     body = {"name": name, "kind": kind, "parent": parent, "active": True, "condition": None, "weighted_share": 0}
-    return body | {"quotas": [row(0) | zero | (numbers or {})]} | more
+    return body | {"quotas": [quota_row(0) | zero | (numbers or {})]} | more
 
 
 TREE = [
-    node("corp", "cohort", None, {"nominal": 4, "subtree_quota": 29}),
-    node("prod", "cohort", "corp", {"nominal": 6, "borrowing_limit": 8}),
-    node("prod", "pool", "prod", {"usage": 18, "borrowed": 8}, weighted_share=286),
-    node("prod--_shared", "shared", "prod", {"nominal": 10}),
-    node("labs", "pool", "corp"),
-    node("alone", "pool", None),
+    tree_node("corp", "cohort", None, {"nominal": 4, "subtree_quota": 29}),
+    tree_node("prod", "cohort", "corp", {"nominal": 6, "borrowing_limit": 8}),
+    tree_node("prod", "pool", "prod", {"usage": 18, "borrowed": 8}, weighted_share=286),
+    tree_node("prod--_shared", "shared", "prod", {"nominal": 10}),
+    tree_node("labs", "pool", "corp"),
+    tree_node("alone", "pool", None),
 ]
 
 
@@ -59,17 +65,17 @@ TREE = [
     ],
 )
 def test_a_row_as_typed(typed, sent):
-    assert quota_rows([typed]) == [sent]
+    assert parse_quota_rows([typed]) == [sent]
 
 
 @pytest.mark.parametrize("typed", ["gpu", "=4", "gpu=1:2:3:4", ""])
 def test_what_is_no_row(typed):
     with pytest.raises(ClientError, match="gpu=6:8"):
-        quota_rows([typed])
+        parse_quota_rows([typed])
 
 
 def test_put(osmo, stub):
-    stub.on("PUT", ONE, cohort(warnings=["prod uses 2 GPUs beyond its limits"]))
+    stub.on("PUT", ONE, cohort_body(warnings=["prod uses 2 GPUs beyond its limits"]))
     result = osmo(
         "cohort", "put", "prod", "--parent", "corp", "-q", "gpu=6:8", "cpu=100", "--weight", "0.5", "-d", "why"
     )
@@ -77,26 +83,29 @@ def test_put(osmo, stub):
     assert "2 GPUs beyond its limits" in result.stderr
     assert stub.last.body == {
         "parent": "corp",
-        "quotas": quota_rows(["gpu=6:8", "cpu=100"]),
+        "quotas": parse_quota_rows(["gpu=6:8", "cpu=100"]),
         "weight": 0.5,
         "description": "why",
     }
 
 
 def test_moving_to_the_top_leaves_the_limits_behind(osmo, stub):
-    stub.on("GET", ONE, cohort())
-    stub.on("PATCH", ONE, cohort(parent=None, quotas=[row(6)]))
+    stub.on("GET", ONE, cohort_body())
+    stub.on("PATCH", ONE, cohort_body(parent=None, quotas=[quota_row(6)]))
     assert osmo.ok("cohort", "move", "prod") == "Cohort prod is a top, with default/gpu 6.\n"
-    assert stub.last.body == {"parent": None, "quotas": [row(6)]}
+    assert stub.last.body == {"parent": None, "quotas": [quota_row(6)]}
     assert stub.last.headers["if-match"] == '"3"'
     osmo.ok("cohort", "move", "prod", "--parent", "other")
     assert stub.last.body == {"parent": "other"}
 
 
 def test_a_dry_run_tells_every_number_that_moves_and_every_debt(osmo, stub):
-    before = cohort() | {"nodes": TREE}
-    after = cohort(quotas=[row(6, 3)]) | {
-        "nodes": [node("prod", "cohort", "corp", {"nominal": 6, "borrowing_limit": 3, "t": -5, "debt": 2}), *TREE[2:]]
+    before = cohort_body() | {"nodes": TREE}
+    after = cohort_body(quotas=[quota_row(6, 3)]) | {
+        "nodes": [
+            tree_node("prod", "cohort", "corp", {"nominal": 6, "borrowing_limit": 3, "t": -5, "debt": 2}),
+            *TREE[2:],
+        ]
     }
     debts = [{"name": "prod", "kind": "cohort", "flavor": "default", "resource": "gpu", "before": 0, "after": 2}]
     answer = {"dry_run": True, "before": before, "after": after, "violations": [], "draining": [], "debts": debts}
@@ -124,26 +133,28 @@ def test_delete(osmo, stub):
 
 
 def test_list_and_show(osmo, stub):
-    stub.on("GET", "/api/configs/cohort", {"cohorts": [cohort(), cohort(name="corp", explicit=False, quotas=[])]})
+    stub.on(
+        "GET", "/api/configs/cohort", {"cohorts": [cohort_body(), cohort_body(name="corp", explicit=False, quotas=[])]}
+    )
     lines = osmo.ok("cohort", "list").splitlines()
     assert lines[2].split("  ")[0] == "prod"
     assert "default/gpu 6 (borrows at most 8)" in lines[2]
     assert lines[3].startswith("corp (only named)")
-    stub.on("GET", ONE, cohort(condition={"message": "The parents run in a circle, a → b → a."}))
+    stub.on("GET", ONE, cohort_body(condition={"message": "The parents run in a circle, a → b → a."}))
     shown = osmo.ok("cohort", "show", "prod")
     assert "Quota of default/gpu : 6 (borrows at most 8)" in shown
     assert "Not active           : The parents run in a circle" in shown
     assert "Noticed              : not yet" in shown
 
 
-def names_in(text: str) -> list[str]:
+def tree_names(text: str) -> list[str]:
     return [re.split(r" +(?:cohort|pool|shared) ", line)[0] for line in text.splitlines()[2:]]
 
 
 def test_the_tree_as_drawn(osmo, stub):
     stub.on("GET", "/api/quota_tree", {"nodes": TREE})
     text = osmo.ok("cohort", "tree")
-    assert names_in(text) == [
+    assert tree_names(text) == [
         "corp",
         "├─ prod",
         "│  └─ prod",
@@ -160,18 +171,18 @@ def test_the_tree_as_drawn(osmo, stub):
 
 def test_a_tree_that_is_none_is_drawn_all_the_same(osmo, stub):
     a, p, b = (
-        node(name, kind, parent, active=False)
+        tree_node(name, kind, parent, active=False)
         for name, kind, parent in (("a", "cohort", "b"), ("p", "pool", "a"), ("b", "cohort", "a"))
     )
     stub.on("GET", "/api/quota_tree", {"nodes": [a, p, b]})
-    assert names_in(osmo.ok("cohort", "tree")) == ["a (circle)", "└─ p (circle)", "b (circle)"]
+    assert tree_names(osmo.ok("cohort", "tree")) == ["a (circle)", "└─ p (circle)", "b (circle)"]
 
 
 def test_a_refusal_reaches_the_user(osmo, stub):
     message = "The parents would run in a circle, a → b → a."
     body = {"message": message, "error_code": "USER", "workflow_id": None}
     stub.on(
-        "PUT", ONE, Reply(body | {"details": [{"path": "parent", "code": "cycle", "message": message}]}, status=400)
+        "PUT", ONE, StubReply(body | {"details": [{"path": "parent", "code": "cycle", "message": message}]}, status=400)
     )
     result = osmo("cohort", "put", "prod", "--parent", "prod")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -182,7 +193,7 @@ def test_the_debts_of_a_pool_s_change():
     debts = [{"name": "prod", "kind": "cohort", "flavor": "default", "resource": "gpu", "before": 0, "after": 2}]
     before, after = {"serve": {"configs": {"borrowing_limit": 4}}}, {"serve": {"configs": {"borrowing_limit": 1}}}
     answer = {"before": before, "after": after, "violations": [], "debts": debts}
-    assert effect(answer).splitlines() == [
+    assert effect_text(answer).splitlines() == [
         "Dry run: nothing was changed.",
         "serve.configs.borrowing_limit: 4 → 1",
         "Debt of prod (default/gpu): 0 → 2",

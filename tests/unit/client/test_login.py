@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from osmo_admin.cli import login_file
-from osmo_admin.cli.login_file import Login, TokenLogin
-from tests.unit.client.stub import Reply, jwt
+from osmo_admin.cli.login_file import StoredLogin, TokenLogin
+from tests.unit.client.stub import StubReply, make_jwt
 
 EXCHANGE = "/api/auth/jwt/access_token"
 SETTINGS = "/api/profile/settings"
@@ -25,15 +25,15 @@ PROFILE = {
 }
 
 
-def fresh(**more: Any) -> str:
-    return jwt(exp=time.time() + 300, unique_name="alice", **more)
+def fresh_token(**more: Any) -> str:
+    return make_jwt(exp=time.time() + 300, unique_name="alice", **more)
 
 
-def stored(home: Path) -> dict[str, Any]:
+def read_stored(home: Path) -> dict[str, Any]:
     return yaml.safe_load((home / "login.yaml").read_text())
 
 
-def write_stored(home: Path, **content: Any) -> None:
+def write_stored_login(home: Path, **content: Any) -> None:
     home.mkdir(exist_ok=True)
     (home / "login.yaml").write_text(yaml.safe_dump(content))
 
@@ -42,7 +42,7 @@ def test_dev_login_sends_nothing_and_stores_what_the_stock_client_stores(osmo, s
     result = osmo.bare("login", stub.url + "/", "--method", "dev", "--username", "alice")
     assert (result.exit_code, result.stdout) == (0, "Successfully logged in. Welcome alice.\n")
     assert stub.requests == []
-    assert stored(home) == {
+    assert read_stored(home) == {
         "dev_login": {"username": "alice"},
         "name": "alice",
         "osmo_token": False,
@@ -66,7 +66,7 @@ def test_the_login_file_is_its_owners_only(osmo, stub, home):
 
 @pytest.mark.parametrize("how", ["option", "file", "stdin", "environment"])
 def test_token_login_stores_what_the_stock_client_stores(osmo, stub, home, tmp_path, how):
-    token = fresh(name="Alice")
+    token = fresh_token(name="Alice")
     stub.on("POST", EXCHANGE, {"token": token, "expires_at": 1})
     path = tmp_path / "token"
     path.write_text("secret\n")
@@ -77,7 +77,7 @@ def test_token_login_stores_what_the_stock_client_stores(osmo, stub, home, tmp_p
     assert stub.last.body == {"token": "secret"}
     assert "authorization" not in stub.last.headers
     assert "idempotency-key" not in stub.last.headers
-    assert stored(home) == {
+    assert read_stored(home) == {
         "dev_login": None,
         "name": "Alice",
         "osmo_token": True,
@@ -94,11 +94,11 @@ def test_token_login_stores_what_the_stock_client_stores(osmo, stub, home, tmp_p
 
 def test_what_is_stored_is_read_back_the_same(home):
     for login in (
-        Login(url="http://s", dev_username="äöü"),
-        Login(url="http://s", token=TokenLogin(fresh(), "r", "http://s/x", "u", "c"), osmo_token=True),
+        StoredLogin(url="http://s", dev_username="äöü"),
+        StoredLogin(url="http://s", token=TokenLogin(fresh_token(), "r", "http://s/x", "u", "c"), osmo_token=True),
     ):
-        login_file.write(login)
-        assert login_file.read() == login
+        login_file.write_login(login)
+        assert login_file.read_login() == login
 
 
 @pytest.mark.parametrize(
@@ -114,31 +114,31 @@ def test_where_the_stock_client_looks(monkeypatch, env, expected):
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    assert str(login_file.path()) == expected
+    assert str(login_file.login_path()) == expected
 
 
 def test_a_session_that_has_run_out_is_renewed_and_kept(osmo, stub, home):
-    old, new = jwt(exp=time.time() + 2), fresh()  # two seconds left are too few
+    old, new = make_jwt(exp=time.time() + 2), fresh_token()  # two seconds left are too few
     tokens = {"id_token": old, "refresh_token": "secret", "refresh_url": stub.url + EXCHANGE}
-    write_stored(home, url=stub.url, osmo_token=True, token_login=tokens, dev_login=None)
+    write_stored_login(home, url=stub.url, osmo_token=True, token_login=tokens, dev_login=None)
     stub.on("POST", EXCHANGE, {"token": new, "expires_at": 1})
     stub.on("GET", SETTINGS, PROFILE)
     assert osmo.bare("profile", "list").exit_code == 0
     assert stub.last.headers["authorization"] == f"Bearer {new}"
-    assert stored(home)["token_login"]["id_token"] == new
+    assert read_stored(home)["token_login"]["id_token"] == new
     assert osmo.bare("profile", "list").exit_code == 0
     assert [request.path for request in stub.requests] == [EXCHANGE, SETTINGS, SETTINGS]
 
 
 @pytest.mark.parametrize("offset", [-1, 2.5])
 def test_a_token_is_spent_three_seconds_early(offset):
-    assert login_file.expired(jwt(exp=1000 + offset), now=1000)
-    assert not login_file.expired(jwt(exp=1004), now=1000)
-    assert login_file.expired(jwt(), now=1000)
+    assert login_file.is_expired(make_jwt(exp=1000 + offset), now=1000)
+    assert not login_file.is_expired(make_jwt(exp=1004), now=1000)
+    assert login_file.is_expired(make_jwt(), now=1000)
 
 
 def test_a_refused_exchange_fails_as_the_stock_client_does(osmo, stub, home):
-    stub.on("POST", EXCHANGE, Reply({"message": "This token is not valid.", "error_code": "USER"}, status=401))
+    stub.on("POST", EXCHANGE, StubReply({"message": "This token is not valid.", "error_code": "USER"}, status=401))
     result = osmo.bare("login", stub.url, "--token", "wrong")
     assert result.exit_code == 10
     assert result.stderr == f"Error: This token is not valid.\nLog in again: osmo login {stub.url}.\n"
@@ -170,7 +170,7 @@ def test_what_is_missing_is_said(osmo, words, said):
 
 
 def test_a_stored_login_is_not_sent_to_another_server(osmo, stub, home):
-    write_stored(home, url="http://elsewhere.invalid", dev_login={"username": "alice"})
+    write_stored_login(home, url="http://elsewhere.invalid", dev_login={"username": "alice"})
     result = osmo.bare("profile", "list", env={"OSMO_URL": stub.url})
     assert result.exit_code == 2
     assert "You are logged in to http://elsewhere.invalid, not to" in result.stderr
@@ -178,9 +178,9 @@ def test_a_stored_login_is_not_sent_to_another_server(osmo, stub, home):
 
 
 def test_a_token_of_the_environment_wins_over_the_file_and_is_not_stored(osmo, stub, home):
-    write_stored(home, url=stub.url, dev_login={"username": "alice"})
+    write_stored_login(home, url=stub.url, dev_login={"username": "alice"})
     before = (home / "login.yaml").read_text()
-    stub.on("POST", EXCHANGE, {"token": fresh(), "expires_at": 1})
+    stub.on("POST", EXCHANGE, {"token": fresh_token(), "expires_at": 1})
     stub.on("GET", SETTINGS, PROFILE)
     assert osmo.bare("profile", "list", env={"OSMO_TOKEN": "secret"}).exit_code == 0
     assert stub.last.headers["authorization"].startswith("Bearer ")
@@ -189,12 +189,12 @@ def test_a_token_of_the_environment_wins_over_the_file_and_is_not_stored(osmo, s
 
 
 def test_a_session_of_an_identity_provider_is_used_until_it_ends(osmo, stub, home):
-    tokens = {"id_token": fresh(), "refresh_token": "r", "refresh_url": "http://idp.invalid/token"}
-    write_stored(home, url=stub.url, osmo_token=False, token_login=tokens)
+    tokens = {"id_token": fresh_token(), "refresh_token": "r", "refresh_url": "http://idp.invalid/token"}
+    write_stored_login(home, url=stub.url, osmo_token=False, token_login=tokens)
     stub.on("GET", SETTINGS, PROFILE)
     assert osmo.bare("profile", "list").exit_code == 0
-    tokens["id_token"] = jwt(exp=1)
-    write_stored(home, url=stub.url, osmo_token=False, token_login=tokens)
+    tokens["id_token"] = make_jwt(exp=1)
+    write_stored_login(home, url=stub.url, osmo_token=False, token_login=tokens)
     result = osmo.bare("profile", "list")
     assert result.exit_code == 2
     assert "has ended" in result.stderr

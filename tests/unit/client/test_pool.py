@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from osmo_admin.cli.pool_table import as_tree, pool_table
+from osmo_admin.cli.pool_table import order_as_tree, pool_table
 
 SEED_EXAMPLE = """\
 Pool            Status         Subpool State  GPU Quota        Used  Available
@@ -20,63 +20,67 @@ team            ONLINE         -              10 (Total: 100)  50    -40
 """
 
 
-def usage(**numbers: int) -> dict[str, str]:
+def usage_body(**numbers: int) -> dict[str, str]:
     keys = ("quota_used", "quota_free", "quota_limit", "total_usage", "total_capacity", "total_free")
     return {key: str(numbers.get(key, 0)) for key in keys}
 
 
-def pool(name: str, gpu_quota: str, used: int, available: int, **more: Any) -> dict[str, Any]:
+def pool_row(name: str, gpu_quota: str, used: int, available: int, **more: Any) -> dict[str, Any]:
     row = {"name": name, "status": "ONLINE", "description": "", "parent_pool": None, "subpool_name": None}
     row |= {"subpool_state": None, "gpu_quota": gpu_quota, "used": used, "available": available}
-    return row | {"resource_usage": usage()} | more
+    return row | {"resource_usage": usage_body()} | more
 
 
-def part(name: str, gpu_quota: str, used: int, available: int, state: str = "ACTIVE", **more: Any) -> dict[str, Any]:
+def subpool_row(
+    name: str, gpu_quota: str, used: int, available: int, state: str = "ACTIVE", **more: Any
+) -> dict[str, Any]:
     parent, _, short = name.partition("--")
-    return pool(name, gpu_quota, used, available, parent_pool=parent, subpool_name=short, subpool_state=state, **more)
+    return pool_row(
+        name, gpu_quota, used, available, parent_pool=parent, subpool_name=short, subpool_state=state, **more
+    )
 
 
-def answer(*node_sets: list[dict[str, Any]], **sums: int) -> dict[str, Any]:
-    return {"node_sets": [{"pools": rows} for rows in node_sets], "resource_sum": usage(**sums)}
+def quota_answer(*node_sets: list[dict[str, Any]], **sums: int) -> dict[str, Any]:
+    return {"node_sets": [{"pools": rows} for rows in node_sets], "resource_sum": usage_body(**sums)}
 
 
 TEAM = [
-    pool("team", "10 (Total: 100)", 50, -40),
-    part("team--a", "30", 5, 25),
-    part("team--b", "40", 10, 30),
-    part("team--c", "20", 0, 20),
+    pool_row("team", "10 (Total: 100)", 50, -40),
+    subpool_row("team--a", "30", 5, 25),
+    subpool_row("team--b", "40", 10, 30),
+    subpool_row("team--c", "20", 0, 20),
 ]
 
 
 def test_the_published_example_to_the_character(osmo, stub):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     assert osmo.ok("pool", "list") == SEED_EXAMPLE
     assert stub.last.query == {"all_pools": ["True"]}
 
 
 @pytest.mark.parametrize("words", [("-p", "team", "other"), ("-p", "team", "--pool", "other")])
 def test_named_pools_are_asked_for_one_by_one(osmo, stub, words):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     osmo.ok("pool", "list", *words)
     assert stub.last.query == {"pools": ["team", "other"], "all_pools": ["False"]}
 
 
 def test_unknown_pools_are_said_to_be_not_found(osmo, stub):
-    stub.on("GET", "/api/pool_quota", answer())
+    stub.on("GET", "/api/pool_quota", quota_answer())
     assert osmo.ok("pool", "list", "-p", "nope") == "Pools nope not found\n"
     assert osmo.ok("pool", "list") == "No pools available\n"
 
 
 def test_several_pools_make_one_table_whatever_order_the_slices_came_in(osmo, stub):
-    stub.on("GET", "/api/pool_quota", answer([TEAM[3], TEAM[0], TEAM[1]], [pool("vision", "100", 50, 50)]))
+    stub.on("GET", "/api/pool_quota", quota_answer([TEAM[3], TEAM[0], TEAM[1]], [pool_row("vision", "100", 50, 50)]))
     lines = osmo.ok("pool", "list").splitlines()
     assert [line.split("  ")[0] for line in lines[2:]] == ["team", "├─ team--a", "└─ team--c", "vision"]
     assert lines[-1] == "vision          ONLINE         -              100              50    50"
 
 
 def test_archived_slices_are_hidden_unless_asked_for(osmo, stub):
-    gone = part("team--old", "0", 0, 0, "ARCHIVED")
-    stub.on("GET", "/api/pool_quota", answer([*TEAM, gone]))
+    gone = subpool_row("team--old", "0", 0, 0, "ARCHIVED")
+    stub.on("GET", "/api/pool_quota", quota_answer([*TEAM, gone]))
     assert osmo.ok("pool", "list") == SEED_EXAMPLE
     shown = osmo.ok("pool", "list", "--include-archived")
     assert "└─ team--old" in shown
@@ -84,23 +88,37 @@ def test_archived_slices_are_hidden_unless_asked_for(osmo, stub):
 
 
 def test_a_draining_slice_shows_quota_zero_and_a_negative_rest():
-    rows = [pool("team", "70 (Total: 100)", 0, 70), part("team--a", "0", 5, -5, "DELETING")]
-    assert pool_table(answer(rows)).splitlines()[-1].split() == ["└─", "team--a", "ONLINE", "DELETING", "0", "5", "-5"]
+    rows = [pool_row("team", "70 (Total: 100)", 0, 70), subpool_row("team--a", "0", 5, -5, "DELETING")]
+    assert pool_table(quota_answer(rows)).splitlines()[-1].split() == [
+        "└─",
+        "team--a",
+        "ONLINE",
+        "DELETING",
+        "0",
+        "5",
+        "-5",
+    ]
 
 
 def test_a_slice_without_its_parent_stands_for_itself():
-    assert as_tree([TEAM[1]]) == [("", TEAM[1])]
+    assert order_as_tree([TEAM[1]]) == [("", TEAM[1])]
 
 
 def test_mode_adds_the_nodes_and_sums(osmo, stub):
     rows = [
-        pool(
-            "team", "10 (Total: 100)", 50, -40, resource_usage=usage(total_usage=60, total_capacity=128, total_free=68)
+        pool_row(
+            "team",
+            "10 (Total: 100)",
+            50,
+            -40,
+            resource_usage=usage_body(total_usage=60, total_capacity=128, total_free=68),
         ),
-        part("team--a", "30", 5, 25, resource_usage=usage(total_usage=7, total_capacity=128, total_free=68)),
+        subpool_row(
+            "team--a", "30", 5, 25, resource_usage=usage_body(total_usage=7, total_capacity=128, total_free=68)
+        ),
     ]
     sums = {"quota_limit": 40, "quota_used": 55, "quota_free": -15, "total_usage": 67}
-    stub.on("GET", "/api/pool_quota", answer(rows, total_capacity=128, total_free=68, **sums))
+    stub.on("GET", "/api/pool_quota", quota_answer(rows, total_capacity=128, total_free=68, **sums))
     used = osmo.ok("pool", "list", "-m", "used").splitlines()
     assert used[0].split("  ")[-1] == "Total Capacity"
     assert used[2].split() == [*["team", "ONLINE", "-", "10"], "(Total:", "100)", "50", "-40", "60", "128"]
@@ -113,8 +131,8 @@ def test_mode_adds_the_nodes_and_sums(osmo, stub):
 
 def test_a_server_without_subpools_is_shown_too():
     plain = {"name": "p", "description": "", "status": "ONLINE"}
-    row = plain | {"resource_usage": usage(quota_limit=8, quota_used=3, quota_free=5)}
-    assert pool_table(answer([row])).splitlines()[-1].split() == ["p", "ONLINE", "-", "8", "3", "5"]
+    row = plain | {"resource_usage": usage_body(quota_limit=8, quota_used=3, quota_free=5)}
+    assert pool_table(quota_answer([row])).splitlines()[-1].split() == ["p", "ONLINE", "-", "8", "3", "5"]
 
 
 def test_without_quota_only_names(osmo, stub):
@@ -124,14 +142,14 @@ def test_without_quota_only_names(osmo, stub):
 
 @pytest.mark.parametrize("words", [("-o", "json"), ("-t", "json"), ("--output", "JSON"), ("--format-type", "json")])
 def test_json_is_the_servers_answer(osmo, stub, words):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
-    assert json.loads(osmo.ok("pool", "list", *words)) == answer(TEAM)
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
+    assert json.loads(osmo.ok("pool", "list", *words)) == quota_answer(TEAM)
 
 
 def test_yaml_is_the_servers_answer_in_its_order(osmo, stub):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     text = osmo.ok("pool", "list", env={"OSMO_OUTPUT": "yaml"})
-    assert yaml.safe_load(text) == answer(TEAM)
+    assert yaml.safe_load(text) == quota_answer(TEAM)
     assert text.startswith("node_sets:")
 
 
@@ -141,7 +159,7 @@ def test_show_a_divided_pool_with_its_slices(osmo, stub):
     shared = {"queue": "q", "used": 50, "total_usage": 52, "available": -40, "quota": 10}
     sub = {"name": "team--a", "subpool_state": "ACTIVE", "quota": 30, "used": 5, "available": 25}
     sub |= {"total_usage": 7, "live_workflows": 2}
-    stub.on("GET", "/api/pool_quota", answer([row]))
+    stub.on("GET", "/api/pool_quota", quota_answer([row]))
     stub.on(
         "GET",
         "/api/configs/pool/team/subpool",
@@ -155,13 +173,13 @@ def test_show_a_divided_pool_with_its_slices(osmo, stub):
 
 
 def test_show_as_json_is_one_request(osmo, stub):
-    stub.on("GET", "/api/pool_quota", answer([TEAM[0]]))
-    assert json.loads(osmo.ok("pool", "show", "team", "-o", "json")) == answer([TEAM[0]])
+    stub.on("GET", "/api/pool_quota", quota_answer([TEAM[0]]))
+    assert json.loads(osmo.ok("pool", "show", "team", "-o", "json")) == quota_answer([TEAM[0]])
     assert len(stub.requests) == 1
 
 
 def test_show_what_is_not_there(osmo, stub):
-    stub.on("GET", "/api/pool_quota", answer())
+    stub.on("GET", "/api/pool_quota", quota_answer())
     result = osmo("pool", "show", "nope")
     assert result.exit_code == 2
     assert result.stderr == "Error: There is no pool 'nope' that you can see. osmo pool list shows them.\n"

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.stub import Reply, Stub
-from tests.unit.client.test_pool import SEED_EXAMPLE, TEAM, answer, pool
-from tests.unit.client.test_subpool import ONE, effect, sub, tree
+from tests.unit.client.stub import StubReply, StubServer
+from tests.unit.client.test_pool import SEED_EXAMPLE, TEAM, pool_row, quota_answer
+from tests.unit.client.test_subpool import ONE, effect_body, subpool_body, tree_body
 
 OSMO = (sys.executable, "-c", "from osmo_admin.cli.client import main; main()")
 REPOSITORY = Path(__file__).parents[3]
 CLEAR = ("OSMO_", "NO_COLOR", "XDG_CONFIG_HOME", "_OSMO_COMPLETE", "TERM", "DJANGO", "PYTHON")
 
 
-def environment(stub: Stub, home: Path, **more: str) -> dict[str, str]:
+def client_environment(stub: StubServer, home: Path, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(CLEAR)}
     login = {
         "OSMO_URL": stub.url,
@@ -34,17 +34,17 @@ def environment(stub: Stub, home: Path, **more: str) -> dict[str, str]:
     return kept | login | {"PYTHONPATH": str(REPOSITORY)} | more
 
 
-def run(stub: Stub, home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
-    env = environment(stub, home, **more)
+def run_client(stub: StubServer, home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+    env = client_environment(stub, home, **more)
     return subprocess.run(
         [*OSMO, *words], env=env, capture_output=True, check=False, timeout=30, stdin=subprocess.DEVNULL
     )
 
 
-def on_terminal(stub: Stub, home: Path, *words: str, type_in: str = "", **more: str) -> tuple[int, str]:
+def run_on_terminal(stub: StubServer, home: Path, *words: str, type_in: str = "", **more: str) -> tuple[int, str]:
     """Exit code and everything shown, with a terminal as all three streams. What is typed waits to be read."""
     ours, theirs = pty.openpty()
-    env = environment(stub, home, **more)
+    env = client_environment(stub, home, **more)
     child = subprocess.Popen([*OSMO, *words], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, type_in.encode())
@@ -67,9 +67,9 @@ def test_no_part_of_the_client_wakes_django(stub, home):
         "servers = {'django', 'celery', 'psycopg', 'rest_framework', 'redis', 'pools', 'kubernetes', 'jinja2'};"
         "print(sorted(servers & set(sys.modules)))"
     )
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
-    env = environment(stub, home)
+    env = client_environment(stub, home)
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, check=False, timeout=30)
     assert (done.stdout, done.stderr) == (b"[]\n", b"")
 
@@ -80,22 +80,22 @@ def test_help_pays_for_no_http_no_yaml_and_no_colours(stub, home):
         "CliRunner().invoke(app, ['pool', 'list', '--help']);"
         "print(sorted({'httpx', 'yaml', 'rich'} & set(sys.modules)))"
     )
-    env = environment(stub, home)
+    env = client_environment(stub, home)
     assert subprocess.check_output([sys.executable, "-c", script], env=env, timeout=30) == b"[]\n"
 
 
 def test_a_pipe_gets_the_table_whole_and_plain(stub, home):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
-    done = run(stub, home, "pool", "list", COLUMNS="20")
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
+    done = run_client(stub, home, "pool", "list", COLUMNS="20")
     assert (done.stdout.decode(), done.stderr) == (SEED_EXAMPLE, b"")
     long_name = "x" * 300
-    stub.on("GET", "/api/pool_quota", answer([pool(long_name, "1", 0, 1)]))
-    assert long_name.encode() in run(stub, home, "pool", "list", COLUMNS="20").stdout
+    stub.on("GET", "/api/pool_quota", quota_answer([pool_row(long_name, "1", 0, 1)]))
+    assert long_name.encode() in run_client(stub, home, "pool", "list", COLUMNS="20").stdout
 
 
 def test_a_terminal_gets_colours_and_the_same_words(stub, home):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
-    code, shown = on_terminal(stub, home, "pool", "list", COLUMNS="20")
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
+    code, shown = run_on_terminal(stub, home, "pool", "list", COLUMNS="20")
     assert code == 0
     assert "\x1b[32mACTIVE\x1b[0m" in shown
     assert "\x1b[1;31m-40\x1b[0m" in shown
@@ -104,22 +104,22 @@ def test_a_terminal_gets_colours_and_the_same_words(stub, home):
 
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_a_terminal_without_colours(stub, home, more):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
-    assert on_terminal(stub, home, "pool", "list", **more) == (0, SEED_EXAMPLE)
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
+    assert run_on_terminal(stub, home, "pool", "list", **more) == (0, SEED_EXAMPLE)
 
 
 def test_an_old_locale_gets_escapes_and_no_stack_trace(stub, home):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
-    done = run(stub, home, "pool", "list", PYTHONIOENCODING="latin-1")
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
+    done = run_client(stub, home, "pool", "list", PYTHONIOENCODING="latin-1")
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\\u251c\\u2500 team--a" in done.stdout
 
 
 def test_a_reader_that_goes_away_is_no_stack_trace(stub, home):
-    stub.on("GET", "/api/pool_quota", answer([pool(f"pool-{number}", "1", 0, 1) for number in range(20000)]))
+    stub.on("GET", "/api/pool_quota", quota_answer([pool_row(f"pool-{number}", "1", 0, 1) for number in range(20000)]))
     command = " ".join([f"'{OSMO[0]}' -c '{OSMO[2]}'", "pool list | head -1"])
     done = subprocess.run(
-        ["sh", "-c", command], env=environment(stub, home), capture_output=True, check=False, timeout=60
+        ["sh", "-c", command], env=client_environment(stub, home), capture_output=True, check=False, timeout=60
     )
     assert done.stdout.startswith(b"Pool ")
     assert b"Traceback" not in done.stderr
@@ -137,29 +137,33 @@ def test_a_reader_that_goes_away_is_no_stack_trace(stub, home):
     ],
 )
 def test_a_terminal_is_asked_before_something_is_lost(stub, home, words, method, address):
-    done: dict[str, Any] = sub("ARCHIVED") | {"status": "COMPLETED"}
-    dry = effect(tree(30), tree(60))
+    done: dict[str, Any] = subpool_body("ARCHIVED") | {"status": "COMPLETED"}
+    dry = effect_body(tree_body(30), tree_body(60))
     preview = [dry] if words[1] == "subpool" else []
     stub.on(method, address, *preview, done)
-    code, shown = on_terminal(stub, home, *words, type_in="n\n")
+    code, shown = run_on_terminal(stub, home, *words, type_in="n\n")
     assert code == 3
     assert "nothing was changed" in shown
     assert all(request.query.get("dry_run") for request in stub.requests)
     stub.on(method, address, *preview, done)
-    assert on_terminal(stub, home, *words, type_in="y\n")[0] == 0
+    assert run_on_terminal(stub, home, *words, type_in="y\n")[0] == 0
     assert not stub.last.query.get("dry_run")
     stub.requests.clear()
     stub.on(method, address, done)
-    code, shown = on_terminal(stub, home, *words, "--yes")
+    code, shown = run_on_terminal(stub, home, *words, "--yes")
     assert (code, len(stub.requests)) == (0, 1)
     assert "?" not in shown
 
 
 def test_the_question_about_a_slice_shows_what_would_happen(stub, home):
     stub.on(
-        "DELETE", ONE, effect(tree(30, ("team--a", "ACTIVE", 30)), tree(60, ("team--a", "DELETING", 0)), draining=["w"])
+        "DELETE",
+        ONE,
+        effect_body(
+            tree_body(30, ("team--a", "ACTIVE", 30)), tree_body(60, ("team--a", "DELETING", 0)), draining=["w"]
+        ),
     )
-    code, shown = on_terminal(stub, home, "pool", "subpool", "delete", "team", "a", type_in="n\n", NO_COLOR="1")
+    code, shown = run_on_terminal(stub, home, "pool", "subpool", "delete", "team", "a", type_in="n\n", NO_COLOR="1")
     assert code == 3
     assert "30 → 60 (Total: 100)" in shown
     assert "Would drain: w" in shown
@@ -168,8 +172,8 @@ def test_the_question_about_a_slice_shows_what_would_happen(stub, home):
 
 def test_a_deletion_that_is_forbidden_is_not_even_asked_about(stub, home):
     wrong = {"path": "subpool", "code": "state", "message": "team--a is ARCHIVED."}
-    stub.on("DELETE", ONE, effect(tree(30), None, violations=[wrong]))
-    code, shown = on_terminal(stub, home, "pool", "subpool", "delete", "team", "a")
+    stub.on("DELETE", ONE, effect_body(tree_body(30), None, violations=[wrong]))
+    code, shown = run_on_terminal(stub, home, "pool", "subpool", "delete", "team", "a")
     assert code == 2
     assert "team--a is ARCHIVED." in shown
     assert "[y/N]" not in shown
@@ -186,7 +190,7 @@ def test_ctrl_c_while_waiting_for_the_server(stub, home, monkeypatch):
     monkeypatch.setattr(stub, "answer", hang)
     child = subprocess.Popen(
         [*OSMO, "pool", "list"],
-        env=environment(stub, home),
+        env=client_environment(stub, home),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # a test run in the background ignores the interrupt and would hand that down
@@ -207,10 +211,10 @@ COMPLETIONS = {
 }
 
 
-def complete(stub: Stub, home: Path, shell: str, line: str, **more: str) -> str:
+def complete_line(stub: StubServer, home: Path, shell: str, line: str, **more: str) -> str:
     words = line.split(" ")
     typed = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line}
-    return run(stub, home, **COMPLETIONS[shell], **typed, **more).stdout.decode()
+    return run_client(stub, home, **COMPLETIONS[shell], **typed, **more).stdout.decode()
 
 
 @pytest.mark.parametrize("shell", COMPLETIONS)
@@ -220,56 +224,56 @@ def test_completion_knows_commands_options_and_pools(stub, home, shell):
         for name in ("team", "team--a", "other")
     }
     stub.on("GET", "/api/pool", {"pools": pools})
-    assert "subpool" in complete(stub, home, shell, "osmo pool su")
-    assert "--quota" in complete(stub, home, shell, "osmo pool subpool create --q")
-    shown = complete(stub, home, shell, "osmo workflow submit --pool te")
+    assert "subpool" in complete_line(stub, home, shell, "osmo pool su")
+    assert "--quota" in complete_line(stub, home, shell, "osmo pool subpool create --q")
+    shown = complete_line(stub, home, shell, "osmo workflow submit --pool te")
     assert "team--a" in shown
     assert "other" not in shown
-    shown = complete(stub, home, shell, "osmo pool subpool create te")
+    shown = complete_line(stub, home, shell, "osmo pool subpool create te")
     assert "team" in shown
     assert "team--a" not in shown
 
 
 def test_completion_without_an_answer_is_quick_and_silent(stub, home, monkeypatch):
     gate = threading.Event()
-    monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(60), Reply(drop=True))[1])
-    done = run(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3")
+    monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(60), StubReply(drop=True))[1])
+    done = run_client(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3")
     gate.set()  # only now: the shell got its prompt back while the server was silent
     assert done.stdout.strip() == b""
     for more in ({"OSMO_URL": "http://127.0.0.1:9"}, {"OSMO_URL": "", "OSMO_USERNAME": ""}, {"OSMO_URL": "nonsense"}):
-        done = run(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3", **more)
+        done = run_client(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3", **more)
         assert (done.stdout.strip(), done.stderr) == (b"", b"")
 
 
 @pytest.mark.parametrize("shell", COMPLETIONS)
 def test_completion_scripts_are_built_in(stub, home, shell):
-    done = run(stub, home, "--show-completion", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    done = run_client(stub, home, "--show-completion", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert done.returncode == 2  # without a shell to find, it has to be named
-    done = run(stub, home, "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    done = run_client(stub, home, "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert b"_OSMO_COMPLETE" in done.stdout
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 def test_an_answer_that_cannot_be_written_is_a_sentence(stub, home):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
-    done = through_shell(stub, home, '"$@" > /dev/full', "pool", "list")
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
+    done = run_through_shell(stub, home, '"$@" > /dev/full', "pool", "list")
     assert (done.returncode, done.stderr) == (2, b"Error: The answer cannot be written: No space left on device.\n")
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&-", ">&- <&-"])
 def test_streams_that_are_closed(stub, home, closed):
-    stub.on("GET", "/api/pool_quota", answer(TEAM))
-    stub.on("DELETE", ONE, sub("ARCHIVED"))
+    stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
+    stub.on("DELETE", ONE, subpool_body("ARCHIVED"))
     for words in (("pool", "list"), ("pool", "subpool", "delete", "team", "a")):
-        done = through_shell(stub, home, f'"$@" {closed}', *words)
+        done = run_through_shell(stub, home, f'"$@" {closed}', *words)
         assert (done.returncode, done.stderr) == (0, b"")
 
 
-def through_shell(stub: Stub, home: Path, line: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+def run_through_shell(stub: StubServer, home: Path, line: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     """`osmo` with these words as `"$@"` of a shell's line."""
     return subprocess.run(
         ["sh", "-c", line, "sh", *OSMO, *words],
-        env=environment(stub, home),
+        env=client_environment(stub, home),
         capture_output=True,
         check=False,
         timeout=30,

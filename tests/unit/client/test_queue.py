@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.client.stub import Reply
+from tests.unit.client.stub import StubReply
 
 QUEUE = "osmo-pool-ns-team--a"
 
 
-def entry(**more: Any) -> dict[str, Any]:
+def queue_entry(**more: Any) -> dict[str, Any]:
     reason = {
         "code": "over_quota",
         "message": f"It asks for 5 GPUs; the quota of {QUEUE} (30) leaves 2 GPUs: 3 GPUs missing.",
@@ -31,7 +31,11 @@ def entry(**more: Any) -> dict[str, Any]:
 
 
 def test_the_list_is_a_table(osmo, stub):
-    stub.on("GET", "/api/queue", {"entries": [entry(), entry(position=5, group="eval", gpus=1)], "more_entries": True})
+    stub.on(
+        "GET",
+        "/api/queue",
+        {"entries": [queue_entry(), queue_entry(position=5, group="eval", gpus=1)], "more_entries": True},
+    )
     text = osmo.ok("workflow", "queue", "-p", "team", "-p", "other", "--user", "alice", "--limit", "2", "--offset", "3")
     assert stub.last.query == {"pool": ["team", "other"], "user": ["alice"], "limit": ["2"], "offset": ["3"]}
     lines = text.splitlines()
@@ -43,7 +47,7 @@ def test_the_list_is_a_table(osmo, stub):
 
 
 def test_places_on_several_backends_say_on_which(osmo, stub):
-    stub.on("GET", "/api/queue", {"entries": [entry(), entry(backend="other")], "more_entries": False})
+    stub.on("GET", "/api/queue", {"entries": [queue_entry(), queue_entry(backend="other")], "more_entries": False})
     lines = osmo.ok("workflow", "queue").splitlines()
     assert lines[0].split("  ")[0] == "Backend"
     assert [line.split()[:2] for line in lines[2:4]] == [["sim", "4"], ["other", "4"]]
@@ -55,8 +59,10 @@ def test_nothing_waits(osmo, stub):
 
 
 def test_one_workflow_is_told_in_full(osmo, stub):
-    never = entry(group="eval", unblock=[], reason=entry()["reason"] | {"limit": None, "missing": None, "free": None})
-    stub.on("GET", "/api/queue", {"entries": [entry(), never], "more_entries": False})
+    never = queue_entry(
+        group="eval", unblock=[], reason=queue_entry()["reason"] | {"limit": None, "missing": None, "free": None}
+    )
+    stub.on("GET", "/api/queue", {"entries": [queue_entry(), never], "more_entries": False})
     text = osmo.ok("workflow", "queue", "w-1")
     assert stub.last.query["workflow"] == ["w-1"]
     first, second = text.split("\n\n")
@@ -71,7 +77,7 @@ def test_one_workflow_is_told_in_full(osmo, stub):
         "Submit Time  : 2026-11-20 10:00:00 UTC",
         "Asks For     : 5 GPUs",
         "Place        : 4 (3 ahead), 1 in its queue",
-        f"Why It Waits : {entry()['reason']['message']} (over_quota)",
+        f"Why It Waits : {queue_entry()['reason']['message']} (over_quota)",
         f"In The Way   : quota of {QUEUE}",
         "Free         : 2 GPUs",
         "Missing      : 3 GPUs",
@@ -87,14 +93,14 @@ def test_one_that_does_not_wait_and_one_that_is_not_there(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [], "more_entries": False})
     stub.on("GET", "/api/workflow/big-1", {"status": "RUNNING"})
     assert osmo.ok("workflow", "queue", "big-1") == "Workflow big-1 does not wait; it is RUNNING.\n"
-    stub.on("GET", "/api/workflow/gone-1", Reply({"message": "Workflow gone-1 does not exist."}, status=404))
+    stub.on("GET", "/api/workflow/gone-1", StubReply({"message": "Workflow gone-1 does not exist."}, status=404))
     refused = osmo("workflow", "queue", "gone-1")
     assert (refused.exit_code, "gone-1 does not exist" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_programs_get_the_answer_untouched(osmo, stub, form, read):
-    answer = {"entries": [entry(unblock=[])], "more_entries": False}
+    answer = {"entries": [queue_entry(unblock=[])], "more_entries": False}
     stub.on("GET", "/api/queue", answer)
     assert read(osmo.ok("workflow", "queue", "-o", form)) == answer
     assert read(osmo.ok("workflow", "queue", "w-1", "-o", form)) == answer
@@ -151,7 +157,7 @@ def test_changes_that_cannot_be_read_are_not_sent(osmo, stub, tmp_path: Path, te
 def test_what_the_server_refuses_keeps_its_path(osmo, stub, tmp_path: Path):
     details = [{"path": "changes[0].finish", "code": "unknown_name", "message": "There is no workload 'gone'."}]
     refusal = {"message": "The scenario cannot be read.", "error_code": "SCENARIO", "details": details}
-    stub.on("POST", "/api/simulate", Reply(refusal, status=400))
+    stub.on("POST", "/api/simulate", StubReply(refusal, status=400))
     file = tmp_path / "changes.yaml"
     file.write_text("- {finish: gone}")
     refused = osmo("simulate", "--live", str(file))

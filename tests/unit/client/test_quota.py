@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.commands.quota import amounts, changed
-from tests.unit.client.stub import Reply
+from osmo_admin.cli.commands.quota import apply_cap_changes, parse_amounts
+from tests.unit.client.stub import StubReply
 
 QUOTA = "/api/configs/gpu_quota/team-a"
 HERE = "/api/gpu_quota/team-a/allocation"
 TIME = "2026-01-02T03:04:05.000000"
 
 
-def quota(**standing: str) -> dict[str, Any]:
+def quota_body(**conditions: str) -> dict[str, Any]:
     side = {"tflops": "20", "vram": "2Gi"}
-    status = {"Ready": "True", "Exceeded": "False", "AlertThresholdReached": "False"} | standing
+    status = {"Ready": "True", "Exceeded": "False", "AlertThresholdReached": "False"} | conditions
     keys = ("requests.tflops", "requests.vram", "limits.tflops", "limits.vram", "workers")
     return {
         "namespace": "team-a",
@@ -45,14 +45,14 @@ def quota(**standing: str) -> dict[str, Any]:
     }
 
 
-def allocation(**more: Any) -> dict[str, Any]:
+def allocation_body(**more: Any) -> dict[str, Any]:
     each = {"tflops": "10", "vram": "1Gi"}
     row = {"id": "w1", "namespace": "team-a", "workload": "infer", "request": each, "limit": each, "count": 2}
     return row | {"state": "committed", "source": "api", "created": TIME, "expires": None, "released": None} | more
 
 
 def test_list(osmo, stub):
-    stub.on("GET", "/api/configs/gpu_quota", {"quotas": [quota(), quota(Exceeded="True")]})
+    stub.on("GET", "/api/configs/gpu_quota", {"quotas": [quota_body(), quota_body(Exceeded="True")]})
     lines = osmo.ok("quota", "list").splitlines()
     assert lines[2].split() == ["team-a", "20", "of", "50", "2Gi", "of", "8Gi", "20", "2Gi", "1", "of", "5", "OK"]
     assert lines[3].endswith("EXCEEDED")
@@ -65,7 +65,7 @@ def test_list(osmo, stub):
     [({"AlertThresholdReached": "True"}, "ALERT"), ({"Ready": "False", "Exceeded": "True"}, "INVALID")],
 )
 def test_show(osmo, stub, condition, word):
-    stub.on("GET", QUOTA, quota(**condition))
+    stub.on("GET", QUOTA, quota_body(**condition))
     text = osmo.ok("quota", "show", "team-a")
     assert f"Standing           : {word}" in text
     rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
@@ -76,8 +76,8 @@ def test_show(osmo, stub, condition, word):
 
 
 def test_set_changes_what_is_named_and_keeps_the_rest(osmo, stub):
-    stub.on("GET", QUOTA, quota())
-    stub.on("PUT", QUOTA, quota())
+    stub.on("GET", QUOTA, quota_body())
+    stub.on("PUT", QUOTA, quota_body())
     osmo.ok("quota", "set", "team-a", "--requests", "tflops=60,vram=9Gi", "--max-workers", "none", "--max-gpus", "4")
     assert stub.last.body["spec"] == {
         "total": {"requests": {"tflops": "60", "vram": "9Gi"}, "alertThresholdPercent": 95},
@@ -87,8 +87,8 @@ def test_set_changes_what_is_named_and_keeps_the_rest(osmo, stub):
 
 
 def test_set_changes_one_amount_and_keeps_the_other(osmo, stub):
-    stub.on("GET", QUOTA, quota())
-    stub.on("PUT", QUOTA, quota())
+    stub.on("GET", QUOTA, quota_body())
+    stub.on("PUT", QUOTA, quota_body())
     osmo.ok("quota", "set", "team-a", "--requests", "tflops=60", "--max-requests", "vram=2Gi")
     spec = stub.last.body["spec"]
     assert spec["total"]["requests"] == {"tflops": "60", "vram": "8Gi"}
@@ -100,8 +100,8 @@ def test_set_changes_one_amount_and_keeps_the_other(osmo, stub):
 
 
 def test_set_makes_a_quota(osmo, stub):
-    stub.on("GET", QUOTA, Reply({"message": "none", "error_code": "NOTFOUND"}, status=404))
-    stub.on("PUT", QUOTA, quota())
+    stub.on("GET", QUOTA, StubReply({"message": "none", "error_code": "NOTFOUND"}, status=404))
+    stub.on("PUT", QUOTA, quota_body())
     osmo.ok("quota", "set", "team-a", "--limits", "tflops=60", "-d", "new team")
     assert stub.last.body == {
         "spec": {"total": {"limits": {"tflops": "60"}}, "single": {}},
@@ -111,7 +111,7 @@ def test_set_makes_a_quota(osmo, stub):
 
 
 def test_set_takes_a_whole_spec_from_a_file(osmo, stub, tmp_path: Path):
-    stub.on("PUT", QUOTA, quota())
+    stub.on("PUT", QUOTA, quota_body())
     file = tmp_path / "quota.yaml"
     for text in ("kind: GPUResourceQuota\nspec: {total: {maxWorkers: 3}}\n", "total: {maxWorkers: 3}\n"):
         file.write_text(text)
@@ -125,7 +125,7 @@ def test_set_takes_a_whole_spec_from_a_file(osmo, stub, tmp_path: Path):
 
 
 def test_what_is_no_number_reaches_the_server():
-    assert changed({}, {"total": {"maxWorkers": "-1"}, "single": {"maxGPUCount": "x"}}) == {
+    assert apply_cap_changes({}, {"total": {"maxWorkers": "-1"}, "single": {"maxGPUCount": "x"}}) == {
         "total": {"maxWorkers": -1},
         "single": {"maxGPUCount": "x"},
     }
@@ -133,17 +133,17 @@ def test_what_is_no_number_reaches_the_server():
 
 @pytest.mark.parametrize("text", ["--5", "٣", "1" * 5000, "+1", "1_000"])
 def test_what_only_looks_like_a_number_reaches_the_server_as_it_was_typed(text):
-    assert changed({}, {"total": {"maxWorkers": text}})["total"] == {"maxWorkers": text}
+    assert apply_cap_changes({}, {"total": {"maxWorkers": text}})["total"] == {"maxWorkers": text}
 
 
 @pytest.mark.parametrize("text", ["", "10", "tflops", "cpu=1", "tflops=1,tflops=2"])
 def test_amounts_that_are_none(text):
     with pytest.raises(ClientError, match="names no amounts"):
-        amounts(text)
+        parse_amounts(text)
 
 
 def test_allocate(osmo, stub):
-    stub.on("POST", HERE, allocation())
+    stub.on("POST", HERE, allocation_body())
     words = ["quota", "allocate", "team-a", "w1", "--request", "tflops=10,vram=1Gi", "--limit-to", "tflops=10,vram=1Gi"]
     text = osmo.ok(*words, "-g", "2", "--workload", "infer")
     assert text == (
@@ -151,9 +151,9 @@ def test_allocate(osmo, stub):
     )
     each = {"tflops": "10", "vram": "1Gi"}
     assert stub.last.body == {"id": "w1", "workload": "infer", "request": each, "limit": each, "count": 2}
-    stub.on("POST", HERE, allocation(count=1))
+    stub.on("POST", HERE, allocation_body(count=1))
     assert "is committed: 1 GPU with request 10 TFLOPS" in osmo.ok("quota", "allocate", "team-a", "w1")
-    stub.on("POST", HERE, allocation(state="assumed", expires=TIME))
+    stub.on("POST", HERE, allocation_body(state="assumed", expires=TIME))
     assert "is assumed until 2026-01-02 03:04:05 UTC" in osmo.ok("quota", "allocate", "team-a", "w1", "--assume")
     assert stub.last.query == {"assume": ["True"]}
 
@@ -161,27 +161,32 @@ def test_allocate(osmo, stub):
 def test_a_refusal_says_every_rule(osmo, stub):
     message = "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50"
     detail = {"path": "request.tflops", "code": "total.max.tflops.request", "message": message}
-    stub.on("POST", HERE, Reply({"message": message, "error_code": "RESOURCE", "details": [detail]}, status=409))
+    stub.on("POST", HERE, StubReply({"message": message, "error_code": "RESOURCE", "details": [detail]}, status=409))
     result = osmo("quota", "allocate", "team-a", "w1")
     assert (result.exit_code, message in result.stderr) == (1, True)
 
 
 def test_adjust_commit_release(osmo, stub):
-    stub.on("PATCH", f"{HERE}/w1", allocation())
+    stub.on("PATCH", f"{HERE}/w1", allocation_body())
     osmo.ok("quota", "adjust", "team-a", "w1", "--request", "tflops=5")
     assert stub.last.body == {"request": {"tflops": "5"}}
-    stub.on("POST", f"{HERE}/w1/commit", allocation())
+    stub.on("POST", f"{HERE}/w1/commit", allocation_body())
     osmo.ok("quota", "commit", "team-a", "w1")
-    stub.on("DELETE", f"{HERE}/w1", allocation(state="released"))
+    stub.on("DELETE", f"{HERE}/w1", allocation_body(state="released"))
     assert osmo.ok("quota", "release", "team-a", "w1") == "Worker w1 in team-a is released.\n"
-    effect = {"dry_run": True, "before": allocation(), "after": None, "violations": [{"path": "id", "message": "no"}]}
+    effect = {
+        "dry_run": True,
+        "before": allocation_body(),
+        "after": None,
+        "violations": [{"path": "id", "message": "no"}],
+    }
     stub.on("DELETE", f"{HERE}/w1", effect)
     assert osmo("quota", "release", "team-a", "w1", "--dry-run").exit_code == 2
     assert stub.last.query == {"dry_run": ["True"]}
 
 
 def test_allocations(osmo, stub):
-    stub.on("GET", HERE, {"allocations": [allocation()], "more_entries": True})
+    stub.on("GET", HERE, {"allocations": [allocation_body()], "more_entries": True})
     text = osmo.ok("quota", "allocations", "team-a", "--released")
     assert stub.last.query["include_released"] == ["True"]
     assert "infer" in text
@@ -210,10 +215,10 @@ def test_delete(osmo, stub):
 
 def test_a_dry_run_tells_the_caps_that_come_and_go(osmo, stub):
     """Conditions and percentages would bury them."""
-    raised = quota(AlertThresholdReached="True")
+    raised = quota_body(AlertThresholdReached="True")
     raised["spec"] = {"total": {"maxWorkers": 7}}
-    stub.on("GET", QUOTA, quota())
-    stub.on("PUT", QUOTA, {"dry_run": True, "before": quota(), "after": raised, "violations": []})
+    stub.on("GET", QUOTA, quota_body())
+    stub.on("PUT", QUOTA, {"dry_run": True, "before": quota_body(), "after": raised, "violations": []})
     assert osmo.ok("quota", "set", "team-a", "--max-workers", "7", "--dry-run").splitlines() == [
         "Dry run: nothing was changed.",
         "standing: OK → ALERT",

@@ -9,31 +9,33 @@ from typing import Any
 import typer
 
 from osmo_admin.cli.client import app
-from osmo_admin.cli.reference import reference
+from osmo_admin.cli.reference import render_reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 WITHOUT_VARIABLE = {"--version", "--help", "--install-completion", "--show-completion"}
 
 
-def commands(command: Any, ctx: Any) -> Iterator[tuple[Any, Any]]:
+def walk_commands(command: Any, ctx: Any) -> Iterator[tuple[Any, Any]]:
     yield command, ctx
     for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, child.make_context(name, [], parent=ctx, resilient_parsing=True))
+        yield from walk_commands(child, child.make_context(name, [], parent=ctx, resilient_parsing=True))
 
 
-def everything() -> list[tuple[Any, Any]]:
+def all_commands() -> list[tuple[Any, Any]]:
     root: Any = typer.main.get_command(app)
-    return list(commands(root, root.make_context("osmo", [], resilient_parsing=True)))
+    return list(walk_commands(root, root.make_context("osmo", [], resilient_parsing=True)))
 
 
 def test_the_reference_is_current():
-    assert PAGE.read_text(encoding="utf-8") == reference(), "run: python -m osmo_admin.cli.reference > docs/client.md"
+    assert PAGE.read_text(encoding="utf-8") == render_reference(), (
+        "run: python -m osmo_admin.cli.reference > docs/client.md"
+    )
 
 
 def test_every_option_has_a_variable_named_in_its_help():
     options = [
         (ctx.command_path, option, option.get_help_record(ctx)[1])
-        for command, ctx in everything()
+        for command, ctx in all_commands()
         for option in command.params
         if option.param_type_name == "option" and not WITHOUT_VARIABLE & set(option.opts)
     ]
@@ -44,7 +46,7 @@ def test_every_option_has_a_variable_named_in_its_help():
 def test_every_command_has_a_form_for_programs_and_every_write_a_dry_run():
     leaves = {
         ctx.command_path: {name for option in command.params for name in option.opts}
-        for command, ctx in everything()
+        for command, ctx in all_commands()
         if not getattr(command, "commands", None)
     }
     assert [path for path, names in leaves.items() if not {"-o", "--output"} <= names] == []
@@ -58,7 +60,7 @@ def test_every_command_has_a_form_for_programs_and_every_write_a_dry_run():
 def test_variables_are_unique_or_shared_on_purpose():
     shared = {"OSMO_OUTPUT", "OSMO_DRY_RUN", "OSMO_YES", "OSMO_POOL", "OSMO_TOKEN", "OSMO_USERNAME"}
     seen: dict[str, int] = {}
-    for command, ctx in everything():
+    for command, ctx in all_commands():
         for option in command.params:
             if option.param_type_name == "option":
                 name = option.envvar or f"{ctx.auto_envvar_prefix}_{option.name.upper()}"

@@ -8,13 +8,13 @@ import pytest
 
 from osmo_admin.cli import tables, times
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.config_diff import UNCHANGED, difference
-from osmo_admin.cli.effect import changes
-from osmo_admin.cli.greedy import Grammar, spread
+from osmo_admin.cli.config_diff import UNCHANGED, find_changes
+from osmo_admin.cli.effect import change_lines
+from osmo_admin.cli.greedy import OptionGrammar, repeat_list_options
 
 
 def test_a_table_is_as_wide_as_its_widest_cell_and_has_no_spaces_at_line_ends():
-    text = tables.table(("A", "Long name"), [("x" * 5, None), ("日本", "y")], minimum=(3,), total=("", 7))
+    text = tables.format_table(("A", "Long name"), [("x" * 5, None), ("日本", "y")], minimum=(3,), total=("", 7))
     assert text.splitlines() == [
         "A      Long name",
         "-----  ---------",
@@ -43,7 +43,7 @@ def test_a_table_is_as_wide_as_its_widest_cell_and_has_no_spaces_at_line_ends():
     ],
 )
 def test_a_cell_is_one_line_that_cannot_harm_the_terminal(value, shown):
-    assert tables.cell(value) == shown
+    assert tables.format_cell(value) == shown
 
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 5, tzinfo=UTC)
@@ -63,13 +63,13 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, 5, tzinfo=UTC)
     ],
 )
 def test_times_are_asked_for_in_naive_utc(home, typed, sent):
-    assert times.asked(typed, now=NOW) == sent
+    assert times.parse_time(typed, now=NOW) == sent
 
 
 @pytest.mark.parametrize("typed", ["yesterday", "", "7y", "2026-13-01", "-1d"])
 def test_what_is_no_time(typed):
     with pytest.raises(ClientError, match="is not a time"):
-        times.asked(typed)
+        times.parse_time(typed)
 
 
 def test_local_time_is_local(monkeypatch):
@@ -77,12 +77,12 @@ def test_local_time_is_local(monkeypatch):
 
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
-    assert times.shown("2026-11-20T10:00:00.123") == "2026-11-20 11:00:00 CET"
-    assert times.asked("2026-07-01") == "2026-06-30T22:00:00"
+    assert times.format_local_time("2026-11-20T10:00:00.123") == "2026-11-20 11:00:00 CET"
+    assert times.parse_time("2026-07-01") == "2026-06-30T22:00:00"
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    assert times.shown(None) is None
-    assert times.shown("soon") == "soon"
+    assert times.format_local_time(None) is None
+    assert times.format_local_time("soon") == "soon"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_local_time_is_local(monkeypatch):
     [(None, None), (0, "0s"), (59.9, "59s"), (60, "1m 00s"), (3600, "1h 00m"), (100000, "27h 46m")],
 )
 def test_durations(seconds, shown):
-    assert times.duration(seconds) == shown
+    assert times.format_duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,17 @@ def test_durations(seconds, shown):
     ],
 )
 def test_only_what_differs_is_sent(current, wanted, sent):
-    assert difference(current, wanted) == sent
+    assert find_changes(current, wanted) == sent
 
 
 def test_changes_are_listed_by_path():
-    assert changes({"a": {"b": 1}, "c": 2}, {"a": {"b": 3}, "d": None}) == ["a.b: 1 → 3", "c: 2 → -"]
-    assert changes(None, {"a": {"b": 1}, "c": 2}) == ["a.b: - → 1", "c: - → 2"]
-    assert changes({"a": {"b": 1}}, {"a": None}) == ["a.b: 1 → -"]
-    assert changes(None, 5) == ["value: - → 5"]
+    assert change_lines({"a": {"b": 1}, "c": 2}, {"a": {"b": 3}, "d": None}) == ["a.b: 1 → 3", "c: 2 → -"]
+    assert change_lines(None, {"a": {"b": 1}, "c": 2}) == ["a.b: - → 1", "c: - → 2"]
+    assert change_lines({"a": {"b": 1}}, {"a": None}) == ["a.b: 1 → -"]
+    assert change_lines(None, 5) == ["value: - → 5"]
 
 
-GRAMMAR = Grammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozenset({"-o"}), 1)
+GRAMMAR = OptionGrammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozenset({"-o"}), 1)
 
 
 @pytest.mark.parametrize(
@@ -138,4 +138,4 @@ GRAMMAR = Grammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozenset({"
     ],
 )
 def test_lists_are_spread_out_where_a_word_cannot_be_anything_else(words, spread_out):
-    assert spread(words.split(), GRAMMAR) == spread_out.split()
+    assert repeat_list_options(words.split(), GRAMMAR) == spread_out.split()

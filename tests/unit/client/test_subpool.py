@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from osmo_admin.cli.commands.subpool import _sentence, quota_value
-from tests.unit.client.stub import Reply
+from osmo_admin.cli.commands.subpool import _result_message, parse_typed_quota
+from tests.unit.client.stub import StubReply
 
 COLLECTION = "/api/configs/pool/team/subpool"
 ONE = f"{COLLECTION}/a"
 
 
-def sub(state: str = "ACTIVE", **more: Any) -> dict[str, Any]:
+def subpool_body(state: str = "ACTIVE", **more: Any) -> dict[str, Any]:
     row = {"name": "team--a", "parent_pool": "team", "subpool_name": "a", "subpool_state": state, "quota": 30}
     row |= {"last_quota": 30, "scheduling_quota": 30, "used": 5, "available": 25, "total_usage": 7}
     row |= {"live_workflows": 2, "queue": "osmo-pool-ns-team--a", "k8s_queue": "osmo-pool-ns-team--a"}
     return row | {"warnings": [], "version": 3, "reactivated": False} | more
 
 
-def tree(unallocated: int, *slices: tuple[str, str, int]) -> dict[str, Any]:
-    rows = [{"name": name, "subpool_state": state, "quota": quota} for name, state, quota in slices]
+def tree_body(unallocated: int, *subpools: tuple[str, str, int]) -> dict[str, Any]:
+    rows = [{"name": name, "subpool_state": state, "quota": quota} for name, state, quota in subpools]
     return {"pool": "team", "quota": 100, "unallocated": unallocated, "shared": {}, "subpools": rows}
 
 
-def effect(before: Any, after: Any, **more: Any) -> dict[str, Any]:
+def effect_body(before: Any, after: Any, **more: Any) -> dict[str, Any]:
     body = {"dry_run": True, "before": before, "after": after, "violations": [], "draining": [], "may_be_reclaimed": []}
     return body | more
 
@@ -36,12 +36,12 @@ def effect(before: Any, after: Any, **more: Any) -> dict[str, Any]:
     [("30", 30), ("12.9", 12.9), ("25%", "25%"), ("-5", -5), (" 8 ", 8), ("many", "many"), ("1e9", "1e9"), ("0", 0)],
 )
 def test_a_quota_travels_as_it_was_typed(typed, sent):
-    assert quota_value(typed) == sent
-    assert type(quota_value(typed)) is type(sent)
+    assert parse_typed_quota(typed) == sent
+    assert type(parse_typed_quota(typed)) is type(sent)
 
 
 def test_create(osmo, stub):
-    stub.on("POST", COLLECTION, sub())
+    stub.on("POST", COLLECTION, subpool_body())
     text = osmo.ok("pool", "subpool", "create", "team", "a", "--quota", "30", "-d", "for vision")
     assert text == "Subpool team--a created: ACTIVE, quota 30, used 5, available 25.\n"
     assert stub.last.body == {"subpool_name": "a", "quota": 30, "description": "for vision"}
@@ -50,7 +50,7 @@ def test_create(osmo, stub):
 
 
 def test_create_says_what_was_rounded_and_that_it_came_back(osmo, stub):
-    stub.on("POST", COLLECTION, sub(reactivated=True, quota=12, warnings=["12.9 was rounded down to 12."]))
+    stub.on("POST", COLLECTION, subpool_body(reactivated=True, quota=12, warnings=["12.9 was rounded down to 12."]))
     result = osmo("pool", "subpool", "create", "team", "a", "-q", "12.9")
     assert stub.last.body == {"subpool_name": "a", "quota": 12.9}
     assert result.stdout.startswith("Subpool team--a brought back: ACTIVE, quota 12")
@@ -58,7 +58,7 @@ def test_create_says_what_was_rounded_and_that_it_came_back(osmo, stub):
 
 
 def test_update_with_a_version(osmo, stub):
-    stub.on("PATCH", ONE, sub(quota=50))
+    stub.on("PATCH", ONE, subpool_body(quota=50))
     osmo.ok("pool", "subpool", "update", "team", "a", "--quota", "25%", "--if-match", "3")
     assert stub.last.body == {"quota": "25%"}
     assert stub.last.headers["if-match"] == '"3"'
@@ -69,7 +69,7 @@ def test_negative_quotas_reach_the_server_and_its_words_the_user(osmo, stub):
     message = "A quota is 0 or more GPUs; -5 was asked."
     body = {"message": message, "error_code": "USER", "workflow_id": None}
     body["details"] = [{"path": "quota", "code": "negative", "message": message}]
-    stub.on("PATCH", ONE, Reply(body, status=400))
+    stub.on("PATCH", ONE, StubReply(body, status=400))
     result = osmo("pool", "subpool", "update", "team", "a", "--quota", "-5")
     assert stub.last.body == {"quota": -5}
     assert (result.exit_code, result.stdout) == (2, "")
@@ -90,13 +90,13 @@ def test_negative_quotas_reach_the_server_and_its_words_the_user(osmo, stub):
     ],
 )
 def test_delete(osmo, stub, state, text):
-    stub.on("DELETE", ONE, sub(state))
+    stub.on("DELETE", ONE, subpool_body(state))
     assert osmo.ok("pool", "subpool", "delete", "team", "a") == text
     assert stub.last.body is None
 
 
 def test_delete_with_what_waits(osmo, stub):
-    stub.on("DELETE", ONE, sub("DELETING"))
+    stub.on("DELETE", ONE, subpool_body("DELETING"))
     osmo.ok("pool", "subpool", "delete", "team", "a", "--cancel-pending", "-d", "project ended")
     assert stub.last.body == {"cancel_pending": True, "description": "project ended"}
 
@@ -110,9 +110,11 @@ def test_delete_with_what_waits(osmo, stub):
     ],
 )
 def test_dry_run_shows_the_tree_before_and_after(osmo, stub, words, method, address):
-    before = tree(30, ("team--b", "ACTIVE", 40), ("team--a", "ACTIVE", 30))
-    after = tree(20, ("team--a", "DELETING", 0), ("team--b", "ACTIVE", 50), ("team--c", "ACTIVE", 30))
-    answer = effect(before, after, draining=["w-1", "w-2"], may_be_reclaimed=["low-1"], may_be_reclaimed_elsewhere=2)
+    before = tree_body(30, ("team--b", "ACTIVE", 40), ("team--a", "ACTIVE", 30))
+    after = tree_body(20, ("team--a", "DELETING", 0), ("team--b", "ACTIVE", 50), ("team--c", "ACTIVE", 30))
+    answer = effect_body(
+        before, after, draining=["w-1", "w-2"], may_be_reclaimed=["low-1"], may_be_reclaimed_elsewhere=2
+    )
     stub.on(method, address, answer)
     text = osmo.ok("pool", "subpool", *words, "--dry-run")
     assert stub.last.query == {"dry_run": ["True"]}
@@ -133,7 +135,7 @@ def test_dry_run_shows_the_tree_before_and_after(osmo, stub, words, method, addr
 
 def test_a_dry_run_of_what_is_forbidden_names_the_rule_and_fails_like_the_change(osmo, stub):
     wrong = {"path": "quota", "code": "over_parent", "message": "130 GPUs do not fit into the 30 that are unallocated."}
-    stub.on("POST", COLLECTION, effect(tree(30), None, violations=[wrong]))
+    stub.on("POST", COLLECTION, effect_body(tree_body(30), None, violations=[wrong]))
     result = osmo("pool", "subpool", "create", "team", "a", "--quota", "130", "--dry-run")
     assert result.exit_code == 2
     assert result.stdout.startswith("Dry run: it would be refused.\n")
@@ -141,7 +143,7 @@ def test_a_dry_run_of_what_is_forbidden_names_the_rule_and_fails_like_the_change
 
 
 def test_a_server_that_ignores_the_dry_run_is_not_trusted(osmo, stub):
-    stub.on("POST", COLLECTION, sub())
+    stub.on("POST", COLLECTION, subpool_body())
     result = osmo("pool", "subpool", "create", "team", "a", "--quota", "30", "--dry-run")
     assert "did not say that this was a dry run" in result.stderr
 
@@ -149,7 +151,11 @@ def test_a_server_that_ignores_the_dry_run_is_not_trusted(osmo, stub):
 def test_list(osmo, stub):
     shared = {"used": 50, "total_usage": 52, "available": -40, "quota": 10}
     body = {"pool": "team", "quota": 100, "unallocated": 10, "shared": shared}
-    stub.on("GET", COLLECTION, body | {"subpools": [sub(), sub("DELETING", name="team--old", quota=0, available=-5)]})
+    stub.on(
+        "GET",
+        COLLECTION,
+        body | {"subpools": [subpool_body(), subpool_body("DELETING", name="team--old", quota=0, available=-5)]},
+    )
     lines = osmo.ok("pool", "subpool", "list", "team").splitlines()
     assert lines[2].split() == ["team", "-", "10", "(Total:", "100)", "50", "-40", "52", "-"]
     assert lines[3].split() == ["├─", "team--a", "ACTIVE", "30", "5", "25", "7", "2"]
@@ -165,14 +171,14 @@ def test_a_pool_without_slices_shows_its_quota(osmo, stub):
 
 
 def test_show(osmo, stub):
-    stub.on("GET", ONE, sub())
+    stub.on("GET", ONE, subpool_body())
     text = osmo.ok("pool", "subpool", "show", "team", "a")
     assert "Available           : 25" in text
-    assert json.loads(osmo.ok("pool", "subpool", "show", "team", "a", "-o", "json")) == sub()
+    assert json.loads(osmo.ok("pool", "subpool", "show", "team", "a", "-o", "json")) == subpool_body()
 
 
 def test_names_cannot_leave_their_place_in_the_address(osmo, stub):
-    stub.on("GET", f"{COLLECTION}/a%2F..%2Fb", sub())
+    stub.on("GET", f"{COLLECTION}/a%2F..%2Fb", subpool_body())
     osmo.ok("pool", "subpool", "show", "team", "a/../b")
     for name in ("..", ".", ""):
         result = osmo("pool", "subpool", "show", "team", name)
@@ -190,4 +196,4 @@ def test_a_quota_is_needed(osmo, stub):
 
 def test_one_live_workflow_is_not_spoken_of_as_many():
     answer = {"name": "team--a", "subpool_state": "DELETING", "live_workflows": 1, "used": 4}
-    assert "when its 1 live workflow has ended (used 4 GPUs)" in _sentence(answer, "deleted")
+    assert "when its 1 live workflow has ended (used 4 GPUs)" in _result_message(answer, "deleted")

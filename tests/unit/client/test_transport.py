@@ -12,7 +12,7 @@ import yaml
 
 from osmo_admin.cli import http
 from osmo_admin.cli.client_errors import ClientError
-from tests.unit.client.stub import Reply
+from tests.unit.client.stub import StubReply
 
 LIST = ("token", "list")
 TOKENS = "/api/auth/access_token"
@@ -22,7 +22,7 @@ UPDATE = ("pool", "subpool", "update", "team", "a", "--quota", "1")
 DELETE = ("pool", "subpool", "delete", "team", "a")
 SUBPOOL = f"{SUBPOOLS}/a"
 DONE = {"name": "team--a", "parent_pool": "team", "subpool_state": "ARCHIVED"}
-BUSY = Reply({"message": "The pool is busy.", "error_code": "SERVER"}, status=503, headers={"Retry-After": "2"})
+BUSY = StubReply({"message": "The pool is busy.", "error_code": "SERVER"}, status=503, headers={"Retry-After": "2"})
 
 
 def test_every_request_says_what_we_are(osmo, stub):
@@ -54,7 +54,7 @@ def test_every_request_says_what_we_are(osmo, stub):
     ],
 )
 def test_exit_codes_are_the_stock_clients(osmo, stub, status, code, exit_code):
-    stub.on("GET", TOKENS, Reply({"message": "Because.", "error_code": code, "workflow_id": None}, status=status))
+    stub.on("GET", TOKENS, StubReply({"message": "Because.", "error_code": code, "workflow_id": None}, status=status))
     result = osmo(*LIST)
     assert (result.exit_code, result.stdout) == (exit_code, "")
     assert "Because." in result.stderr
@@ -70,17 +70,17 @@ def test_exit_codes_are_the_stock_clients(osmo, stub, status, code, exit_code):
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        (Reply(text="access denied", status=403), "Error: access denied"),
-        (Reply({"detail": "Not found."}, status=404), "Error: Not found."),
-        (Reply(["odd"], status=400), 'Error: ["odd"]'),
-        (Reply({"error_code": "USER"}, status=400), 'Error: {"error_code": "USER"}'),
-        (Reply(text="", status=404), "Error: The request was refused."),
-        (Reply(text="<html>" + "x" * 2000, status=502), "…"),
-        (Reply(text="<html>hello"), "not JSON"),
-        (Reply({"message": "Boom."}, status=500, headers={"x-request-id": "r-7"}), "(500) (request r-7): Boom."),
-        (Reply({"message": "Busy.", "details": [{"path": "", "message": "Busy."}]}, status=503), "Busy."),
-        (Reply({"message": "Slow down."}, status=429, headers={"Retry-After": "60"}), "Try again in 60 seconds."),
-        (Reply({"message": "\x1b[31mred\x1b[0m"}, status=400), "Error: �[31mred�[0m"),
+        (StubReply(text="access denied", status=403), "Error: access denied"),
+        (StubReply({"detail": "Not found."}, status=404), "Error: Not found."),
+        (StubReply(["odd"], status=400), 'Error: ["odd"]'),
+        (StubReply({"error_code": "USER"}, status=400), 'Error: {"error_code": "USER"}'),
+        (StubReply(text="", status=404), "Error: The request was refused."),
+        (StubReply(text="<html>" + "x" * 2000, status=502), "…"),
+        (StubReply(text="<html>hello"), "not JSON"),
+        (StubReply({"message": "Boom."}, status=500, headers={"x-request-id": "r-7"}), "(500) (request r-7): Boom."),
+        (StubReply({"message": "Busy.", "details": [{"path": "", "message": "Busy."}]}, status=503), "Busy."),
+        (StubReply({"message": "Slow down."}, status=429, headers={"Retry-After": "60"}), "Try again in 60 seconds."),
+        (StubReply({"message": "\x1b[31mred\x1b[0m"}, status=400), "Error: �[31mred�[0m"),
     ],
 )
 def test_whatever_comes_back_is_said_in_a_readable_way(osmo, stub, reply, said):
@@ -103,7 +103,7 @@ def test_an_answer_of_the_wrong_shape_is_no_stack_trace(osmo, stub, body):
 
 
 def test_an_empty_answer_is_nothing_to_say(osmo, stub):
-    stub.on("DELETE", f"{TOKENS}/t", Reply(text=""))
+    stub.on("DELETE", f"{TOKENS}/t", StubReply(text=""))
     assert osmo.ok("token", "delete", "t") == "Access token t deleted.\n"
     stub.on("DELETE", f"{TOKENS}/t", None)
     assert osmo.ok("token", "delete", "t", "-o", "json") == "null\n"
@@ -111,7 +111,7 @@ def test_an_empty_answer_is_nothing_to_say(osmo, stub):
 
 @pytest.mark.parametrize("header", [base64.b64encode("Neue Version für alle".encode()).decode(), "plain words!"])
 def test_a_warning_of_the_server_is_shown_beside_the_answer(osmo, stub, header):
-    stub.on("GET", TOKENS, Reply([], headers={"x-osmo-warning": header}))
+    stub.on("GET", TOKENS, StubReply([], headers={"x-osmo-warning": header}))
     result = osmo(*LIST, "-o", "json")
     assert json.loads(result.stdout) == []
     assert result.stderr in ("Neue Version für alle\n", "plain words!\n")
@@ -145,10 +145,10 @@ def test_patience_has_an_end(osmo, stub, no_waiting):
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply({"message": "m"}, status=503),
-        Reply({"message": "m"}, status=503, headers={"Retry-After": "3600"}),
-        Reply({"message": "m"}, status=429, headers={"Retry-After": "1"}),
-        Reply({"message": "m"}, status=500, headers={"Retry-After": "1"}),
+        StubReply({"message": "m"}, status=503),
+        StubReply({"message": "m"}, status=503, headers={"Retry-After": "3600"}),
+        StubReply({"message": "m"}, status=429, headers={"Retry-After": "1"}),
+        StubReply({"message": "m"}, status=500, headers={"Retry-After": "1"}),
     ],
 )
 def test_what_is_not_repeated(osmo, stub, no_waiting, reply):
@@ -158,20 +158,20 @@ def test_what_is_not_repeated(osmo, stub, no_waiting, reply):
 
 
 def test_our_own_first_try_still_at_work_is_waited_for(osmo, stub, no_waiting):
-    working = Reply({"message": "Still running.", "error_code": "USER"}, status=409, headers={"Retry-After": "1"})
+    working = StubReply({"message": "Still running.", "error_code": "USER"}, status=409, headers={"Retry-After": "1"})
     stub.on("POST", SUBPOOLS, working, DONE)
     osmo.ok(*CREATE)
     assert no_waiting == [1]
 
 
 def test_a_conflict_is_no_reason_to_wait(osmo, stub, no_waiting):
-    stub.on("POST", SUBPOOLS, Reply({"message": "It exists.", "error_code": "USER"}, status=409))
+    stub.on("POST", SUBPOOLS, StubReply({"message": "It exists.", "error_code": "USER"}, status=409))
     assert osmo(*CREATE).exit_code == 2
     assert no_waiting == []
 
 
 def test_a_lost_answer_to_a_post_is_asked_for_again_under_the_same_key(osmo, stub, no_waiting):
-    stub.on("POST", SUBPOOLS, Reply(drop=True), DONE)
+    stub.on("POST", SUBPOOLS, StubReply(drop=True), DONE)
     osmo.ok(*CREATE)
     first, second = stub.requests
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
@@ -180,7 +180,7 @@ def test_a_lost_answer_to_a_post_is_asked_for_again_under_the_same_key(osmo, stu
 
 @pytest.mark.parametrize(("words", "method"), [(UPDATE, "PATCH"), (DELETE, "DELETE")])
 def test_a_lost_answer_to_what_cannot_be_repeated_says_so(osmo, stub, no_waiting, words, method):
-    stub.on(method, SUBPOOL, Reply(drop=True))
+    stub.on(method, SUBPOOL, StubReply(drop=True))
     result = osmo(*words)
     assert result.exit_code == 10
     assert "may have been made" in result.stderr
@@ -203,7 +203,7 @@ def test_a_strange_address(osmo, no_waiting, url):
 
 def test_a_server_that_does_not_answer_in_time(osmo, stub, monkeypatch):
     gate = threading.Event()
-    monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(5), Reply([]))[1])
+    monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(5), StubReply([]))[1])
     result = osmo("--timeout", "0.2", *LIST)
     gate.set()
     assert result.exit_code == 10
@@ -211,7 +211,7 @@ def test_a_server_that_does_not_answer_in_time(osmo, stub, monkeypatch):
 
 
 def test_a_read_follows_a_redirect_and_a_write_does_not(osmo, stub):
-    moved = Reply(None, status=307, headers={"Location": f"{stub.url}/elsewhere"})
+    moved = StubReply(None, status=307, headers={"Location": f"{stub.url}/elsewhere"})
     stub.on("GET", TOKENS, moved)
     stub.on("GET", "/elsewhere", [])
     assert osmo.ok(*LIST) == "No tokens found.\n"
@@ -225,7 +225,7 @@ def test_interrupting_is_exit_code_3(osmo, stub, monkeypatch):
     def interrupt(*arguments, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("osmo_admin.cli.http.Http.get", interrupt)
+    monkeypatch.setattr("osmo_admin.cli.http.HttpClient.get", interrupt)
     assert osmo(*LIST).exit_code == 3
 
 
@@ -243,13 +243,13 @@ def test_queries_are_written_as_the_stock_client_writes_them():
     ("name", "escaped"), [("a b", "a%20b"), ("a/b", "a%2Fb"), ("ä", "%C3%A4"), ("a?b#c", "a%3Fb%23c")]
 )
 def test_path_segments_are_escaped(name, escaped):
-    assert http.path("api", name) == f"api/{escaped}"
+    assert http.url_path("api", name) == f"api/{escaped}"
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_path_segments_that_are_no_names(name):
     with pytest.raises(ClientError):
-        http.path("api", name)
+        http.url_path("api", name)
 
 
 @pytest.mark.parametrize(
@@ -265,4 +265,4 @@ def test_path_segments_that_are_no_names(name):
     ],
 )
 def test_retry_after(value, seconds):
-    assert http.retry_after(value, now=1000) == seconds
+    assert http.parse_retry_after(value, now=1000) == seconds

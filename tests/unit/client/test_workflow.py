@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.client.stub import Reply
+from tests.unit.client.stub import StubReply
 
 SUBMIT = "/api/pool/team/workflow"
 SPEC = "# my work\nworkflow:\n  name: hello\n  tasks:\n  - {name: t, image: ubuntu, command: [sh]}\n"
@@ -31,7 +31,7 @@ def spec(tmp_path: Path) -> str:
     return str(path)
 
 
-def detail(**more: Any) -> dict[str, Any]:
+def workflow_detail(**more: Any) -> dict[str, Any]:
     task = {"name": "t", "status": "RUNNING", "start_time": "2026-11-20T10:00:00", "retry_id": 0, "node_name": "n1"}
     body = {"name": "hello-1", "status": "RUNNING", "submitted_by": "alice", "pool": "team", "priority": "NORMAL"}
     body |= {"submit_time": "2026-11-20T09:59:58.5", "overview": "http://s/w/hello-1", "labels": {"b": "2", "a": "1"}}
@@ -116,7 +116,7 @@ def test_a_refused_submission_names_every_fault_with_its_line(osmo, stub, spec, 
         {"path": "workflow.name", "code": "name", "message": "a name begins with a letter", "line": 3},
     ]
     body = {"message": "image is required a name begins with a letter", "error_code": code, "workflow_id": "hello-2"}
-    stub.on("POST", SUBMIT, Reply(body | {"details": faults}, status=400))
+    stub.on("POST", SUBMIT, StubReply(body | {"details": faults}, status=400))
     result = osmo("workflow", "submit", spec, "-p", "team")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
@@ -154,7 +154,13 @@ def test_a_file_that_is_not_there_or_not_text(osmo, stub, tmp_path):
 
 def test_wait_until_it_ended(osmo, stub, spec, no_waiting):
     stub.on("POST", SUBMIT, SUBMITTED)
-    stub.on("GET", "/api/workflow/hello-1", detail(status="PENDING"), detail(), detail(status="COMPLETED"))
+    stub.on(
+        "GET",
+        "/api/workflow/hello-1",
+        workflow_detail(status="PENDING"),
+        workflow_detail(),
+        workflow_detail(status="COMPLETED"),
+    )
     text = osmo.ok("workflow", "submit", spec, "-p", "team", "--wait")
     assert text.splitlines()[-1] == "Workflow hello-1 is COMPLETED."
     assert len(no_waiting) == 2
@@ -162,7 +168,7 @@ def test_wait_until_it_ended(osmo, stub, spec, no_waiting):
 
 def test_wait_for_a_failure_as_json(osmo, stub, spec, no_waiting):
     stub.on("POST", SUBMIT, SUBMITTED)
-    stub.on("GET", "/api/workflow/hello-1", detail(status="FAILED_PREEMPTED"))
+    stub.on("GET", "/api/workflow/hello-1", workflow_detail(status="FAILED_PREEMPTED"))
     result = osmo("workflow", "submit", spec, "-p", "team", "--wait", "-o", "json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["status"] == "FAILED_PREEMPTED"
@@ -226,7 +232,7 @@ def test_a_strange_file_goes_to_the_server_untouched(osmo, stub, tmp_path, text)
 
 
 def test_restart_in_its_own_pool(osmo, stub):
-    stub.on("GET", "/api/workflow/hello-1", detail(status="FAILED"))
+    stub.on("GET", "/api/workflow/hello-1", workflow_detail(status="FAILED"))
     stub.on("POST", "/api/pool/team/workflow/hello-1/restart", SUBMITTED | {"name": "hello-2"})
     text = osmo.ok("workflow", "restart", "hello-1")
     assert text.splitlines()[:2] == ["Workflow hello-1 restarted.", "Workflow ID        - hello-2"]
@@ -293,7 +299,7 @@ def test_list_of_users_or_everybody(osmo, stub):
 
 
 def test_query(osmo, stub):
-    stub.on("GET", "/api/workflow/hello-1", detail())
+    stub.on("GET", "/api/workflow/hello-1", workflow_detail())
     text = osmo.ok("workflow", "query", "hello-1", "-v")
     assert stub.last.query == {"verbose": ["True"]}
     assert "Submit Time  : 2026-11-20 09:59:58 UTC" in text
@@ -313,7 +319,7 @@ def test_query_draws_the_tree_of_a_gang(osmo, stub):
             row(8, 9, 9, name="prefill", parent=None, optional=False),
         ]
     }
-    body = detail()
+    body = workflow_detail()
     body["groups"].append({"name": "serve", "gang": gang, "tasks": []})
     stub.on("GET", "/api/workflow/hello-1", body)
     lines = osmo.ok("workflow", "query", "hello-1").splitlines()
@@ -328,7 +334,9 @@ def test_query_draws_the_tree_of_a_gang(osmo, stub):
 
 
 def test_cancel_several_goes_on_after_a_failure(osmo, stub):
-    stub.on("POST", "/api/workflow/a-1/cancel", Reply({"message": "a-1 has ended.", "error_code": "USER"}, status=400))
+    stub.on(
+        "POST", "/api/workflow/a-1/cancel", StubReply({"message": "a-1 has ended.", "error_code": "USER"}, status=400)
+    )
     stub.on("POST", "/api/workflow/b-1/cancel", {"name": "b-1"})
     result = osmo("workflow", "cancel", "a-1", "b-1", "--message", "enough", "--force")
     assert (result.exit_code, result.stdout, result.stderr) == (
@@ -351,7 +359,7 @@ def test_cancel_dry_run(osmo, stub):
 
 
 def test_spec_is_printed_as_it_is(osmo, stub):
-    stub.on("GET", "/api/workflow/hello-1/spec", Reply(text=SPEC))
+    stub.on("GET", "/api/workflow/hello-1/spec", StubReply(text=SPEC))
     assert osmo.ok("workflow", "spec", "hello-1") == SPEC
     assert stub.last.query == {"use_template": ["False"]}
     osmo.ok("workflow", "spec", "hello-1", "--template")
@@ -360,7 +368,7 @@ def test_spec_is_printed_as_it_is(osmo, stub):
 
 
 def test_end(osmo, stub):
-    stub.on("POST", "/api/workflow/hello-1/end", detail(status="FAILED"))
+    stub.on("POST", "/api/workflow/hello-1/end", workflow_detail(status="FAILED"))
     assert (
         osmo.ok("workflow", "end", "hello-1", "--status", "failed", "-g", "t-group") == "Workflow hello-1 is FAILED.\n"
     )

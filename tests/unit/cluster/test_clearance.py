@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount
-from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree, Shortfall
-from scheduling.domain.admission import Gate, Wait, WaitCode
-from scheduling.domain.dispatch_admission import kept_back, must_keep, not_lent, told
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, Shortfall
+from scheduling.domain.admission import Gate, StartRefusal, WaitCode
+from scheduling.domain.dispatch_admission import (
+    dispatch_verdict,
+    explain_dispatch_wait,
+    idle_unlent_gpus,
+    needs_dispatch_admission,
+)
 from scheduling.domain.plan_units import Gates
 from scheduling.domain.priorities import Priority
 from scheduling.domain.tree_gates import TreeGates
@@ -17,7 +22,7 @@ RING = QuotaTree(
     [
         QuotaNode("cohort/org", "cohort/ring"),
         QuotaNode("cohort/ring", "cohort/org"),
-        QuotaNode("pool/guest", "cohort/org", {GPU: Quota(8)}),
+        QuotaNode("pool/guest", "cohort/org", {GPU: NodeQuota(8)}),
     ]
 )
 TWO_ARE_LENT = (
@@ -31,8 +36,8 @@ def tree(*, lend: Amount = UNLIMITED, borrow: Amount = UNLIMITED, used: int = 0,
     return QuotaTree(
         [
             QuotaNode("cohort/org"),
-            QuotaNode("pool/guest", "cohort/org", {GPU: Quota(0, borrow)}),
-            QuotaNode("pool/owner", "cohort/org", {GPU: Quota(8, lending_limit=lend)}),
+            QuotaNode("pool/guest", "cohort/org", {GPU: NodeQuota(0, borrow)}),
+            QuotaNode("pool/owner", "cohort/org", {GPU: NodeQuota(8, lending_limit=lend)}),
         ],
         {"pool/guest": {GPU: used}, "pool/owner": {GPU: lender}},
     )
@@ -40,9 +45,9 @@ def tree(*, lend: Amount = UNLIMITED, borrow: Amount = UNLIMITED, used: int = 0,
 
 def verdict(
     of: QuotaTree, gpus: int, *, quota: int = 0, priority: Priority = Priority.LOW, maximum: int = -1
-) -> Wait | Shortfall | None:
+) -> StartRefusal | Shortfall | None:
     gates = Gates({LEAF: (Gate("guest--_shared", quota, 0, -1, 0), Gate("guest", quota, 0, maximum, 0))})
-    return kept_back(gates, TreeGates(of, {LEAF: "pool/guest"}), LEAF, priority, gpus)
+    return dispatch_verdict(gates, TreeGates(of, {LEAF: "pool/guest"}), LEAF, priority, gpus)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +62,7 @@ def verdict(
     ],
 )
 def test_only_what_queues_cannot_say_is_kept(of: QuotaTree, backends: int, keeps: bool) -> None:
-    assert must_keep(of, backends) is keeps
+    assert needs_dispatch_admission(of, backends) is keeps
 
 
 def test_what_is_lent_goes_and_not_one_more() -> None:
@@ -74,7 +79,7 @@ def test_inside_its_own_quota_it_goes_whoever_has_borrowed_it() -> None:
 
 
 def test_firm_work_never_borrows() -> None:
-    assert verdict(tree(), 1, priority=Priority.HIGH) == Wait(WaitCode.LEAF_QUOTA, "guest--_shared", 0, 1, 0)
+    assert verdict(tree(), 1, priority=Priority.HIGH) == StartRefusal(WaitCode.LEAF_QUOTA, "guest--_shared", 0, 1, 0)
 
 
 def test_nothing_goes_on_a_circle_but_what_asks_for_nothing() -> None:
@@ -110,7 +115,7 @@ def test_nothing_goes_on_a_circle_but_what_asks_for_nothing() -> None:
 def test_each_verdict_in_words(of: QuotaTree, more: dict[str, object], code: str, sentence: str) -> None:
     found = verdict(of, 4, **more)  # type: ignore[arg-type]
     assert found is not None
-    said = told(found, not_lent(of, "pool/guest")).as_json()
+    said = explain_dispatch_wait(found, idle_unlent_gpus(of, "pool/guest")).as_json()
     assert said["code"] == code
     assert said["message"] == f"{sentence} The house gives it to the cluster when they are free."
     assert (said["by"], said["requested"], said["missing"]) == ("house", 4, 4 - said["free"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.gang_outcome import Course, Member, course, gang_status
+from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
 from scheduling.domain.statuses import TaskStatus as S
 
 TREE = {
@@ -17,46 +17,49 @@ TREE = {
 
 
 def follows(
-    *members: Member, tree: Mapping[str, Any] | None = None, ignores: bool = True, before: frozenset[str] = frozenset()
-) -> Course:
-    return course(members, tree=tree, ignores_nonlead=ignores, ended_before=before)
+    *members: GangMember,
+    tree: Mapping[str, Any] | None = None,
+    ignores: bool = True,
+    before: frozenset[str] = frozenset(),
+) -> GangOutcome:
+    return decide_outcome(members, tree=tree, ignores_nonlead=ignores, already_ended=before)
 
 
-def lead(status: S, **more: Any) -> Member:
-    return Member("lead", status, lead=True, **more)
+def lead(status: S, **more: Any) -> GangMember:
+    return GangMember("lead", status, lead=True, **more)
 
 
-def other(status: S, name: str = "other", **more: Any) -> Member:
-    return Member(name, status, **more)
+def other(status: S, name: str = "other", **more: Any) -> GangMember:
+    return GangMember(name, status, **more)
 
 
 def test_nothing_follows_while_all_run() -> None:
-    assert follows(lead(S.RUNNING), other(S.INITIALIZING)) == Course()
+    assert follows(lead(S.RUNNING), other(S.INITIALIZING)) == GangOutcome()
 
 
 @pytest.mark.parametrize("end", [S.COMPLETED, S.FAILED, S.FAILED_IMAGE_PULL, S.FAILED_EVICTED])
 def test_the_leads_end_is_the_gangs(end: S) -> None:
     found = follows(lead(end, message="words"), other(S.RUNNING))
-    assert (found.verdict, found.ends) == (end, {"lead": end})
+    assert (found.verdict, found.final_statuses) == (end, {"lead": end})
     assert found.message == ("" if end is S.COMPLETED else "lead: words")
 
 
 @pytest.mark.parametrize("end", [S.COMPLETED, S.FAILED])
 def test_others_may_end_as_they_like(end: S) -> None:
     found = follows(lead(S.RUNNING), other(end))
-    assert (found.verdict, found.ends) == (None, {"other": end})
+    assert (found.verdict, found.final_statuses) == (None, {"other": end})
 
 
 def test_unless_every_status_counts() -> None:
     assert follows(lead(S.RUNNING), other(S.FAILED_EVICTED, message="m"), ignores=False).verdict is S.FAILED_EVICTED
     assert follows(lead(S.COMPLETED), other(S.RUNNING), ignores=False).verdict is None
     done = follows(lead(S.COMPLETED), other(S.COMPLETED), ignores=False, before=frozenset({"lead"}))
-    assert (done.verdict, done.ends) == (S.COMPLETED, {"other": S.COMPLETED})
+    assert (done.verdict, done.final_statuses) == (S.COMPLETED, {"other": S.COMPLETED})
 
 
 def test_an_end_that_was_known_is_not_told_again_but_counts() -> None:
     found = follows(lead(S.RUNNING), other(S.FAILED), before=frozenset({"other"}))
-    assert found == Course()
+    assert found == GangOutcome()
     assert follows(lead(S.RUNNING), other(S.FAILED), before=frozenset({"other"}), ignores=False).verdict is S.FAILED
 
 
@@ -68,14 +71,14 @@ def test_exit_actions_have_the_last_word() -> None:
 
 def test_one_more_try_if_the_house_allows_it() -> None:
     found = follows(lead(S.FAILED, action="RESCHEDULE", may_retry=True), other(S.RUNNING))
-    assert found == Course({"lead": S.RESCHEDULED}, again=frozenset({"lead"}))
+    assert found == GangOutcome({"lead": S.RESCHEDULED}, tasks_to_retry=frozenset({"lead"}))
     assert follows(lead(S.FAILED, action="RESCHEDULE"), other(S.RUNNING)).verdict is S.FAILED
 
 
 def test_a_gang_that_counts_every_status_begins_together_again() -> None:
     retried = other(S.FAILED, action="RESCHEDULE", may_retry=True)
     found = follows(lead(S.RUNNING), retried, other(S.COMPLETED, "done"), ignores=False, before=frozenset({"done"}))
-    assert (found.again, found.restart, found.verdict) == ({"other"}, {"lead"}, None)
+    assert (found.tasks_to_retry, found.tasks_to_restart, found.verdict) == ({"other"}, {"lead"}, None)
 
 
 def test_a_failure_beside_a_retry_fails() -> None:
@@ -83,9 +86,9 @@ def test_a_failure_beside_a_retry_fails() -> None:
     assert follows(lead(S.FAILED), retried).verdict is S.FAILED
 
 
-def elastic(*statuses: S) -> Course:
+def elastic(*statuses: S) -> GangOutcome:
     names = [("a-0", "a"), ("b-0", "b"), ("b-1", "b")]
-    members = [Member(name, status, sub_group=leaf) for (name, leaf), status in zip(names, statuses, strict=True)]
+    members = [GangMember(name, status, sub_group=leaf) for (name, leaf), status in zip(names, statuses, strict=True)]
     return follows(*members, tree=TREE, ignores=False)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.node import Amounts, read_node, slim_pod, used_by_others
-from scheduling.domain.cluster.quantities import number
+from scheduling.domain.cluster.node import NodeAmounts, foreign_usage_by_node, read_node, trim_pod
+from scheduling.domain.cluster.quantities import read_quantity
 
 READY = {"type": "Ready", "status": "True"}
 
@@ -27,7 +27,7 @@ def node(*conditions: dict[str, Any], labels: dict[str, str] | None = None, **sp
 def test_a_machine() -> None:
     taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "timeAdded": "2026-11-01T12:00:00Z"}
     found = read_node(node(READY, labels={"osmo.platform": "h100"}, taints=[taint]))
-    assert found.amounts == Amounts(8, 7, 64 * 2**30, 100_000_000_000)
+    assert found.amounts == NodeAmounts(8, 7, 64 * 2**30, 100_000_000_000)
     assert (found.name, found.platform, found.ready, found.conditions) == ("n1", "h100", True, ("Ready",))
     assert found.taints == ({"key": "nvidia.com/gpu", "effect": "NoSchedule"},)
 
@@ -40,7 +40,7 @@ def test_one_that_takes_no_pods() -> None:
 
 def test_one_that_says_nothing_has_nothing() -> None:
     found = read_node({"metadata": {"name": "n1"}})
-    assert (found.amounts, found.platform, found.ready) == (Amounts(), "default", False)
+    assert (found.amounts, found.platform, found.ready) == (NodeAmounts(), "default", False)
 
 
 def pod(at: str, *asked: dict[str, str], labels: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_others_hold_what_they_ask_for() -> None:
     waits = pod("", {"nvidia.com/gpu": "4"})
     other_house = pod("n1", {"nvidia.com/gpu": "2"}, labels={"osmo.house": "other"})
     service = pod("n1", {"cpu": "250m", "memory": "1Mi"}, {"cpu": "100m"})
-    assert used_by_others([ours, done, waits, other_house, service], "me") == {"n1": Amounts(2, 1, 2**20, 0)}
+    assert foreign_usage_by_node([ours, done, waits, other_house, service], "me") == {"n1": NodeAmounts(2, 1, 2**20, 0)}
 
 
 def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> None:
@@ -67,8 +67,8 @@ def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> No
         {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
     ]
     whole = pod("n1", {"cpu": "2"}, initContainers=init, overhead={"cpu": "1"})
-    assert used_by_others([whole], "me") == {"n1": Amounts(0, 5, 0, 0)}
-    assert used_by_others([slim_pod(whole)], "me") == {"n1": Amounts(0, 5, 0, 0)}
+    assert foreign_usage_by_node([whole], "me") == {"n1": NodeAmounts(0, 5, 0, 0)}
+    assert foreign_usage_by_node([trim_pod(whole)], "me") == {"n1": NodeAmounts(0, 5, 0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -91,4 +91,4 @@ def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> No
     ],
 )
 def test_quantities(text: object, amount: Fraction | None) -> None:
-    assert number(text) == amount
+    assert read_quantity(text) == amount

@@ -12,28 +12,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling.domain.cluster import naming, pod_group
-from scheduling.domain.cluster.naming import Origin, Site
-from scheduling.domain.cluster.pod import Try, files, pod, service, surroundings
+from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
+from scheduling.domain.cluster.pod import (
+    PodAttempt,
+    files_secret_manifest,
+    gang_context,
+    pod_manifest,
+    service_manifest,
+)
 from scheduling.domain.cluster.pod_group import GangShape
-from scheduling.domain.cluster.topology import Levels, nearness
+from scheduling.domain.cluster.topology import TopologyLevels, topology_tree
 from scheduling.domain.priorities import Priority
-from scheduling.domain.workflow_spec import TaskSpec, Topology
+from scheduling.domain.workflow_spec import TaskSpec, TopologyRequirement
 
 GROUP, WORK, TASK = UUID(int=1), UUID(int=2), UUID(int=3)
-SITE = Site(house="h1", namespace="osmo", queue="osmo-pool-osmo-team---shared")
-ORIGIN = Origin("hello-1", WORK, "train-group", GROUP, "ann@example.org", "team", Priority.LOW)
+SITE = DispatchTarget(installation="h1", namespace="osmo", queue="osmo-pool-osmo-team---shared")
+ORIGIN = GangOrigin("hello-1", WORK, "train-group", GROUP, "ann@example.org", "team", Priority.LOW)
 
 
 def spec(name: str = "train", **fields: Any) -> TaskSpec:
     return TaskSpec(**{"name": name, "image": "ubuntu", "command": ("sh",)} | fields)
 
 
-def attempt(of: TaskSpec | None = None, **fields: Any) -> Try:
-    return Try(**{"uuid": TASK, "retry": 0, "position": 0, "spec": of or spec()} | fields)
+def attempt(of: TaskSpec | None = None, **fields: Any) -> PodAttempt:
+    return PodAttempt(**{"uuid": TASK, "retry": 0, "position": 0, "spec": of or spec()} | fields)
 
 
-def made(*tasks: Try, site: Site = SITE, env_vars: dict[str, str] | None = None) -> dict[str, Any]:
-    return pod(surroundings(site, ORIGIN, tasks, env_vars or {}), tasks[0])
+def made(*tasks: PodAttempt, site: DispatchTarget = SITE, env_vars: dict[str, str] | None = None) -> dict[str, Any]:
+    return pod_manifest(gang_context(site, ORIGIN, tasks, env_vars or {}), tasks[0])
 
 
 def container(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -72,10 +78,10 @@ def test_a_pod_says_whose_it_is_and_who_places_it() -> None:
 
 
 def test_a_shard_finds_its_objects() -> None:
-    site = Site("h1", "osmo", "q", shard=("kai.scheduler/node-pool", "blue"))
-    around = surroundings(site, ORIGIN, [attempt()], {})
-    assert pod(around, attempt())["metadata"]["labels"]["kai.scheduler/node-pool"] == "blue"
-    group = pod_group.pod_group(site, ORIGIN, GangShape(1))
+    site = DispatchTarget("h1", "osmo", "q", shard=("kai.scheduler/node-pool", "blue"))
+    around = gang_context(site, ORIGIN, [attempt()], {})
+    assert pod_manifest(around, attempt())["metadata"]["labels"]["kai.scheduler/node-pool"] == "blue"
+    group = pod_group.pod_group_manifest(site, ORIGIN, GangShape(1))
     assert group["metadata"]["labels"]["kai.scheduler/node-pool"] == "blue"
 
 
@@ -93,7 +99,7 @@ def test_only_gpu_work_may_enter_gpu_machines_that_are_kept_clear() -> None:
     assert "tolerations" not in made(attempt())["spec"]
 
 
-def terms(task: Try) -> list[list[dict[str, Any]]]:
+def terms(task: PodAttempt) -> list[list[dict[str, Any]]]:
     affinity = made(task)["spec"]["affinity"]["nodeAffinity"]
     found = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return [term["matchExpressions"] for term in found]
@@ -169,16 +175,16 @@ def test_files_are_a_secret_that_goes_with_the_pod_group() -> None:
         {"path": "/tmp/c", "contents": "no base64!", "base64": True},
     ]
     task = attempt(spec(files=tuple(contents)), position=3)
-    around = surroundings(SITE, ORIGIN, [task], {})
-    secret = files(around, task, OWNER)
+    around = gang_context(SITE, ORIGIN, [task], {})
+    secret = files_secret_manifest(around, task, OWNER)
     assert secret is not None
     assert secret["metadata"]["name"] == f"{GROUP}-3"
     assert secret["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "PodGroup", "name": "g", "uid": "u"}]
     texts = {key: base64.b64decode(text) for key, text in secret["data"].items()}
     assert texts == {"file-0": b"echo /osmo/data/output $$", "file-1": b"\0\xff", "file-2": b"no base64!"}
-    mounts = [each for each in container(pod(around, task))["volumeMounts"] if each["name"] == "files"]
+    mounts = [each for each in container(pod_manifest(around, task))["volumeMounts"] if each["name"] == "files"]
     assert mounts[0] == {"name": "files", "mountPath": "/tmp/run.sh", "subPath": "file-0"}
-    assert files(around, attempt(), OWNER) is None
+    assert files_secret_manifest(around, attempt(), OWNER) is None
 
 
 def test_marks_are_filled_in_and_unknown_ones_stay() -> None:
@@ -191,16 +197,19 @@ def test_marks_are_filled_in_and_unknown_ones_stay() -> None:
 def test_pods_that_look_for_each_other_get_names() -> None:
     master = attempt(spec("Master_Node"))
     worker = attempt(spec("worker", args=("--master={{host:Master_Node}}",)), position=1)
-    around = surroundings(SITE, ORIGIN, [master, worker], {})
+    around = gang_context(SITE, ORIGIN, [master, worker], {})
     name = f"gang-{GROUP}"
-    assert container(pod(around, worker))["args"] == [f"--master=master-node.{name}"]
-    assert (pod(around, master)["spec"]["hostname"], pod(around, master)["spec"]["subdomain"]) == ("master-node", name)
-    made_service = service(around, OWNER)
+    assert container(pod_manifest(around, worker))["args"] == [f"--master=master-node.{name}"]
+    assert (pod_manifest(around, master)["spec"]["hostname"], pod_manifest(around, master)["spec"]["subdomain"]) == (
+        "master-node",
+        name,
+    )
+    made_service = service_manifest(around, OWNER)
     assert made_service is not None
     assert made_service["spec"] == {
         "clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"osmo.group_uuid": str(GROUP)},
     }  # fmt: skip
-    assert service(surroundings(SITE, ORIGIN, [master], {}), OWNER) is None
+    assert service_manifest(gang_context(SITE, ORIGIN, [master], {}), OWNER) is None
 
 
 @pytest.mark.parametrize("name", ["a", "A_b-C", "x" * 63, "x" * 128])
@@ -216,7 +225,7 @@ def test_every_text_becomes_a_label(text: str) -> None:
 
 
 def group(shape: GangShape) -> dict[str, Any]:
-    return pod_group.pod_group(SITE, ORIGIN, shape)
+    return pod_group.pod_group_manifest(SITE, ORIGIN, shape)
 
 
 def test_a_plain_gang_starts_together() -> None:
@@ -249,8 +258,8 @@ def test_an_elastic_gang_says_how_much_may_be_missing() -> None:
             {"name": "workers", "parent": "replica", "minMember": 3},
         ],
     }
-    assert pod_group.may_be_lost(manifest)
-    assert not pod_group.may_be_lost(group(GangShape(10, {"min_member": 6})))
+    assert pod_group.may_be_dropped(manifest)
+    assert not pod_group.may_be_dropped(group(GangShape(10, {"min_member": 6})))
     assert group(GangShape(10, {"min_member": 6}))["spec"]["minMember"] == 6
 
 
@@ -258,31 +267,31 @@ def test_an_older_cluster_is_found_out() -> None:
     sent = group(GangShape(10, TREE))
     groups = [{"name": "replica"}, *sent["spec"]["subGroups"][1:]]
     kept = {"spec": {"queue": "q", "priorityClassName": "p", "subGroups": groups}}
-    assert pod_group.lost_fields(sent, sent) == []
-    assert pod_group.lost_fields(sent, kept) == ["spec.minSubGroup", "spec.subGroups[0].minSubGroup"]
+    assert pod_group.dropped_fields(sent, sent) == []
+    assert pod_group.dropped_fields(sent, kept) == ["spec.minSubGroup", "spec.subGroups[0].minSubGroup"]
 
 
-LEVELS = Levels("osmo-pool-osmo-team-topology", {"zone": "topology/zone", "rack": "topology/rack"})
+LEVELS = TopologyLevels("osmo-pool-osmo-team-topology", {"zone": "topology/zone", "rack": "topology/rack"})
 
 
-def near(key: str, of: str = "default", required: bool = True) -> Topology:
-    return Topology(key, of, required)
+def near(key: str, of: str = "default", required: bool = True) -> TopologyRequirement:
+    return TopologyRequirement(key, of, required)
 
 
 def test_all_in_one_rack_is_a_wish_of_the_pod_group() -> None:
-    found = nearness({"a": [near("rack")], "b": [near("rack")]}, LEVELS)
-    spec = group(GangShape(2, near=found))["spec"]
+    found = topology_tree({"a": [near("rack")], "b": [near("rack")]}, LEVELS)
+    spec = group(GangShape(2, topology=found))["spec"]
     assert spec["topologyConstraint"] == {
         "topology": "osmo-pool-osmo-team-topology", "requiredTopologyLevel": "topology/rack",
     }  # fmt: skip
-    assert (spec["minMember"], "subGroups" in spec, found.leaf_of) == (2, False, {})
+    assert (spec["minMember"], "subGroups" in spec, found.sub_group_of) == (2, False, {})
 
 
 def test_one_demand_makes_it_a_demand_of_all() -> None:
     wishes = {"a": [near("zone", required=False)], "b": [near("zone", required=False)]}
-    assert "preferredTopologyLevel" in nearness(wishes, LEVELS).constraint
+    assert "preferredTopologyLevel" in topology_tree(wishes, LEVELS).constraint
     wishes["b"] = [near("zone")]
-    assert "requiredTopologyLevel" in nearness(wishes, LEVELS).constraint
+    assert "requiredTopologyLevel" in topology_tree(wishes, LEVELS).constraint
 
 
 def test_racks_apart_inside_one_zone() -> None:
@@ -292,7 +301,7 @@ def test_racks_apart_inside_one_zone() -> None:
         "b0": [near("zone", required=False), near("rack", "b")],
         "c0": [near("zone", required=False)],
     }
-    spec = group(GangShape(4, near=nearness(wishes, LEVELS)))["spec"]
+    spec = group(GangShape(4, topology=topology_tree(wishes, LEVELS)))["spec"]
     rack = {"topology": LEVELS.name, "requiredTopologyLevel": "topology/rack"}
     assert spec["topologyConstraint"] == {"topology": LEVELS.name, "preferredTopologyLevel": "topology/zone"}
     assert spec["subGroups"] == [
@@ -301,7 +310,12 @@ def test_racks_apart_inside_one_zone() -> None:
         {"name": "near-2", "minMember": 1},
     ]
     assert "minMember" not in spec
-    assert nearness(wishes, LEVELS).leaf_of == {"a0": "near-0", "a1": "near-0", "b0": "near-1", "c0": "near-2"}
+    assert topology_tree(wishes, LEVELS).sub_group_of == {
+        "a0": "near-0",
+        "a1": "near-0",
+        "b0": "near-1",
+        "c0": "near-2",
+    }
 
 
 def test_finer_groups_stand_below_coarser_ones() -> None:
@@ -310,13 +324,13 @@ def test_finer_groups_stand_below_coarser_ones() -> None:
         "b": [near("zone", "x"), near("rack", "2")],
         "c": [near("zone", "y")],
     }
-    found = nearness(wishes, LEVELS)
-    assert [(each["name"], each.get("parent"), each.get("minMember")) for each in found.groups] == [
+    found = topology_tree(wishes, LEVELS)
+    assert [(each["name"], each.get("parent"), each.get("minMember")) for each in found.sub_groups] == [
         ("near-0", None, None), ("near-0-0", "near-0", 1), ("near-0-1", "near-0", 1), ("near-1", None, 1),
     ]  # fmt: skip
-    assert found.leaf_of == {"a": "near-0-0", "b": "near-0-1", "c": "near-1"}
+    assert found.sub_group_of == {"a": "near-0-0", "b": "near-0-1", "c": "near-1"}
     assert found.constraint == {}
 
 
 def test_a_key_that_the_pool_lost_says_nothing() -> None:
-    assert nearness({"a": [near("gone")]}, LEVELS) == nearness({"a": []}, LEVELS)
+    assert topology_tree({"a": [near("gone")]}, LEVELS) == topology_tree({"a": []}, LEVELS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.unschedulable import read_refusal
+from scheduling.domain.cluster.unschedulable import read_unschedulable_reason
 
 OVER_QUOTA = {
     "reason": "NonPreemptibleOverQuota",
@@ -42,7 +42,7 @@ def refused(*reasons: dict[str, Any], turn: str = "1", **fields: Any) -> dict[st
 
 
 def shown(*conditions: dict[str, Any]) -> dict[str, Any]:
-    found = read_refusal(pod_group(*conditions))
+    found = read_unschedulable_reason(pod_group(*conditions))
     assert found is not None
     return found.as_json()
 
@@ -104,5 +104,5 @@ def test_the_latest_counts() -> None:
     [[], [refused(NO_ROOM) | {"status": "False"}], [refused(NO_ROOM) | {"type": "Scheduled"}]],
 )
 def test_what_is_not_refused_waits_for_nothing(conditions: list[dict[str, Any]]) -> None:
-    assert read_refusal(pod_group(*conditions)) is None
-    assert read_refusal({"metadata": {"name": "g"}}) is None
+    assert read_unschedulable_reason(pod_group(*conditions)) is None
+    assert read_unschedulable_reason({"metadata": {"name": "g"}}) is None

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from scheduling.domain.cluster.pod_status import CONFIG_GRACE, START_TIMEOUT, read_pod
+from scheduling.domain.cluster.pod_status import CONFIG_GRACE, START_TIMEOUT, read_pod_status
 from scheduling.domain.statuses import TaskStatus
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -123,7 +123,7 @@ S = TaskStatus
     ],
 )  # fmt: skip
 def test_what_a_pod_says(shown: dict[str, Any], status: TaskStatus | None, code: int | None, words: str) -> None:
-    report = read_pod(shown, now=NOW)
+    report = read_pod_status(shown, now=NOW)
     assert (report.status, report.exit_code) == (status, code)
     assert words in report.message
 
@@ -131,14 +131,14 @@ def test_what_a_pod_says(shown: dict[str, Any], status: TaskStatus | None, code:
 def test_a_deleted_pod_has_ended_even_if_it_runs_still() -> None:
     shown = pod("Running", node="n1", own={"running": {}})
     shown["metadata"]["deletionTimestamp"] = at(timedelta(0))
-    report = read_pod(shown, now=NOW)
-    assert (report.status, report.exit_code, report.gone) == (S.FAILED_BACKEND_ERROR, 3001, True)
+    report = read_pod_status(shown, now=NOW)
+    assert (report.status, report.exit_code, report.is_deleting) == (S.FAILED_BACKEND_ERROR, 3001, True)
 
 
 def test_a_deleted_pod_that_was_done_is_done() -> None:
     shown = pod("Succeeded", own=ended(0))
     shown["metadata"]["deletionTimestamp"] = at(timedelta(0))
-    assert read_pod(shown, now=NOW).status is S.COMPLETED
+    assert read_pod_status(shown, now=NOW).status is S.COMPLETED
 
 
 def test_a_secret_may_come_late_but_not_for_ever() -> None:
@@ -146,9 +146,9 @@ def test_a_secret_may_come_late_but_not_for_ever() -> None:
         placed = condition("PodScheduled", since=at(since))
         return pod(node="n1", own=waiting("CreateContainerConfigError", 'secret "s3" not found'), conditions=[placed])
 
-    early = read_pod(shown(CONFIG_GRACE - timedelta(minutes=1)), now=NOW)
+    early = read_pod_status(shown(CONFIG_GRACE - timedelta(minutes=1)), now=NOW)
     assert (early.status, early.exit_code) == (S.INITIALIZING, None)
-    late = read_pod(shown(CONFIG_GRACE), now=NOW)
+    late = read_pod_status(shown(CONFIG_GRACE), now=NOW)
     assert (late.status, late.exit_code) == (S.FAILED_START_ERROR, 3003)
     assert "s3" in late.message
 
@@ -157,23 +157,23 @@ def test_an_image_that_never_comes_is_given_up() -> None:
     def shown(since: timedelta) -> dict[str, Any]:
         return pod(node="n1", conditions=[condition("PodScheduled", since=at(since))])
 
-    early = read_pod(shown(START_TIMEOUT - timedelta(seconds=5)), now=NOW)
+    early = read_pod_status(shown(START_TIMEOUT - timedelta(seconds=5)), now=NOW)
     assert (early.status, early.exit_code) == (S.INITIALIZING, None)
-    late = read_pod(shown(START_TIMEOUT), now=NOW)
+    late = read_pod_status(shown(START_TIMEOUT), now=NOW)
     assert (late.status, late.exit_code) == (S.FAILED_START_TIMEOUT, 3005)
 
 
 def test_it_tells_where_and_since_when() -> None:
     running = {"running": {"startedAt": "2026-11-01T11:30:00Z"}}
-    report = read_pod(pod("Running", node="n1", own=running), now=NOW)
-    assert (report.task, report.node, report.started) == (TASK, "n1", NOW - timedelta(minutes=30))
+    report = read_pod_status(pod("Running", node="n1", own=running), now=NOW)
+    assert (report.task, report.node, report.started_at) == (TASK, "n1", NOW - timedelta(minutes=30))
     over = {"terminated": {"exitCode": 0, "startedAt": "2026-11-01T11:30:00Z", "finishedAt": "2026-11-01T11:59:00Z"}}
-    report = read_pod(pod("Succeeded", node="n1", own=over), now=NOW)
-    assert (report.started, report.ended) == (NOW - timedelta(minutes=30), NOW - timedelta(minutes=1))
+    report = read_pod_status(pod("Succeeded", node="n1", own=over), now=NOW)
+    assert (report.started_at, report.ended_at) == (NOW - timedelta(minutes=30), NOW - timedelta(minutes=1))
 
 
 def test_what_is_no_time_or_no_id_is_none() -> None:
     shown = pod("Running", node="n1", own={"running": {"startedAt": "yesterday"}})
     shown["metadata"]["labels"] = {"osmo.task_uuid": "7"}
-    report = read_pod(shown, now=NOW)
-    assert (report.task, report.started) == (None, None)
+    report = read_pod_status(shown, now=NOW)
+    assert (report.task, report.started_at) == (None, None)

@@ -7,11 +7,19 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from pools.domain.amounts import UNLIMITED
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import Cohort, Facts, Gang, Node, Queue, Task, TaskState
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import (
+    ClusterFacts,
+    CohortFacts,
+    GangFacts,
+    NodeFacts,
+    QueueFacts,
+    TaskFacts,
+    TaskState,
+)
 from scheduling.domain.engine.outcome import facts_after
 from scheduling.domain.engine.state import RELEASING, RUNNING
-from scheduling.domain.gang import GangTree, Group
+from scheduling.domain.gang import GangTree, SubGroup
 
 GPU = "default/gpu"
 CPU = "default/cpu"
@@ -23,18 +31,18 @@ def queue(name, quota=0, parent=None, **more):
         key: ({GPU: value} if key in {"limit", "borrowing_limit", "lending_limit"} else value)
         for key, value in more.items()
     }
-    return Queue(name, parent, None if quota is None else {GPU: quota}, **given)
+    return QueueFacts(name, parent, None if quota is None else {GPU: quota}, **given)
 
 
 def cohort(name, quota=0, parent=None, **more):
-    return Cohort(name, parent, {GPU: quota}, **{key: {GPU: value} for key, value in more.items()})
+    return CohortFacts(name, parent, {GPU: quota}, **{key: {GPU: value} for key, value in more.items()})
 
 
 def gang(name, where, priority=50, *, gpus=1, count=1, on=None, at=0, tree=None, groups=None):
     """`on`: the node(s) where it runs; `groups`: the sub-group of each task."""
     nodes = [None] * count if on is None else [on] * count if isinstance(on, str) else list(on)
     tasks = tuple(
-        Task(
+        TaskFacts(
             f"{name}-{i}",
             {GPU: gpus},
             groups[i] if groups else "default",
@@ -43,25 +51,25 @@ def gang(name, where, priority=50, *, gpus=1, count=1, on=None, at=0, tree=None,
         )
         for i, node in enumerate(nodes)
     )
-    return Gang(name, where, tasks, priority, priority < 100, at, tree)
+    return GangFacts(name, where, tasks, priority, priority < 100, at, tree)
 
 
 def facts(queues, gangs, nodes=(), **more):
-    made = tuple(Node(name, {GPU: gpus}) for name, gpus in dict(nodes).items()) if nodes is not None else None
-    return Facts(tuple(queues), gangs=tuple(gangs), nodes=made, **more)
+    made = tuple(NodeFacts(name, {GPU: gpus}) for name, gpus in dict(nodes).items()) if nodes is not None else None
+    return ClusterFacts(tuple(queues), gangs=tuple(gangs), nodes=made, **more)
 
 
-def deeds(settled):
+def step_pairs(settled):
     """(action, gang) of every step, in order."""
     return [(step.action.value, step.gang) for step in settled.steps]
 
 
-def running(settled):
+def running_gangs(settled):
     return {gang.fact.name for gang in settled.world.gangs if gang.holds}
 
 
-def settled(*args, **more):
-    return settle(facts(*args, **more))
+def run_cycle_of(*args, **more):
+    return run_cycle(facts(*args, **more))
 
 
 AMOUNTS = st.sampled_from([{}, {}, {GPU: 0}, {GPU: 2}, {GPU: 5}, {CPU: 6}, {GPU: 4, CPU: 9}])
@@ -69,23 +77,25 @@ PRIORITIES = st.sampled_from([50, 50, 50, 60, 100, 125])
 
 
 @st.composite
-def clusters(draw):
+def cluster_facts(draw):
     """A random cluster with random work that waits."""
     nodes = tuple(
-        Node(f"n{i}", {GPU: draw(st.sampled_from([2, 4, 8, 8])), CPU: draw(st.sampled_from([4, 16]))})
+        NodeFacts(f"n{i}", {GPU: draw(st.sampled_from([2, 4, 8, 8])), CPU: draw(st.sampled_from([4, 16]))})
         for i in range(draw(st.integers(1, 4)))
     )
     cohorts = []
     for i in range(draw(st.integers(0, 2))):
         above = draw(st.sampled_from([None, *(c.name for c in cohorts)]))
         limits = [draw(AMOUNTS) if above else {} for _ in range(2)]
-        cohorts.append(Cohort(f"c{i}", above, {GPU: draw(st.integers(0, 4)), CPU: draw(st.integers(0, 8))}, *limits))
+        cohorts.append(
+            CohortFacts(f"c{i}", above, {GPU: draw(st.integers(0, 4)), CPU: draw(st.integers(0, 8))}, *limits)
+        )
     queues = []
     for i in range(draw(st.integers(1, 6))):
         parent = draw(st.sampled_from([None, *(q.name for q in queues if q.name < "q3"), *(c.name for c in cohorts)]))
         quota = {GPU: draw(st.integers(0, 12)), CPU: draw(st.sampled_from([8, UNLIMITED]))}
         queues.append(
-            Queue(
+            QueueFacts(
                 f"q{i}",
                 parent,
                 draw(st.sampled_from([quota, quota, quota, None])),
@@ -100,7 +110,7 @@ def clusters(draw):
     leaves = [q.name for q in queues if all(other.parent != q.name for other in queues)]
     machines = sorted(node.name for node in nodes)
     gangs = [draw(_gang(f"g{i}", leaves, machines)) for i in range(draw(st.integers(4, 14)))]
-    return Facts(tuple(queues), tuple(cohorts), tuple(gangs), nodes)
+    return ClusterFacts(tuple(queues), tuple(cohorts), tuple(gangs), nodes)
 
 
 REQUESTS = st.sampled_from([{GPU: 1}, {GPU: 1}, {GPU: 2}, {GPU: 4}, {GPU: 1, CPU: 2}, {GPU: 2, CPU: 6}, {CPU: 3}, {}])
@@ -115,12 +125,14 @@ def _gang(draw, name, leaves, machines):
     places = st.one_of(st.none(), st.none(), st.frozensets(st.sampled_from(machines)))
     place = draw(st.one_of(st.none(), places))
     tasks = tuple(
-        Task(f"{name}-{i}", draw(REQUESTS), group, allowed=draw(places))
+        TaskFacts(f"{name}-{i}", draw(REQUESTS), group, allowed_nodes=draw(places))
         if unlike
-        else Task(f"{name}-{i}", request, group, allowed=place)
+        else TaskFacts(f"{name}-{i}", request, group, allowed_nodes=place)
         for i, group in enumerate(groups)
     )
-    return Gang(name, draw(st.sampled_from(leaves)), tasks, priority, priority < 100, draw(st.integers(0, 9)), tree)
+    return GangFacts(
+        name, draw(st.sampled_from(leaves)), tasks, priority, priority < 100, draw(st.integers(0, 9)), tree
+    )
 
 
 @st.composite
@@ -142,22 +154,22 @@ def _replicas(draw):
     for i in range(replicas):
         inner = [f"r{i}-{part}" for part in draw(st.sampled_from([[], [], ["head", "worker"]]))]
         if inner:
-            groups.append(Group(f"r{i}", None, None, draw(st.sampled_from([None, 1, 2]))))
+            groups.append(SubGroup(f"r{i}", None, None, draw(st.sampled_from([None, 1, 2]))))
         for leaf in inner or [f"r{i}"]:
             least = draw(st.integers(1, 2))
-            groups.append(Group(leaf, f"r{i}" if inner else None, least))
+            groups.append(SubGroup(leaf, f"r{i}" if inner else None, least))
             leaves += [leaf] * (least + draw(st.integers(0, 1)))
     return GangTree(None, draw(st.sampled_from([None, *range(1, replicas + 1)])), groups), leaves
 
 
-def half_run(given, keep):
+def partly_scheduled(given, keep):
     """The cluster after the gangs in `keep` were scheduled alone: an honest state in which the others arrive."""
     first = replace(given, gangs=tuple(g for g in given.gangs if g.name in keep))
-    after = {g.name: g for g in facts_after(settle(first)).gangs}
+    after = {g.name: g for g in facts_after(run_cycle(first)).gangs}
     return replace(given, gangs=tuple(after.get(g.name, g) for g in given.gangs))
 
 
-def broken(world):
+def broken_invariants(world):
     """Every invariant that does not hold, as sentences."""
     found = []
     for q in world.queues:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from pools.domain.amounts import UNLIMITED
-from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree
-from scheduling.domain.engine.fair_share import Claim, divide
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
+from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
 from tests.unit.engine.clusters import KEYS
 
 
-class Referee:
+class ReplayChecker:
     """What every queue holds, step after step. Amounts are lists, one number for each of `KEYS`."""
 
     def __init__(self, facts):
@@ -78,13 +78,13 @@ class Referee:
 
         def level(names, r, whole):
             claims = [
-                Claim(
+                FairShareInput(
                     name, self.quota(name)[r], self.limit(name)[r], wanted(name, r),
                     self.queues[name].weight, self.queues[name].priority, self.queues[name].created,
                 )
                 for name in names
             ]  # fmt: skip
-            for name, share in zip(names, divide(whole, claims), strict=True):
+            for name, share in zip(names, divide_fair_shares(whole, claims), strict=True):
                 found[name].append(share)
                 level(self.children[name], r, share)
 
@@ -98,7 +98,7 @@ class Referee:
 
         def own(node, *, leaf):
             quotas = {
-                key: Quota(
+                key: NodeQuota(
                     (node.quota or {}).get(key, 0) if leaf else 0,
                     node.borrowing_limit.get(key, UNLIMITED),
                     node.lending_limit.get(key, UNLIMITED),
@@ -114,7 +114,7 @@ class Referee:
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
-    def watch(self, steps):
+    def replay(self, steps):
         """Replay everything; the rules that were broken, as sentences."""
         deed = []
         for step in steps:

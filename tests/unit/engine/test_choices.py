@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import LOW, NORMAL, Facts, Gang, Node, Queue, Task, TaskState
-from scheduling.domain.engine.outcome import reasons
-from scheduling.domain.gang import GangTree, Group
-from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import (
+    LOW,
+    NORMAL,
+    ClusterFacts,
+    GangFacts,
+    NodeFacts,
+    QueueFacts,
+    TaskFacts,
+    TaskState,
+)
+from scheduling.domain.engine.outcome import waiting_reasons
+from scheduling.domain.gang import GangTree, SubGroup
+from tests.unit.engine.clusters import CPU, GPU, cohort, facts, gang, queue, step_pairs
 
 
 def replicas(*sizes, need=1, priority=LOW):
     """A gang of one-pod replicas of these sizes, of which `need` are needed."""
-    tree = GangTree(None, need, [Group(f"r{i}", None, 1) for i in range(len(sizes))])
-    tasks = tuple(Task(f"r{i}-0", {GPU: size}, f"r{i}") for i, size in enumerate(sizes))
-    return Gang("g", "q", tasks, priority, priority < 100, 9, tree)
+    tree = GangTree(None, need, [SubGroup(f"r{i}", None, 1) for i in range(len(sizes))])
+    tasks = tuple(TaskFacts(f"r{i}-0", {GPU: size}, f"r{i}") for i, size in enumerate(sizes))
+    return GangFacts("g", "q", tasks, priority, priority < 100, 9, tree)
 
 
 def unlike(*sizes, need=1, priority=LOW):
     """A gang without groups that needs some of its pods, which are of these sizes."""
-    tasks = tuple(Task(f"g-{i}", {GPU: size}) for i, size in enumerate(sizes))
-    return Gang("g", "q", tasks, priority, priority < 100, 9, GangTree(need))
+    tasks = tuple(TaskFacts(f"g-{i}", {GPU: size}) for i, size in enumerate(sizes))
+    return GangFacts("g", "q", tasks, priority, priority < 100, 9, GangTree(need))
 
 
 def why(queues, gangs, nodes, **more):
-    return reasons(settle(facts(queues, gangs, nodes, **more)).world)["g"]
+    return waiting_reasons(run_cycle(facts(queues, gangs, nodes, **more)).world)["g"]
 
 
 def test_a_replica_too_large_for_any_node_does_not_speak_for_the_others():
@@ -59,7 +68,10 @@ def test_what_can_run_takes_places_although_a_larger_replica_comes_first():
     """The quota has room for the small replica only, and LOW work stands in its place."""
     low = gang("low", "q", LOW, gpus=4, on="n")
     for mine in (replicas(9, 2, priority=NORMAL), unlike(9, 2, priority=NORMAL)):
-        assert deeds(settle(facts([queue("q", 4)], [low, mine], {"n": 4}))) == [("preempt", "low"), ("start", "g")]
+        assert step_pairs(run_cycle(facts([queue("q", 4)], [low, mine], {"n": 4}))) == [
+            ("preempt", "low"),
+            ("start", "g"),
+        ]
 
 
 def test_one_that_asks_for_more_does_not_stop_one_that_may_choose():
@@ -68,15 +80,15 @@ def test_one_that_asks_for_more_does_not_stop_one_that_may_choose():
     large = gang("large", "q", NORMAL, gpus=4, at=1)
     mine = unlike(4, 2, priority=NORMAL)
     fixed = gang("fixed", "q", NORMAL, gpus=2, on="n")
-    after = settle(facts([queue("q", 6)], [low, fixed, large, mine], {"n": 4}))
-    assert deeds(after) == [("preempt", "low"), ("start", "g")]
+    after = run_cycle(facts([queue("q", 6)], [low, fixed, large, mine], {"n": 4}))
+    assert step_pairs(after) == [("preempt", "low"), ("start", "g")]
 
 
 def test_a_gang_without_a_minimum_is_told_of_what_can_run_too():
     """It needs nothing to be whole, and so waits for whichever pod may start."""
     full = gang("full", "q", NORMAL, gpus=4, on="n")
-    zero = GangTree(None, 2, [Group("r0", None, 0), Group("r1", None, 0)])
-    grouped = Gang("g", "q", (Task("a", {GPU: 9}, "r0"), Task("b", {GPU: 2}, "r1")), LOW, True, 9, zero)
+    zero = GangTree(None, 2, [SubGroup("r0", None, 0), SubGroup("r1", None, 0)])
+    grouped = GangFacts("g", "q", (TaskFacts("a", {GPU: 9}, "r0"), TaskFacts("b", {GPU: 2}, "r1")), LOW, True, 9, zero)
     for mine in (grouped, unlike(9, 2, need=0)):
         reason = why([queue("q", 4)], [full, mine], {"n": 4})
         assert (reason.code, dict(reason.missing)) == ("no_room", {GPU: 2})
@@ -91,16 +103,16 @@ def test_who_can_never_run_is_told_the_least_that_it_needs():
         reason = why([queue("q", 0)], [mine], {"n": 4})
         assert (reason.never, dict(reason.requested)) == (True, {GPU: 8})
         assert reason.message == "It asks for 8 GPUs; the nodes could not hold that even if they were empty."
-        assert deeds(settle(facts([queue("q", 0, limit=8)], [mine], {"n": 20}))) == [("start", "g")]
+        assert step_pairs(run_cycle(facts([queue("q", 0, limit=8)], [mine], {"n": 20}))) == [("start", "g")]
 
 
 def test_the_number_that_is_too_much_is_of_the_resource_that_is_too_much():
     """Two GPUs are taken just now; nine cores are more than the limit will ever be."""
-    two = Queue("q", None, {GPU: 9}, limit={GPU: 4, CPU: 6})
+    two = QueueFacts("q", None, {GPU: 9}, limit={GPU: 4, CPU: 6})
     full = gang("full", "q", NORMAL, gpus=3, on="n")
-    mine = Gang("g", "q", (Task("g-0", {GPU: 2, CPU: 9}),), LOW, True, 9)
-    machines = (Node("n", {GPU: 20, CPU: 20}),)
-    reason = reasons(settle(Facts((two,), gangs=(full, mine), nodes=machines)).world)["g"]
+    mine = GangFacts("g", "q", (TaskFacts("g-0", {GPU: 2, CPU: 9}),), LOW, True, 9)
+    machines = (NodeFacts("n", {GPU: 20, CPU: 20}),)
+    reason = waiting_reasons(run_cycle(ClusterFacts((two,), gangs=(full, mine), nodes=machines)).world)["g"]
     assert (reason.code, dict(reason.requested), dict(reason.missing)) == ("never_fits", {CPU: 9}, {CPU: 3})
     assert "(6)" in reason.message
 
@@ -108,32 +120,34 @@ def test_the_number_that_is_too_much_is_of_the_resource_that_is_too_much():
 def _pods(*requests, need=1, allowed=()):
     """A gang without groups that needs some of its pods; `allowed` are the nodes of each, None for all."""
     nodes = [*allowed, *[None] * len(requests)]
-    tasks = tuple(Task(f"g-{i}", request, allowed=nodes[i]) for i, request in enumerate(requests))
-    return Gang("g", "q", tasks, LOW, True, 9, GangTree(need))
+    tasks = tuple(TaskFacts(f"g-{i}", request, allowed_nodes=nodes[i]) for i, request in enumerate(requests))
+    return GangFacts("g", "q", tasks, LOW, True, 9, GangTree(need))
 
 
 def test_a_pod_that_is_neither_first_nor_least_starts_where_it_alone_has_room():
     """GPUs are taken, cores are not: of three pods the second asks for cores alone."""
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     mine = _pods({GPU: 1}, {CPU: 3}, {GPU: 2})
-    machines = (Node("n", {GPU: 4, CPU: 4}),)
-    plenty = Queue("q", None, {GPU: 9, CPU: 9})
-    assert deeds(settle(Facts((plenty,), gangs=(full, mine), nodes=machines))) == [("start", "g")]
+    machines = (NodeFacts("n", {GPU: 4, CPU: 4}),)
+    plenty = QueueFacts("q", None, {GPU: 9, CPU: 9})
+    assert step_pairs(run_cycle(ClusterFacts((plenty,), gangs=(full, mine), nodes=machines))) == [("start", "g")]
 
 
 def test_a_pod_that_may_stand_elsewhere_is_not_held_back_by_the_pods_before_it():
     """They ask for the same; only the nodes that they may stand on differ."""
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     mine = _pods({GPU: 1}, {GPU: 1}, {GPU: 1}, need=2, allowed=[frozenset("n"), frozenset("m"), frozenset("m")])
-    after = settle(facts([queue("q", 9)], [full, mine], {"n": 4, "m": 4}))
+    after = run_cycle(facts([queue("q", 9)], [full, mine], {"n": 4, "m": 4}))
     assert [(step.tasks, step.nodes) for step in after.steps] == [(("g-1", "g-2"), ("m", "m"))]
 
 
 def test_never_is_not_said_while_one_pod_could_stand():
     """No node has GPUs, and the first pod asks for one: the second would do, and waits for cores."""
-    full = Gang("full", "q", (Task("full-0", {CPU: 4}),), LOW, True, 0)
+    full = GangFacts("full", "q", (TaskFacts("full-0", {CPU: 4}),), LOW, True, 0)
     mine = _pods({GPU: 1}, {CPU: 3}, {GPU: 2})
-    reason = reasons(settle(Facts((queue("q", 9),), gangs=(full, mine), nodes=(Node("n", {CPU: 4}),))).world)["g"]
+    reason = waiting_reasons(
+        run_cycle(ClusterFacts((queue("q", 9),), gangs=(full, mine), nodes=(NodeFacts("n", {CPU: 4}),))).world
+    )["g"]
     assert (reason.code, dict(reason.missing)) == ("no_room", {CPU: 3})
 
 
@@ -146,8 +160,8 @@ def test_the_least_of_unlike_pods_is_the_one_with_fewest_gpus():
 
 def _whole(*tasks):
     """A gang that needs all of its tasks, given as (request, allowed nodes or None)."""
-    made = tuple(Task(f"g-{i}", request, allowed=nodes) for i, (request, nodes) in enumerate(tasks))
-    return Gang("g", "q", made, LOW, True, 9)
+    made = tuple(TaskFacts(f"g-{i}", request, allowed_nodes=nodes) for i, (request, nodes) in enumerate(tasks))
+    return GangFacts("g", "q", made, LOW, True, 9)
 
 
 def test_room_is_asked_for_only_where_the_task_may_stand():
@@ -160,19 +174,23 @@ def test_room_is_asked_for_only_where_the_task_may_stand():
 
 def test_no_node_is_asked_for_more_than_it_has():
     """What asks for cores alone could stand on the small node, but then the other two would have no place."""
-    low = Gang("low", "q", (Task("low-0", {GPU: 2}, state=TaskState.RUNNING, node="small"),), NORMAL, submitted=1)
-    high = Gang("high", "q", (Task("high-0", {GPU: 3}, state=TaskState.RUNNING, node="big"),), NORMAL, submitted=1)
+    low = GangFacts(
+        "low", "q", (TaskFacts("low-0", {GPU: 2}, state=TaskState.RUNNING, node="small"),), NORMAL, submitted=1
+    )
+    high = GangFacts(
+        "high", "q", (TaskFacts("high-0", {GPU: 3}, state=TaskState.RUNNING, node="big"),), NORMAL, submitted=1
+    )
     mine = _whole(({GPU: 4}, None), ({GPU: 1, CPU: 2}, None), ({CPU: 3}, None))
-    machines = (Node("big", {GPU: 4, CPU: 8}), Node("small", {GPU: 2, CPU: 4}))
-    plenty = Queue("q", None, {GPU: 20, CPU: 20})
-    reason = reasons(settle(Facts((plenty,), gangs=(low, high, mine), nodes=machines)).world)["g"]
+    machines = (NodeFacts("big", {GPU: 4, CPU: 8}), NodeFacts("small", {GPU: 2, CPU: 4}))
+    plenty = QueueFacts("q", None, {GPU: 20, CPU: 20})
+    reason = waiting_reasons(run_cycle(ClusterFacts((plenty,), gangs=(low, high, mine), nodes=machines)).world)["g"]
     assert reason.unblock == ("3 GPUs more must be free on big (high).", "1 GPU more must be free on small (low).")
 
 
 def test_who_waits_for_nothing_but_its_own_missing_tasks_is_told_so():
     """One replica needs two pods and has one; the other needs none and has none. Nothing of it can ever start."""
-    tree = GangTree(None, 1, [Group("a", None, 2), Group("b", None, 0)])
-    mine = Gang("g", "q", (Task("a-0", {GPU: 1}, "a"),), LOW, True, 9, tree)
+    tree = GangTree(None, 1, [SubGroup("a", None, 2), SubGroup("b", None, 0)])
+    mine = GangFacts("g", "q", (TaskFacts("a-0", {GPU: 1}, "a"),), LOW, True, 9, tree)
     reason = why([queue("q", 4)], [mine], {"n": 4})
     assert reason.code == "not_ready"
     assert "fewer tasks" in reason.message

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pools.domain.amounts import UNLIMITED
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import Gang, Task
-from scheduling.domain.engine.fair_share import Claim, divide
-from tests.unit.engine.clusters import GPU, facts, gang, queue, settled
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import GangFacts, TaskFacts
+from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
+from tests.unit.engine.clusters import GPU, facts, gang, queue, run_cycle_of
 
 
 def claim(name, quota=0, request=0, limit=UNLIMITED, *, weight=1, priority=100, created=0):
-    return Claim(name, quota, limit, request, weight, priority, created)
+    return FairShareInput(name, quota, limit, request, weight, priority, created)
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def claim(name, quota=0, request=0, limit=UNLIMITED, *, weight=1, priority=100, 
     ],
 )  # fmt: skip
 def test_division(total, claims, shares):
-    assert divide(total, claims) == shares
+    assert divide_fair_shares(total, claims) == shares
 
 
 @given(
     st.integers(0, 60),
     st.lists(
         st.builds(
-            Claim, st.sampled_from("abcdefgh"), st.integers(0, 10), st.integers(0, 20) | st.just(UNLIMITED),
+            FairShareInput, st.sampled_from("abcdefgh"), st.integers(0, 10), st.integers(0, 20) | st.just(UNLIMITED),
             st.integers(0, 30), st.integers(0, 3), st.sampled_from([100, 200]), st.integers(0, 3),
         ),
         max_size=6,
@@ -85,7 +85,7 @@ def test_division(total, claims, shares):
     ),
 )  # fmt: skip
 def test_shares_are_whole_and_never_above_what_is_asked_or_there(total, claims):
-    shares = divide(total, claims)
+    shares = divide_fair_shares(total, claims)
     promised = sum(min(one.quota, one.requestable) for one in claims)
     assert sum(shares) <= max(total, promised)
     for one, share in zip(claims, shares, strict=True):
@@ -95,7 +95,7 @@ def test_shares_are_whole_and_never_above_what_is_asked_or_there(total, claims):
 
 
 def test_a_level_divides_what_the_queue_above_got():
-    after = settled(
+    after = run_cycle_of(
         [queue("big", None, created=1), queue("x", 2, "big"), queue("y", 2, "big"), queue("small", 4, created=2)],
         [gang("x1", "x", gpus=8), gang("s1", "small", gpus=8)],
         {"n": 8},
@@ -105,7 +105,7 @@ def test_a_level_divides_what_the_queue_above_got():
 
 
 def test_what_a_child_does_not_need_goes_to_its_siblings_before_it_goes_up():
-    after = settled(
+    after = run_cycle_of(
         [queue("big", None, created=1), queue("x", 6, "big"), queue("y", 2, "big"), queue("small", 2, created=2)],
         [gang("x1", "x", gpus=1), gang("y1", "y", gpus=9), gang("s1", "small", gpus=9)],
         {"n": 10},
@@ -116,7 +116,7 @@ def test_what_a_child_does_not_need_goes_to_its_siblings_before_it_goes_up():
 
 def test_a_parent_without_quota_gives_its_children_no_claim():
     """8 GPUs: the queues below `house` have quotas, but `house` may claim nothing; only the surplus is divided."""
-    after = settled(
+    after = run_cycle_of(
         [queue("house", 0), queue("inside", 6, "house"), queue("other", 6)],
         [gang("i1", "inside", gpus=6), gang("o1", "other", gpus=6)],
         {"n": 8},
@@ -127,10 +127,12 @@ def test_a_parent_without_quota_gives_its_children_no_claim():
 
 def test_what_is_on_its_way_out_is_still_a_request_and_what_has_ended_is_none():
     def one(name, state):
-        return Gang(name, name, (Task("t", {GPU: 4}, state=state, node="n" if state == "releasing" else None),))
+        return GangFacts(
+            name, name, (TaskFacts("t", {GPU: 4}, state=state, node="n" if state == "releasing" else None),)
+        )
 
     queues = [queue("leaving", 8), queue("ended", 8)]
-    after = settle(facts(queues, [one("leaving", "releasing"), one("ended", "finished")], {"n": 8}))
+    after = run_cycle(facts(queues, [one("leaving", "releasing"), one("ended", "finished")], {"n": 8}))
     assert {q.fact.name: q.fair[0] for q in after.world.queues} == {"leaving": 4, "ended": 0}
 
 
@@ -141,12 +143,12 @@ def test_what_is_on_its_way_out_is_still_a_request_and_what_has_ended_is_none():
          "limit below the quota", "fair share above the quota"],
 )  # fmt: skip
 def test_allocatable_share(quota, limit, asked, share):
-    after = settled([queue("q", quota, limit=limit)], [gang("g", "q", gpus=asked)], {"n": 8})
+    after = run_cycle_of([queue("q", quota, limit=limit)], [gang("g", "q", gpus=asked)], {"n": 8})
     assert after.world.queues[0].allocatable == [share]
 
 
 def test_usage_and_demand_count_as_requests():
-    after = settled([queue("a", 2), queue("b", 2)], [], {"n": 8}, usage={"a": {GPU: 5}}, demand={"b": {GPU: 9}})
+    after = run_cycle_of([queue("a", 2), queue("b", 2)], [], {"n": 8}, usage={"a": {GPU: 5}}, demand={"b": {GPU: 9}})
     assert [q.fair[0] for q in after.world.queues] == [4, 4]
 
 
@@ -154,13 +156,13 @@ def test_demand_and_usage_are_requests_of_every_queue_above():
     """`house` has no quota and nothing of its own; what is asked and held below it is its claim on the surplus."""
     queues = [queue("house", 0), queue("inside", 0, "house"), queue("other", 0)]
     for below in ({"demand": {"inside": {GPU: 9}}}, {"usage": {"inside": {GPU: 9}}}):
-        after = settled(queues, [gang("o", "other", gpus=9)], {"n": 8}, **below)
+        after = run_cycle_of(queues, [gang("o", "other", gpus=9)], {"n": 8}, **below)
         fair = {name: q.fair[0] for name, q in after.world.queue_of.items()}
         assert fair == {"house": 4, "inside": 4, "other": 4}
 
 
 def test_each_resource_is_divided_on_its_own():
-    after = settled(
+    after = run_cycle_of(
         [queue("a", 1), queue("b", 1)], [gang("g", "a", gpus=4)], {"n": 4}, capacity={GPU: 2, "default/cpu": 6}
     )
     assert after.world.keys == [GPU, "default/cpu"]

@@ -7,11 +7,22 @@ from fractions import Fraction
 
 import pytest
 
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, Facts, Gang, Hold, Node, Queue, Task, TaskState
-from scheduling.domain.engine.outcome import reasons
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import (
+    HIGH,
+    LOW,
+    NORMAL,
+    ClusterFacts,
+    GangFacts,
+    NodeFacts,
+    QueueFacts,
+    StartHold,
+    TaskFacts,
+    TaskState,
+)
+from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.gang import GangTree
-from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue, running, settled
+from tests.unit.engine.clusters import CPU, GPU, cohort, facts, gang, queue, run_cycle_of, running_gangs, step_pairs
 
 
 @pytest.mark.parametrize(
@@ -25,10 +36,10 @@ from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, que
         ([queue("top", 1), queue("q", 9, "top")], gang("g", "q", NORMAL, gpus=2), False),
         ([queue("top", 0), queue("q", 9, "top")], gang("g", "q", NORMAL, gpus=1), False),
         ([queue("top", None), queue("q", 2, "top")], gang("g", "q", NORMAL, gpus=2), True),
-        ([Queue("q", quota={GPU: float("inf")})], gang("g", "q", NORMAL, gpus=2), True),
+        ([QueueFacts("q", quota={GPU: float("inf")})], gang("g", "q", NORMAL, gpus=2), True),
         ([queue("q", 9), queue("child", 9, "q")], gang("g", "q", NORMAL), False),
-        ([queue("q", 9, hold=Hold("offline", "The pool is offline."))], gang("g", "q", NORMAL), False),
-        ([queue("top", 9, hold=Hold("offline", "It is away.")), queue("q", 9, "top")], gang("g", "q", NORMAL), False),
+        ([queue("q", 9, hold=StartHold("offline", "The pool is offline."))], gang("g", "q", NORMAL), False),
+        ([queue("top", 9, hold=StartHold("offline", "It is away.")), queue("q", 9, "top")], gang("g", "q", NORMAL), False),
         ([queue("q", 9)], gang("g", "elsewhere", NORMAL), False),
         ([queue("q", 0)], gang("g", "q", NORMAL, gpus=0), True),
     ],
@@ -39,83 +50,87 @@ from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, que
     ],
 )  # fmt: skip
 def test_gate(queues, work, starts):
-    assert running(settled(queues, [work], {"n": 8})) == ({"g"} if starts else set())
+    assert running_gangs(run_cycle_of(queues, [work], {"n": 8})) == ({"g"} if starts else set())
 
 
 def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_limit():
     queues = [queue("q", 4, limit=4)]
-    assert running(
-        settled(queues, [gang("l", "q", LOW, gpus=2, on="n"), gang("g", "q", NORMAL, gpus=2)], {"n": 8})
+    assert running_gangs(
+        run_cycle_of(queues, [gang("l", "q", LOW, gpus=2, on="n"), gang("g", "q", NORMAL, gpus=2)], {"n": 8})
     ) == {"l", "g"}
-    after = settled(queues, [gang("g", "q", LOW, gpus=2)], {"n": 8}, usage={"q": {GPU: 3}})
-    assert reasons(after.world)["g"].code == "over_limit"
+    after = run_cycle_of(queues, [gang("g", "q", LOW, gpus=2)], {"n": 8}, usage={"q": {GPU: 3}})
+    assert waiting_reasons(after.world)["g"].code == "over_limit"
 
 
 def test_firm_work_starts_beside_low_work_that_fills_the_quota():
     """There is room for both, and nobody could leave."""
     work = gang("g", "q", NORMAL, gpus=2)
-    assert running(settled([queue("q", 2)], [work], {"n": 4}, usage={"q": {GPU: 2}})) == {"g"}
+    assert running_gangs(run_cycle_of([queue("q", 2)], [work], {"n": 4}, usage={"q": {GPU: 2}})) == {"g"}
 
 
 def test_only_what_is_asked_for_is_looked_at():
     """The queue holds more cpu than its limit and its quota; work that asks for GPUs alone does not mind."""
-    q = Queue("q", quota={GPU: 2, CPU: 0}, limit={CPU: 1})
-    work = Gang("g", "q", (Task("g-0", {GPU: 2, CPU: 0}),), NORMAL)
+    q = QueueFacts("q", quota={GPU: 2, CPU: 0}, limit={CPU: 1})
+    work = GangFacts("g", "q", (TaskFacts("g-0", {GPU: 2, CPU: 0}),), NORMAL)
     held = {"q": {CPU: 9}}
-    assert running(settle(Facts((q,), gangs=(work,), nodes=(Node("n", {GPU: 2, CPU: 9}),), usage=held))) == {"g"}
+    assert running_gangs(
+        run_cycle(ClusterFacts((q,), gangs=(work,), nodes=(NodeFacts("n", {GPU: 2, CPU: 9}),), usage=held))
+    ) == {"g"}
 
 
 def test_the_gate_is_asked_for_the_pods_of_one_attempt():
     """Of 4 pods 2 are the minimum; a quota of 3 lets them start, then one more, and not the last."""
     elastic = gang("g", "q", NORMAL, count=4, tree=GangTree(2))
-    assert [len(step.tasks) for step in settled([queue("q", 3)], [elastic], {"n": 8}).steps] == [2, 1]
+    assert [len(step.tasks) for step in run_cycle_of([queue("q", 3)], [elastic], {"n": 8}).steps] == [2, 1]
 
 
 def test_work_on_its_way_out_counts_against_quota_and_limit_to_the_end():
     def leaving(priority, preemptible):
-        return Gang("old", "q", (Task("old-0", {GPU: 2}, state="releasing", node="n"),), priority, preemptible)
+        return GangFacts(
+            "old", "q", (TaskFacts("old-0", {GPU: 2}, state="releasing", node="n"),), priority, preemptible
+        )
 
     new = gang("new", "q", NORMAL, gpus=2)
-    over_quota = settle(facts([queue("q", 3)], [leaving(NORMAL, False), new], {"n": 8}))
-    assert reasons(over_quota.world)["new"].code == "over_quota"
-    over_limit = settle(facts([queue("q", 3, limit=3)], [leaving(LOW, True), new], {"n": 8}))
-    assert reasons(over_limit.world)["new"].code == "over_limit"
+    over_quota = run_cycle(facts([queue("q", 3)], [leaving(NORMAL, False), new], {"n": 8}))
+    assert waiting_reasons(over_quota.world)["new"].code == "over_quota"
+    over_limit = run_cycle(facts([queue("q", 3, limit=3)], [leaving(LOW, True), new], {"n": 8}))
+    assert waiting_reasons(over_limit.world)["new"].code == "over_limit"
 
 
 def test_amounts_are_exact():
     third = Fraction(1, 3)
     work = [gang(f"g{i}", "q", NORMAL, gpus=third, at=i) for i in range(4)]
-    assert running(settled([queue("q", 1)], work, {"n": 8})) == {"g0", "g1", "g2"}
+    assert running_gangs(run_cycle_of([queue("q", 1)], work, {"n": 8})) == {"g0", "g1", "g2"}
 
 
 def test_under_a_cohort_everybody_is_bound_by_what_the_tree_gives():
     tree = {"cohorts": (cohort("org", 2),)}
     low = gang("low", "a", LOW, gpus=6)
-    assert running(settled([queue("a", 4, "org")], [low], {"n": 8}, **tree)) == {"low"}
-    assert running(settled([queue("a", 3, "org")], [low], {"n": 8}, **tree)) == set()
-    assert running(settled([queue("a", 3)], [low], {"n": 8})) == {"low"}
+    assert running_gangs(run_cycle_of([queue("a", 4, "org")], [low], {"n": 8}, **tree)) == {"low"}
+    assert running_gangs(run_cycle_of([queue("a", 3, "org")], [low], {"n": 8}, **tree)) == set()
+    assert running_gangs(run_cycle_of([queue("a", 3)], [low], {"n": 8})) == {"low"}
     bounded = [queue("a", 4, "org", borrowing_limit=1)]
-    after = settled(bounded, [low], {"n": 8}, **tree)
-    reason = reasons(after.world)["low"]
+    after = run_cycle_of(bounded, [low], {"n": 8}, **tree)
+    reason = waiting_reasons(after.world)["low"]
     assert (reason.code, reason.queue, reason.limit) == ("never_fits", "a", "borrowing_limit")
 
 
 def test_queues_below_their_fair_share_come_first_then_higher_priority_then_the_smaller_share():
     queues = [queue("a", 0, created=1), queue("b", 0, created=2), queue("c", 0, priority=200, created=3)]
     work = [gang(f"{name}{i}", name, gpus=1, at=i) for name in "abc" for i in range(3)]
-    after = settled(queues, work, {"n": 6})
-    assert [gang for _action, gang in deeds(after)] == ["c0", "c1", "c2", "a0", "b0", "a1"]
+    after = run_cycle_of(queues, work, {"n": 6})
+    assert [gang for _action, gang in step_pairs(after)] == ["c0", "c1", "c2", "a0", "b0", "a1"]
 
 
 def test_what_stays_inside_the_quota_comes_before_what_borrows():
     queues = [queue("a", 0, created=1), queue("b", 2, created=2)]
-    after = settled(queues, [gang("a0", "a", gpus=2), gang("b0", "b", gpus=2)], {"n": 2})
-    assert running(after) == {"b0"}
+    after = run_cycle_of(queues, [gang("a0", "a", gpus=2), gang("b0", "b", gpus=2)], {"n": 2})
+    assert running_gangs(after) == {"b0"}
 
 
 def test_a_blocked_head_does_not_hold_back_the_rest():
-    after = settled([queue("q", 0)], [gang("big", "q", 60, gpus=9), gang("small", "q", 50, gpus=1)], {"n": 8})
-    assert running(after) == {"small"}
+    after = run_cycle_of([queue("q", 0)], [gang("big", "q", 60, gpus=9), gang("small", "q", 50, gpus=1)], {"n": 8})
+    assert running_gangs(after) == {"small"}
 
 
 def test_inside_a_leaf_priority_then_age_then_name():
@@ -125,89 +140,92 @@ def test_inside_a_leaf_priority_then_age_then_name():
         gang("a", "q", LOW, at=2),
         gang("h", "q", HIGH, at=9),
     ]
-    assert [name for _action, name in deeds(settled([queue("q", 8)], work, {"n": 8}))] == ["h", "z", "a", "b"]
+    assert [name for _action, name in step_pairs(run_cycle_of([queue("q", 8)], work, {"n": 8}))] == ["h", "z", "a", "b"]
 
 
 def test_the_fullest_node_that_fits_is_used():
-    after = settled([queue("q", 0)], [gang("g", "q", gpus=2, count=2)], {"n1": 8, "n2": 3, "n3": 2})
+    after = run_cycle_of([queue("q", 0)], [gang("g", "q", gpus=2, count=2)], {"n1": 8, "n2": 3, "n3": 2})
     assert [after.world.nodes.names[node] for node in after.world.gang_of["g"].node] == ["n3", "n2"]
 
 
 def test_of_equally_full_nodes_the_first_by_name_is_used():
-    after = settled([queue("q", 0)], [gang("g", "q")], {"b": 2, "a": 2, "c": 2})
+    after = run_cycle_of([queue("q", 0)], [gang("g", "q")], {"b": 2, "a": 2, "c": 2})
     assert [step.nodes for step in after.steps] == [("a",)]
 
 
 def test_unlike_tasks_are_packed_even_when_listed_in_an_unlucky_order():
     sizes = [2, 3, 2, 3, 2]
-    tasks = tuple(Task(f"t{i}", {GPU: size}) for i, size in enumerate(sizes))
-    after = settle(facts([queue("q", 0)], [Gang("g", "q", tasks, LOW, True)], {"n1": 6, "n2": 6}))
-    assert running(after) == {"g"}
+    tasks = tuple(TaskFacts(f"t{i}", {GPU: size}) for i, size in enumerate(sizes))
+    after = run_cycle(facts([queue("q", 0)], [GangFacts("g", "q", tasks, LOW, True)], {"n1": 6, "n2": 6}))
+    assert running_gangs(after) == {"g"}
 
 
 def test_unlike_tasks_are_packed_even_where_largest_first_would_fail():
     """The largest would go to the smaller node, where it leaves 1 that nobody can use."""
-    tasks = tuple(Task(f"t{i}", {GPU: size}) for i, size in enumerate([2, 2, 3, 4]))
-    after = settle(facts([queue("q", 0)], [Gang("g", "q", tasks, LOW, True)], {"n1": 5, "n2": 6}))
-    assert running(after) == {"g"}
+    tasks = tuple(TaskFacts(f"t{i}", {GPU: size}) for i, size in enumerate([2, 2, 3, 4]))
+    after = run_cycle(facts([queue("q", 0)], [GangFacts("g", "q", tasks, LOW, True)], {"n1": 5, "n2": 6}))
+    assert running_gangs(after) == {"g"}
 
 
 def test_what_has_ended_is_not_asked_of_a_gang_that_starts_whole():
     """One of three pods is through: the gang starts again with the other two."""
     states = (TaskState.FINISHED, TaskState.PENDING, TaskState.PENDING)
-    tasks = tuple(Task(f"g-{i}", {GPU: 1}, state=state) for i, state in enumerate(states))
-    after = settle(facts([queue("q", 2)], [Gang("g", "q", tasks, NORMAL)], {"n": 2}))
+    tasks = tuple(TaskFacts(f"g-{i}", {GPU: 1}, state=state) for i, state in enumerate(states))
+    after = run_cycle(facts([queue("q", 2)], [GangFacts("g", "q", tasks, NORMAL)], {"n": 2}))
     assert [step.tasks for step in after.steps] == [("g-1", "g-2")]
 
 
 def test_a_gang_that_is_held_itself_neither_starts_nor_takes():
     """The others of its queue are not concerned."""
-    hold = Hold("gpu_quota", "Its namespace is full.", "Workers of it end", node="team-a", limit="total")
+    hold = StartHold("gpu_quota", "Its namespace is full.", "Workers of it end", node="team-a", limit="total")
     held = replace(gang("held", "q", NORMAL, gpus=2), hold=hold)
     low = gang("low", "q", LOW, gpus=2, on="n")
     for gpus in (2, 4):
-        after = settled([queue("q", 4)], [low, held], {"n": gpus})
+        after = run_cycle_of([queue("q", 4)], [low, held], {"n": gpus})
         assert after.steps == ()
-        assert (reasons(after.world)["held"].code, reasons(after.world)["held"].queue) == ("gpu_quota", "team-a")
-    assert deeds(settled([queue("q", 4)], [low, held, gang("free", "q", NORMAL, gpus=2)], {"n": 4})) == [
+        assert (waiting_reasons(after.world)["held"].code, waiting_reasons(after.world)["held"].queue) == (
+            "gpu_quota",
+            "team-a",
+        )
+    assert step_pairs(run_cycle_of([queue("q", 4)], [low, held, gang("free", "q", NORMAL, gpus=2)], {"n": 4})) == [
         ("start", "free")
     ]
 
 
 def test_every_resource_must_fit_on_the_node():
-    nodes = (Node("gpus", {GPU: 8, CPU: 1}), Node("cpus", {CPU: 64}))
-    work = Gang("g", "q", (Task("g-0", {GPU: 1, CPU: 4}),), LOW, True)
-    cpu = Gang("c", "q", (Task("c-0", {CPU: 4}),), LOW, True)
-    after = settle(Facts((Queue("q"),), gangs=(work, cpu), nodes=nodes))
-    assert running(after) == {"c"}
-    assert reasons(after.world)["g"].code == "never_fits"
+    nodes = (NodeFacts("gpus", {GPU: 8, CPU: 1}), NodeFacts("cpus", {CPU: 64}))
+    work = GangFacts("g", "q", (TaskFacts("g-0", {GPU: 1, CPU: 4}),), LOW, True)
+    cpu = GangFacts("c", "q", (TaskFacts("c-0", {CPU: 4}),), LOW, True)
+    after = run_cycle(ClusterFacts((QueueFacts("q"),), gangs=(work, cpu), nodes=nodes))
+    assert running_gangs(after) == {"c"}
+    assert waiting_reasons(after.world)["g"].code == "never_fits"
 
 
 def test_flavors_are_kept_apart():
-    nodes = (Node("spot", {"spot/gpu": 8}),)
-    after = settle(Facts((Queue("q"),), gangs=(gang("g", "q", LOW),), nodes=nodes))
-    assert running(after) == set()
+    nodes = (NodeFacts("spot", {"spot/gpu": 8}),)
+    after = run_cycle(ClusterFacts((QueueFacts("q"),), gangs=(gang("g", "q", LOW),), nodes=nodes))
+    assert running_gangs(after) == set()
 
 
 def test_without_nodes_only_quota_decides():
-    after = settled([queue("q", 2)], [gang("low", "q", LOW, gpus=99), gang("n", "q", NORMAL, gpus=3)], None)
-    assert running(after) == {"low"}
+    after = run_cycle_of([queue("q", 2)], [gang("low", "q", LOW, gpus=99), gang("n", "q", NORMAL, gpus=3)], None)
+    assert running_gangs(after) == {"low"}
 
 
 def test_no_nodes_at_all_start_nothing():
-    assert running(settled([queue("q", 2)], [gang("low", "q", LOW)], {})) == set()
+    assert running_gangs(run_cycle_of([queue("q", 2)], [gang("low", "q", LOW)], {})) == set()
 
 
 def test_releasing_work_holds_its_place_to_the_end():
-    leaving = Gang("old", "q", (Task("old-0", {GPU: 8}, state="releasing", node="n"),), LOW, True)
-    after = settle(facts([queue("q", 8)], [leaving, gang("g", "q", NORMAL, gpus=8)], {"n": 8}))
+    leaving = GangFacts("old", "q", (TaskFacts("old-0", {GPU: 8}, state="releasing", node="n"),), LOW, True)
+    after = run_cycle(facts([queue("q", 8)], [leaving, gang("g", "q", NORMAL, gpus=8)], {"n": 8}))
     assert after.steps == ()
-    assert reasons(after.world).keys() == {"g"}
+    assert waiting_reasons(after.world).keys() == {"g"}
 
 
 def test_a_gang_with_too_few_tasks_says_so():
-    after = settled([queue("q", 8)], [gang("g", "q", NORMAL, count=2, tree=GangTree(3))], {"n": 8})
-    assert reasons(after.world)["g"].code == "not_ready"
+    after = run_cycle_of([queue("q", 8)], [gang("g", "q", NORMAL, count=2, tree=GangTree(3))], {"n": 8})
+    assert waiting_reasons(after.world)["g"].code == "not_ready"
 
 
 def test_a_task_stands_only_where_it_may():
@@ -216,17 +234,25 @@ def test_a_task_stands_only_where_it_may():
 
     def bound(name, at, *, on=None, gpus=2):
         state = "running" if on else "pending"
-        return Gang(name, "q", (Task(f"{name}-0", {GPU: gpus}, state=state, node=on, allowed=here),), LOW, True, at)
+        return GangFacts(
+            name, "q", (TaskFacts(f"{name}-0", {GPU: gpus}, state=state, node=on, allowed_nodes=here),), LOW, True, at
+        )
 
-    after = settle(facts([queue("q", 0)], [bound("g", 1)], {"n1": 2, "n2": 8}))
+    after = run_cycle(facts([queue("q", 0)], [bound("g", 1)], {"n1": 2, "n2": 8}))
     assert after.world.nodes.names[after.world.gang_of["g"].node[0]] == "n2"
-    full = settle(facts([queue("q", 0)], [bound("g", 1), bound("h", 2)], {"n1": 8, "n2": 3}))
-    assert running(full) == {"g"}
-    reason = reasons(full.world)["h"]
-    assert (reason.code, dict(reason.missing), reason.blockers[0].where[0].node) == ("fragmented", {GPU: 1}, "n2")
-    never = settle(facts([queue("q", 0)], [bound("g", 1, gpus=4)], {"n1": 8, "n2": 3}))
-    assert reasons(never.world)["g"].code == "never_fits"
-    moved = settle(facts([queue("q", 0)], [gang("free", "q", LOW, gpus=2, on="n2"), bound("g", 9)], {"n1": 2, "n2": 3}))
-    assert deeds(moved) == [("move", "free"), ("start", "g")]
-    stuck = settle(facts([queue("q", 0)], [bound("b", 0, on="n2"), bound("g", 9)], {"n1": 2, "n2": 3}))
-    assert deeds(stuck) == []
+    full = run_cycle(facts([queue("q", 0)], [bound("g", 1), bound("h", 2)], {"n1": 8, "n2": 3}))
+    assert running_gangs(full) == {"g"}
+    reason = waiting_reasons(full.world)["h"]
+    assert (reason.code, dict(reason.missing), reason.blockers[0].node_shortages[0].node) == (
+        "fragmented",
+        {GPU: 1},
+        "n2",
+    )
+    never = run_cycle(facts([queue("q", 0)], [bound("g", 1, gpus=4)], {"n1": 8, "n2": 3}))
+    assert waiting_reasons(never.world)["g"].code == "never_fits"
+    moved = run_cycle(
+        facts([queue("q", 0)], [gang("free", "q", LOW, gpus=2, on="n2"), bound("g", 9)], {"n1": 2, "n2": 3})
+    )
+    assert step_pairs(moved) == [("move", "free"), ("start", "g")]
+    stuck = run_cycle(facts([queue("q", 0)], [bound("b", 0, on="n2"), bound("g", 9)], {"n1": 2, "n2": 3}))
+    assert step_pairs(stuck) == []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 
-from scheduling.domain.engine.cycle import settle
+from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import LOW, NORMAL
-from scheduling.domain.engine.outcome import places, reasons
+from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
 from scheduling.domain.engine.state import GangState, QueueState
 from tests.unit.engine.clusters import cohort, facts, gang, queue
 
@@ -26,10 +26,10 @@ def test_a_world_that_nobody_needs_is_no_garbage_to_be_found():
     before = len(alive())
     gc.disable()
     try:
-        settled = settle(given)
+        settled = run_cycle(given)
         assert settled.steps
-        assert reasons(settled.world)
-        assert places(settled.world)
+        assert waiting_reasons(settled.world)
+        assert queue_positions(settled.world)
         assert len(alive()) > before
         del settled
         assert len(alive()) == before

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import Facts, Gang, Node, Queue, Task
-from scheduling.domain.engine.outcome import places
-from scheduling.domain.gang import GangTree, Group
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts
+from scheduling.domain.engine.outcome import queue_positions
+from scheduling.domain.gang import GangTree, SubGroup
 from tests.unit.engine.clusters import CPU, GPU, facts, gang, queue
 
 
 def served(after):
     """Everybody in the order of service: who started, then who waits by position."""
-    waiting = sorted(places(after.world).items(), key=lambda entry: entry[1].overall)
+    waiting = sorted(queue_positions(after.world).items(), key=lambda entry: entry[1].overall)
     return [*(step.gang for step in after.steps), *(name for name, _place in waiting)]
 
 
 def one(queues, work, gpus, **more):
-    return served(settle(facts(queues, work, {"n": gpus}, **more)))
+    return served(run_cycle(facts(queues, work, {"n": gpus}, **more)))
 
 
 CASES = {
@@ -110,13 +110,13 @@ def test_queues_are_compared_by_the_best_gang_beneath_each():
 
 def test_over_the_fair_share_means_in_every_resource():
     """`a` is above its share in GPUs and not in cpu, so it is not over its fair share; its priority decides."""
-    queues = (Queue("a", quota={GPU: 1, CPU: 8}, priority=200), Queue("b", quota={GPU: 0, CPU: 8}))
-    work = tuple(Gang(f"{name}0", name, (Task("t", {GPU: 1, CPU: 1}),), 50, True) for name in "ab")
-    nodes = (Node("n", {GPU: 8, CPU: 16}),)
+    queues = (QueueFacts("a", quota={GPU: 1, CPU: 8}, priority=200), QueueFacts("b", quota={GPU: 0, CPU: 8}))
+    work = tuple(GangFacts(f"{name}0", name, (TaskFacts("t", {GPU: 1, CPU: 1}),), 50, True) for name in "ab")
+    nodes = (NodeFacts("n", {GPU: 8, CPU: 16}),)
 
     def order(cpu):
         held = {"a": {GPU: 7, CPU: cpu}}
-        return served(settle(Facts(queues, gangs=work, nodes=nodes, usage=held, capacity={GPU: 2, CPU: 8})))
+        return served(run_cycle(ClusterFacts(queues, gangs=work, nodes=nodes, usage=held, capacity={GPU: 2, CPU: 8})))
 
     assert order(2) == ["a0", "b0"]
     assert order(14) == ["b0", "a0"]
@@ -124,28 +124,34 @@ def test_over_the_fair_share_means_in_every_resource():
 
 def test_nothing_allocatable_goes_last_however_full_the_others_are():
     """What has no allocatable share counts a thousandfold; that alone would not put it behind `b`."""
-    queues = (Queue("a", weight=0), Queue("b", created=1))
-    work = tuple(Gang(f"{name}0", name, (Task("t", {GPU: 1}),), 50, True) for name in "ab")
+    queues = (QueueFacts("a", weight=0), QueueFacts("b", created=1))
+    work = tuple(GangFacts(f"{name}0", name, (TaskFacts("t", {GPU: 1}),), 50, True) for name in "ab")
     held = {"b": {GPU: 4000}}
-    after = settle(Facts(queues, gangs=work, nodes=(Node("n", {GPU: 8, CPU: 1}),), usage=held, capacity={GPU: 2}))
+    after = run_cycle(
+        ClusterFacts(queues, gangs=work, nodes=(NodeFacts("n", {GPU: 8, CPU: 1}),), usage=held, capacity={GPU: 2})
+    )
     assert served(after) == ["b0", "a0"]
 
 
 def test_the_share_of_a_queue_is_its_largest_over_all_resources():
     """`a` has three of its four GPUs and one core, `b` two of each."""
     quota = {GPU: 4, CPU: 4}
-    queues = (Queue("a", quota=quota, created=1), Queue("b", quota=quota, created=2))
-    work = tuple(Gang(f"{name}0", name, (Task("t", {GPU: 1}),), 50, True) for name in "ab")
+    queues = (QueueFacts("a", quota=quota, created=1), QueueFacts("b", quota=quota, created=2))
+    work = tuple(GangFacts(f"{name}0", name, (TaskFacts("t", {GPU: 1}),), 50, True) for name in "ab")
     held = {"a": {GPU: 3, CPU: 1}, "b": {GPU: 2, CPU: 2}}
-    assert served(settle(Facts(queues, gangs=work, nodes=(Node("n", {GPU: 8, CPU: 8}),), usage=held))) == ["b0", "a0"]
+    assert served(
+        run_cycle(ClusterFacts(queues, gangs=work, nodes=(NodeFacts("n", {GPU: 8, CPU: 8}),), usage=held))
+    ) == ["b0", "a0"]
 
 
 def test_what_is_held_where_nothing_is_allocatable_counts_a_thousandfold():
     """`b` holds seven times what it may; `a` holds one core and may hold none."""
-    queues = (Queue("a", created=1), Queue("b", created=2))
-    work = tuple(Gang(f"{name}0", name, (Task("t", {GPU: 1}),), 50, True) for name in "ab")
+    queues = (QueueFacts("a", created=1), QueueFacts("b", created=2))
+    work = tuple(GangFacts(f"{name}0", name, (TaskFacts("t", {GPU: 1}),), 50, True) for name in "ab")
     held = {"a": {CPU: 1}, "b": {GPU: 6}}
-    after = settle(Facts(queues, gangs=work, nodes=(Node("n", {GPU: 8, CPU: 0}),), usage=held, capacity={GPU: 2}))
+    after = run_cycle(
+        ClusterFacts(queues, gangs=work, nodes=(NodeFacts("n", {GPU: 8, CPU: 0}),), usage=held, capacity={GPU: 2})
+    )
     assert [q.allocatable[0] for q in after.world.queues] == [1, 1]
     assert served(after) == ["b0", "a0"]
 
@@ -155,9 +161,9 @@ def test_below_its_minimum_before_at_it_before_above_it():
     above = gang("above", "q", count=3, on=["n", "n", None], at=1, tree=GangTree(1))
     at = gang("at", "q", count=2, on=["n", None], at=2, tree=GangTree(1))
     below = gang("below", "q", at=3)
-    after = settle(facts([queue("q", 0)], [above, at, below], {"n": 6}))
+    after = run_cycle(facts([queue("q", 0)], [above, at, below], {"n": 6}))
     assert [step.gang for step in after.steps] == ["below", "at", "above"]
-    tight = settle(facts([queue("q", 0)], [above, at, below], {"n": 5}))
+    tight = run_cycle(facts([queue("q", 0)], [above, at, below], {"n": 5}))
     assert [step.gang for step in tight.steps] == ["below", "at"]
 
 
@@ -165,7 +171,7 @@ def test_gangs_of_several_groups_are_below_at_and_above_their_minimum_too():
     """Replicas of one pod: of `above` two run and one is needed, of `at` one, of `below` one and two are needed."""
 
     def replicas(name, need, on, at):
-        tree = GangTree(None, need, [Group(f"r{i}", None, 1) for i in range(len(on))])
+        tree = GangTree(None, need, [SubGroup(f"r{i}", None, 1) for i in range(len(on))])
         return gang(name, "q", count=len(on), on=on, at=at, tree=tree, groups=list(tree.index))
 
     work = [
@@ -173,8 +179,8 @@ def test_gangs_of_several_groups_are_below_at_and_above_their_minimum_too():
         replicas("at", 1, ["n", None], 2),
         replicas("below", 2, ["n", None], 3),
     ]
-    assert [step.gang for step in settle(facts([queue("q", 0)], work, {"n": 7})).steps] == ["below", "at", "above"]
-    assert [step.gang for step in settle(facts([queue("q", 0)], work, {"n": 6})).steps] == ["below", "at"]
+    assert [step.gang for step in run_cycle(facts([queue("q", 0)], work, {"n": 7})).steps] == ["below", "at", "above"]
+    assert [step.gang for step in run_cycle(facts([queue("q", 0)], work, {"n": 6})).steps] == ["below", "at"]
 
 
 def test_victims_stand_in_the_exact_reverse_of_service():
@@ -189,7 +195,7 @@ def test_victims_stand_in_the_exact_reverse_of_service():
     order = []
     for gpus in range(1, 7):
         work = [*held, gang("new", "q", 100, count=gpus, at=20)]
-        steps = settle(facts([queue("q", 9)], work, {"n": 6})).steps
+        steps = run_cycle(facts([queue("q", 9)], work, {"n": 6})).steps
         lost = [task for step in steps if step.action == "preempt" for task in step.tasks]
         order.append(next(task for task in lost if task not in order))
     assert order == ["elastic-1", "young-b-0", "young-a-0", "old-0", "elastic-0", "high-0"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduling.domain.engine.cycle import settle
+from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import NORMAL
-from scheduling.domain.engine.outcome import reasons
-from tests.unit.engine.clusters import GPU, cohort, deeds, facts, gang, queue, running
+from scheduling.domain.engine.outcome import waiting_reasons
+from tests.unit.engine.clusters import GPU, cohort, facts, gang, queue, running_gangs, step_pairs
 
 
 def outside(name, quota=0, **more):
@@ -25,44 +25,44 @@ CORP = (cohort("corp"),)
 
 def test_a_lender_gets_back_what_was_borrowed_on_another_cluster():
     work = [elsewhere("theirs", "there", 2), gang("ours", "here", NORMAL, gpus=2)]
-    after = settle(facts([queue("here", 2, "corp"), outside("there")], work, {"n": 4}, cohorts=CORP))
-    assert deeds(after) == [("reclaim", "theirs"), ("start", "ours")]
-    assert running(after) == {"ours"}
-    assert after.settled
+    after = run_cycle(facts([queue("here", 2, "corp"), outside("there")], work, {"n": 4}, cohorts=CORP))
+    assert step_pairs(after) == [("reclaim", "theirs"), ("start", "ours")]
+    assert running_gangs(after) == {"ours"}
+    assert after.has_converged
 
 
 def test_only_as_much_is_taken_as_is_wanted_and_the_nodes_are_left_alone():
     work = [elsewhere(f"theirs{n}", "there", 1, at=n) for n in range(3)]
     work.append(gang("ours", "here", NORMAL, gpus=2, at=9))
-    after = settle(facts([queue("here", 3, "corp"), outside("there")], work, {"n": 2, "m": 1}, cohorts=CORP))
-    assert deeds(after) == [("reclaim", "theirs2"), ("reclaim", "theirs1"), ("start", "ours")]
-    assert running(after) == {"theirs0", "ours"}
+    after = run_cycle(facts([queue("here", 3, "corp"), outside("there")], work, {"n": 2, "m": 1}, cohorts=CORP))
+    assert step_pairs(after) == [("reclaim", "theirs2"), ("reclaim", "theirs1"), ("start", "ours")]
+    assert running_gangs(after) == {"theirs0", "ours"}
     assert [free[0] for free in after.world.nodes.free] == [1, 0], "m has its GPU, n gave both"
 
 
 def test_what_is_taken_there_waits_for_its_own_cluster():
     """Our nodes would never do for it, and have no say in when it starts again."""
     work = [elsewhere("theirs", "there", 2), gang("ours", "here", NORMAL, gpus=2)]
-    after = settle(facts([queue("here", 2, "corp"), outside("there")], work, {"n": 4}, cohorts=CORP))
-    reason = reasons(after.world)["theirs"]
-    assert (reason.code, reason.never, reason.queue) == ("elsewhere", False, "there")
+    after = run_cycle(facts([queue("here", 2, "corp"), outside("there")], work, {"n": 4}, cohorts=CORP))
+    reason = waiting_reasons(after.world)["theirs"]
+    assert (reason.code, reason.is_permanent, reason.queue) == ("elsewhere", False, "there")
 
 
 def test_what_it_holds_without_being_listed_cannot_be_taken():
     given = facts([queue("here", 2, "corp"), outside("there")], [gang("ours", "here", NORMAL, gpus=2)], {"n": 4})
     held = {"there": {GPU: 2}}
-    assert deeds(settle(replace(given, cohorts=CORP, usage=held))) == []
-    assert deeds(settle(replace(given, cohorts=CORP, usage={"there": {GPU: 0}}))) == [("start", "ours")]
+    assert step_pairs(run_cycle(replace(given, cohorts=CORP, usage=held))) == []
+    assert step_pairs(run_cycle(replace(given, cohorts=CORP, usage={"there": {GPU: 0}}))) == [("start", "ours")]
 
 
 def test_nothing_starts_there_from_here():
-    after = settle(facts([outside("there", 4)], [gang("w", "there")], {"n": 4}, cohorts=CORP))
-    assert deeds(after) == []
+    after = run_cycle(facts([outside("there", 4)], [gang("w", "there")], {"n": 4}, cohorts=CORP))
+    assert step_pairs(after) == []
 
 
 def test_it_takes_no_share_of_our_nodes():
-    alone = settle(facts([queue("here", 2, "corp"), queue("us", 2)], [], {"n": 8}, cohorts=CORP, demand=DEMAND))
-    both = settle(
+    alone = run_cycle(facts([queue("here", 2, "corp"), queue("us", 2)], [], {"n": 8}, cohorts=CORP, demand=DEMAND))
+    both = run_cycle(
         facts(
             [queue("here", 2, "corp"), queue("us", 2), outside("there", 6)],
             [elsewhere("theirs", "there", 6)],
@@ -81,6 +81,6 @@ DEMAND = {"here": {GPU: 8}, "us": {GPU: 8}}
 def test_who_is_not_needed_after_all_returns_to_where_it_was():
     work = [elsewhere("large", "there", 2, at=1), elsewhere("small", "there", 1, at=2)]
     work.append(gang("ours", "here", NORMAL, gpus=2, at=3))
-    after = settle(facts([queue("here", 3, "corp"), outside("there")], work, {"n": 2}, cohorts=CORP))
-    assert deeds(after) == [("reclaim", "large"), ("start", "ours")]
-    assert running(after) == {"small", "ours"}
+    after = run_cycle(facts([queue("here", 3, "corp"), outside("there")], work, {"n": 2}, cohorts=CORP))
+    assert step_pairs(after) == [("reclaim", "large"), ("start", "ours")]
+    assert running_gangs(after) == {"small", "ours"}

@@ -7,34 +7,34 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.explain import Code, Explainer
-from scheduling.domain.engine.facts import Facts, TaskState
-from scheduling.domain.engine.gates import passes
-from scheduling.domain.engine.outcome import facts_after, places, reasons, result_of
-from scheduling.domain.engine.starting import attempt
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.explain import Explainer, ReasonCode
+from scheduling.domain.engine.facts import ClusterFacts, TaskState
+from scheduling.domain.engine.gates import may_start
+from scheduling.domain.engine.outcome import facts_after, gang_result, queue_positions, waiting_reasons
+from scheduling.domain.engine.starting import attempt_start
 from scheduling.domain.engine.world import World
-from tests.unit.engine.clusters import broken, clusters, half_run
-from tests.unit.engine.referee import Referee
+from tests.unit.engine.clusters import broken_invariants, cluster_facts, partly_scheduled
+from tests.unit.engine.referee import ReplayChecker
 
 # Placing is a search with a budget, so a property can have a counterexample that is no defect, one in ten thousand. The
 # same examples are drawn each time, lest it turns up where it stops everybody.
 SAMPLE = settings(max_examples=120, derandomize=True)
 
-STATES = st.tuples(clusters(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])))
+STATES = st.tuples(cluster_facts(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])))
 """A cluster, and the gangs that were scheduled before the others arrived."""
 
 
 @given(STATES)
 @SAMPLE
 def test_bounds_hold_every_step_is_justified_and_settling_again_changes_nothing(drawn):
-    start = half_run(*drawn)
-    after = settle(start)
-    assert after.settled
-    assert broken(after.world) == []
-    assert Referee(start).watch(after.steps) == []
+    start = partly_scheduled(*drawn)
+    after = run_cycle(start)
+    assert after.has_converged
+    assert broken_invariants(after.world) == []
+    assert ReplayChecker(start).replay(after.steps) == []
     left = facts_after(after)
-    again = settle(left)
+    again = run_cycle(left)
     assert again.steps == ()
     assert facts_after(again) == left
 
@@ -43,10 +43,10 @@ def test_bounds_hold_every_step_is_justified_and_settling_again_changes_nothing(
 @SAMPLE
 def test_nobody_waits_who_would_fit_without_taking_anything(drawn):
     """Asked of the engine, and by trying every node for every pod."""
-    world = settle(half_run(*drawn)).world
+    world = run_cycle(partly_scheduled(*drawn)).world
     for gang in world.gangs:
         if any(gang.waiting):
-            assert attempt(world, gang) == [], gang
+            assert attempt_start(world, gang) == [], gang
             assert not may_start_somewhere(world, gang), gang
 
 
@@ -70,78 +70,78 @@ def may_start_somewhere(world, gang):
                     have[r] += amount
         return False
 
-    return passes(world, gang.queue, gang.ask, preemptible=gang.preemptible) and stand(tasks)
+    return may_start(world, gang.queue, gang.ask, preemptible=gang.preemptible) and stand(tasks)
 
 
 @given(STATES, st.randoms(use_true_random=False))
 @SAMPLE
 def test_the_order_of_the_input_does_not_matter(drawn, pick):
-    start = half_run(*drawn)
-    after = settle(start)
+    start = partly_scheduled(*drawn)
+    after = run_cycle(start)
 
     def shuffled(items):
         items = list(items)
         pick.shuffle(items)
         return tuple(items)
 
-    mixed = Facts(shuffled(start.queues), shuffled(start.cohorts), shuffled(start.gangs), shuffled(start.nodes))
-    other = settle(mixed)
+    mixed = ClusterFacts(shuffled(start.queues), shuffled(start.cohorts), shuffled(start.gangs), shuffled(start.nodes))
+    other = run_cycle(mixed)
     assert other.steps == after.steps
-    assert reasons(other.world) == reasons(after.world)
-    assert places(other.world) == places(after.world)
+    assert waiting_reasons(other.world) == waiting_reasons(after.world)
+    assert queue_positions(other.world) == queue_positions(after.world)
 
 
 @given(STATES)
 @SAMPLE
 def test_every_waiting_gang_has_one_reason_and_one_position(drawn):
-    after = settle(half_run(*drawn))
-    waits = {g.fact.name for g in after.world.gangs if result_of(g) in {"pending", "preempted"}}
-    why, where = reasons(after.world), places(after.world)
+    after = run_cycle(partly_scheduled(*drawn))
+    waits = {g.fact.name for g in after.world.gangs if gang_result(g) in {"pending", "preempted"}}
+    why, where = waiting_reasons(after.world), queue_positions(after.world)
     assert set(why) == waits
     assert set(where) == waits
     assert sorted(place.overall for place in where.values()) == list(range(1, len(waits) + 1))
-    assert all(reason.message and reason.code != Code.NEXT_PASS for reason in why.values())
+    assert all(reason.message and reason.code != ReasonCode.NEXT_PASS for reason in why.values())
 
 
 @given(STATES, st.data())
 @SAMPLE
 def test_the_reason_is_true(drawn, data):
     """Making available what is named starts the gang; who is told *never* does not start were everybody else gone."""
-    after = settle(half_run(*drawn))
+    after = run_cycle(partly_scheduled(*drawn))
     world = after.world
-    waiting = sorted(reasons(world))
+    waiting = sorted(waiting_reasons(world))
     if not waiting:
         return
     name = data.draw(st.sampled_from(waiting))
     reason = Explainer(world).explain(world.gang_of[name])
-    if reason.never:
+    if reason.is_permanent:
         alone = World(everybody_else_gone(facts_after(after), name))
-        assert attempt(alone, alone.gang_of[name]) == [], reason
+        assert attempt_start(alone, alone.gang_of[name]) == [], reason
     elif reason.blockers:
         loosened = facts_after(after)
         for blocker in reason.blockers:
             loosened = loosen(loosened, blocker, world)
         fresh = World(loosened)
-        assert attempt(fresh, fresh.gang_of[name]), reason
+        assert attempt_start(fresh, fresh.gang_of[name]), reason
 
 
 @given(STATES, st.data())
 @SAMPLE
 def test_the_number_that_can_never_be_given_is_true(drawn, data):
     """Were that much more there, of every number that is named, it could start beside nobody."""
-    after = settle(half_run(*drawn))
-    why = reasons(after.world)
-    names = sorted(name for name, reason in why.items() if reason.never and reason.limit != "nodes")
+    after = run_cycle(partly_scheduled(*drawn))
+    why = waiting_reasons(after.world)
+    names = sorted(name for name, reason in why.items() if reason.is_permanent and reason.limit != "nodes")
     if not names:
         return
     name = data.draw(st.sampled_from(names))
     facts = everybody_else_gone(facts_after(after), name)
     for _ in range(len(facts.queues) + len(facts.cohorts) + 1):
         alone = World(facts)
-        if attempt(alone, alone.gang_of[name]):
+        if attempt_start(alone, alone.gang_of[name]):
             return
         reason = Explainer(alone).explain(alone.gang_of[name])
-        assert reason.never, reason
+        assert reason.is_permanent, reason
         if any(blocker.limit == "nodes" for blocker in reason.blockers):
             return
         for blocker in reason.blockers:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import LOW, NORMAL, Facts, Gang, Node, Queue, Task
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import LOW, NORMAL, ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts
 from scheduling.domain.gang import GangTree
-from tests.unit.engine.clusters import CPU, GPU, cohort, deeds, facts, gang, queue, running, settled
+from tests.unit.engine.clusters import CPU, GPU, cohort, facts, gang, queue, run_cycle_of, running_gangs, step_pairs
 
 
 def low(name, where, gpus=1, *, at=0, count=1, tree=None):
@@ -18,7 +18,7 @@ def low(name, where, gpus=1, *, at=0, count=1, tree=None):
 
 def taken(queues, work, gpus, **more):
     """Who was taken, in order; the fullness of the node is what makes the asker ask."""
-    after = settled(queues, work, {"n": gpus}, **more)
+    after = run_cycle_of(queues, work, {"n": gpus}, **more)
     assert after.settled
     return [step.gang for step in after.steps if step.action == "reclaim"]
 
@@ -46,14 +46,16 @@ def test_the_gate_is_asked_anew_for_everybody():
 
 def test_the_gate_is_asked_in_every_resource():
     """`a` holds more cpu than its share, so it takes back no GPU either."""
-    queues = (Queue("a", quota={GPU: 2, CPU: 4}), Queue("b", quota={GPU: 0, CPU: 4}))
-    theirs = Gang("low", "b", (Task("t", {GPU: 2}, state="running", node="n"),), LOW, True)
-    asks = Gang("w", "a", (Task("t", {GPU: 2, CPU: 0}),), NORMAL)
+    queues = (QueueFacts("a", quota={GPU: 2, CPU: 4}), QueueFacts("b", quota={GPU: 0, CPU: 4}))
+    theirs = GangFacts("low", "b", (TaskFacts("t", {GPU: 2}, state="running", node="n"),), LOW, True)
+    asks = GangFacts("w", "a", (TaskFacts("t", {GPU: 2, CPU: 0}),), NORMAL)
 
     def after(cpu):
         held = {"a": {CPU: cpu}}
-        nodes = (Node("n", {GPU: 2, CPU: 8}),)
-        return deeds(settle(Facts(queues, gangs=(theirs, asks), nodes=nodes, usage=held, demand={"b": {CPU: 9}})))
+        nodes = (NodeFacts("n", {GPU: 2, CPU: 8}),)
+        return step_pairs(
+            run_cycle(ClusterFacts(queues, gangs=(theirs, asks), nodes=nodes, usage=held, demand={"b": {CPU: 9}}))
+        )
 
     assert after(4) == [("reclaim", "low"), ("start", "w")]
     assert after(5) == []
@@ -92,13 +94,13 @@ def test_units_are_judged_one_by_one():
 def test_surplus_pods_go_alone_and_the_core_as_one():
     """Five pods, two of them the core. The quota of `b` is 2, so its core is safe from who wants only a share."""
     elastic = low("b0", "b", count=5, tree=GangTree(2))
-    after = settled([queue("a", 3), queue("b", 2)], [elastic, gang("w", "a", NORMAL, gpus=3)], {"n": 5})
+    after = run_cycle_of([queue("a", 3), queue("b", 2)], [elastic, gang("w", "a", NORMAL, gpus=3)], {"n": 5})
     assert [(step.action, step.tasks) for step in after.steps] == [
         ("reclaim", ("b0-2", "b0-3", "b0-4")),
         ("start", ("w-0",)),
     ]
-    assert running(after) == {"b0", "w"}
-    whole = settled([queue("a", 4), queue("b", 1)], [elastic, gang("w", "a", NORMAL, gpus=4)], {"n": 5})
+    assert running_gangs(after) == {"b0", "w"}
+    whole = run_cycle_of([queue("a", 4), queue("b", 1)], [elastic, gang("w", "a", NORMAL, gpus=4)], {"n": 5})
     assert [(step.action, step.tasks) for step in whole.steps[:1]] == [
         ("reclaim", ("b0-0", "b0-1", "b0-2", "b0-3", "b0-4"))
     ]
@@ -112,7 +114,7 @@ def test_priority_alone_takes_nothing_back():
 
 def test_only_work_that_can_be_taken_and_is_listed_is_taken():
     fixed = gang("fixed", "b", NORMAL, gpus=1, on="n")
-    leaving = Gang("leaving", "b", (Task("t", {GPU: 1}, state="releasing", node="n"),), LOW, True)
+    leaving = GangFacts("leaving", "b", (TaskFacts("t", {GPU: 1}, state="releasing", node="n"),), LOW, True)
     work = [fixed, leaving, low("b0", "b", 1), gang("w", "a", NORMAL, gpus=2)]
     queues = [queue("a", 2), queue("b", 1)]
     assert taken(queues, work, 3) == []
@@ -147,7 +149,7 @@ def test_the_nearest_borrower_inside_a_pool_first():
     ]  # fmt: skip
     held = [low(f"{where}-low", where, at=i) for i, where in enumerate(["sibling", "cousin", "other"])]
     for gpus in (1, 2, 3):
-        after = settled(queues, [*held, gang("w", "mine", NORMAL, gpus=gpus)], {"n": 3})
+        after = run_cycle_of(queues, [*held, gang("w", "mine", NORMAL, gpus=gpus)], {"n": 3})
         lost = [step.gang for step in after.steps if step.action == "reclaim" and step.beneficiary == "w"]
         assert lost == ["sibling-low", "cousin-low", "other-low"][:gpus]
 
@@ -170,9 +172,9 @@ def test_the_shared_queue_takes_from_a_slice_and_a_slice_from_the_shared_queue()
 def test_pools_on_the_same_nodes_take_from_each_other_and_others_have_nothing_to_give():
     """Work on nodes where the asker may not stand is of no use to it."""
     held = gang("low", "b", LOW, gpus=2, on="n2")
-    asks = Gang("w", "a", (Task("t", {GPU: 2}, allowed=frozenset({"n1"})),), NORMAL)
+    asks = GangFacts("w", "a", (TaskFacts("t", {GPU: 2}, allowed_nodes=frozenset({"n1"})),), NORMAL)
     full = gang("full", "a", NORMAL, gpus=2, on="n1")
-    assert deeds(settle(facts([queue("a", 4), queue("b", 0)], [held, full, asks], {"n1": 2, "n2": 2}))) == []
+    assert step_pairs(run_cycle(facts([queue("a", 4), queue("b", 0)], [held, full, asks], {"n1": 2, "n2": 2}))) == []
 
 
 # -- who loses first -------------------------------------------------------------------------------------------------
@@ -256,43 +258,45 @@ def test_whatever_is_held_where_there_is_no_fair_share_is_infinitely_much():
 def test_the_look_back_is_at_what_is_asked_for_or_taken(asked, lost, expected):
     """`x` is far above its share of cores, and must not be where these matter."""
     queues = (
-        Queue("x", None, {GPU: 2, CPU: 2}), Queue("x1", "x", {GPU: 2, CPU: 2}), Queue("x2", "x"),
-        Queue("y", None, {CPU: 2}),
+        QueueFacts("x", None, {GPU: 2, CPU: 2}), QueueFacts("x1", "x", {GPU: 2, CPU: 2}), QueueFacts("x2", "x"),
+        QueueFacts("y", None, {CPU: 2}),
     )  # fmt: skip
-    theirs = Gang("low", "y", (Task("t", {GPU: 2, CPU: lost}, state="running", node="n"),), LOW, True)
-    asks = Gang("w", "x1", (Task("t", {GPU: 2, CPU: asked}),), NORMAL, submitted=9)
+    theirs = GangFacts("low", "y", (TaskFacts("t", {GPU: 2, CPU: lost}, state="running", node="n"),), LOW, True)
+    asks = GangFacts("w", "x1", (TaskFacts("t", {GPU: 2, CPU: asked}),), NORMAL, submitted=9)
     held = {"x2": {CPU: 6}, "y": {CPU: 1}}
-    nodes = (Node("n", {GPU: 2, CPU: 20}),)
-    after = settle(Facts(queues, gangs=(theirs, asks), nodes=nodes, usage=held, capacity={GPU: 2, CPU: 4}))
+    nodes = (NodeFacts("n", {GPU: 2, CPU: 20}),)
+    after = run_cycle(ClusterFacts(queues, gangs=(theirs, asks), nodes=nodes, usage=held, capacity={GPU: 2, CPU: 4}))
     assert [step.gang for step in after.steps if step.action == "reclaim"] == expected
 
 
 def test_a_victim_that_finds_another_place_has_lost_nothing():
     held = gang("low", "b", LOW, gpus=2, on="n1")
-    after = settled([queue("a", 4), queue("b", 0)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
-    assert deeds(after) == [("move", "low"), ("start", "w")]
+    after = run_cycle_of([queue("a", 4), queue("b", 0)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
+    assert step_pairs(after) == [("move", "low"), ("start", "w")]
 
 
 def test_nobody_loses_his_place_where_moving_is_enough():
     """The youngest would be taken, and fits nowhere else; the older one moves out of the way."""
     held = [gang("small", "b", LOW, gpus=2, on="n2", at=1), gang("large", "b", LOW, gpus=4, on="n1", at=2)]
     nodes = {"n1": 4, "n2": 4, "n3": 2}
-    after = settled([queue("a", 4), queue("b", 0)], [*held, gang("w", "a", NORMAL, gpus=4)], nodes)
-    assert deeds(after) == [("move", "small"), ("start", "w")]
+    after = run_cycle_of([queue("a", 4), queue("b", 0)], [*held, gang("w", "a", NORMAL, gpus=4)], nodes)
+    assert step_pairs(after) == [("move", "small"), ("start", "w")]
 
 
 def test_who_finds_another_place_need_not_be_above_his_quota():
     """`b` is inside its quota, so nobody takes anything of it; but its work may move."""
     held = gang("low", "b", LOW, gpus=2, on="n1")
-    after = settled([queue("a", 4), queue("b", 2)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
-    assert deeds(after) == [("move", "low"), ("start", "w")]
+    after = run_cycle_of([queue("a", 4), queue("b", 2)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
+    assert step_pairs(after) == [("move", "low"), ("start", "w")]
 
 
 def test_nobody_makes_work_move_for_what_is_above_its_fair_share():
     """Room is made for firm work by a reclaim; LOW work of `a` fills more than the share of `a` already."""
     held = gang("low", "b", LOW, gpus=2, on="n1")
     work = [held, gang("w", "a", NORMAL, gpus=4)]
-    assert deeds(settled([queue("a", 4), queue("b", 2)], work, {"n1": 4, "n2": 2}, usage={"a": {GPU: 1}})) == []
+    assert (
+        step_pairs(run_cycle_of([queue("a", 4), queue("b", 2)], work, {"n1": 4, "n2": 2}, usage={"a": {GPU: 1}})) == []
+    )
 
 
 # -- where the house is stricter -------------------------------------------------------------------------------------
@@ -340,9 +344,9 @@ def test_two_pools_do_not_take_each_others_work_for_ever():
         gang("a-pair", "a", 60, gpus=2, at=3),
         low("b-three", "b", 3, at=4),
     ]
-    after = settled(queues, work, {"n": 5}, capacity={GPU: 6})
+    after = run_cycle_of(queues, work, {"n": 5}, capacity={GPU: 6})
     assert after.settled
-    assert deeds(after) == [("reclaim", "b-three"), ("start", "a-one"), ("start", "a-pair")]
+    assert step_pairs(after) == [("reclaim", "b-three"), ("start", "a-one"), ("start", "a-pair")]
 
 
 def test_the_nearest_borrower_of_the_tree_first():

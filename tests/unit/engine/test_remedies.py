@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from scheduling.domain.engine.explain import Explainer
-from scheduling.domain.engine.facts import Hold
-from scheduling.domain.engine.outcome import reasons
+from scheduling.domain.engine.facts import StartHold
+from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.engine.remedies import Remedy
 from scheduling.domain.engine.world import World
-from tests.unit.engine.clusters import cohort, facts, gang, queue, settled
+from tests.unit.engine.clusters import cohort, facts, gang, queue, run_cycle_of
 
 OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w4": "mine-4"}
 
@@ -27,22 +27,22 @@ OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w
     ],
 )
 def test_names_are_told_to_those_who_may_know_them(work, told):
-    assert Remedy("Work ends", work).told(OURS.get) == told
+    assert Remedy("Work ends", work).message(OURS.get) == told
 
 
 def test_what_may_not_be_named_is_in_no_sentence_of_a_reason():
     """Work of others stands on the nodes and in the queue; a reader who knows none of it is told numbers alone."""
-    after = settled(
+    after = run_cycle_of(
         [queue("a", 2), queue("b", 2)],
         [gang("mine", "a", 100, gpus=2), gang("w", "a", 100, gpus=2, on="n"), gang("x", "b", 100, gpus=2, on="n")],
         {"n": 4},
     )
-    reason = reasons(after.world)["mine"]
+    reason = waiting_reasons(after.world)["mine"]
     assert reason.unblock == (
         "The quota of a grows by 2 GPUs, or HIGH or NORMAL work in a that holds as much ends (w).",
         "2 GPUs more must be free on n (w, x).",
     )
-    assert [remedy.told({}.get) for remedy in reason.remedies] == [
+    assert [remedy.message({}.get) for remedy in reason.remedies] == [
         "The quota of a grows by 2 GPUs, or HIGH or NORMAL work in a that holds as much ends (1 of other people).",
         "2 GPUs more must be free on n (2 of other people).",
     ]
@@ -59,8 +59,8 @@ def test_only_work_on_what_is_shared_makes_room_in_a_cohort():
     queues = [queue("a", 4, "org", lending_limit=0), queue("b", 2, "org")]
     work = [gang("own", "a", 100, gpus=4, on="n"), gang("busy", "b", 100, gpus=2, on="n"), gang("low", "b", gpus=2)]
     for there in (work, work[1:]):
-        after = settled(queues, there, {"n": 16}, cohorts=(cohort("org"),))
-        reason = reasons(after.world)["low"]
+        after = run_cycle_of(queues, there, {"n": 16}, cohorts=(cohort("org"),))
+        reason = waiting_reasons(after.world)["low"]
         assert (reason.code, reason.queue) == ("nothing_to_borrow", "org")
         assert reason.unblock == (
             "The quota of org grows by 2 GPUs, or work under org ends that holds as much of what is shared there.",
@@ -68,7 +68,7 @@ def test_only_work_on_what_is_shared_makes_room_in_a_cohort():
 
 
 def test_a_held_queue_says_what_opens_it():
-    held = queue("a", 4, hold=Hold("offline", "The backend is offline.", "It is back"))
-    after = settled([held], [gang("g", "a")], {"n": 4})
-    reason = reasons(after.world)["g"]
+    held = queue("a", 4, hold=StartHold("offline", "The backend is offline.", "It is back"))
+    after = run_cycle_of([held], [gang("g", "a")], {"n": 4})
+    reason = waiting_reasons(after.world)["g"]
     assert (reason.code, reason.message, reason.unblock) == ("offline", "The backend is offline.", ("It is back.",))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL
-from scheduling.domain.engine.outcome import places, result_of
-from tests.unit.engine.clusters import deeds, gang, queue, running, settled
+from scheduling.domain.engine.outcome import gang_result, queue_positions
+from tests.unit.engine.clusters import gang, queue, run_cycle_of, running_gangs, step_pairs
 
 
 def test_priority_queueing_order():
     """WF1 and WF2 (NORMAL) run; WF3 to WF6 stand by priority, then by submission time."""
-    after = settled(
+    after = run_cycle_of(
         [queue("pool", 2)],
         [
             gang("wf1", "pool", NORMAL, on="n", at=1),
@@ -22,12 +22,12 @@ def test_priority_queueing_order():
         {"n": 2},
     )
     assert after.steps == ()
-    order = sorted(places(after.world).items(), key=lambda entry: entry[1].overall)
+    order = sorted(queue_positions(after.world).items(), key=lambda entry: entry[1].overall)
     assert [name for name, _place in order] == ["wf5", "wf4", "wf6", "wf3"]
 
 
 def preemption():
-    return settled(
+    return run_cycle_of(
         [queue("pool", 2)],
         [
             gang("wf1", "pool", LOW, on="n", at=1),
@@ -43,10 +43,10 @@ def preemption():
 def test_preemption():
     """WF5 (NORMAL) takes the place of WF1 (LOW), which is re-queued in front of WF3 and WF4."""
     after = preemption()
-    assert deeds(after) == [("preempt", "wf1"), ("start", "wf5")]
+    assert step_pairs(after) == [("preempt", "wf1"), ("start", "wf5")]
     assert after.steps[0].beneficiary == "wf5"
-    assert result_of(after.world.gang_of["wf1"]) == "preempted"
-    order = sorted(places(after.world).items(), key=lambda entry: entry[1].overall)
+    assert gang_result(after.world.gang_of["wf1"]) == "preempted"
+    order = sorted(queue_positions(after.world).items(), key=lambda entry: entry[1].overall)
     assert [name for name, _place in order] == ["wf1", "wf3", "wf4"]
 
 
@@ -60,33 +60,33 @@ BEFORE = [
 
 def test_borrowing():
     """pool2 uses 1 of its 2 GPUs, so WF3 (LOW) of pool1 borrows the other."""
-    after = settled(POOLS, [*BEFORE, gang("wf3", "pool1", LOW, at=4)], {"n": 4})
-    assert deeds(after) == [("start", "wf3")]
+    after = run_cycle_of(POOLS, [*BEFORE, gang("wf3", "pool1", LOW, at=4)], {"n": 4})
+    assert step_pairs(after) == [("start", "wf3")]
 
 
 def test_reclaiming():
     """WF5 (NORMAL) of pool2 takes back the GPU that WF3 had borrowed; WF2, inside pool1's quota, is left alone."""
-    after = settled(
+    after = run_cycle_of(
         POOLS, [*BEFORE, gang("wf3", "pool1", LOW, on="n", at=4), gang("wf5", "pool2", NORMAL, at=5)], {"n": 4}
     )
-    assert deeds(after) == [("reclaim", "wf3"), ("start", "wf5")]
-    assert running(after) == {"wf1", "wf2", "wf4", "wf5"}
+    assert step_pairs(after) == [("reclaim", "wf3"), ("start", "wf5")]
+    assert running_gangs(after) == {"wf1", "wf2", "wf4", "wf5"}
 
 
 def test_normal_and_high_never_go_over_the_quota_and_low_may():
-    after = settled(
+    after = run_cycle_of(
         [queue("pool", 2)],
         [gang("high", "pool", HIGH, gpus=3), gang("normal", "pool", NORMAL, gpus=3), gang("low", "pool", LOW, gpus=3)],
         {"n": 8},
     )
-    assert running(after) == {"low"}
+    assert running_gangs(after) == {"low"}
 
 
 def test_low_does_not_count_against_the_quota():
-    after = settled(
+    after = run_cycle_of(
         [queue("pool", 2)], [gang("low", "pool", LOW, gpus=2, on="n"), gang("n1", "pool", NORMAL, gpus=2)], {"n": 4}
     )
-    assert running(after) == {"low", "n1"}
+    assert running_gangs(after) == {"low", "n1"}
 
 
 def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool():
@@ -97,9 +97,9 @@ def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool():
         queue("other", 4),
     ]
     work = [gang("low", "inside", LOW, gpus=4, on="n"), gang("normal", "other", NORMAL, gpus=4)]
-    assert deeds(settled(pools, work, {"n": 4})) == []
+    assert step_pairs(run_cycle_of(pools, work, {"n": 4})) == []
     over = [gang("low", "inside", LOW, gpus=5, on="n"), gang("normal", "other", NORMAL, gpus=4)]
-    assert deeds(settled(pools, over, {"n": 8})) == [("reclaim", "low"), ("start", "normal")]
+    assert step_pairs(run_cycle_of(pools, over, {"n": 8})) == [("reclaim", "low"), ("start", "normal")]
 
 
 def test_a_pool_that_has_reached_its_quota_preempts_nobody():
@@ -108,7 +108,7 @@ def test_a_pool_that_has_reached_its_quota_preempts_nobody():
         gang("wf2", "pool", NORMAL, on="n"),
         gang("wf5", "pool", NORMAL),
     ]
-    assert deeds(settled([queue("pool", 1)], work, {"n": 2})) == []
+    assert step_pairs(run_cycle_of([queue("pool", 1)], work, {"n": 2})) == []
 
 
 def test_shared_queue_and_subpools_of_one_pool_reclaim_from_each_other():
@@ -119,5 +119,5 @@ def test_shared_queue_and_subpools_of_one_pool_reclaim_from_each_other():
         gang("c", "team-a", LOW, gpus=2, count=1, on="n", at=3),
         gang("mine", "team-shared", NORMAL, gpus=2),
     ]
-    after = settled(queues, work, {"n": 4})
-    assert deeds(after) == [("reclaim", "c"), ("start", "mine")]
+    after = run_cycle_of(queues, work, {"n": 4})
+    assert step_pairs(after) == [("reclaim", "c"), ("start", "mine")]

@@ -2,87 +2,87 @@
 
 from __future__ import annotations
 
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import LOW, Gang, Task
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import LOW, GangFacts, TaskFacts
 from scheduling.domain.engine.outcome import facts_after
-from scheduling.domain.gang import GangTree, Group
-from tests.unit.engine.clusters import GPU, deeds, facts, gang, queue, running, settled
+from scheduling.domain.gang import GangTree, SubGroup
+from tests.unit.engine.clusters import GPU, facts, gang, queue, run_cycle_of, running_gangs, step_pairs
 
 
 def pods(*states, tree=None, groups=None):
     """A LOW gang of one-GPU pods in these states; what runs or leaves stands on `n`."""
     tasks = tuple(
-        Task(f"s-{i}", {GPU: 1}, groups[i] if groups else "default", state, None if state == "pending" else "n")
+        TaskFacts(f"s-{i}", {GPU: 1}, groups[i] if groups else "default", state, None if state == "pending" else "n")
         for i, state in enumerate(states)
     )
-    return Gang("s", "q", tasks, LOW, True, 0, tree)
+    return GangFacts("s", "q", tasks, LOW, True, 0, tree)
 
 
 def after(stale, gpus=4, *others):
-    return settle(facts([queue("q", 0)], [stale, *others], {"n": gpus}))
+    return run_cycle(facts([queue("q", 0)], [stale, *others], {"n": gpus}))
 
 
 def test_a_gang_below_its_minimum_gives_up_its_places():
     stale = gang("s", "q", LOW, count=3, on=["n", None, None], gpus=2)
     other = gang("o", "q", LOW, gpus=1)
-    found = settled([queue("q", 0)], [stale, other], {"n": 4})
-    assert deeds(found) == [("start", "o"), ("give_up", "s")]
-    assert running(found) == {"o"}
-    assert settle(facts_after(found)).steps == ()
+    found = run_cycle_of([queue("q", 0)], [stale, other], {"n": 4})
+    assert step_pairs(found) == [("start", "o"), ("give_up", "s")]
+    assert running_gangs(found) == {"o"}
+    assert run_cycle(facts_after(found)).steps == ()
 
 
 def test_what_it_lacks_is_started_first_when_there_is_room():
-    assert deeds(after(pods("running", "pending"))) == [("start", "s")]
+    assert step_pairs(after(pods("running", "pending"))) == [("start", "s")]
 
 
 def test_it_may_start_whole_again_where_less_stands_in_its_way():
     """Two of three run and the third finds no room beside them on the small node; together they fit the large one."""
     stale = gang("s", "q", LOW, count=2, on=["small", None], gpus=2)
-    found = settled([queue("q", 0)], [stale], {"large": 2, "small": 3})
-    assert deeds(found) == [("start", "s")]
+    found = run_cycle_of([queue("q", 0)], [stale], {"large": 2, "small": 3})
+    assert step_pairs(found) == [("start", "s")]
 
 
 def test_it_gives_up_when_everybody_has_had_a_turn():
     """What it gives up is for the next pass, as in KAI; so `low`, which is served after it, goes first and returns."""
     stale = gang("s", "q", LOW, count=2, on=["n", None])
-    found = settled([queue("q", 1)], [stale, gang("low", "q", LOW, on="n", at=9), gang("new", "q", 100)], {"n": 2})
-    assert deeds(found) == [("preempt", "low"), ("start", "new"), ("give_up", "s"), ("start", "low")]
+    found = run_cycle_of([queue("q", 1)], [stale, gang("low", "q", LOW, on="n", at=9), gang("new", "q", 100)], {"n": 2})
+    assert step_pairs(found) == [("preempt", "low"), ("start", "new"), ("give_up", "s"), ("start", "low")]
 
 
 def test_exactly_its_minimum_is_enough():
-    assert deeds(after(pods("running", "running", "pending", tree=GangTree(2)), 2)) == []
+    assert step_pairs(after(pods("running", "running", "pending", tree=GangTree(2)), 2)) == []
 
 
 def test_what_is_on_its_way_out_still_counts():
-    assert deeds(after(pods("running", "releasing", tree=GangTree(2)))) == []
-    assert deeds(after(pods("running", "finished", "pending", tree=GangTree(3)), 1)) == []
-    assert deeds(after(pods("running", "pending", "pending", tree=GangTree(3)), 1)) == [("give_up", "s")]
+    assert step_pairs(after(pods("running", "releasing", tree=GangTree(2)))) == []
+    assert step_pairs(after(pods("running", "finished", "pending", tree=GangTree(3)), 1)) == []
+    assert step_pairs(after(pods("running", "pending", "pending", tree=GangTree(3)), 1)) == [("give_up", "s")]
 
 
 def test_a_gang_of_which_a_pod_has_ended_well_is_not_stale():
-    assert deeds(after(pods("running", "finished", tree=GangTree(2)))) == []
-    assert deeds(after(pods("running", "running", "finished", tree=GangTree(3)))) == []
+    assert step_pairs(after(pods("running", "finished", tree=GangTree(2)))) == []
+    assert step_pairs(after(pods("running", "running", "finished", tree=GangTree(3)))) == []
 
 
 def test_an_optional_group_below_its_minimum_makes_nothing_stale():
     """Two replicas of two pods, one of them needed; of the other one pod is left. KAI would end the whole gang. One pod
     of each is stale: it lets go of both, and starts again as one whole replica.
     """
-    tree = GangTree(None, 1, [Group("a", None, 2), Group("b", None, 2)])
+    tree = GangTree(None, 1, [SubGroup("a", None, 2), SubGroup("b", None, 2)])
     optional = pods("running", "running", "running", "pending", tree=tree, groups="aabb")
-    assert deeds(after(optional, 3)) == []
+    assert step_pairs(after(optional, 3)) == []
     needed = pods("running", "pending", "running", "pending", tree=tree, groups="aabb")
-    assert deeds(after(needed, 2)) == [("give_up", "s"), ("start", "s")]
+    assert step_pairs(after(needed, 2)) == [("give_up", "s"), ("start", "s")]
 
 
 def test_a_group_deep_in_the_tree_is_judged_by_what_stands_above_it():
     """Each of two stages needs one of its two workers; a stage without any makes the gang stale."""
-    stages = [Group(f"stage{i}", None, None, 1) for i in range(2)]
-    workers = [Group(f"w{i}{j}", f"stage{i}", 1) for i in range(2) for j in range(2)]
+    stages = [SubGroup(f"stage{i}", None, None, 1) for i in range(2)]
+    workers = [SubGroup(f"w{i}{j}", f"stage{i}", 1) for i in range(2) for j in range(2)]
     groups = [worker.name for worker in workers]
 
     def found(*states):
-        return deeds(after(pods(*states, tree=GangTree(None, None, [*stages, *workers]), groups=groups), 2))
+        return step_pairs(after(pods(*states, tree=GangTree(None, None, [*stages, *workers]), groups=groups), 2))
 
     assert found("running", "pending", "pending", "running") == []
     assert found("running", "running", "pending", "pending") == [("give_up", "s"), ("start", "s")]
@@ -90,7 +90,13 @@ def test_a_group_deep_in_the_tree_is_judged_by_what_stands_above_it():
 
 def test_what_cannot_be_preempted_gives_up_too():
     """Half a gang is of no use to anybody, whatever its priority."""
-    stale = Gang(
-        "s", "q", (Task("s-0", {GPU: 1}, state="running", node="n"), Task("s-1", {GPU: 9})), 100, False, 0, None
+    stale = GangFacts(
+        "s",
+        "q",
+        (TaskFacts("s-0", {GPU: 1}, state="running", node="n"), TaskFacts("s-1", {GPU: 9})),
+        100,
+        False,
+        0,
+        None,
     )
-    assert deeds(settle(facts([queue("q", 20)], [stale], {"n": 4}))) == [("give_up", "s")]
+    assert step_pairs(run_cycle(facts([queue("q", 20)], [stale], {"n": 4}))) == [("give_up", "s")]

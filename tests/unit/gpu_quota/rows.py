@@ -5,27 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from pools.domain.gpu_quota.checks import GpuQuotaSpec
-from pools.domain.gpu_quota.spec import parse_spec
-from pools.domain.gpu_quota.workers import Amounts, Held, Worker
+from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
+from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals
 from pools.domain.quantities import parse_quantity
 
 
-def spec(total: dict[str, Any] | None = None, single: dict[str, Any] | None = None) -> GpuQuotaSpec:
-    found, faults = parse_spec({"total": total, "single": single})
+def make_spec(total: dict[str, Any] | None = None, single: dict[str, Any] | None = None) -> GpuQuotaSpec:
+    found, faults = parse_gpu_quota_spec({"total": total, "single": single})
     assert not faults
     return found
 
 
-def amounts(tflops: object = 0, vram: object = 0) -> Amounts:
-    return Amounts(parse_quantity(tflops), parse_quantity(vram))
+def make_amounts(tflops: object = 0, vram: object = 0) -> GpuAmounts:
+    return GpuAmounts(parse_quantity(tflops), parse_quantity(vram))
 
 
-NOTHING = amounts()
+ZERO_AMOUNTS = make_amounts()
 
 
-def worker(request: Amounts = NOTHING, limit: Amounts = NOTHING, count: int = 1) -> Worker:
-    return Worker(request, limit, count)
+def make_worker(request: GpuAmounts = ZERO_AMOUNTS, limit: GpuAmounts = ZERO_AMOUNTS, count: int = 1) -> GpuWorker:
+    return GpuWorker(request, limit, count)
 
 
-def held(requests: Amounts = NOTHING, limits: Amounts = NOTHING, workers: int = 0) -> Held:
-    return Held(requests, limits, workers)
+def make_totals(
+    requests: GpuAmounts = ZERO_AMOUNTS, limits: GpuAmounts = ZERO_AMOUNTS, workers: int = 0
+) -> WorkerTotals:
+    return WorkerTotals(requests, limits, workers)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.gpu_quota.checks import GpuQuotaSpec, broken_by, broken_by_change, room_for
-from pools.domain.gpu_quota.spec import parse_spec
-from pools.domain.gpu_quota.workers import Amounts, Held, Worker, held_by
-from tests.unit.gpu_quota.rows import amounts, held, spec, worker
+from pools.domain.gpu_quota.checks import GpuQuotaSpec, broken_caps, broken_caps_of_change, headroom_for
+from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
+from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals, totals_of_worker
+from tests.unit.gpu_quota.rows import make_amounts, make_spec, make_totals, make_worker
 
 SINGLE = {
     "single.max.tflops.request": ("maxRequests", "request", "tflops"),
@@ -32,58 +32,58 @@ def names(found: list[Any]) -> list[str]:
     return [each.resource for each in found]
 
 
-def one(side: str, resource: str, amount: object, count: int = 1) -> Worker:
-    return worker(**{side: amounts(**{resource: amount})}, count=count)
+def one(side: str, resource: str, amount: object, count: int = 1) -> GpuWorker:
+    return make_worker(**{side: make_amounts(**{resource: amount})}, count=count)
 
 
 @pytest.mark.parametrize("rule", SINGLE)
 @pytest.mark.parametrize(("amount", "fits"), [("9.999", True), ("10", True), ("10.001", False)])
 def test_caps_on_one_worker_are_per_gpu(rule: str, amount: str, fits: bool) -> None:
     group, side, resource = SINGLE[rule]
-    quota = spec(single={group: {resource: "10"}})
-    found = broken_by(quota, held(), one(side, resource, amount, count=100))
+    quota = make_spec(single={group: {resource: "10"}})
+    found = broken_caps(quota, make_totals(), one(side, resource, amount, count=100))
     assert names(found) == ([] if fits else [rule])
     if not fits:
         assert (str(found[0].requested), str(found[0].limit), found[0].used) == ("10.001", "10", None)
-        assert not found[0].resolvable
+        assert not found[0].is_resolvable
 
 
 @pytest.mark.parametrize("rule", TOTAL)
 @pytest.mark.parametrize(("amount", "fits"), [("2.499", True), ("2.5", True), ("2.501", False)])
 def test_totals_count_every_gpu_exactly(rule: str, amount: str, fits: bool) -> None:
     group, side, resource = TOTAL[rule]
-    quota = spec({group: {resource: "20"}})
-    have = held(**{group: amounts(**{resource: 10})}, workers=1)
-    found = broken_by(quota, have, one(side, resource, amount, count=4))
+    quota = make_spec({group: {resource: "20"}})
+    have = make_totals(**{group: make_amounts(**{resource: 10})}, workers=1)
+    found = broken_caps(quota, have, one(side, resource, amount, count=4))
     assert names(found) == ([] if fits else [rule])
     if not fits:
         assert (str(found[0].requested), str(found[0].limit), str(found[0].used)) == ("10004m", "20", "10")
-        assert found[0].resolvable
+        assert found[0].is_resolvable
 
 
 @pytest.mark.parametrize(("count", "fits"), [(7, True), (8, True), (9, False)])
 def test_gpus_of_one_worker(count: int, fits: bool) -> None:
-    found = broken_by(spec(single={"maxGPUCount": 8}), held(), worker(count=count))
+    found = broken_caps(make_spec(single={"maxGPUCount": 8}), make_totals(), make_worker(count=count))
     assert names(found) == ([] if fits else ["single.max.gpuCount.limit"])
     if not fits:
-        assert (found[0].requested, found[0].limit, found[0].resolvable) == (9, 8, False)
+        assert (found[0].requested, found[0].limit, found[0].is_resolvable) == (9, 8, False)
 
 
 @pytest.mark.parametrize(("have", "fits"), [(48, True), (49, True), (50, False), (60, False)])
 def test_a_worker_counts_once_whatever_its_gpus(have: int, fits: bool) -> None:
-    found = broken_by(spec({"maxWorkers": 50}), held(workers=have), worker(count=8))
+    found = broken_caps(make_spec({"maxWorkers": 50}), make_totals(workers=have), make_worker(count=8))
     assert names(found) == ([] if fits else ["total.max.workers.limit"])
     if not fits:
-        assert (found[0].requested, found[0].limit, found[0].used, found[0].resolvable) == (1, 50, have, True)
+        assert (found[0].requested, found[0].limit, found[0].used, found[0].is_resolvable) == (1, 50, have, True)
 
 
 def test_zero_means_nothing_for_totals_and_no_cap_for_one_worker() -> None:
-    huge = worker(amounts("1E", "1E"), amounts("1E", "1E"))
+    huge = make_worker(make_amounts("1E", "1E"), make_amounts("1E", "1E"))
     none = {"tflops": "0", "vram": "0"}
-    assert broken_by(spec(single={"maxRequests": none, "maxLimits": none}), held(), huge) == []
-    assert names(broken_by(spec({"requests": none, "limits": none}), held(), huge)) == list(TOTAL)
-    assert broken_by(spec({"requests": none, "limits": none}), held(), worker()) == []
-    assert names(broken_by(spec({"maxWorkers": 0}, {"maxGPUCount": 0}), held(), worker())) == [
+    assert broken_caps(make_spec(single={"maxRequests": none, "maxLimits": none}), make_totals(), huge) == []
+    assert names(broken_caps(make_spec({"requests": none, "limits": none}), make_totals(), huge)) == list(TOTAL)
+    assert broken_caps(make_spec({"requests": none, "limits": none}), make_totals(), make_worker()) == []
+    assert names(broken_caps(make_spec({"maxWorkers": 0}, {"maxGPUCount": 0}), make_totals(), make_worker())) == [
         "single.max.gpuCount.limit",
         "total.max.workers.limit",
     ]
@@ -91,17 +91,17 @@ def test_zero_means_nothing_for_totals_and_no_cap_for_one_worker() -> None:
 
 def test_everything_that_breaks_is_said_in_the_order_of_the_checks() -> None:
     small = {"tflops": "1", "vram": "1"}
-    quota = spec(
+    quota = make_spec(
         {"requests": small, "limits": small, "maxWorkers": 0},
         {"maxRequests": small, "maxLimits": small, "maxGPUCount": 1},
     )
-    assert names(broken_by(quota, held(), worker(amounts(2, 2), amounts(2, 2), 2))) == ORDER
+    assert names(broken_caps(quota, make_totals(), make_worker(make_amounts(2, 2), make_amounts(2, 2), 2))) == ORDER
 
 
 def test_the_refusal_in_words() -> None:
-    quota = spec({"requests": {"tflops": "50"}})
-    found = broken_by(quota, held(amounts(45), workers=5), one("request", "tflops", 10))[0]
-    told = found.violation("team-a").as_dict()
+    quota = make_spec({"requests": {"tflops": "50"}})
+    found = broken_caps(quota, make_totals(make_amounts(45), workers=5), one("request", "tflops", 10))[0]
+    told = found.as_violation("team-a").as_dict()
     assert told == {
         "path": "request.tflops",
         "code": "total.max.tflops.request",
@@ -115,59 +115,94 @@ def test_the_refusal_in_words() -> None:
 
 
 def test_defaults_fill_what_is_zero() -> None:
-    quota = spec(single={"defaultRequests": {"tflops": "5", "vram": "1Gi"}, "defaultLimits": {"tflops": "9"}})
-    filled = quota.filled(worker(amounts(0, "2Gi"), amounts(), 3))
-    assert filled.same_as(worker(amounts(5, "2Gi"), amounts(9), 3))
+    quota = make_spec(single={"defaultRequests": {"tflops": "5", "vram": "1Gi"}, "defaultLimits": {"tflops": "9"}})
+    filled = quota.with_defaults(make_worker(make_amounts(0, "2Gi"), make_amounts(), 3))
+    assert filled.is_same_size(make_worker(make_amounts(5, "2Gi"), make_amounts(9), 3))
 
 
 def test_of_a_change_only_what_grows_is_looked_at() -> None:
-    quota = spec({"requests": {"tflops": "100", "vram": "100"}}, {"maxRequests": {"tflops": "30"}})
-    old = worker(amounts(20, 20), count=2)
-    over = held(amounts(120, 100), workers=3)  # tflops were cut below what is used
-    assert broken_by_change(quota, over, old, worker(amounts(10, 20), count=2)) == []
-    assert broken_by_change(quota, over, old, worker(amounts(20, 20), count=2)) == []
-    grown = broken_by_change(quota, over, old, worker(amounts(21, "20.001"), count=2))
+    quota = make_spec({"requests": {"tflops": "100", "vram": "100"}}, {"maxRequests": {"tflops": "30"}})
+    old = make_worker(make_amounts(20, 20), count=2)
+    over = make_totals(make_amounts(120, 100), workers=3)  # tflops were cut below what is used
+    assert broken_caps_of_change(quota, over, old, make_worker(make_amounts(10, 20), count=2)) == []
+    assert broken_caps_of_change(quota, over, old, make_worker(make_amounts(20, 20), count=2)) == []
+    grown = broken_caps_of_change(quota, over, old, make_worker(make_amounts(21, "20.001"), count=2))
     assert [(each.resource, str(each.requested), str(each.used)) for each in grown] == [
         ("total.max.tflops.request", "42", "120"),
         ("total.max.vram.request", "40002m", "100"),
     ]
-    assert names(broken_by_change(quota, held(amounts(40, 40)), old, worker(amounts("30.001", 20), count=2))) == [
-        "single.max.tflops.request"
-    ]
-    exactly = worker(amounts(30, 50), count=2)
-    assert broken_by_change(quota, held(amounts(80, 40)), old, exactly) == []
+    assert names(
+        broken_caps_of_change(
+            quota, make_totals(make_amounts(40, 40)), old, make_worker(make_amounts("30.001", 20), count=2)
+        )
+    ) == ["single.max.tflops.request"]
+    exactly = make_worker(make_amounts(30, 50), count=2)
+    assert broken_caps_of_change(quota, make_totals(make_amounts(80, 40)), old, exactly) == []
 
 
 def test_a_change_adds_no_worker() -> None:
-    full = held(amounts(1), workers=5)
-    assert broken_by_change(spec({"maxWorkers": 3}), full, worker(amounts(1)), worker(amounts(2))) == []
+    full = make_totals(make_amounts(1), workers=5)
+    assert (
+        broken_caps_of_change(
+            make_spec({"maxWorkers": 3}), full, make_worker(make_amounts(1)), make_worker(make_amounts(2))
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
     ("total", "single", "used", "asked", "fits", "why"),
     [
-        (None, None, held(), worker(amounts(1)), None, []),
-        ({"requests": {"tflops": "50"}}, None, held(amounts(10)), worker(amounts(10)), 4, ["total.max.tflops.request"]),
-        ({"requests": {"tflops": "50"}}, None, held(amounts(11)), worker(amounts(10)), 3, ["total.max.tflops.request"]),
-        ({"requests": {"tflops": "5"}}, None, held(amounts(9)), worker(amounts(1)), 0, ["total.max.tflops.request"]),
-        ({"requests": {"tflops": "5"}}, None, held(amounts(9)), worker(), 0, ["total.max.tflops.request"]),
-        ({"requests": {"tflops": "5"}}, None, held(), worker(), None, []),
-        ({"maxWorkers": 7}, None, held(workers=5), worker(count=8), 2, ["total.max.workers.limit"]),
-        ({"maxWorkers": 7}, None, held(workers=9), worker(), 0, ["total.max.workers.limit"]),
-        (None, {"maxGPUCount": 4}, held(), worker(count=8), 0, ["single.max.gpuCount.limit"]),
+        (None, None, make_totals(), make_worker(make_amounts(1)), None, []),
+        (
+            {"requests": {"tflops": "50"}},
+            None,
+            make_totals(make_amounts(10)),
+            make_worker(make_amounts(10)),
+            4,
+            ["total.max.tflops.request"],
+        ),
+        (
+            {"requests": {"tflops": "50"}},
+            None,
+            make_totals(make_amounts(11)),
+            make_worker(make_amounts(10)),
+            3,
+            ["total.max.tflops.request"],
+        ),
+        (
+            {"requests": {"tflops": "5"}},
+            None,
+            make_totals(make_amounts(9)),
+            make_worker(make_amounts(1)),
+            0,
+            ["total.max.tflops.request"],
+        ),
+        (
+            {"requests": {"tflops": "5"}},
+            None,
+            make_totals(make_amounts(9)),
+            make_worker(),
+            0,
+            ["total.max.tflops.request"],
+        ),
+        ({"requests": {"tflops": "5"}}, None, make_totals(), make_worker(), None, []),
+        ({"maxWorkers": 7}, None, make_totals(workers=5), make_worker(count=8), 2, ["total.max.workers.limit"]),
+        ({"maxWorkers": 7}, None, make_totals(workers=9), make_worker(), 0, ["total.max.workers.limit"]),
+        (None, {"maxGPUCount": 4}, make_totals(), make_worker(count=8), 0, ["single.max.gpuCount.limit"]),
     ],
 )
 def test_how_many_more_fit(
-    total: Any, single: Any, used: Held, asked: Worker, fits: int | None, why: list[str]
+    total: Any, single: Any, used: WorkerTotals, asked: GpuWorker, fits: int | None, why: list[str]
 ) -> None:
-    found, stopped_by = room_for(spec(total, single), used, asked)
+    found, stopped_by = headroom_for(make_spec(total, single), used, asked)
     assert (found, names(list(stopped_by))) == (fits, why)
 
 
 milli = st.integers(0, 30).map(lambda n: f"{n * 100}m")
 cap = st.none() | milli
-some = st.builds(amounts, milli, milli)
-workers = st.builds(Worker, some, some, st.integers(1, 3))
+some = st.builds(make_amounts, milli, milli)
+workers = st.builds(GpuWorker, some, some, st.integers(1, 3))
 
 
 @st.composite
@@ -182,13 +217,13 @@ def quotas(draw: Any) -> GpuQuotaSpec:
     total = {"requests": requests, "limits": limits, "maxWorkers": draw(st.none() | st.integers(0, 4))}
     single = {"maxRequests": pair(), "maxLimits": pair(), "maxGPUCount": draw(st.none() | st.integers(0, 4))}
     body = {"total": total, "single": single}
-    return parse_spec(body)[0]
+    return parse_gpu_quota_spec(body)[0]
 
 
-def naive(quota: GpuQuotaSpec, taken: list[Worker], asked: Worker) -> set[str]:
+def naive(quota: GpuQuotaSpec, taken: list[GpuWorker], asked: GpuWorker) -> set[str]:
     """The reference's table, one line for each row, over the list of workers itself."""
 
-    def value(found: Amounts, resource: str) -> int:
+    def value(found: GpuAmounts, resource: str) -> int:
         return found.of(resource).milli
 
     broken = set()
@@ -199,7 +234,7 @@ def naive(quota: GpuQuotaSpec, taken: list[Worker], asked: Worker) -> set[str]:
     if quota.max_gpu_count is not None and asked.count > quota.max_gpu_count:
         broken.add("single.max.gpuCount.limit")
     for rule, (group, side, resource) in TOTAL.items():
-        total = quota.total(group).of(resource)
+        total = quota.total_caps(group).of(resource)
         together = sum(value(getattr(each, side), resource) * each.count for each in [*taken, asked])
         if total is not None and together > total.milli:
             broken.add(rule)
@@ -209,30 +244,30 @@ def naive(quota: GpuQuotaSpec, taken: list[Worker], asked: Worker) -> set[str]:
 
 
 @given(quotas(), st.lists(workers, max_size=6), workers)
-def test_as_a_naive_model_says(quota: GpuQuotaSpec, before: list[Worker], asked: Worker) -> None:
-    taken: list[Worker] = []
-    used = Held()
+def test_as_a_naive_model_says(quota: GpuQuotaSpec, before: list[GpuWorker], asked: GpuWorker) -> None:
+    taken: list[GpuWorker] = []
+    used = WorkerTotals()
     for each in before:
-        if not broken_by(quota, used, each):
+        if not broken_caps(quota, used, each):
             taken.append(each)
-            used += held_by(each)
-    found = names(broken_by(quota, used, asked))
+            used += totals_of_worker(each)
+    found = names(broken_caps(quota, used, asked))
     assert set(found) == naive(quota, taken, asked)
     assert found == [rule for rule in ORDER if rule in set(found)]
     assert used.workers == len(taken)
-    fits, _ = room_for(quota, used, asked)
+    fits, _ = headroom_for(quota, used, asked)
     assert (fits == 0) is bool(found)
 
 
 @given(quotas(), st.lists(workers, min_size=1, max_size=5), some, some)
 def test_a_change_is_judged_as_the_naive_model_does_where_it_grows(
-    quota: GpuQuotaSpec, taken: list[Worker], request: Amounts, limit: Amounts
+    quota: GpuQuotaSpec, taken: list[GpuWorker], request: GpuAmounts, limit: GpuAmounts
 ) -> None:
     old, rest = taken[0], taken[1:]
-    used = Held()
+    used = WorkerTotals()
     for each in taken:
-        used += held_by(each)
-    new = Worker(request, limit, old.count)
+        used += totals_of_worker(each)
+    new = GpuWorker(request, limit, old.count)
     grows = {
         f"{scope}.max.{resource}.{side}"
         for scope in ("single", "total")
@@ -240,4 +275,4 @@ def test_a_change_is_judged_as_the_naive_model_does_where_it_grows(
         for resource in ("tflops", "vram")
         if getattr(new, side).of(resource).milli > getattr(old, side).of(resource).milli
     }
-    assert set(names(broken_by_change(quota, used, old, new))) == naive(quota, rest, new) & grows
+    assert set(names(broken_caps_of_change(quota, used, old, new))) == naive(quota, rest, new) & grows

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.quantities import LARGEST, BadQuantity, Quantity, parse_quantity
+from pools.domain.quantities import MAX_UNITS, InvalidQuantity, Quantity, parse_quantity
 
 SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -46,7 +46,7 @@ CRD = re.compile(
         ("1500e0", 1_500_000, "1500"),
         ("1e-3", 1, "1e-3"),
         ("1E", 10**21, "1E"),
-        (str(LARGEST), LARGEST * 1000, str(LARGEST)),
+        (str(MAX_UNITS), MAX_UNITS * 1000, str(MAX_UNITS)),
         (7, 7000, "7"),
         (1000, 10**6, "1k"),
         (0.1, 100, "100m"),
@@ -107,7 +107,7 @@ def test_read_and_printed(text: object, milli: int, canonical: str) -> None:
         (0.0001, "too_fine"),
         ("1e-9999", "too_fine"),
         ("8Ei", "too_large"),
-        (str(LARGEST + 1), "too_large"),
+        (str(MAX_UNITS + 1), "too_large"),
         ("1e9999", "too_large"),
         (2**63, "too_large"),
         (10**4000, "too_large"),
@@ -115,7 +115,7 @@ def test_read_and_printed(text: object, milli: int, canonical: str) -> None:
     ],
 )
 def test_refused(text: object, code: str) -> None:
-    with pytest.raises(BadQuantity) as refusal:
+    with pytest.raises(InvalidQuantity) as refusal:
         parse_quantity(text)
     assert refusal.value.code == code
 
@@ -139,7 +139,7 @@ def read(text: object) -> Quantity | str:
     """The quantity, or the code of the refusal."""
     try:
         return parse_quantity(text)
-    except BadQuantity as refusal:
+    except InvalidQuantity as refusal:
         return refusal.code
 
 
@@ -157,7 +157,7 @@ def test_the_value_is_exact(whole: int, fraction: int, suffix: tuple[str, Fracti
     found = read(f"{number}{suffix[0]}")
     if (exact * 1000).denominator != 1:
         assert found == "too_fine"
-    elif exact > LARGEST:
+    elif exact > MAX_UNITS:
         assert found == "too_large"
     else:
         assert isinstance(found, Quantity)
@@ -172,6 +172,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     found = read(text)
     if isinstance(found, Quantity):
         assert CRD.match(text)
-        assert 0 <= found.milli <= LARGEST * 1000
+        assert 0 <= found.milli <= MAX_UNITS * 1000
     else:
         assert found in {"bad_value", "negative", "too_fine", "too_large"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pools.domain.gpu_quota.spec import namespace_violations, parse_spec, spec_body
-from pools.domain.gpu_quota.workers import Worker, parse_adjustment, parse_allocation
-from tests.unit.gpu_quota.rows import amounts
+from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
+from pools.domain.gpu_quota.workers import GpuWorker, parse_adjustment, parse_allocation
+from tests.unit.gpu_quota.rows import make_amounts
 
 SEED = {
     "total": {
@@ -28,26 +28,26 @@ SEED = {
 
 
 def codes(body: Any) -> list[tuple[str, str]]:
-    return [(fault.path, fault.code) for fault in parse_spec(body)[1]]
+    return [(fault.path, fault.code) for fault in parse_gpu_quota_spec(body)[1]]
 
 
 def test_the_seeds_own_spec_comes_back_as_it_was_typed() -> None:
-    found, faults = parse_spec(SEED)
+    found, faults = parse_gpu_quota_spec(SEED)
     assert not faults
-    assert spec_body(found) == SEED
+    assert gpu_quota_spec_body(found) == SEED
 
 
 def test_nothing_said_is_nothing_checked() -> None:
     for body in ({}, {"total": None}, {"total": {}, "single": {}}, {"total": {"requests": {"tflops": None}}}):
-        found, faults = parse_spec(body)
+        found, faults = parse_gpu_quota_spec(body)
         assert not faults
-        assert spec_body(found) == {"total": {"alertThresholdPercent": 95}}
+        assert gpu_quota_spec_body(found) == {"total": {"alertThresholdPercent": 95}}
 
 
 def test_numbers_and_zero_are_kept() -> None:
-    found, faults = parse_spec({"total": {"requests": {"tflops": 50, "vram": 0}, "maxWorkers": 0}})
+    found, faults = parse_gpu_quota_spec({"total": {"requests": {"tflops": 50, "vram": 0}, "maxWorkers": 0}})
     assert not faults
-    assert spec_body(found)["total"] == {
+    assert gpu_quota_spec_body(found)["total"] == {
         "requests": {"tflops": "50", "vram": "0"},
         "maxWorkers": 0,
         "alertThresholdPercent": 95,
@@ -84,7 +84,7 @@ def test_all_faults_at_once() -> None:
 
 
 def test_the_threshold_is_named_with_what_was_given() -> None:
-    _, faults = parse_spec({"total": {"alertThresholdPercent": 101}})
+    _, faults = parse_gpu_quota_spec({"total": {"alertThresholdPercent": 101}})
     assert "must be between 0 and 100, got 101" in faults[0].message
 
 
@@ -123,7 +123,7 @@ def test_an_allocation() -> None:
     )
     assert not faults
     assert (asked.name, asked.workload) == ("w-1", "team/infer")
-    assert asked.worker.same_as(Worker(amounts(10, "1Gi"), amounts(), 2))
+    assert asked.worker.is_same_size(GpuWorker(make_amounts(10, "1Gi"), make_amounts(), 2))
 
 
 def test_all_faults_of_an_allocation_at_once() -> None:
@@ -164,9 +164,9 @@ def test_gpus_of_an_allocation(count: object, good: bool) -> None:
 
 
 def test_a_change_keeps_what_it_leaves_out() -> None:
-    before = Worker(amounts(10, "1Gi"), amounts(20, "2Gi"), 3)
+    before = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 3)
     after, faults = parse_adjustment({"request": {"tflops": "11"}}, before)
     assert not faults
-    assert after.same_as(Worker(amounts(11, "1Gi"), amounts(20, "2Gi"), 3))
+    assert after.is_same_size(GpuWorker(make_amounts(11, "1Gi"), make_amounts(20, "2Gi"), 3))
     assert [fault.code for fault in parse_adjustment({}, before)[1]] == ["missing"]
     assert [fault.path for fault in parse_adjustment({"count": 2}, before)[1]] == ["count"]

@@ -9,24 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.gpu_quota.status import alerts_after, conditions, gauges, percent_text
-from tests.unit.gpu_quota.rows import amounts, held, spec
+from pools.domain.gpu_quota.status import alerts_after_change, compute_conditions, percent_text, usage_gauges
+from tests.unit.gpu_quota.rows import make_amounts, make_spec, make_totals
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-QUOTA = spec({"requests": {"tflops": "100"}})
+QUOTA = make_spec({"requests": {"tflops": "100"}})
 
 
 def printed(quota: object, used: object) -> dict[str, str]:
-    return {gauge.key: gauge.printed for gauge in gauges(quota, used)}  # type: ignore[arg-type]
+    return {gauge.key: gauge.available_text for gauge in usage_gauges(quota, used)}  # type: ignore[arg-type]
 
 
 def told(used: str, quota: object = QUOTA, before: tuple = (), now: datetime = NOW, faults: tuple = ()):
-    return {each.type: each for each in conditions(quota, held(amounts(used)), before, now, faults=faults)}  # type: ignore[arg-type]
+    return {
+        each.type: each
+        for each in compute_conditions(quota, make_totals(make_amounts(used)), before, now, faults=faults)
+    }  # type: ignore[arg-type]
 
 
 def test_percent_of_each_amount() -> None:
-    quota = spec({"requests": {"tflops": "200", "vram": "3Gi"}, "maxWorkers": 3})
-    assert printed(quota, held(amounts("100", "1Gi"), amounts(7, 7), workers=1)) == {
+    quota = make_spec({"requests": {"tflops": "200", "vram": "3Gi"}, "maxWorkers": 3})
+    assert printed(quota, make_totals(make_amounts("100", "1Gi"), make_amounts(7, 7), workers=1)) == {
         "requests.tflops": "50.00",
         "requests.vram": "66.67",
         "limits.tflops": "100",
@@ -36,8 +39,8 @@ def test_percent_of_each_amount() -> None:
 
 
 def test_percent_stays_inside_0_and_100() -> None:
-    quota = spec({"requests": {"tflops": "10", "vram": "0"}, "maxWorkers": 0})
-    found = printed(quota, held(amounts(30, 5), workers=4))
+    quota = make_spec({"requests": {"tflops": "10", "vram": "0"}, "maxWorkers": 0})
+    found = printed(quota, make_totals(make_amounts(30, 5), workers=4))
     assert (found["requests.tflops"], found["requests.vram"], found["workers"]) == ("0.00", "100", "100")
 
 
@@ -64,8 +67,8 @@ def test_exceeded_is_strict(used: str, over: bool) -> None:
 
 
 def test_thresholds_at_their_ends() -> None:
-    never = spec({"requests": {"tflops": "100"}, "alertThresholdPercent": 100})
-    always = spec({"requests": {"tflops": "100"}, "alertThresholdPercent": 0})
+    never = make_spec({"requests": {"tflops": "100"}, "alertThresholdPercent": 100})
+    always = make_spec({"requests": {"tflops": "100"}, "alertThresholdPercent": 0})
     assert not told("300", never)["AlertThresholdReached"].status
     assert not told("0", always)["AlertThresholdReached"].status
     assert told("0.001", always)["AlertThresholdReached"].status
@@ -91,18 +94,18 @@ def test_ready_says_what_is_wrong_with_a_newer_spec() -> None:
 def crossings(uses: list[str], quota: object = QUOTA) -> int:
     raised, alerts = list[str](), 0
     for used in uses:
-        before, raised = raised, alerts_after(quota, held(amounts(used)), raised)  # type: ignore[arg-type]
+        before, raised = raised, alerts_after_change(quota, make_totals(make_amounts(used)), raised)  # type: ignore[arg-type]
         alerts += raised != [] and before == []
     return alerts
 
 
 def test_each_amount_has_its_own_alert() -> None:
-    quota = spec({"requests": {"tflops": "100", "vram": "100"}, "maxWorkers": 10})
+    quota = make_spec({"requests": {"tflops": "100", "vram": "100"}, "maxWorkers": 10})
     tflops, vram = "requests.tflops", "requests.vram"
     steps = [("96", "0", [tflops]), ("96", "96", [tflops, vram]), ("94", "91", [tflops, vram]), ("90", "91", [vram])]
     raised: list[str] = []
     for used, memory, stands in [*steps, ("94", "90", []), ("0", "96", [vram])]:
-        raised = alerts_after(quota, held(amounts(used, memory)), raised)
+        raised = alerts_after_change(quota, make_totals(make_amounts(used, memory)), raised)
         assert raised == stands
 
 
@@ -111,17 +114,17 @@ def test_one_alert_per_crossing() -> None:
     assert crossings(["96", "95", "96", "94", "96", "91", "96"]) == 1, "up and down around the threshold"
     assert crossings(["96", "90", "96"]) == 2, "calm begins five points below it"
     assert crossings(["96", "0", "96", "0", "96"]) == 3
-    small = spec({"requests": {"tflops": "100"}, "alertThresholdPercent": 2})
+    small = make_spec({"requests": {"tflops": "100"}, "alertThresholdPercent": 2})
     assert crossings(["3", "1", "3", "0", "3"], small) == 2, "at least nothing used is calm"
 
 
 @given(st.lists(st.integers(0, 1200), max_size=30), st.integers(0, 100))
 def test_an_alert_stands_exactly_between_crossing_and_calm(uses: list[int], threshold: int) -> None:
-    quota = spec({"requests": {"tflops": "100"}, "alertThresholdPercent": threshold})
+    quota = make_spec({"requests": {"tflops": "100"}, "alertThresholdPercent": threshold})
     raised: list[str] = []
     for tenth in uses:
-        used = held(amounts(f"{tenth * 100}m"))
-        before, raised = raised, alerts_after(quota, used, raised)
+        used = make_totals(make_amounts(f"{tenth * 100}m"))
+        before, raised = raised, alerts_after_change(quota, used, raised)
         percent = min(1000, tenth)
         if percent > threshold * 10:
             assert raised

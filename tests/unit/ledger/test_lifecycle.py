@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.domain.lifecycle import TRANSITIONS, SubpoolState, after_delete, allowed, diagram
+from pools.domain.lifecycle import TRANSITIONS, SubpoolState, is_allowed_transition, mermaid_diagram, state_after_delete
 from pools.models.pool import STATE_MACHINE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -16,7 +16,7 @@ LEGAL = {("ACTIVE", "DELETING"), ("ACTIVE", "ARCHIVED"), ("DELETING", "ARCHIVED"
 
 @pytest.mark.parametrize(("source", "target"), list(product(SubpoolState, repeat=2)))
 def test_exactly_the_designed_steps_are_allowed(source: SubpoolState, target: SubpoolState) -> None:
-    assert allowed(source, target) is ((str(source), str(target)) in LEGAL)
+    assert is_allowed_transition(source, target) is ((str(source), str(target)) in LEGAL)
 
 
 def test_the_trigger_is_made_from_the_table() -> None:
@@ -28,9 +28,9 @@ def test_the_trigger_is_made_from_the_table() -> None:
 def test_the_documentation_shows_the_table() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     shown = text.split("<!-- lifecycle -->")[1].split("<!-- /lifecycle -->")[0]
-    assert shown.strip() == f"```mermaid\n{diagram()}\n```"
+    assert shown.strip() == f"```mermaid\n{mermaid_diagram()}\n```"
 
 
 @pytest.mark.parametrize(("live", "state"), [(0, SubpoolState.ARCHIVED), (1, SubpoolState.DELETING)])
 def test_a_delete_drains_what_is_live(live: int, state: SubpoolState) -> None:
-    assert after_delete(live_workflows=live) is state
+    assert state_after_delete(live_workflows=live) is state

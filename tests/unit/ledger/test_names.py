@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.names import SHARED, canonical, k8s_name, queue_name, short_name_violations, split
+from pools.domain.names import (
+    SHARED_QUEUE,
+    canonical_name,
+    k8s_queue_name,
+    queue_name,
+    short_name_violations,
+    split_name,
+)
 
 LONGEST_SUBPOOL = "s" * (63 - len("osmo-pool-ns-team--"))
 LONGEST_POOL = "p" * (63 - len("osmo-pool-ns-") - len("---shared"))
@@ -51,16 +58,16 @@ def test_a_name_too_long_says_by_how_much() -> None:
     ("leaf", "logical", "kubernetes"),
     [
         (None, "osmo-pool-ns-team", "osmo-pool-ns-team"),
-        (SHARED, "osmo-pool-ns-team--_shared", "osmo-pool-ns-team---shared"),
+        (SHARED_QUEUE, "osmo-pool-ns-team--_shared", "osmo-pool-ns-team---shared"),
         ("a", "osmo-pool-ns-team--a", "osmo-pool-ns-team--a"),
     ],
 )
 def test_queue_names(leaf: str | None, logical: str, kubernetes: str) -> None:
     assert queue_name("ns", "team", leaf) == logical
-    assert k8s_name(logical) == kubernetes
+    assert k8s_queue_name(logical) == kubernetes
 
 
 def test_a_canonical_name_comes_apart_where_it_was_joined() -> None:
-    assert split(canonical("team", "a")) == ("team", "a")
-    assert split("team") == ("team", None)
-    assert split("team--_shared") == ("team", "_shared")
+    assert split_name(canonical_name("team", "a")) == ("team", "a")
+    assert split_name("team") == ("team", None)
+    assert split_name("team--_shared") == ("team", "_shared")

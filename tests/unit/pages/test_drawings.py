@@ -7,8 +7,8 @@ import re
 import pytest
 from django.template.loader import render_to_string
 
-from pools.domain.quota.explanations import Term
-from scheduling.domain.gang_rows import GangRow
+from pools.domain.quota.explanations import ExplanationTerm
+from scheduling.domain.gang_rows import GangTreeRow
 from scheduling.templatetags.gangs import gang_bar
 
 
@@ -25,15 +25,22 @@ from scheduling.templatetags.gangs import gang_bar
 def test_the_bar_of_a_sub_group_misses_only_what_is_needed(
     threshold: int, count: int, size: int, optional: bool, drawn: list[tuple[str, int]]
 ) -> None:
-    row = GangRow("decode", None, 1, True, threshold, count, size, optional)
+    row = GangTreeRow("decode", None, 1, True, threshold, count, size, optional)
     parts = re.findall(r"oa-part--(\w+)\" style=\"flex-grow:(\d+)", gang_bar(row))
     assert [(name, int(amount)) for name, amount in parts] == drawn
 
 
 @pytest.mark.parametrize(
     ("term", "sign"),
-    [(Term(3, "more"), "+"), (Term(3, "less", sign=-1), "−"), (Term(0, "less", sign=-1), "−"), (Term(0, "more"), "+")],
+    [
+        (ExplanationTerm(3, "more"), "+"),
+        (ExplanationTerm(3, "less", sign=-1), "−"),
+        (ExplanationTerm(0, "less", sign=-1), "−"),
+        (ExplanationTerm(0, "more"), "+"),
+    ],
 )
-def test_what_is_subtracted_has_its_minus_even_where_it_is_nothing(term: Term, sign: str) -> None:
-    page = render_to_string("osmo/parts/quota_terms.html", {"terms": [Term(24, "the quota"), term], "kind": "sum"})
+def test_what_is_subtracted_has_its_minus_even_where_it_is_nothing(term: ExplanationTerm, sign: str) -> None:
+    page = render_to_string(
+        "osmo/parts/quota_terms.html", {"terms": [ExplanationTerm(24, "the quota"), term], "kind": "sum"}
+    )
     assert re.findall(r"oa-sign\">(.?)<", page) == ["", sign]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pools.domain.effects import consequences, node_effects
+from pools.domain.effects import consequence_messages, node_effects
 
 
 def _picture(quota: int, shared: tuple[int, int], **slices: tuple[str, int, int]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def test_a_new_slice_and_what_it_leaves_of_the_rest() -> None:
         ("unallocated", 100, 70, True),
         ("a", None, 30, True),
     ]
-    assert consequences(nodes) == (
+    assert consequence_messages(nodes) == (
         (
             "The unallocated part of team keeps 90 GPUs of HIGH and NORMAL work on a quota of 70: nothing is stopped, "
             "20 GPUs drain as that work ends, and new work there waits until then."
@@ -40,13 +40,13 @@ def test_a_new_slice_and_what_it_leaves_of_the_rest() -> None:
 
 def test_a_decrease_that_nobody_feels_needs_no_sentence() -> None:
     nodes = node_effects(_picture(10, (2, 0), a=("ACTIVE", 8, 1)), _picture(10, (6, 0), a=("ACTIVE", 4, 1)))
-    assert consequences(nodes) == ()
+    assert consequence_messages(nodes) == ()
 
 
 def test_deleting() -> None:
     before = _picture(10, (2, 0), a=("ACTIVE", 8, 1))
     drains = node_effects(before, _picture(10, (10, 0), a=("DELETING", 0, 1)))
-    assert consequences(drains, draining=1, cancelled=2) == (
+    assert consequence_messages(drains, draining=1, cancelled=2) == (
         "2 workflows that have not started are cancelled.",
         (
             "1 workflow on team--a goes on undisturbed. The slice takes no new work and cannot be changed; it is "
@@ -55,7 +55,7 @@ def test_deleting() -> None:
     )
     archived = node_effects(before, _picture(10, (10, 0)))
     assert archived[2].state_after == "ARCHIVED"
-    assert consequences(archived) == (
+    assert consequence_messages(archived) == (
         "Nothing else is live on team--a, so it is archived at once. It can be recreated later.",
     )
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from pools.domain.quota.usage_bar import Parts
+from pools.domain.quota.usage_bar import UsageBar
 from pools.templatetags.osmo import ago, exact, gpus, signed, span, tone, usage_bar
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
@@ -61,11 +61,11 @@ def test_moments(offset: int, words: str) -> None:
 
 
 def test_a_bar_says_in_words_what_it_shows() -> None:
-    bar = str(usage_bar(Parts(inside=5, free=3, over=2, draining=1), 'a"b'))
+    bar = str(usage_bar(UsageBar(within_quota=5, free=3, over_quota=2, draining=1), 'a"b'))
     assert 'aria-label="a&quot;b: 5 used inside the quota, 3 free, 2 LOW over quota, 1 draining"' in bar
     assert bar.count("flex-grow") == 4
-    assert "free" not in str(usage_bar(Parts(inside=1), "x")).split("<span", 1)[1]
-    assert "no quota and nothing in use" in str(usage_bar(Parts(), "x"))
+    assert "free" not in str(usage_bar(UsageBar(within_quota=1), "x")).split("<span", 1)[1]
+    assert "no quota and nothing in use" in str(usage_bar(UsageBar(), "x"))
 
 
 def test_every_status_has_a_look() -> None:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from scheduling.domain.gang import ROOT, Group, plain_of, tree_of
-from scheduling.domain.podgroup import read
+from scheduling.domain.gang import ROOT, SubGroup, tree_from_json, tree_to_json
+from scheduling.domain.podgroup import read_pod_group
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, manifest
 
 TREES = {
@@ -22,32 +22,32 @@ TREES = {
 
 @pytest.mark.parametrize("name", TREES)
 def test_a_row_gives_back_the_tree_it_was_written_from(name):
-    group, _ = read(TREES[name])
-    plain = json.loads(json.dumps(plain_of(group.min_member, group.min_sub_group, group.groups)))
-    back, tree = tree_of(plain, 0), group.tree()
+    group, _ = read_pod_group(TREES[name])
+    plain = json.loads(json.dumps(tree_to_json(group.min_member, group.min_sub_group, group.groups)))
+    back, tree = tree_from_json(plain, 0), group.tree()
     assert (back.names, back.parents, back.thresholds) == (tree.names, tree.parents, tree.thresholds)
 
 
 def test_what_was_not_given_is_not_written():
-    groups = [Group("a", None, 2), Group("b", "c", 1), Group("c", None, 0, 1)]
-    assert plain_of(32, None, groups) == {
+    groups = [SubGroup("a", None, 2), SubGroup("b", "c", 1), SubGroup("c", None, 0, 1)]
+    assert tree_to_json(32, None, groups) == {
         "sub_groups": [
             {"name": "a", "min_member": 2},
             {"name": "b", "parent": "c", "min_member": 1},
             {"name": "c", "min_sub_group": 1},
         ]
     }
-    assert plain_of(4, None, []) == {"min_member": 4}
+    assert tree_to_json(4, None, []) == {"min_member": 4}
 
 
 def test_without_a_tree_all_pods_are_the_minimum():
-    tree = tree_of(None, 5)
-    assert (tree.single, tree.thresholds) == (True, [5])
+    tree = tree_from_json(None, 5)
+    assert (tree.is_single_leaf, tree.thresholds) == (True, [5])
     assert tree.leaf_of("") == ROOT
 
 
 def test_a_pod_finds_its_leaf_by_name():
-    tree = tree_of({"sub_groups": [{"name": "a", "min_member": 1}, {"name": "default", "min_member": 1}]}, 0)
+    tree = tree_from_json({"sub_groups": [{"name": "a", "min_member": 1}, {"name": "default", "min_member": 1}]}, 0)
     assert [tree.leaf_of("a"), tree.leaf_of("default")] == [1, 2]
 
 
@@ -64,5 +64,5 @@ def test_a_pod_finds_its_leaf_by_name():
     ],
 )
 def test_the_least_is_the_cheapest_choice_that_holds_the_minimum(name, amounts, least):
-    group, _ = read(TREES[name])
-    assert group.tree().least(amounts) == least
+    group, _ = read_pod_group(TREES[name])
+    assert group.tree().min_amount(amounts) == least

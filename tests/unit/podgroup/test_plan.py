@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pools.domain.errors import BadInput
-from scheduling.domain.gang import GangTree, Group, Growth
-from scheduling.domain.podgroup_plan import plan
+from scheduling.domain.gang import GangTree, Growth, SubGroup
+from scheduling.domain.podgroup_plan import plan_pod_group
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 INFERENCE = manifest(*REPLICAS, minSubGroup=3)
@@ -28,11 +28,11 @@ def group_of(answer, name):
 
 
 def test_training_job_has_ten_non_preemptible_pods():
-    assert plan({"podgroup": TRAINING_JOB})["non_preemptible_pods"] == 10
+    assert plan_pod_group({"podgroup": TRAINING_JOB})["non_preemptible_pods"] == 10
 
 
 def test_inference_service_fresh_asks_for_three_of_four_replicas():
-    answer = plan({"podgroup": INFERENCE, "pods": [p for i in range(4) for p in replica(i, "Pending")]})
+    answer = plan_pod_group({"podgroup": INFERENCE, "pods": [p for i in range(4) for p in replica(i, "Pending")]})
     assert (answer["ready"], answer["satisfied"], answer["threshold"], answer["count"]) == (True, False, 3, 0)
     assert [group["required"] for group in answer["sub_groups"]] == [True, True, True, False]
     assert answer["next"] == [p["name"] for i in range(3) for p in replica(i, "Pending")]
@@ -42,7 +42,7 @@ def test_inference_service_fresh_asks_for_three_of_four_replicas():
 
 def test_a_replica_short_of_pods_is_passed_over():
     body = [*replica(0, "Pending", 6), *[p for i in (1, 2, 3) for p in replica(i, "Pending")]]
-    answer = plan({"podgroup": INFERENCE, "pods": body})
+    answer = plan_pod_group({"podgroup": INFERENCE, "pods": body})
     assert answer["ready"]
     assert answer["next"] == [p["name"] for i in (1, 2, 3) for p in replica(i, "Pending")]
     assert [(g["name"], g["required"]) for g in answer["sub_groups"]] == [
@@ -52,16 +52,16 @@ def test_a_replica_short_of_pods_is_passed_over():
 
 def test_two_running_replicas_need_one_more_not_both():
     body = [*replica(0, "Running"), *replica(1, "Bound"), *replica(2, "Pending"), *replica(3, "Pending")]
-    answer = plan({"podgroup": INFERENCE, "pods": body})
+    answer = plan_pod_group({"podgroup": INFERENCE, "pods": body})
     assert [group["name"] for group in answer["sub_groups"]] == ["prefill-2", "prefill-3", "prefill-0", "prefill-1"]
     assert answer["next"] == [p["name"] for p in replica(2, "Pending")]
 
 
 def test_the_optional_replica_comes_whole_and_is_given_up_whole():
     body = [p for i in range(3) for p in replica(i, "Running")] + replica(3, "Pending")
-    assert plan({"podgroup": INFERENCE, "pods": body})["next"] == [p["name"] for p in replica(3, "Pending")]
+    assert plan_pod_group({"podgroup": INFERENCE, "pods": body})["next"] == [p["name"] for p in replica(3, "Pending")]
     body = [p for i in range(4) for p in replica(i, "Running")]
-    steps = plan({"podgroup": INFERENCE, "pods": body})["give_up_order"]
+    steps = plan_pod_group({"podgroup": INFERENCE, "pods": body})["give_up_order"]
     assert [len(step) for step in steps] == [8, 24]
     assert steps[0] == [f"prefill-3-p{i}" for i in range(7, -1, -1)]
     assert steps[1][0] == "prefill-2-p7"
@@ -70,7 +70,7 @@ def test_the_optional_replica_comes_whole_and_is_given_up_whole():
 
 def test_surplus_pods_go_first_from_the_fullest_leaf():
     body = [*pods("a", *["Running"] * 3), *pods("b", *["Running"] * 6)]
-    answer = plan({"podgroup": manifest(leaf("a", 2), leaf("b", 4)), "pods": body})
+    answer = plan_pod_group({"podgroup": manifest(leaf("a", 2), leaf("b", 4)), "pods": body})
     assert answer["satisfied"]
     assert answer["give_up_order"] == [
         ["b-p5"],
@@ -81,10 +81,10 @@ def test_surplus_pods_go_first_from_the_fullest_leaf():
 
 
 def test_a_gang_below_its_minimum_goes_all_at_once_and_an_unsatisfied_option_before_a_whole_one():
-    below = plan({"podgroup": TRAINING_JOB, "pods": pods("decode-workers", "Running", "Running")})
+    below = plan_pod_group({"podgroup": TRAINING_JOB, "pods": pods("decode-workers", "Running", "Running")})
     assert below["give_up_order"] == [["decode-workers-p1", "decode-workers-p0"]]
     body = [p for i in range(3) for p in replica(i, "Running")] + replica(3, "Running", 2)
-    steps = plan({"podgroup": INFERENCE, "pods": body})["give_up_order"]
+    steps = plan_pod_group({"podgroup": INFERENCE, "pods": body})["give_up_order"]
     assert steps[0] == ["prefill-3-p1", "prefill-3-p0"]
 
 
@@ -101,23 +101,23 @@ def test_a_gang_below_its_minimum_goes_all_at_once_and_an_unsatisfied_option_bef
 )
 def test_a_plain_gang_of_two(states, ready, satisfied, following):
     listed = [{"name": f"p{i}", "state": state} for i, state in enumerate(states.split())]
-    answer = plan({"podgroup": manifest(minMember=2), "pods": listed})
+    answer = plan_pod_group({"podgroup": manifest(minMember=2), "pods": listed})
     assert (answer["ready"], answer["satisfied"], len(answer["next"])) == (ready, satisfied, following)
     assert [group["name"] for group in answer["sub_groups"]] == ["default"]
 
 
 def test_elastic_pods_come_one_by_one_least_filled_first():
     body = [*pods("a", *["Running"] * 3, "Pending"), *pods("b", *["Running"] * 4, "Pending")]
-    answer = plan({"podgroup": manifest(leaf("a", 2), leaf("b", 4)), "pods": body})
+    answer = plan_pod_group({"podgroup": manifest(leaf("a", 2), leaf("b", 4)), "pods": body})
     assert answer["next"] == ["b-p4"]
 
 
 def test_other_violations_are_only_listed_and_a_minimum_of_zero_asks_for_nothing():
-    answer = plan({"podgroup": manifest(leaf("a", 0)), "pods": pods("a", "Pending")})
+    answer = plan_pod_group({"podgroup": manifest(leaf("a", 0)), "pods": pods("a", "Pending")})
     assert [v["code"] for v in answer["violations"]] == ["min_member_not_positive"]
     assert answer["satisfied"]
     assert answer["next"] == ["a-p0"]
-    never = plan({"podgroup": manifest(leaf("a", 1), minSubGroup=2), "pods": pods("a", "Pending")})
+    never = plan_pod_group({"podgroup": manifest(leaf("a", 1), minSubGroup=2), "pods": pods("a", "Pending")})
     assert (never["ready"], never["next"]) == (False, [])
 
 
@@ -137,7 +137,7 @@ def test_other_violations_are_only_listed_and_a_minimum_of_zero_asks_for_nothing
 )
 def test_what_cannot_be_read_is_refused(body, path, code):
     with pytest.raises(BadInput) as refused:
-        plan(body)
+        plan_pod_group(body)
     assert [(v.path, v.code) for v in refused.value.details] == [(path, code)]
 
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_read_is_refused(body, path, code):
 def gangs(draw):
     size = draw(st.integers(1, 7))
     groups = [
-        Group(
+        SubGroup(
             f"g{i}",
             draw(st.sampled_from([None, *(f"g{j}" for j in range(i))])),
             draw(st.integers(0, 3)),
@@ -185,7 +185,7 @@ def test_growth_reaches_the_minimum_or_places_nothing(drawn, blocked):
         assert tree.satisfied(after)
     else:
         assert placed == []
-        assert blocked or growth.satisfied or not growth.possible
+        assert blocked or growth.is_satisfied or not growth.is_possible
 
 
 @given(gangs())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from scheduling.domain.gang_rows import gang_rows
-from scheduling.domain.podgroup import read
+from scheduling.domain.gang_rows import gang_tree_rows
+from scheduling.domain.podgroup import read_pod_group
 from tests.unit.podgroup.test_validate import REPLICAS, TRAINING, leaf, manifest
 
 
 def rows(body, active=(), pods=()):
-    group, _ = read(body)
+    group, _ = read_pod_group(body)
     tree = group.tree()
     by_leaf = {tree.leaf_of(name): count for name, count in dict(active).items()}
     have = {tree.leaf_of(name): count for name, count in dict(pods).items()}
-    return gang_rows(tree, "gang", by_leaf, have)
+    return gang_tree_rows(tree, "gang", by_leaf, have)
 
 
 def test_a_fresh_inference_service_can_do_without_its_last_replica():

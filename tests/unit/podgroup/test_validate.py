@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.podgroup import is_structural, is_valid, read, validate
+from scheduling.domain.podgroup import is_structural, is_valid, read_pod_group, validate_pod_group
 
 
 def manifest(*groups, **spec):
@@ -32,7 +32,7 @@ TRAINING = [
 
 
 def found(body):
-    return [(v.path, v.code) for v in validate(body)]
+    return [(v.path, v.code) for v in validate_pod_group(body)]
 
 
 @pytest.mark.parametrize(
@@ -128,19 +128,19 @@ def test_one_broken_rule_each(body, expected):
 )
 def test_structural_faults_stop_the_deeper_checks(body, expected):
     assert found(body) == expected
-    assert is_structural(validate(body))
+    assert is_structural(validate_pod_group(body))
 
 
 def test_the_cycle_is_named_whole():
-    (fault,) = validate(manifest(leaf("b", 1, "c"), leaf("c", 1, "b")))
+    (fault,) = validate_pod_group(manifest(leaf("b", 1, "c"), leaf("c", 1, "b")))
     assert "b → c → b" in fault.message
 
 
 def test_min_member_beside_groups_is_a_warning_and_stays_valid():
-    violations = validate(manifest(*REPLICAS, minMember=32))
+    violations = validate_pod_group(manifest(*REPLICAS, minMember=32))
     assert [(v.code, v.severity) for v in violations] == [("inner_with_min_member", "warning")]
     assert is_valid(violations)
-    assert not is_valid(validate(manifest(minMember=0)))
+    assert not is_valid(validate_pod_group(manifest(minMember=0)))
 
 
 def test_everything_wrong_is_said_at_once():
@@ -202,6 +202,6 @@ SPEC = st.fixed_dictionaries(
 
 @given(st.fixed_dictionaries({"spec": SPEC | JSON}) | JSON)
 def test_any_manifest_gets_an_answer(body):
-    group, violations = read(body)
+    group, violations = read_pod_group(body)
     if not is_structural(violations):
-        group.tree().least_pods()
+        group.tree().min_pods()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pools.domain.backend_config import NodeSpec, parse_backend
-from pools.domain.sizes import exact_size, size_text
+from pools.domain.sizes import exact_size_text, size_text
 
 
 def node(**keys: Any) -> dict[str, Any]:
@@ -78,4 +78,4 @@ def test_each_fault_has_its_path(name: str, body: dict[str, Any], path: str, cod
 def test_what_is_used_is_rounded_up_and_what_there_is_down(size: int, down: str, up: str, exact: str) -> None:
     assert size_text(size, round_up=False) == down
     assert size_text(size, round_up=True) == up
-    assert exact_size(size) == exact
+    assert exact_size_text(size) == exact

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pools.domain.config_merge import merged
+from pools.domain.config_merge import merge_patch
 
 NOW = {
     "description": "old",
@@ -48,7 +48,7 @@ NOW = {
 )
 def test_merge(patch: dict[str, Any], changed: dict[str, Any]) -> None:
     before = copy.deepcopy(NOW)
-    assert merged(NOW, patch) == ({**NOW, **changed}, [])
+    assert merge_patch(NOW, patch) == ({**NOW, **changed}, [])
     assert before == NOW, "what is merged into is not touched"
 
 
@@ -69,7 +69,7 @@ def test_merge(patch: dict[str, Any], changed: dict[str, Any]) -> None:
     ids=str,
 )
 def test_a_patch_that_means_nothing_is_refused_with_its_place(patch: dict[str, Any], path: str) -> None:
-    _, faults = merged(NOW, patch)
+    _, faults = merge_patch(NOW, patch)
     assert [(fault.path, fault.code) for fault in faults] == [(path, "bad_value")]
 
 
@@ -77,5 +77,5 @@ def test_depth_has_a_limit() -> None:
     patch: dict[str, Any] = {}
     for _ in range(500):
         patch = {"a": patch}
-    _, faults = merged({}, patch)
+    _, faults = merge_patch({}, patch)
     assert [fault.code for fault in faults] == ["bad_value"]

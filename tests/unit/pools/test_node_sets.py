@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.node_sets import node_sets
+from pools.domain.node_sets import connected_node_sets
 
 THERE = {(1, "a"), (1, "b"), (1, "c"), (1, "d"), (2, "a")}
 
@@ -38,9 +38,9 @@ THERE = {(1, "a"), (1, "b"), (1, "c"), (1, "d"), (2, "a")}
     ],
 )
 def test_components(pools: list[tuple[str, int, list[str]]], sets: list[list[str]]) -> None:
-    assert [each.pools for each in node_sets(pools, THERE)] == sets
+    assert [each.pools for each in connected_node_sets(pools, THERE)] == sets
 
 
 def test_places_of_a_component_are_counted_once() -> None:
-    (found,) = node_sets([("x", 1, ["a", "b"]), ("y", 1, ["b", "c"]), ("z", 1, ["c", "a"])], THERE)
-    assert found.places == {(1, "a"), (1, "b"), (1, "c")}
+    (found,) = connected_node_sets([("x", 1, ["a", "b"]), ("y", 1, ["b", "c"]), ("z", 1, ["c", "a"])], THERE)
+    assert found.node_groups == {(1, "a"), (1, "b"), (1, "c")}

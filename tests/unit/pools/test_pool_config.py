@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pools.domain.pool_config import EDITABLE, PoolSettings, editable, parse_pool
+from pools.domain.pool_config import EDITABLE_KEYS, PoolSettings, editable_body, parse_pool
 
 
 def pool(**keys: Any) -> dict[str, Any]:
@@ -17,8 +17,8 @@ def test_the_smallest_configuration_has_a_platform_and_no_limits() -> None:
     settings, faults = parse_pool({"backend": "sim"})
     assert not faults
     assert settings == PoolSettings("sim")
-    body = editable(settings)
-    assert set(body) == set(EDITABLE)
+    body = editable_body(settings)
+    assert set(body) == set(EDITABLE_KEYS)
     assert body["resources"] == {}
     assert list(body["platforms"]) == ["default"]
     assert body["default_platform"] == "default"
@@ -41,7 +41,7 @@ def test_the_smallest_configuration_has_a_platform_and_no_limits() -> None:
 def test_what_is_read_and_put_back_changes_nothing(body: dict[str, Any]) -> None:
     settings, faults = parse_pool(body)
     assert not faults
-    assert parse_pool(editable(settings)) == (settings, [])
+    assert parse_pool(editable_body(settings)) == (settings, [])
 
 
 def test_keys_that_answers_add_may_come_back_and_say_nothing() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pools.domain.amounts import GPU
-from pools.domain.quota.borrowers import borrowing_levels, newly_exposed
-from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree
+from pools.domain.quota.borrowers import borrowing_levels, newly_reclaimable
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
 
 HELD = {"leaf": {GPU: 7}, "calm": {GPU: 1}}
 
 
 def tree(top: int, middle: int, leaf: int) -> QuotaTree:
     nodes = [("top", None, top), ("middle", "top", middle), ("leaf", "middle", leaf), ("calm", "middle", 2)]
-    return QuotaTree([QuotaNode(name, parent, {GPU: Quota(quota)}) for name, parent, quota in nodes], HELD)
+    return QuotaTree([QuotaNode(name, parent, {GPU: NodeQuota(quota)}) for name, parent, quota in nodes], HELD)
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_so_far_up_it_borrows(own: tuple[int, int, int], levels: int) -> None:
 
 
 def test_what_a_change_lays_open() -> None:
-    assert newly_exposed(tree(9, 4, 5), tree(9, 0, 5)) == ["leaf"]
-    assert newly_exposed(tree(9, 0, 5), tree(9, 4, 5)) == []
-    assert newly_exposed(QuotaTree([]), tree(9, 0, 5)) == ["leaf"], "it comes and borrows"
-    assert newly_exposed(tree(9, 0, 5), QuotaTree([])) == []
-    assert newly_exposed(tree(9, 0, 5), tree(9, 0, 7)) == []
+    assert newly_reclaimable(tree(9, 4, 5), tree(9, 0, 5)) == ["leaf"]
+    assert newly_reclaimable(tree(9, 0, 5), tree(9, 4, 5)) == []
+    assert newly_reclaimable(QuotaTree([]), tree(9, 0, 5)) == ["leaf"], "it comes and borrows"
+    assert newly_reclaimable(tree(9, 0, 5), QuotaTree([])) == []
+    assert newly_reclaimable(tree(9, 0, 5), tree(9, 0, 7)) == []

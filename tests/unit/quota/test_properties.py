@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pools.domain.amounts import GPU, UNLIMITED
-from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree, order_of
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
 
 USAGE = st.integers(0, 10)
 LIMIT = st.one_of(st.just(UNLIMITED), st.integers(0, 12))
@@ -18,7 +18,7 @@ def trees(draw, usage=USAGE):
     size = draw(st.integers(1, 12))
     parents = [draw(st.integers(-1, i - 1)) for i in range(size)]
     nodes = [
-        QuotaNode(f"n{i}", None if parents[i] < 0 else f"n{parents[i]}", {GPU: Quota(*draw(_QUOTA))})
+        QuotaNode(f"n{i}", None if parents[i] < 0 else f"n{parents[i]}", {GPU: NodeQuota(*draw(_QUOTA))})
         for i in range(size)
     ]
     leaves = [i for i in range(size) if i not in parents]
@@ -154,9 +154,9 @@ def test_the_reason_is_true(drawn, data):
         old = node.quotas[GPU]
         missing = amount - tree.columns[GPU].available(tree.index[leaf])
         if stopped[0].limit == "borrowing_limit":
-            new = Quota(old.nominal, old.borrowing_limit + missing, old.lending_limit)
+            new = NodeQuota(old.nominal, old.borrowing_limit + missing, old.lending_limit)
         else:
-            new = Quota(old.nominal + missing, old.borrowing_limit, old.lending_limit)
+            new = NodeQuota(old.nominal + missing, old.borrowing_limit, old.lending_limit)
         tree = tree.with_change(QuotaNode(node.name, node.parent, {GPU: new}))
     assert tree.shortfalls(leaf, {GPU: amount}) == []
 
@@ -170,12 +170,12 @@ def test_one_walk_finds_what_is_available_everywhere(drawn):
 
 def test_a_chain_is_as_long_as_it_is_written():
     """Its numbers are found without a call within a call for each node."""
-    quota = {GPU: Quota(1, borrowing_limit=10_000, lending_limit=1)}
+    quota = {GPU: NodeQuota(1, borrowing_limit=10_000, lending_limit=1)}
     tree = QuotaTree([QuotaNode(f"c{n}", f"c{n + 1}" if n < 4999 else None, quota) for n in range(5000)])
     column = tree.columns[GPU]
     assert column.available(0) == column.potential(0) == 5000
-    assert column.binding(0) == column.potential_binding(0) == (4999, "quota")
-    assert tree.shortfalls("c0", {GPU: 5001})[0].never
+    assert column.binding_limit(0) == column.binding_potential_limit(0) == (4999, "quota")
+    assert tree.shortfalls("c0", {GPU: 5001})[0].is_never_possible
 
 
 @given(trees())
@@ -201,12 +201,12 @@ def test_what_bounds_the_potential_is_true(drawn):
 @given(st.lists(st.integers(-1, 9), min_size=1, max_size=10))
 def test_any_shape_ends(parents):
     parents = [min(parent, len(parents) - 1) for parent in parents]
-    order, cyclic = order_of(parents)
+    order, cyclic = children_first_order(parents)
     assert sorted(order) == list(range(len(parents)))
     for x, parent in enumerate(parents):
         if parent >= 0 and x not in cyclic:
             assert order.index(x) < order.index(parent)
     names = [None if p < 0 else f"n{p}" for p in parents]
-    tree = QuotaTree([QuotaNode(f"n{x}", parent, {GPU: Quota(1)}) for x, parent in enumerate(names)])
+    tree = QuotaTree([QuotaNode(f"n{x}", parent, {GPU: NodeQuota(1)}) for x, parent in enumerate(names)])
     assert {tree.index[name] for cycle in tree.cycles for name in cycle} <= cyclic
     assert bool(tree.cycles) == bool(cyclic)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.quota.rules import MOST_RESOURCES, QuotaRow, check_rows, check_weight, cycle_closed_by
+from pools.domain.quota.rules import MAX_QUOTA_ROWS, QuotaRow, check_quota_rows, check_weight, find_closed_cycle
 
 
 def row(nominal=4, borrow=None, lend=None, resource="gpu", at=0):
@@ -16,7 +16,7 @@ def row(nominal=4, borrow=None, lend=None, resource="gpu", at=0):
 
 
 def codes(*rows, has_parent=True, is_pool=False):
-    return [(v.path, v.code) for v in check_rows(rows, has_parent=has_parent, is_pool=is_pool)]
+    return [(v.path, v.code) for v in check_quota_rows(rows, has_parent=has_parent, is_pool=is_pool)]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_rows(rows, about, expected):
 
 
 def test_a_node_has_so_many_rows_and_no_more():
-    rows = [row(resource=f"r{i}", at=i) for i in range(MOST_RESOURCES)]
+    rows = [row(resource=f"r{i}", at=i) for i in range(MAX_QUOTA_ROWS)]
     assert codes(*rows) == []
-    assert codes(*rows, row(resource="one", at=MOST_RESOURCES)) == [("quotas", "too_many")]
+    assert codes(*rows, row(resource="one", at=MAX_QUOTA_ROWS)) == [("quotas", "too_many")]
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def test_weight(weight, good):
 
 def test_the_circle_is_named_whole():
     parents = {"a": "b", "b": "c", "c": None, "x": "a", "p": "q", "q": "p"}
-    assert cycle_closed_by(parents, "c", "a") == ["c", "a", "b"]
-    assert cycle_closed_by(parents, "c", "c") == ["c"]
-    assert cycle_closed_by(parents, "c", "x") == ["c", "x", "a", "b"]
-    assert cycle_closed_by(parents, "x", "b") == []
-    assert cycle_closed_by(parents, "x", None) == []
-    assert cycle_closed_by(parents, "x", "p") == []
-    assert cycle_closed_by(parents, "new", "implicit") == []
+    assert find_closed_cycle(parents, "c", "a") == ["c", "a", "b"]
+    assert find_closed_cycle(parents, "c", "c") == ["c"]
+    assert find_closed_cycle(parents, "c", "x") == ["c", "x", "a", "b"]
+    assert find_closed_cycle(parents, "x", "b") == []
+    assert find_closed_cycle(parents, "x", None) == []
+    assert find_closed_cycle(parents, "x", "p") == []
+    assert find_closed_cycle(parents, "new", "implicit") == []
 
 
 @given(
     st.dictionaries(st.integers(0, 6), st.none() | st.integers(0, 6)), st.integers(0, 6), st.none() | st.integers(0, 6)
 )
 def test_looking_for_a_circle_ends(parents, name, parent):
-    circle = cycle_closed_by(parents, name, parent)
+    circle = find_closed_cycle(parents, name, parent)
     if circle:
         after = {**parents, name: parent}
         assert [after[node] for node in circle] == [*circle[1:], circle[0]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 
 from pools.domain.amounts import GPU
-from pools.domain.quota.explanations import share_why, why
-from pools.domain.quota.node_numbers import numbers
+from pools.domain.quota.explanations import explain_node, explain_share
+from pools.domain.quota.node_numbers import node_numbers
 from pools.domain.quota.tree import QuotaTree
 from tests.unit.quota.test_properties import trees
 from tests.unit.quota.test_worked_examples import EXAMPLE_A, gpus, node
@@ -28,9 +28,9 @@ def value_of(term):
 @given(trees())
 def test_the_terms_add_up_to_the_number_that_is_shown(drawn):
     tree, _leaves = drawn
-    shown = numbers(tree, GPU)
+    shown = node_numbers(tree, GPU)
     for name in tree.names:
-        told = {each.number: each for each in why(tree, GPU, name)}
+        told = {each.number: each for each in explain_node(tree, GPU, name)}
         assert set(told) == NAMED
         for number, each in told.items():
             assert each.amount == getattr(shown[name], number)
@@ -42,9 +42,9 @@ def test_the_terms_add_up_to_the_number_that_is_shown(drawn):
 @given(trees())
 def test_a_term_that_names_a_number_of_another_node_has_its_amount(drawn):
     tree, _leaves = drawn
-    shown = numbers(tree, GPU)
+    shown = node_numbers(tree, GPU)
     for name in tree.names:
-        for each in why(tree, GPU, name):
+        for each in explain_node(tree, GPU, name):
             for term in each.terms:
                 if term.number in {"t", "borrowed", "lent"}:
                     assert term.amount == getattr(shown[term.node], term.number)
@@ -52,19 +52,19 @@ def test_a_term_that_names_a_number_of_another_node_has_its_amount(drawn):
 
 def test_why_ten_and_not_more():
     tree = QuotaTree(EXAMPLE_A, gpus(serve=18, train=9))
-    told = {each.number: each for each in why(tree, GPU, "serve")}
+    told = {each.number: each for each in explain_node(tree, GPU, "serve")}
     (above,) = told["available"].terms
     assert (above.amount, above.node, above.number) == (10, "prod", "available")
-    told = {each.number: each for each in why(tree, GPU, "prod")}
+    told = {each.number: each for each in explain_node(tree, GPU, "prod")}
     (above,) = told["available"].terms
-    assert [(part.amount, part.node, part.decides) for part in above.least_of] == [
+    assert [(part.amount, part.node, part.is_deciding) for part in above.least_of] == [
         (11, "corp", False),
         (10, "prod", True),
     ]
     own, serve, batch = told["subtree_quota"].terms
     assert [(term.amount, term.node) for term in (own, serve, batch)] == [(6, "prod"), (10, "serve"), (4, "batch")]
-    told = {each.number: each for each in why(tree, GPU, "corp")}
-    assert [(term.amount, term.words) for term in told["subtree_quota"].terms] == [
+    told = {each.number: each for each in explain_node(tree, GPU, "corp")}
+    assert [(term.amount, term.text) for term in told["subtree_quota"].terms] == [
         (4, "its own quota"),
         (20, "everything below it"),
         (5, "what its lending limit lets through"),
@@ -73,7 +73,7 @@ def test_why_ten_and_not_more():
 
 def test_lending_is_explained_by_who_borrows():
     tree = QuotaTree([node("top", None, 1), node("a", "top", 4), node("b", "top", 0)], gpus(b=3))
-    told = {each.number: each for each in why(tree, GPU, "a")}
+    told = {each.number: each for each in explain_node(tree, GPU, "a")}
     (term,) = told["lent"].terms
     wanted, unused = term.least_of
     assert (wanted.amount, unused.amount, term.amount) == (2, 4, 2)
@@ -82,13 +82,13 @@ def test_lending_is_explained_by_who_borrows():
 
 def test_where_parents_run_in_a_circle_nothing_is_available():
     tree = QuotaTree([node("a", "b", 4), node("b", "a", 4)])
-    told = {each.number: each for each in why(tree, GPU, "a")}
+    told = {each.number: each for each in explain_node(tree, GPU, "a")}
     assert (told["available"].amount, told["available"].terms) == (0, ())
 
 
 def test_the_weighted_share():
     tree = QuotaTree(EXAMPLE_A, gpus(serve=18))
-    found = share_why(tree, "serve")
+    found = explain_share(tree, "serve")
     assert (found.borrowed, found.lendable, found.weight, found.parent) == (8, 28, 1, "prod")
     assert (found.reported, found.resource) == (286, "gpu")
-    assert share_why(tree, "corp").parent is None
+    assert explain_share(tree, "corp").parent is None

@@ -7,14 +7,14 @@ from fractions import Fraction
 import pytest
 
 from pools.domain.amounts import GPU, UNLIMITED
-from pools.domain.quota.node_numbers import numbers, share
-from pools.domain.quota.tree import Quota, QuotaNode, QuotaTree
+from pools.domain.quota.node_numbers import node_numbers, weighted_share
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
 
 OPEN = UNLIMITED
 
 
 def node(name, parent=None, nominal=0, *, borrow=OPEN, lend=OPEN, weight=1):
-    return QuotaNode(name, parent, {GPU: Quota(nominal, borrow, lend)}, weight)
+    return QuotaNode(name, parent, {GPU: NodeQuota(nominal, borrow, lend)}, weight)
 
 
 def gpus(**held):
@@ -33,7 +33,7 @@ EXAMPLE_A = [
 
 
 def column_of(tree, what, *names):
-    table = numbers(tree, GPU)
+    table = node_numbers(tree, GPU)
     return [getattr(table[name], what) for name in names]
 
 
@@ -97,12 +97,12 @@ def test_weighted_share_example():
         gpus(q1=9, q2=7, q3=4),
     )
     weightless = tree.with_change(node("q2", "team", 0, weight=0))
-    assert [share(tree, name).exact for name in ("q1", "team", "q3")] == [75, 75, 0]
-    assert share(tree, "q2").exact == 350
+    assert [weighted_share(tree, name).exact for name in ("q1", "team", "q3")] == [75, 75, 0]
+    assert weighted_share(tree, "q2").exact == 350
     assert column_of(tree, "potential_available", "root", "team") == [40, 40], "lendable, at both levels"
-    assert share(tree, "q1").dominant_resource == "gpu"
-    assert share(weightless, "q2").reported == "infinite"
-    assert share(tree, "root").reported == 0
+    assert weighted_share(tree, "q1").dominant_resource == "gpu"
+    assert weighted_share(weightless, "q2").reported_share == "infinite"
+    assert weighted_share(tree, "root").reported_share == 0
 
 
 def test_story_1_production_borrows_from_research_and_not_the_reverse():
@@ -117,7 +117,12 @@ def test_story_1_production_borrows_from_research_and_not_the_reverse():
     )
     assert tree.shortfalls("serving", {GPU: 16}) == []
     (stopped,) = tree.shortfalls("lab", {GPU: 7})
-    assert (stopped.node, stopped.limit, stopped.available, stopped.never) == ("research", "borrowing_limit", 6, True)
+    assert (stopped.node, stopped.limit, stopped.available, stopped.is_never_possible) == (
+        "research",
+        "borrowing_limit",
+        6,
+        True,
+    )
 
 
 def test_story_2_the_special_queue_borrows_from_every_organisation():
@@ -158,7 +163,7 @@ def test_a_cycle_admits_nothing_there_and_never_hangs():
         gpus(leaf=3),
     )
     assert tree.cycles == [["a", "b", "c"]]
-    assert [tree.active(name) for name in ("a", "b", "c", "leaf", "free")] == [False] * 4 + [True]
+    assert [tree.is_active(name) for name in ("a", "b", "c", "leaf", "free")] == [False] * 4 + [True]
     assert tree.available("leaf", GPU) == 0
     assert [found.limit for found in tree.shortfalls("leaf", {GPU: 1})] == ["cycle"]
     assert tree.shortfalls("leaf", {GPU: 0}) == []
@@ -176,4 +181,4 @@ def test_unlimited_quota_stays_unlimited():
 
 def test_unknown_resource_is_refused_with_zero():
     (stopped,) = QuotaTree([node("a", None, 4)]).shortfalls("a", {"default/cpu": 1})
-    assert (stopped.key, stopped.available, stopped.never) == ("default/cpu", 0, True)
+    assert (stopped.key, stopped.available, stopped.is_never_possible) == ("default/cpu", 0, True)

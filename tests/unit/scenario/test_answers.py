@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduling.domain.engine.cycle import settle
+from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.world import World
-from scheduling.scenario import answer, to_scenario
+from scheduling.scenario import answer, parse_scenario_text
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"
 G = "default/gpu"
@@ -120,7 +120,7 @@ def test_amounts_are_exact_in_both_forms():
 
 
 def test_tasks_are_named_and_numbered_through_the_workload():
-    scenario = to_scenario(
+    scenario = parse_scenario_text(
         """
         queues: [{name: q}]
         workloads:
@@ -131,7 +131,7 @@ def test_tasks_are_named_and_numbered_through_the_workload():
 
 
 def test_priorities_and_preemptibility():
-    scenario = to_scenario(
+    scenario = parse_scenario_text(
         """
         queues: [{name: q}]
         workloads:
@@ -281,7 +281,7 @@ def test_the_preview_of_a_change_equals_what_then_happens():
 def test_a_large_scenario_is_read_and_settled():
     tasks = ", ".join(f"{{name: w{i}, queue: q{i % 50}, priority: LOW, tasks: [{{gpus: 1}}]}}" for i in range(2000))
     queues = ", ".join(f"{{name: q{i}}}" for i in range(50))
-    scenario = to_scenario(f"nodes: [{{name: n, gpus: 100}}]\nqueues: [{queues}]\nworkloads: [{tasks}]")
-    world = settle(scenario.facts).world
+    scenario = parse_scenario_text(f"nodes: [{{name: n, gpus: 100}}]\nqueues: [{queues}]\nworkloads: [{tasks}]")
+    world = run_cycle(scenario.facts).world
     assert isinstance(world, World)
-    assert sum(gang.holds for gang in world.gangs) == 100
+    assert sum(gang.is_running for gang in world.gangs) == 100

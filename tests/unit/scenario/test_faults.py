@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pools.domain.errors import DomainError
-from scheduling.scenario import ScenarioError, answer, answer_document, simulate
+from scheduling.scenario import ScenarioError, answer, answer_scenario_value, simulate_sources
 from scheduling.scenario.parse import ROOT_KEYS
 
 Q = "queues: [{name: q}]\n"
@@ -137,17 +137,17 @@ def test_batches_keep_errors_in_their_place(tmp_path):
     (tmp_path / "b.yaml").write_text("queues: [{name: q}]\n---\nqueues: [{name: q, x: 1}]\n")
     (tmp_path / "a.json").write_text('{"queues": []}')
     (tmp_path / "notes.txt").write_text("no scenario")
-    batch = simulate([str(tmp_path), str(tmp_path / "none.yaml"), "-"], stdin="usage: {a: 1}")
-    lines = list(batch.lines())
+    batch = simulate_sources([str(tmp_path), str(tmp_path / "none.yaml"), "-"], stdin="usage: {a: 1}")
+    lines = list(batch.output_objects())
     assert [line["source"] for line in lines] == [
         f"{tmp_path}/a.json", f"{tmp_path}/b.yaml#1", f"{tmp_path}/b.yaml#2", f"{tmp_path}/none.yaml", "-",
     ]  # fmt: skip
     assert [line.get("error_code") for line in lines] == [None, None, "SCENARIO", "SCENARIO", "SCENARIO"]
     assert lines[2]["details"][0]["line"] == 3
     assert batch.exit_code == 2
-    alone = simulate([str(tmp_path / "a.json")])
-    assert (alone.single, alone.exit_code) == (True, 0)
-    assert "source" not in next(alone.lines())
+    alone = simulate_sources([str(tmp_path / "a.json")])
+    assert (alone.is_single, alone.exit_code) == (True, 0)
+    assert "source" not in next(alone.output_objects())
 
 
 NAMES = st.sampled_from(["a", "b", "c", "n"])
@@ -201,7 +201,7 @@ LISTS = {"nodes": NODE, "cohorts": QUEUE, "queues": QUEUE, "workloads": WORK, "c
 @settings(max_examples=500, deadline=None)
 def test_anything_is_answered_or_refused(value):
     try:
-        got = answer_document(value)
+        got = answer_scenario_value(value)
     except DomainError as error:
         got = {"details": error.details}
     assert got.get("details") or {"queues", "cohorts", "workloads", "steps", "settled", "violations"} <= set(got)
@@ -210,7 +210,7 @@ def test_anything_is_answered_or_refused(value):
 @given(st.text(max_size=60) | st.text("[]{}:-,&*!|>'\" \nqueuesname01", max_size=60))
 @settings(max_examples=500, deadline=None)
 def test_any_text_is_answered_or_refused(text):
-    for line in simulate(["-"], stdin=text).lines():
+    for line in simulate_sources(["-"], stdin=text).output_objects():
         assert line.get("error_code") == "SCENARIO" or "settled" in line
 
 

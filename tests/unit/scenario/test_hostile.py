@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.scenario.fields import Fault
+from scheduling.scenario.fields import ScenarioFaultCode
 from tests.support import confined, hostile
 
 READ = "tests.support.hostile:read_scenario"
@@ -29,11 +29,11 @@ TOLD = [
 ]
 """Some of the files, the path of a fault, and what it says."""
 
-CODES = {value for name, value in vars(Fault).items() if name.isupper()}
+CODES = {value for name, value in vars(ScenarioFaultCode).items() if name.isupper()}
 
 
 def read(texts: list[str]) -> list[Any]:
-    answers: list[Any] = confined.put(READ, texts, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS)
+    answers: list[Any] = confined.run_limited(READ, texts, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS)
     return answers
 
 
@@ -53,7 +53,7 @@ def assert_clear(documents: list[dict[str, Any]], text: str) -> None:
 @pytest.mark.parametrize(("target", "case"), [("builtins:bytearray", 2**30), ("tests.support.hostile:run_away", 1)])
 def test_the_limits_hold(target: str, case: int) -> None:
     with pytest.raises(AssertionError, match="Case 0 ended the process"):
-        confined.put(target, [case], mebibytes=256, cpu_seconds=1)
+        confined.run_limited(target, [case], mebibytes=256, cpu_seconds=1)
 
 
 @pytest.mark.timeout(900)
@@ -71,7 +71,7 @@ def test_what_means_harm_is_refused_clearly() -> None:
 
 
 def _spoiled(count: int, seed: int) -> None:
-    texts = list(hostile.spoiled_scenarios(count, seed))
+    texts = list(hostile.mutated_scenarios(count, seed))
     for text, documents in zip(texts, read(texts), strict=True):
         assert_clear(documents, text)
 

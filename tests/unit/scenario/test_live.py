@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain.engine.cycle import settle
-from scheduling.domain.engine.facts import Facts, Gang, Node, Queue, Task
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts
 from scheduling.scenario import ScenarioError
-from scheduling.scenario.answer import answer_to
-from scheduling.scenario.live import Manners, live_scenario
-from scheduling.scenario.redact import veiled
-from tests.unit.engine.clusters import GPU, clusters, facts, gang, half_run, queue
+from scheduling.scenario.answer import answer_scenario
+from scheduling.scenario.live import LiveNames, build_live_scenario
+from scheduling.scenario.redact import redact_facts
+from tests.unit.engine.clusters import GPU, cluster_facts, facts, gang, partly_scheduled, queue
 
-MANNERS = Manners(queues={"team": "q-team", "team--a": "q-a"}, submits_to={"team": "q-shared", "team--a": "q-a"})
+LIVE_NAMES = LiveNames(
+    queue_aliases={"team": "q-team", "team--a": "q-a"}, submission_aliases={"team": "q-shared", "team--a": "q-a"}
+)
 LIVE = facts(
     [queue("q-team", None), queue("q-shared", 2, "q-team"), queue("q-a", 4, "q-team")],
     [
@@ -29,16 +31,16 @@ LIVE = facts(
 )
 
 
-def ask(*changes, live=True, **more):
-    return live_scenario(LIVE, {"live": live, "changes": list(changes), **more}, MANNERS)
+def run_live(*changes, live=True, **more):
+    return build_live_scenario(LIVE, {"live": live, "changes": list(changes), **more}, LIVE_NAMES)
 
 
 def states(scenario):
-    return {name: work["state"] for name, work in answer_to(scenario)["workloads"].items()}
+    return {name: work["state"] for name, work in answer_scenario(scenario)["workloads"].items()}
 
 
 def test_nothing_changed_is_what_is():
-    assert states(live_scenario(LIVE, {"live": True}, Manners())) == {
+    assert states(build_live_scenario(LIVE, {"live": True}, LiveNames())) == {
         "low-1": "running",
         "chain-1/first": "running",
         "chain-1/second": "running",
@@ -48,12 +50,12 @@ def test_nothing_changed_is_what_is():
 
 def test_names_are_those_that_people_use():
     """`set` and `remove` mean the pool, `submit` its shared queue, `finish` all groups of a workflow."""
-    changed = ask({"set": {"name": "team--a", "quota": 0}}, {"finish": "chain-1"}, {"finish": ["low-1"]})
+    changed = run_live({"set": {"name": "team--a", "quota": 0}}, {"finish": "chain-1"}, {"finish": ["low-1"]})
     after = states(changed)
     assert (after["chain-1/first"], after["chain-1/second"], after["low-1"]) == ("finished", "finished", "finished")
     assert after["waits-1"] == "running"
     assert {q.name: q.quota for q in changed.facts.queues}["q-a"] == {GPU: 0}
-    new = ask({"submit": {"name": "new", "queue": "team", "tasks": [{"gpus": 1}]}}, {"remove": "team"})
+    new = run_live({"submit": {"name": "new", "queue": "team", "tasks": [{"gpus": 1}]}}, {"remove": "team"})
     placed = next(g for g in new.facts.gangs if g.name == "new")
     assert placed.queue == "q-shared"
     assert placed.submitted > 10**18, "what is submitted in thought comes last"
@@ -62,9 +64,9 @@ def test_names_are_those_that_people_use():
 
 def test_new_work_stands_where_its_pool_may():
     only = frozenset({"m"})
-    live = Facts((Queue("q", quota={GPU: 8}),), nodes=(Node("a", {GPU: 8}), Node("m", {GPU: 8})))
+    live = ClusterFacts((QueueFacts("q", quota={GPU: 8}),), nodes=(NodeFacts("a", {GPU: 8}), NodeFacts("m", {GPU: 8})))
     question = {"live": True, "changes": [{"submit": {"name": "w", "queue": "q", "tasks": [{"gpus": 1}]}}]}
-    got = answer_to(live_scenario(live, question, Manners(allowed={"q": only})))
+    got = answer_scenario(build_live_scenario(live, question, LiveNames(allowed_nodes={"q": only})))
     assert got["workloads"]["w"]["tasks"] == {"w-0": {"state": "running", "node": "m"}}
 
 
@@ -84,7 +86,7 @@ def test_new_work_stands_where_its_pool_may():
 )
 def test_a_change_that_cannot_be_read_is_told_with_its_path(change, path, code):
     with pytest.raises(ScenarioError) as refused:
-        ask(change)
+        run_live(change)
     assert (path, code) in [(fault.path, fault.code) for fault in refused.value.details]
 
 
@@ -96,7 +98,7 @@ def test_the_question_itself_is_read_strictly():
         ({"live": True, "changes": {}}, "changes"),
     ):
         with pytest.raises(ScenarioError) as refused:
-            live_scenario(LIVE, question, MANNERS)
+            build_live_scenario(LIVE, question, LIVE_NAMES)
         assert path in [fault.path for fault in refused.value.details]
 
 
@@ -111,8 +113,8 @@ def test_a_veil_leaves_no_hidden_name_in_the_answer():
         ],
         {"n": 4},
     )
-    seen = veiled(real, queues={"ours"}, cohorts=(), gangs={"mine-1"})
-    got = answer_to(live_scenario(seen, {"live": True}, Manners()))
+    seen = redact_facts(real, queues={"ours"}, cohorts=(), gangs={"mine-1"})
+    got = answer_scenario(build_live_scenario(seen, {"live": True}, LiveNames()))
     assert set(got["queues"]) == {"others:pool-1", "others:pool-1--1", "ours"}
     assert set(got["workloads"]) == {"others:work-1", "others:work-2", "others:work-3", "mine-1"}
     assert [(step["action"], step["workload"], step["for"]) for step in got["steps"]] == [
@@ -123,22 +125,22 @@ def test_a_veil_leaves_no_hidden_name_in_the_answer():
     assert not any(name in text for name in ("secret", "hidden", "gone-1", "nowhere"))
 
 
-@given(clusters(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])), st.sets(st.integers(0, 6)))
+@given(cluster_facts(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])), st.sets(st.integers(0, 6)))
 @settings(deadline=None)
 def test_a_veil_changes_no_outcome(cluster, running, seen):
     """Queues and work differ in age here, as they do in a house, so that no tie is left to names."""
     aged = tuple(
-        Gang(g.name, g.queue, g.tasks, g.priority, g.preemptible, 100 * g.submitted + n, g.tree)
+        GangFacts(g.name, g.queue, g.tasks, g.priority, g.preemptible, 100 * g.submitted + n, g.tree)
         for n, g in enumerate(cluster.gangs)
     )
-    real = half_run(Facts(cluster.queues, cluster.cohorts, aged, cluster.nodes), running)
-    veil = veiled(
+    real = partly_scheduled(ClusterFacts(cluster.queues, cluster.cohorts, aged, cluster.nodes), running)
+    veil = redact_facts(
         real,
         queues={f"q{i}" for i in seen},
         cohorts={f"c{i}" for i in seen},
         gangs={f"g{i}" for i in seen},
     )
-    bare, behind = settle(real), settle(veil)
+    bare, behind = run_cycle(real), run_cycle(veil)
     names = dict(zip([g.name for g in real.gangs], [g.name for g in veil.gangs], strict=True))
     assert [(step.action, names[step.gang]) for step in bare.steps] == [
         (step.action, step.gang) for step in behind.steps
@@ -146,8 +148,10 @@ def test_a_veil_changes_no_outcome(cluster, running, seen):
 
 
 def test_tasks_of_a_veiled_gang_are_numbered():
-    real = Facts((Queue("q"),), gangs=(Gang("w", "q", (Task("train", {GPU: 1}), Task("eval", {GPU: 1}))),))
-    (hidden,) = veiled(real, queues=(), cohorts=(), gangs=()).gangs
+    real = ClusterFacts(
+        (QueueFacts("q"),), gangs=(GangFacts("w", "q", (TaskFacts("train", {GPU: 1}), TaskFacts("eval", {GPU: 1}))),)
+    )
+    (hidden,) = redact_facts(real, queues=(), cohorts=(), gangs=()).gangs
     assert (hidden.name, [task.name for task in hidden.tasks]) == (
         "others:work-1",
         ["others:work-1-0", "others:work-1-1"],

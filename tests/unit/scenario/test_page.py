@@ -9,7 +9,7 @@ import pytest
 
 from osmo_admin.cli.offline_text import simulation_text
 from scheduling.scenario import ScenarioError, answer
-from scheduling.scenario.fields import Fault
+from scheduling.scenario.fields import ScenarioFaultCode
 from scheduling.scenario.parse import COHORT_KEYS, QUEUE_KEYS, ROOT_KEYS
 from scheduling.scenario.workloads import GANG_KEYS, GROUP_KEYS, TASK_KEYS, WORKLOAD_KEYS
 
@@ -19,7 +19,7 @@ SCENARIOS = dict(re.findall(r"<!-- scenario: ([\w-]+) -->\n```yaml\n(.*?)```", P
 OUTPUTS = dict(re.findall(r"<!-- output: ([\w-]+) -->\n```text\n(.*?)```", PAGE, re.DOTALL))
 REFUSED = re.findall(r"<!-- refused: ([\w, ]+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
 TABLES = dict(re.findall(r"<!-- keys: (\w+) -->\n.*?\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE))
-CODES = {value for name, value in vars(Fault).items() if name.isupper()}
+CODES = {value for name, value in vars(ScenarioFaultCode).items() if name.isupper()}
 
 
 def keys_of(table: str) -> set[str]:

@@ -37,7 +37,7 @@ def test_quota_and_maximum(quota: int, maximum: int, priority: Priority, gang: i
     assert (refusal.violation.code if refusal else None) == code
     if refusal:
         numbers = dict(refusal.violation.numbers)
-        assert refusal.by_quota
+        assert refusal.is_by_quota
         assert numbers["requested"] == gang > numbers["limit"]
         assert str(gang) in refusal.violation.message
 
@@ -61,7 +61,7 @@ def test_a_closed_door_is_closed_to_every_priority(facts: LeafFacts, admin: bool
             assert refusal is None
         else:
             assert refusal is not None
-            assert not refusal.by_quota
+            assert not refusal.is_by_quota
             assert words in refusal.violation.message
 
 
@@ -93,5 +93,5 @@ def test_start(path: tuple[Gate, ...], priority: Priority, gpus: int, code: Wait
 
 
 def test_priorities_are_kai_s() -> None:
-    assert {priority: priority.value_in_kai for priority in Priority} == {HIGH: 125, NORMAL: 100, LOW: 50}
+    assert {priority: priority.priority_class_value for priority in Priority} == {HIGH: 125, NORMAL: 100, LOW: 50}
     assert [priority for priority in Priority if priority.is_preemptible] == [LOW]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduling.domain.deadlines import Deadlines, deadlines
+from scheduling.domain.deadlines import GangDeadlines, gang_deadlines
 from scheduling.domain.statuses import TaskStatus
 
 T0 = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -37,7 +37,7 @@ def test_verdict(
 ) -> None:
     moments = [None if seconds is None else at(seconds) for seconds in (work, execution, queue)]
 
-    assert Deadlines(*moments).verdict(at(now)) is verdict
+    assert GangDeadlines(*moments).verdict(at(now)) is verdict
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_verdict(
     ],
 )
 def test_only_open_gangs_have_deadlines(status: TaskStatus, first: int | None) -> None:
-    found = deadlines(
+    found = gang_deadlines(
         status,
         ready_at=at(5),
         ends_at=at(30),
@@ -60,11 +60,11 @@ def test_only_open_gangs_have_deadlines(status: TaskStatus, first: int | None) -
         queue_timeout=timedelta(seconds=20),
     )
 
-    assert found.first == (None if first is None else at(first))
+    assert found.earliest == (None if first is None else at(first))
 
 
 def test_no_timeouts_and_no_end_means_never() -> None:
-    never = deadlines(
+    never = gang_deadlines(
         TaskStatus.RUNNING, ready_at=T0, ends_at=None, workflow_started=T0, exec_timeout=None, queue_timeout=None
     )
-    assert never.first is None
+    assert never.earliest is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.label_selectors import as_pattern
+from scheduling.domain.label_selectors import selector_pattern
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from scheduling.domain.label_selectors import as_pattern
     ],
 )
 def test_selectors(selector: str, matches: list[str], others: list[str]) -> None:
-    pattern = as_pattern(selector)
+    pattern = selector_pattern(selector)
 
     assert pattern is not None
     assert all(re.search(pattern, value) for value in matches)
@@ -34,11 +34,11 @@ def test_selectors(selector: str, matches: list[str], others: list[str]) -> None
 
 @pytest.mark.parametrize("selector", ["", "(a", "a)", "a|b", "(a|)", "()", "((a)|b)", "x" * 201])
 def test_unreadable(selector: str) -> None:
-    assert as_pattern(selector) is None
+    assert selector_pattern(selector) is None
 
 
 @given(st.text(alphabet="ab.*+?[]{}^$\\|()", min_size=1, max_size=12))
 def test_what_comes_out_is_always_a_regular_expression(selector: str) -> None:
-    pattern = as_pattern(selector)
+    pattern = selector_pattern(selector)
     if pattern is not None:
         re.compile(pattern)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from scheduling.domain.statuses import (
+    ACTIVE_WORKFLOW_STATUSES,
     EXIT_CODES,
-    LIVE_WORKFLOW,
-    UNFINISHED_TASK,
+    UNFINISHED_TASK_STATUSES,
     TaskStatus,
     WorkflowStatus,
-    workflow_status,
+    derive_workflow_status,
 )
 
 
@@ -39,17 +39,19 @@ from scheduling.domain.statuses import (
     ],
 )
 def test_workflow_from_groups(groups: str, workflow: str) -> None:
-    assert workflow_status(TaskStatus(each) for each in groups.split()) == workflow
+    assert derive_workflow_status(TaskStatus(each) for each in groups.split()) == workflow
 
 
 def test_live_and_failed() -> None:
-    assert {"PENDING", "RUNNING", "WAITING"} == LIVE_WORKFLOW
-    assert all(status.is_live != (status.is_failed or status is WorkflowStatus.COMPLETED) for status in WorkflowStatus)
+    assert {"PENDING", "RUNNING", "WAITING"} == ACTIVE_WORKFLOW_STATUSES
+    assert all(
+        status.is_active != (status.is_failed or status is WorkflowStatus.COMPLETED) for status in WorkflowStatus
+    )
 
 
 def test_every_end_of_a_task_is_finished_and_none_before_it() -> None:
     ended = {status for status in TaskStatus if status.is_finished}
-    assert ended == set(TaskStatus) - UNFINISHED_TASK
+    assert ended == set(TaskStatus) - UNFINISHED_TASK_STATUSES
     assert {status for status in ended if not status.is_failed} == {TaskStatus.COMPLETED, TaskStatus.RESCHEDULED}
     assert EXIT_CODES[TaskStatus.FAILED_PREEMPTED] == 3006
     assert set(EXIT_CODES) <= ended

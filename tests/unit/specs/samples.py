@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduling.domain.workflow_spec import TaskSpec, WorkflowSpec
-from scheduling.specs import Parsed, parse
+from scheduling.specs import ParsedSpec, parse
 
 MINIMAL = """\
 workflow:
@@ -15,14 +15,14 @@ workflow:
 """
 
 
-def one_task(fields: str = "", workflow: str = "") -> str:
+def one_task_file(fields: str = "", workflow: str = "") -> str:
     """A file with one task; `fields` are further lines of the task, `workflow` of the workflow."""
     lines = [f"    {line}" for line in fields.splitlines()] + [f"  {line}" for line in workflow.splitlines()]
     head = "workflow:\n  name: hello\n  tasks:\n  - name: t\n    image: ubuntu\n    command: [sh]\n"
     return head + "\n".join(lines) + "\n"
 
 
-def read(text: str, **more: Any) -> WorkflowSpec:
+def read_valid(text: str, **more: Any) -> WorkflowSpec:
     """The spec of a file that must be good."""
     parsed = parse(text, **more)
     assert parsed.violations == ()
@@ -30,12 +30,12 @@ def read(text: str, **more: Any) -> WorkflowSpec:
     return parsed.spec
 
 
-def read_task(fields: str = "", workflow: str = "", **more: Any) -> TaskSpec:
-    """The one task of `one_task`."""
-    return read(one_task(fields, workflow), **more).tasks[0]
+def read_valid_task(fields: str = "", workflow: str = "", **more: Any) -> TaskSpec:
+    """The one task of `one_task_file`."""
+    return read_valid(one_task_file(fields, workflow), **more).tasks[0]
 
 
-def faults(text: str, **more: Any) -> list[tuple[int | None, str, str]]:
+def read_faults(text: str, **more: Any) -> list[tuple[int | None, str, str]]:
     """Line, path and code of every fault of a file that must be refused."""
     parsed = parse(text, **more)
     assert_consistent(parsed)
@@ -43,12 +43,12 @@ def faults(text: str, **more: Any) -> list[tuple[int | None, str, str]]:
     return [(fault.line, fault.path, fault.code) for fault in parsed.violations]
 
 
-def codes(text: str, **more: Any) -> list[str]:
+def read_fault_codes(text: str, **more: Any) -> list[str]:
     """The codes alone."""
-    return [code for _, _, code in faults(text, **more)]
+    return [code for _, _, code in read_faults(text, **more)]
 
 
-def assert_consistent(parsed: Parsed) -> None:
+def assert_consistent(parsed: ParsedSpec) -> None:
     """What holds of every answer."""
     assert (parsed.spec is None) == bool(parsed.violations)
     for fault in parsed.violations:
@@ -58,4 +58,4 @@ def assert_consistent(parsed: Parsed) -> None:
         assert len(fault.message) < 800
         assert fault.message.isprintable()
         assert fault.line is None or fault.line >= 1
-    assert "\0" not in parsed.rendered
+    assert "\0" not in parsed.rendered_text

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from pools.domain.durations import duration
-from pools.domain.exit_codes import parse_codes
-from pools.domain.sizes import size_in_bytes
-from scheduling.domain.workflow_spec import exit_action, simulated_runtime
+from pools.domain.durations import parse_duration
+from pools.domain.exit_codes import parse_exit_codes
+from pools.domain.sizes import parse_size
+from scheduling.domain.workflow_spec import exit_action, simulated_runtime_seconds
 from scheduling.specs import SpecRules, check_labels, parse
 from scheduling.specs.graph import find_cycle
-from tests.unit.specs.samples import codes, one_task, read, read_task
+from tests.unit.specs.samples import one_task_file, read_fault_codes, read_valid, read_valid_task
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ from tests.unit.specs.samples import codes, one_task, read, read_task
      ("'٣'", None)],
 )  # fmt: skip
 def test_whole_numbers(written: str, gpus: int | None) -> None:
-    text = one_task(workflow=f"resources: {{default: {{gpu: {written}}}}}")
+    text = one_task_file(workflow=f"resources: {{default: {{gpu: {written}}}}}")
     if gpus is None:
-        assert codes(text) == ["bad_number"]
+        assert read_fault_codes(text) == ["bad_number"]
     else:
-        assert read(text).largest_gang_gpus == gpus
+        assert read_valid(text).largest_gang_gpus == gpus
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_whole_numbers(written: str, gpus: int | None) -> None:
      ("1Gi1Gi", None), ("9" * 30, None)],
 )  # fmt: skip
 def test_sizes(text: str, size: int | None) -> None:
-    assert size_in_bytes(text) == size
+    assert parse_size(text) == size
 
 
 def test_sizes_of_a_task() -> None:
-    task = read_task(workflow="resources: {default: {memory: 2Gi, storage: 1024, cpu: 3}}")
+    task = read_valid_task(workflow="resources: {default: {memory: 2Gi, storage: 1024, cpu: 3}}")
     assert (task.memory_bytes, task.storage_bytes, task.cpu, task.gpu) == (2**31, 1024, 3, 0)
-    assert codes(one_task(workflow="resources: {default: {memory: -1}}")) == ["bad_size"]
+    assert read_fault_codes(one_task_file(workflow="resources: {default: {memory: -1}}")) == ["bad_size"]
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,20 @@ def test_sizes_of_a_task() -> None:
      ("1h" * 50, None), ("PT1H", None)],
 )  # fmt: skip
 def test_durations(text: str, seconds: float | None) -> None:
-    found = duration(text)
+    found = parse_duration(text)
     assert (None if found is None else found.total_seconds()) == seconds
 
 
 def test_simulated_runtime() -> None:
-    assert read(one_task(workflow="labels: {osmo/simulated-runtime: 1h30m}")).simulated_runtime == 5400
-    assert read(one_task(workflow="labels: {osmo/simulated-runtime: 30}")).simulated_runtime == 30
-    assert read(one_task()).simulated_runtime is None
-    assert codes(one_task(workflow="labels: {osmo/simulated-runtime: soon}")) == ["bad_duration"]
-    assert simulated_runtime({"osmo/simulated-runtime": "soon"}) is None
+    assert read_valid(one_task_file(workflow="labels: {osmo/simulated-runtime: 1h30m}")).simulated_runtime == 5400
+    assert read_valid(one_task_file(workflow="labels: {osmo/simulated-runtime: 30}")).simulated_runtime == 30
+    assert read_valid(one_task_file()).simulated_runtime is None
+    assert read_fault_codes(one_task_file(workflow="labels: {osmo/simulated-runtime: soon}")) == ["bad_duration"]
+    assert simulated_runtime_seconds({"osmo/simulated-runtime": "soon"}) is None
 
 
 def test_a_timeout_takes_a_plain_number_as_seconds() -> None:
-    assert read(one_task(workflow="timeout: {exec_timeout: 90}")).exec_timeout == timedelta(seconds=90)
+    assert read_valid(one_task_file(workflow="timeout: {exec_timeout: 90}")).exec_timeout == timedelta(seconds=90)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_a_timeout_takes_a_plain_number_as_seconds() -> None:
      ("1," * 600, None)],
 )  # fmt: skip
 def test_exit_codes(text: str, ranges: tuple[tuple[int, int], ...] | None) -> None:
-    assert parse_codes(text) == ranges
+    assert parse_exit_codes(text) == ranges
 
 
 def test_exit_actions_of_the_task_come_before_those_of_the_pool() -> None:
     rules = SpecRules(exit_actions={"COMPLETE": "0,5-7", "RESCHEDULE": "3006", "FAIL": "7-9"})
-    actions = read_task("exitActions: {reschedule: 6, FAIL: 255}", rules=rules).exit_actions
+    actions = read_valid_task("exitActions: {reschedule: 6, FAIL: 255}", rules=rules).exit_actions
     expected = {
         0: "COMPLETE",
         5: "COMPLETE",
@@ -98,14 +98,14 @@ def test_exit_actions_of_the_task_come_before_those_of_the_pool() -> None:
 
 
 def test_exit_actions_of_the_pool_that_nobody_can_read_are_left_out() -> None:
-    parsed = parse(one_task(), rules=SpecRules(exit_actions={"EXPLODE": "1", "FAIL": "x", "COMPLETE": "2"}))
+    parsed = parse(one_task_file(), rules=SpecRules(exit_actions={"EXPLODE": "1", "FAIL": "x", "COMPLETE": "2"}))
     assert parsed.spec is not None
     assert parsed.spec.tasks[0].exit_actions == {"COMPLETE": ((2, 2),)}
     assert len(parsed.warnings) == 2
 
 
 def test_one_exit_action_twice() -> None:
-    assert codes(one_task("exitActions: {FAIL: 1, fail: 2}")) == ["duplicate_key"]
+    assert read_fault_codes(one_task_file("exitActions: {FAIL: 1, fail: 2}")) == ["duplicate_key"]
 
 
 @pytest.mark.parametrize(

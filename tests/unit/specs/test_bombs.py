@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduling.specs import parse
-from scheduling.specs.source import LARGEST_FILE
-from tests.unit.specs.samples import MINIMAL, assert_consistent, one_task
+from scheduling.specs.source import MAX_FILE_BYTES
+from tests.unit.specs.samples import MINIMAL, assert_consistent, one_task_file
 
 pytestmark = pytest.mark.timeout(300)
 """Seconds, which is room for a busy machine: the longest is a render that is stopped after three of its own."""
@@ -20,8 +20,8 @@ DOUBLING = "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x =
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        pytest.param("a" * (LARGEST_FILE + 1), "too_large", id="larger than a file may be"),
-        pytest.param("ä" * LARGEST_FILE, "too_large", id="larger in bytes than in characters"),
+        pytest.param("a" * (MAX_FILE_BYTES + 1), "too_large", id="larger than a file may be"),
+        pytest.param("ä" * MAX_FILE_BYTES, "too_large", id="larger in bytes than in characters"),
         pytest.param(LAUGHS, "too_many_values", id="billion laughs"),
         pytest.param("a: &a {x: 1}\nb: {<<: [" + "*a, " * 40_000 + "]}\n", "too_many_values", id="many merges"),
         pytest.param("[" * 100_000, "too_deep", id="deep lists"),
@@ -31,21 +31,25 @@ DOUBLING = "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x =
         pytest.param("\n".join(f"k{n}: 1" for n in range(60_000)), "too_many_values", id="many keys"),
         pytest.param("? " * 10_000, "too_deep", id="keys of keys"),
         pytest.param(
-            one_task(workflow="resources: {default: {gpu: 0x" + "f" * 500_000 + "}}"),
+            one_task_file(workflow="resources: {default: {gpu: 0x" + "f" * 500_000 + "}}"),
             "bad_number",
             id="a number of 500,000 digits",
         ),
         pytest.param(
-            one_task(workflow="resources: {default: {gpu: 1" + ":1" * 300_000 + "}}"),
+            one_task_file(workflow="resources: {default: {gpu: 1" + ":1" * 300_000 + "}}"),
             "bad_number",
             id="a number to the base of sixty",
         ),
         pytest.param(
-            one_task("exitActions: {FAIL: '" + "1," * 200_000 + "1'}"), "bad_exit_codes", id="many exit codes"
+            one_task_file("exitActions: {FAIL: '" + "1," * 200_000 + "1'}"), "bad_exit_codes", id="many exit codes"
         ),
-        pytest.param(one_task("inputs: [{url: u, regex: '" + "(" * 100_000 + "'}]"), "bad_regex", id="a long pattern"),
         pytest.param(
-            one_task("inputs: [{url: u, regex: '" + "(" * 400 + ")" * 400 + "'}]"), "bad_regex", id="a deep pattern"
+            one_task_file("inputs: [{url: u, regex: '" + "(" * 100_000 + "'}]"), "bad_regex", id="a long pattern"
+        ),
+        pytest.param(
+            one_task_file("inputs: [{url: u, regex: '" + "(" * 400 + ")" * 400 + "'}]"),
+            "bad_regex",
+            id="a deep pattern",
         ),
         pytest.param("workflow: {name: " + "a-" * 400_000 + "}", "bad_name", id="a long name"),
         pytest.param("workflow: {name: n, labels: {" + "a." * 400 + "/x: y}}", "bad_label", id="a long label"),

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.cli.gang_text import gang_text
-from scheduling.domain.gang import tree_of
-from scheduling.domain.gang_rows import gang_answer, gang_rows
+from osmo_admin.cli.gang_text import gang_table
+from scheduling.domain.gang import tree_from_json
+from scheduling.domain.gang_rows import gang_body, gang_tree_rows
 from scheduling.domain.priorities import Priority
 from scheduling.specs import parse
-from scheduling.specs.annotations import KNOWN
+from scheduling.specs.annotations import KNOWN_ANNOTATIONS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "elastic-gangs.md").read_text()
 MANIFESTS = dict(re.findall(r"<!-- manifest: ([\w-]+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL))
@@ -31,14 +31,14 @@ def test_the_manifests_are_taken_without_a_word(name: str, gpus: int, pods: int,
 
 
 def test_the_table_has_every_annotation() -> None:
-    assert tuple(sorted(re.findall(r"^\| `(osmo/[\w-]+)`", PAGE, re.MULTILINE))) == tuple(sorted(KNOWN))
+    assert tuple(sorted(re.findall(r"^\| `(osmo/[\w-]+)`", PAGE, re.MULTILINE))) == tuple(sorted(KNOWN_ANNOTATIONS))
 
 
 def test_the_tree_is_as_it_is_drawn() -> None:
     parsed = parse(MANIFESTS["inference-service"])
     assert parsed.spec is not None
     (gang,) = parsed.spec.groups
-    tree = tree_of(gang.gang, 0)
-    rows = gang_rows(tree, gang.name, {1: 8, 2: 8, 4: 8}, dict.fromkeys(range(1, 5), 8))
-    drawn = gang_text({"name": gang.name, "gang": gang_answer(rows)})
+    tree = tree_from_json(gang.gang, 0)
+    rows = gang_tree_rows(tree, gang.name, {1: 8, 2: 8, 4: 8}, dict.fromkeys(range(1, 5), 8))
+    drawn = gang_table({"name": gang.name, "gang": gang_body(rows)})
     assert f"```text\n{drawn}\n```" in PAGE

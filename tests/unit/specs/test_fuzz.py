@@ -30,7 +30,7 @@ def assert_answered(text: str, **more: object) -> None:
     parsed = parse(text, rules=RULES, **more)  # type: ignore[arg-type]
     assert_consistent(parsed)
     if parsed.spec is not None:
-        assert parse(parsed.rendered, rules=RULES, already_rendered=True).spec == parsed.spec
+        assert parse(parsed.rendered_text, rules=RULES, is_rendered=True).spec == parsed.spec
 
 
 @BOUNDED

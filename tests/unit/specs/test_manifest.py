@@ -8,7 +8,7 @@ import pytest
 
 from scheduling.domain.priorities import Priority
 from scheduling.specs import PlatformRules, SpecRules, parse
-from tests.unit.specs.samples import MINIMAL, assert_consistent, codes, faults, read
+from tests.unit.specs.samples import MINIMAL, assert_consistent, read_fault_codes, read_faults, read_valid
 
 INFERENCE = """\
 apiVersion: scheduling.run.ai/v2alpha2
@@ -55,7 +55,7 @@ def two(**annotations: object) -> str:
 
 
 def test_each_leaf_has_its_minimum_of_pods_called_after_it():
-    spec = read(INFERENCE)
+    spec = read_valid(INFERENCE)
     (gang,) = spec.groups
     assert (spec.name, gang.name) == ("inference-service", "inference-service")
     assert [task.name for task in gang.tasks] == [f"prefill-{i}-{n}" for i in range(4) for n in range(8)]
@@ -69,32 +69,34 @@ def test_each_leaf_has_its_minimum_of_pods_called_after_it():
 
 
 def test_what_must_fit_is_the_required_minimum():
-    assert read(INFERENCE).largest_gang_gpus == 24
-    assert read(INFERENCE.replace("  minSubGroup: 3     # Need 3 out of 4 replicas\n", "")).largest_gang_gpus == 32
-    assert read(TRAINING).largest_gang_gpus == 64
-    assert read(two(gpus_per_pod=3, pods={"a": 5})).largest_gang_gpus == 9
+    assert read_valid(INFERENCE).largest_gang_gpus == 24
+    assert (
+        read_valid(INFERENCE.replace("  minSubGroup: 3     # Need 3 out of 4 replicas\n", "")).largest_gang_gpus == 32
+    )
+    assert read_valid(TRAINING).largest_gang_gpus == 64
+    assert read_valid(two(gpus_per_pod=3, pods={"a": 5})).largest_gang_gpus == 9
 
 
 def test_json_is_yaml_too():
     body = {"kind": "PodGroup", "metadata": {"name": "x"}, "spec": {"minMember": 3}}
-    spec = read(json.dumps(body, indent="\t"))
+    spec = read_valid(json.dumps(body, indent="\t"))
     assert [(task.name, task.sub_group) for task in spec.tasks] == [("x-0", ""), ("x-1", ""), ("x-2", "")]
     assert spec.groups[0].gang == {"min_member": 3}
 
 
 def test_without_any_minimum_it_is_one_pod():
-    assert [task.name for task in read(plain("{}")).tasks] == ["job-0"]
+    assert [task.name for task in read_valid(plain("{}")).tasks] == ["job-0"]
 
 
 @pytest.mark.parametrize("given", [4, "4", {"default": 4}, '{"default": 4}', "{default: '4'}"])
 def test_annotations_may_be_texts_as_kubernetes_keeps_them(given):
-    spec = read(plain(pods=given, gpus_per_pod=given))
+    spec = read_valid(plain(pods=given, gpus_per_pod=given))
     assert [task.gpu for task in spec.tasks] == [4, 4, 4, 4]
     assert spec.largest_gang_gpus == 8
 
 
 def test_pods_of_one_sub_group_and_of_another_differ():
-    spec = read(
+    spec = read_valid(
         two(
             pods={"b": 3},
             gpus_per_pod={"a": 1, "b": 2},
@@ -114,14 +116,14 @@ def test_pods_of_one_sub_group_and_of_another_differ():
     [("osmo-high", Priority.HIGH), ("osmo-normal", Priority.NORMAL), ("osmo-low", Priority.LOW), ("", None)],
 )
 def test_the_priority_class_is_the_priority(name, priority):
-    assert read(plain(f"{{minMember: 1, priorityClassName: {name or 'null'}}}")).priority is priority
+    assert read_valid(plain(f"{{minMember: 1, priorityClassName: {name or 'null'}}}")).priority is priority
 
 
 def test_labels_are_the_workflow_s():
     text = plain().replace("{name: job,", "{name: job, labels: {team: x, osmo/simulated-runtime: 5s},")
-    spec = read(text)
+    spec = read_valid(text)
     assert spec.labels == {"team": "x", "osmo/simulated-runtime": "5s"}
-    assert faults(text.replace("5s", "soon")) == [(2, "metadata.labels.osmo/simulated-runtime", "bad_duration")]
+    assert read_faults(text.replace("5s", "soon")) == [(2, "metadata.labels.osmo/simulated-runtime", "bad_duration")]
 
 
 def test_the_pool_gives_times_exit_actions_and_platform():
@@ -134,7 +136,7 @@ def test_the_pool_gives_times_exit_actions_and_platform():
         platforms={"a100": PlatformRules(), "h100": PlatformRules()},
         default_platform="a100",
     )
-    spec = read(two(platform={"b": "h100"}), rules=rules)
+    spec = read_valid(two(platform={"b": "h100"}), rules=rules)
     assert (spec.exec_timeout, spec.queue_timeout) == (timedelta(hours=1), timedelta(hours=2))
     assert [task.platform for task in spec.tasks] == ["a100", "a100", "h100"]
     assert spec.tasks[0].exit_actions == {"RESCHEDULE": ((7, 7),)}
@@ -179,7 +181,7 @@ def test_variables_beside_it_do_nothing_and_are_told():
     parsed = parse(INFERENCE, set_variables=["a=1"])
     assert parsed.spec is not None
     assert parsed.warnings == ("A PodGroup manifest is no template; the variables given beside it are not used.",)
-    assert parsed.rendered == INFERENCE
+    assert parsed.rendered_text == INFERENCE
 
 
 def test_all_faults_at_once_with_path_and_line():
@@ -190,7 +192,7 @@ def test_all_faults_at_once_with_path_and_line():
     text = text.replace("kind: PodGroup", "kind: PodGroup # here").replace(
         "spec:\n", "spec:\n  priorityClassName: train\n"
     )
-    assert faults(text) == [
+    assert read_faults(text) == [
         (5, "metadata.annotations.osmo/gpu", "unknown_key"),
         (5, "metadata.annotations.osmo/gpus-per-pod.prefill-0", "bad_number"),
         (7, "spec.priorityClassName", "bad_value"),
@@ -242,31 +244,31 @@ def test_all_faults_at_once_with_path_and_line():
     ],
 )  # fmt: skip
 def test_one_fault_each(text, expected):
-    found = faults(text)
+    found = read_faults(text)
     assert expected in found
     assert len(found) <= 2  # a name that is missing is missed by the name's rule alone; a bad type may be told twice
 
 
 def test_a_pool_without_default_platform_wants_one():
     rules = SpecRules(platforms={"a100": PlatformRules(), "h100": PlatformRules()})
-    assert faults(two(), rules=rules) == [(2, "metadata.annotations.osmo/platform", "no_platform")]
-    assert codes(two(platform={"a": "a100"}), rules=rules) == ["no_platform"]
-    assert codes(two(platform="b100"), rules=rules) == ["unknown_platform"]
-    assert read(two(platform="h100"), rules=rules).tasks[0].platform == "h100"
+    assert read_faults(two(), rules=rules) == [(2, "metadata.annotations.osmo/platform", "no_platform")]
+    assert read_fault_codes(two(platform={"a": "a100"}), rules=rules) == ["no_platform"]
+    assert read_fault_codes(two(platform="b100"), rules=rules) == ["unknown_platform"]
+    assert read_valid(two(platform="h100"), rules=rules).tasks[0].platform == "h100"
 
 
 @pytest.mark.parametrize("name", ["Prefill", "pre_fill", "p" * 64])
 def test_a_cluster_takes_fewer_names(name):
     text = two(image="ubuntu").replace("name: b", f"name: {name}")
-    assert len(read(text).tasks) == 3
-    assert faults(text, rules=SpecRules(on_cluster=True)) == [(3, "spec.subGroups[1].name", "bad_name")]
+    assert len(read_valid(text).tasks) == 3
+    assert read_faults(text, rules=SpecRules(on_cluster=True)) == [(3, "spec.subGroups[1].name", "bad_name")]
 
 
 def test_real_pods_want_an_image():
     rules = SpecRules(on_cluster=True)
-    assert faults(two(), rules=rules) == [(2, "metadata.annotations.osmo/image", "missing")]
-    assert codes(two(image={"a": "ubuntu"}), rules=rules) == ["missing"]
-    assert read(two(image="ubuntu"), rules=rules).tasks[2].image == "ubuntu"
+    assert read_faults(two(), rules=rules) == [(2, "metadata.annotations.osmo/image", "missing")]
+    assert read_fault_codes(two(image={"a": "ubuntu"}), rules=rules) == ["missing"]
+    assert read_valid(two(image="ubuntu"), rules=rules).tasks[2].image == "ubuntu"
 
 
 def test_so_many_sub_groups_as_scheduling_bears():
@@ -275,13 +277,13 @@ def test_so_many_sub_groups_as_scheduling_bears():
             "{minSubGroup: 1, subGroups: [" + ", ".join(f"{{name: g{n}, minMember: 1}}" for n in range(size)) + "]}"
         )
 
-    assert len(read(star(256)).tasks) == 256
-    assert faults(star(257)) == [(3, "spec.subGroups", "too_many_tasks")]
+    assert len(read_valid(star(256)).tasks) == 256
+    assert read_faults(star(257)) == [(3, "spec.subGroups", "too_many_tasks")]
 
 
 def test_so_many_pods_as_the_house_allows():
-    assert len(read(plain("{minMember: 5}"), rules=SpecRules(max_pods=5)).tasks) == 5
-    assert codes(plain("{minMember: 6}"), rules=SpecRules(max_pods=5)) == ["too_many_tasks"]
+    assert len(read_valid(plain("{minMember: 5}"), rules=SpecRules(max_pods=5)).tasks) == 5
+    assert read_fault_codes(plain("{minMember: 6}"), rules=SpecRules(max_pods=5)) == ["too_many_tasks"]
 
 
 @pytest.mark.parametrize(
@@ -293,14 +295,14 @@ def test_so_many_pods_as_the_house_allows():
     ],
 )
 def test_a_workflow_that_speaks_of_one_stays_a_workflow(text):
-    spec = read(text)
+    spec = read_valid(text)
     assert spec.name == "hello"
     assert spec.groups[0].gang is None
 
 
 @pytest.mark.parametrize("text", ["kind: Pod\nspec: {}\n", "- kind: PodGroup\n", "kind: [PodGroup]\n", "PodGroup"])
 def test_other_kinds_are_read_as_workflow_files(text):
-    assert set(codes(text)) <= {"unknown_key", "missing", "wrong_type"}
+    assert set(read_fault_codes(text)) <= {"unknown_key", "missing", "wrong_type"}
 
 
 def test_a_long_name_does_not_make_a_long_answer():

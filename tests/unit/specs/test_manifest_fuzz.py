@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduling.domain.gang import ROOT, tree_of
-from scheduling.domain.podgroup import is_valid, validate
-from scheduling.domain.podgroup_plan import plan
+from scheduling.domain.gang import ROOT, tree_from_json
+from scheduling.domain.podgroup import is_valid, validate_pod_group
+from scheduling.domain.podgroup_plan import plan_pod_group
 from scheduling.specs import SpecRules, parse
 from tests.unit.specs.samples import assert_consistent
 
@@ -109,7 +109,7 @@ MANIFEST = st.fixed_dictionaries(
 
 
 @st.composite
-def sound(draw: st.DrawFn) -> dict[str, Any]:
+def valid_manifests(draw: st.DrawFn) -> dict[str, Any]:
     """A manifest without a fault: a tree of up to seven SubGroups, some of them elastic."""
     parents = [draw(st.sampled_from([None, *range(number)])) for number in range(draw(st.integers(0, 7)))]
     roots = parents.count(None)
@@ -138,27 +138,27 @@ def sound(draw: st.DrawFn) -> dict[str, Any]:
 def test_any_manifest_gets_an_answer(manifest: dict[str, Any]) -> None:
     parsed = parse(json.dumps(manifest), rules=SpecRules(max_pods=100))
     assert_consistent(parsed)
-    assert parsed.spec is None or is_valid(validate(manifest))
+    assert parsed.spec is None or is_valid(validate_pod_group(manifest))
 
 
-@given(sound())
+@given(valid_manifests())
 def test_what_is_sound_is_taken_and_the_doors_agree(manifest: dict[str, Any]) -> None:
     parsed = parse(json.dumps(manifest))
     assert parsed.violations == ()
     assert parsed.spec is not None
-    assert validate(manifest) == []
+    assert validate_pod_group(manifest) == []
     (gang,) = parsed.spec.groups
-    tree = tree_of(gang.gang, 0)
+    tree = tree_from_json(gang.gang, 0)
     pods = [0] * len(tree.names)
     for task in gang.tasks:
         pods[tree.leaf_of(task.sub_group)] += 1
-    assert tree.satisfied(pods)
+    assert tree.is_satisfied(pods)
     assert 0 <= gang.gpus <= sum(task.gpu for task in gang.tasks)
     assert len({task.name for task in gang.tasks}) == len(gang.tasks)
     waiting = [{"name": task.name, "sub_group": task.sub_group or None, "state": "Pending"} for task in gang.tasks]
-    answer = plan({"podgroup": manifest, "pods": waiting})
-    assert (answer["ready"], answer["non_preemptible_pods"]) == (True, tree.least_pods(ROOT))
-    assert len(answer["next"]) == tree.least_pods(ROOT)
+    answer = plan_pod_group({"podgroup": manifest, "pods": waiting})
+    assert (answer["ready"], answer["non_preemptible_pods"]) == (True, tree.min_pods(ROOT))
+    assert len(answer["next"]) == tree.min_pods(ROOT)
 
 
 @given(st.text("{}[]&*a:-?!%'\"|>#, \n\tkindPodGroup0.e", max_size=80))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from scheduling.specs import parse
-from tests.unit.specs.samples import read
+from tests.unit.specs.samples import read_valid
 
 # Loops over tasks, a lead chosen by `if`, OSMO's own marks, one of them glued together with raw blocks, comments with
 # marks in the header that must not be rendered, JSON with braces in a file.
@@ -203,7 +203,7 @@ workflow:
 
 
 def test_distributed_training() -> None:
-    spec = read(DISTRIBUTED, set_variables=["store=s3://b/x", "nodes=2"])
+    spec = read_valid(DISTRIBUTED, set_variables=["store=s3://b/x", "nodes=2"])
     (group,) = spec.groups
     assert [task.name for task in group.tasks] == ["master", "worker_1"]
     assert (group.gpus, spec.largest_gang_gpus, group.ignore_nonlead_status) == (8, 8, False)
@@ -233,12 +233,12 @@ def test_sections_that_come_and_go() -> None:
     assert any("localpath" in warning for warning in parsed.warnings)
     assert any("not checked" in warning for warning in parsed.warnings)
 
-    (alone,) = read(SERVICE, set_variables=["url=https://model.example", "experiment=e-1"]).groups
+    (alone,) = read_valid(SERVICE, set_variables=["url=https://model.example", "experiment=e-1"]).groups
     assert [task.name for task in alone.tasks] == ["client"]
 
 
 def test_pipeline_without_templates() -> None:
-    spec = read(PIPELINE)
+    spec = read_valid(PIPELINE)
     prepare, train = spec.groups
     assert train.inputs == ("prepare",)
     assert (train.barrier, prepare.barrier) == (False, True)
@@ -258,14 +258,17 @@ def test_what_a_dry_run_answers_reads_the_same_again() -> None:
     """The stock client posts the file for a dry run and then submits the answer (OSMO contract, 7.1)."""
     for text, given in ((DISTRIBUTED, ["store=s3://b/x"]), (SERVICE, []), (PIPELINE, [])):
         first = parse(text, set_variables=given)
-        again = parse(first.rendered, already_rendered=True)
+        again = parse(first.rendered_text, is_rendered=True)
         assert again.violations == ()
         assert again.spec == first.spec
-        assert "default-values" not in first.rendered
+        assert "default-values" not in first.rendered_text
 
 
 def test_an_empty_section_of_defaults_is_none() -> None:
-    assert read("workflow:\n  name: n\n  tasks:\n  - {name: a, image: b, command: [sh]}\ndefault-values:\n").name == "n"
+    assert (
+        read_valid("workflow:\n  name: n\n  tasks:\n  - {name: a, image: b, command: [sh]}\ndefault-values:\n").name
+        == "n"
+    )
 
 
 def test_one_key_twice_with_one_value_is_let_through() -> None:

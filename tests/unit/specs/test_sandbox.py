@@ -10,33 +10,33 @@ import pytest
 
 from pools.domain.errors import Busy
 from scheduling.specs import sandbox
-from scheduling.specs.source import LARGEST_FILE
-from scheduling.specs.variables import encode
+from scheduling.specs.source import MAX_FILE_BYTES
+from scheduling.specs.variables import encode_variables
 
-ROOM = LARGEST_FILE
+MEMORY_LEFT = MAX_FILE_BYTES
 
 
 @pytest.fixture(autouse=True)
-def own_pool(monkeypatch: pytest.MonkeyPatch) -> sandbox._Pool:
-    pool = sandbox._Pool()
+def own_pool(monkeypatch: pytest.MonkeyPatch) -> sandbox._RenderProcessPool:
+    pool = sandbox._RenderProcessPool()
     monkeypatch.setattr(sandbox, "_pools", {os.getpid(): pool})
     yield pool
     pool.close()
 
 
 def text_of(template: str, **values: object) -> str:
-    answer = sandbox.render(template, encode(values), ROOM)
+    answer = sandbox.render_in_sandbox(template, encode_variables(values), MEMORY_LEFT)
     return str(answer["text"])
 
 
-def test_a_worker_is_used_again(own_pool: sandbox._Pool) -> None:
+def test_a_worker_is_used_again(own_pool: sandbox._RenderProcessPool) -> None:
     assert text_of("{{ a }}", a=1) == "1"
     (worker,) = own_pool.idle
     assert text_of("{{ a }}", a=[1, {"b": None}]) == "[1, {'b': None}]"
     assert own_pool.idle == [worker]
 
 
-def test_a_worker_that_was_killed_while_idle_is_replaced(own_pool: sandbox._Pool) -> None:
+def test_a_worker_that_was_killed_while_idle_is_replaced(own_pool: sandbox._RenderProcessPool) -> None:
     text_of("x")
     (worker,) = own_pool.idle
     worker.process.kill()
@@ -44,7 +44,9 @@ def test_a_worker_that_was_killed_while_idle_is_replaced(own_pool: sandbox._Pool
     assert text_of("{{ 1 + 1 }}") == "2"
 
 
-def test_a_worker_is_renewed_after_many_renders(own_pool: sandbox._Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_is_renewed_after_many_renders(
+    own_pool: sandbox._RenderProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sandbox, "_RENDERS_BEFORE_RENEWAL", 2)
     text_of("x")
     (worker,) = own_pool.idle
@@ -54,11 +56,11 @@ def test_a_worker_is_renewed_after_many_renders(own_pool: sandbox._Pool, monkeyp
 
 
 def test_a_template_that_takes_too_long_costs_only_its_worker(
-    own_pool: sandbox._Pool, monkeypatch: pytest.MonkeyPatch
+    own_pool: sandbox._RenderProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    monkeypatch.setattr(sandbox, "RENDER_SECONDS", 0.3)
     endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-    assert sandbox.render(endless, encode({}), ROOM)["error"]["code"] == "too_slow"
+    assert sandbox.render_in_sandbox(endless, encode_variables({}), MEMORY_LEFT)["error"]["code"] == "too_slow"
     assert own_pool.idle == []
 
 
@@ -72,10 +74,10 @@ def test_several_at_once() -> None:
     assert sorted(found) == sorted(str(n) * 50 for n in range(8))
 
 
-def test_a_forked_process_has_workers_of_its_own(own_pool: sandbox._Pool) -> None:
+def test_a_forked_process_has_workers_of_its_own(own_pool: sandbox._RenderProcessPool) -> None:
     text_of("x")
-    sandbox._pools[os.getpid() + 1] = other = sandbox._Pool()
-    assert sandbox._current() is own_pool
+    sandbox._pools[os.getpid() + 1] = other = sandbox._RenderProcessPool()
+    assert sandbox._current_pool() is own_pool
     assert other.idle == []
 
 
@@ -85,7 +87,9 @@ def test_no_worker_to_be_had_is_our_fault_not_the_templates(monkeypatch: pytest.
         text_of("x")
 
 
-def test_a_worker_sees_nothing_of_our_environment(own_pool: sandbox._Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_sees_nothing_of_our_environment(
+    own_pool: sandbox._RenderProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OSMO_SECRET", "s3cret")
     text_of("x")
     environment = Path(f"/proc/{own_pool.idle[0].process.pid}/environ")
@@ -95,5 +99,5 @@ def test_a_worker_sees_nothing_of_our_environment(own_pool: sandbox._Pool, monke
 
 
 def test_large_values_go_there_and_back() -> None:
-    large = "ä" * (LARGEST_FILE // 4)
+    large = "ä" * (MAX_FILE_BYTES // 4)
     assert text_of("{{ x }}", x=large) == large

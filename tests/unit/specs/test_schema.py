@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from scheduling.specs import PlatformRules, SpecRules, parse
-from tests.unit.specs.samples import MINIMAL, codes, faults, one_task, read, read_task
+from tests.unit.specs.samples import MINIMAL, one_task_file, read_fault_codes, read_faults, read_valid, read_valid_task
 
 T = "workflow.tasks[0]"
 TOPOLOGY = "workflow.resources.default.topology[0]"
@@ -33,7 +33,7 @@ workflow:
 
 
 def test_every_fault_of_a_file_at_once_with_its_line() -> None:
-    assert sorted(faults(MANY_FAULTS)) == sorted(
+    assert sorted(read_faults(MANY_FAULTS)) == sorted(
         [
             (2, "workflow.name", "bad_name"),
             (3, "workflow.tsks", "unknown_key"),
@@ -63,7 +63,7 @@ def test_every_fault_of_a_file_at_once_with_its_line() -> None:
 
 
 def test_faults_stand_in_the_order_of_the_file() -> None:
-    lines = [line for line, _, _ in faults(MANY_FAULTS)]
+    lines = [line for line, _, _ in read_faults(MANY_FAULTS)]
     assert lines == sorted(line for line in lines if line is not None)
 
 
@@ -93,71 +93,79 @@ def test_faults_stand_in_the_order_of_the_file() -> None:
         pytest.param(
             "workflow: {name: n, tasks: [5]}\n", (1, "workflow.tasks[0]", "wrong_type"), id="a task is a number"
         ),
-        pytest.param(one_task("resources: {}"), (7, T + ".resources", "unknown_key"), id="resources in a task"),
-        pytest.param(one_task("resource: big"), (7, T + ".resource", "unknown_resource"), id="unknown resource"),
+        pytest.param(one_task_file("resources: {}"), (7, T + ".resources", "unknown_key"), id="resources in a task"),
+        pytest.param(one_task_file("resource: big"), (7, T + ".resource", "unknown_resource"), id="unknown resource"),
         pytest.param(
-            one_task(workflow="resources: {big: {gpu: 1}}"),
+            one_task_file(workflow="resources: {big: {gpu: 1}}"),
             (4, T + ".resource", "unknown_resource"),
             id="no default resource",
         ),
-        pytest.param(one_task("args: [a, [b]]"), (7, T + ".args[1]", "wrong_type"), id="a list among args"),
-        pytest.param(one_task("args: [a, ]\nlead: perhaps"), (8, T + ".lead", "wrong_type"), id="lead is a word"),
-        pytest.param(one_task("args:\n- a\n-"), (9, T + ".args[1]", "empty"), id="an empty item"),
-        pytest.param(one_task("environment: {A=B: c}"), (7, T + ".environment.A=B", "bad_name"), id="variable with ="),
+        pytest.param(one_task_file("args: [a, [b]]"), (7, T + ".args[1]", "wrong_type"), id="a list among args"),
+        pytest.param(one_task_file("args: [a, ]\nlead: perhaps"), (8, T + ".lead", "wrong_type"), id="lead is a word"),
+        pytest.param(one_task_file("args:\n- a\n-"), (9, T + ".args[1]", "empty"), id="an empty item"),
         pytest.param(
-            one_task("environment: {A: [c]}"), (7, T + ".environment.A", "wrong_type"), id="variable is a list"
+            one_task_file("environment: {A=B: c}"), (7, T + ".environment.A=B", "bad_name"), id="variable with ="
         ),
-        pytest.param(one_task("environment: {1: c}"), (7, "file", "bad_key"), id="a key that is a number"),
         pytest.param(
-            one_task("files: [{path: /osmo/x, contents: c}]"), (7, T + ".files[0].path", "bad_path"), id="file in /osmo"
+            one_task_file("environment: {A: [c]}"), (7, T + ".environment.A", "wrong_type"), id="variable is a list"
         ),
-        pytest.param(one_task("files: [{path: /x}]"), (7, T + ".files[0]", "missing"), id="file without contents"),
+        pytest.param(one_task_file("environment: {1: c}"), (7, "file", "bad_key"), id="a key that is a number"),
         pytest.param(
-            one_task("files: [{path: /x, contents: a}, {path: /x, contents: b}]"),
+            one_task_file("files: [{path: /osmo/x, contents: c}]"),
+            (7, T + ".files[0].path", "bad_path"),
+            id="file in /osmo",
+        ),
+        pytest.param(one_task_file("files: [{path: /x}]"), (7, T + ".files[0]", "missing"), id="file without contents"),
+        pytest.param(
+            one_task_file("files: [{path: /x, contents: a}, {path: /x, contents: b}]"),
             (7, T + ".files[1].path", "duplicate_path"),
             id="two files, one path",
         ),
-        pytest.param(one_task("inputs: [{}]"), (7, T + ".inputs[0]", "bad_source"), id="empty input"),
-        pytest.param(one_task("inputs: [{task: a b}]"), (7, T + ".inputs[0].task", "bad_name"), id="input is no name"),
+        pytest.param(one_task_file("inputs: [{}]"), (7, T + ".inputs[0]", "bad_source"), id="empty input"),
         pytest.param(
-            one_task("inputs: [{url: s3://x, regex: '('}]"),
+            one_task_file("inputs: [{task: a b}]"), (7, T + ".inputs[0].task", "bad_name"), id="input is no name"
+        ),
+        pytest.param(
+            one_task_file("inputs: [{url: s3://x, regex: '('}]"),
             (7, T + ".inputs[0].regex", "bad_regex"),
             id="broken pattern",
         ),
         pytest.param(
-            one_task("outputs: [{task: t}]"), (7, T + ".outputs[0].task", "unknown_key"), id="a task as output"
-        ),
-        pytest.param(one_task("inputs: [{task: t}]"), (7, T + ".inputs", "own_group"), id="a task reads from itself"),
-        pytest.param(
-            one_task("credentials: {c: [x]}"), (7, T + ".credentials.c", "wrong_type"), id="credential is a list"
+            one_task_file("outputs: [{task: t}]"), (7, T + ".outputs[0].task", "unknown_key"), id="a task as output"
         ),
         pytest.param(
-            one_task("checkpoint: [{path: /x, url: s3://x}]"),
+            one_task_file("inputs: [{task: t}]"), (7, T + ".inputs", "own_group"), id="a task reads from itself"
+        ),
+        pytest.param(
+            one_task_file("credentials: {c: [x]}"), (7, T + ".credentials.c", "wrong_type"), id="credential is a list"
+        ),
+        pytest.param(
+            one_task_file("checkpoint: [{path: /x, url: s3://x}]"),
             (7, T + ".checkpoint[0].frequency", "missing"),
             id="checkpoint without frequency",
         ),
         pytest.param(
-            one_task("checkpoint: [{path: /x, url: u, frequency: often}]"),
+            one_task_file("checkpoint: [{path: /x, url: u, frequency: often}]"),
             (7, T + ".checkpoint[0].frequency", "bad_duration"),
             id="checkpoint frequency",
         ),
         pytest.param(
-            one_task(workflow="resources: {default: {topology: [{group: g}]}}"),
+            one_task_file(workflow="resources: {default: {topology: [{group: g}]}}"),
             (7, TOPOLOGY + ".key", "missing"),
             id="topology without key",
         ),
         pytest.param(
-            one_task(workflow="resources: {default: {topology: [{key: k, requirementType: x}]}}"),
+            one_task_file(workflow="resources: {default: {topology: [{key: k, requirementType: x}]}}"),
             (7, TOPOLOGY + ".requirementType", "bad_value"),
             id="topology kind",
         ),
         pytest.param(
-            one_task(workflow="labels: {a: {b: c}}"), (7, "workflow.labels.a", "wrong_type"), id="label is a map"
+            one_task_file(workflow="labels: {a: {b: c}}"), (7, "workflow.labels.a", "wrong_type"), id="label is a map"
         ),
     ],
 )
 def test_refused(text: str, expected: tuple[int, str, str]) -> None:
-    assert expected in faults(text)
+    assert expected in read_faults(text)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +181,7 @@ def test_names(name: str, good: bool) -> None:
 
 def test_a_bare_task_may_be_called_as_the_group_of_another() -> None:
     """OSMO names the groups of bare tasks itself and does not compare those names with tasks."""
-    spec = read(
+    spec = read_valid(
         "workflow: {name: n, tasks: [{name: a, image: i, command: [sh]}, {name: a-group, image: i, command: [sh]}]}\n"
     )
     assert [group.name for group in spec.groups] == ["a-group", "a-group-group"]
@@ -184,15 +192,15 @@ def test_exactly_one_lead() -> None:
         tasks = ", ".join(f"{{name: t{n}, image: i, command: [sh]{lead}}}" for n, lead in enumerate(leads))
         return f"workflow: {{name: n, groups: [{{name: g, tasks: [{tasks}]}}]}}\n"
 
-    assert read(group("")).tasks[0].lead
-    assert read(group(", lead: false")).tasks[0].lead
-    assert read(group("", ", lead: true")).tasks[1].lead
-    assert codes(group("", "")) == ["leads"]
-    assert codes(group(", lead: true", ", lead: true")) == ["leads"]
+    assert read_valid(group("")).tasks[0].lead
+    assert read_valid(group(", lead: false")).tasks[0].lead
+    assert read_valid(group("", ", lead: true")).tasks[1].lead
+    assert read_fault_codes(group("", "")) == ["leads"]
+    assert read_fault_codes(group(", lead: true", ", lead: true")) == ["leads"]
 
 
 def test_groups_may_stand_in_any_order() -> None:
-    spec = read(
+    spec = read_valid(
         "workflow: {name: n, tasks: [{name: b, image: i, command: [sh], inputs: [{task: a}]}, "
         "{name: a, image: i, command: [sh]}]}\n"
     )
@@ -202,8 +210,8 @@ def test_groups_may_stand_in_any_order() -> None:
 def test_task_count() -> None:
     tasks = ", ".join(f"{{name: t{n}, image: i, command: [sh]}}" for n in range(3))
     text = f"workflow: {{name: n, tasks: [{tasks}]}}\n"
-    assert read(text, rules=SpecRules(max_tasks=3)).tasks
-    assert codes(text, rules=SpecRules(max_tasks=2)) == ["too_many_tasks"]
+    assert read_valid(text, rules=SpecRules(max_tasks=3)).tasks
+    assert read_fault_codes(text, rules=SpecRules(max_tasks=2)) == ["too_many_tasks"]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +224,7 @@ def test_task_count() -> None:
     ],
 )
 def test_a_typing_error_is_answered_with_the_word_meant(typed: str, meant: str) -> None:
-    (fault,) = parse(one_task(f"{typed}: x")).violations
+    (fault,) = parse(one_task_file(f"{typed}: x")).violations
     assert f'Did you mean "{meant}"?' in fault.message
 
 
@@ -226,34 +234,34 @@ class TestPlatforms:
     )
 
     def test_none_named_and_no_default(self) -> None:
-        assert faults(one_task(), rules=self.rules) == [(4, "workflow.tasks[0]", "no_platform")]
-        text = one_task(workflow="resources: {default: {cpu: 1}}")
-        assert faults(text, rules=self.rules) == [(7, "workflow.resources.default", "no_platform")]
+        assert read_faults(one_task_file(), rules=self.rules) == [(4, "workflow.tasks[0]", "no_platform")]
+        text = one_task_file(workflow="resources: {default: {cpu: 1}}")
+        assert read_faults(text, rules=self.rules) == [(7, "workflow.resources.default", "no_platform")]
 
     def test_the_pools_default(self) -> None:
         rules = SpecRules(platforms=self.rules.platforms, default_platform="small")
-        assert read_task(rules=rules).platform == "small"
+        assert read_valid_task(rules=rules).platform == "small"
 
     def test_not_checked_without_facts(self) -> None:
-        assert read_task("privileged: true").platform is None
+        assert read_valid_task("privileged: true").platform is None
 
     def test_unknown(self) -> None:
-        text = one_task(workflow="resources: {default: {platform: bigg}}")
+        text = one_task_file(workflow="resources: {default: {platform: bigg}}")
         (fault,) = parse(text, rules=self.rules).violations
         assert fault.code == "unknown_platform"
         assert 'Did you mean "big"?' in fault.message
 
     def test_what_it_allows(self) -> None:
         fields = "privileged: true\nhostNetwork: true\nvolumeMounts: ['/dev/shm:/x', /etc]"
-        big = one_task(fields, "resources: {default: {platform: big}}")
-        assert faults(big, rules=self.rules) == [(9, T + ".volumeMounts[1]", "not_allowed")]
-        small = one_task(fields, "resources: {default: {platform: small}}")
-        assert codes(small, rules=self.rules) == ["not_allowed"] * 4
+        big = one_task_file(fields, "resources: {default: {platform: big}}")
+        assert read_faults(big, rules=self.rules) == [(9, T + ".volumeMounts[1]", "not_allowed")]
+        small = one_task_file(fields, "resources: {default: {platform: small}}")
+        assert read_fault_codes(small, rules=self.rules) == ["not_allowed"] * 4
 
     def test_topology_keys_of_the_pool(self) -> None:
-        text = one_task(workflow="resources: {default: {topology: [{key: rack}]}}")
-        assert read(text, rules=SpecRules(topology_keys={"rack"})).tasks[0].topology[0].key == "rack"
-        assert codes(text, rules=SpecRules(topology_keys={"zone"})) == ["unknown_topology"]
+        text = one_task_file(workflow="resources: {default: {topology: [{key: rack}]}}")
+        assert read_valid(text, rules=SpecRules(topology_keys={"rack"})).tasks[0].topology[0].key == "rack"
+        assert read_fault_codes(text, rules=SpecRules(topology_keys={"zone"})) == ["unknown_topology"]
 
 
 class TestTimeouts:
@@ -264,33 +272,33 @@ class TestTimeouts:
     )
 
     def test_the_pools_defaults(self) -> None:
-        spec = read(MINIMAL, rules=self.rules)
+        spec = read_valid(MINIMAL, rules=self.rules)
         assert (spec.exec_timeout, spec.queue_timeout) == (timedelta(hours=1), timedelta(hours=2))
 
     def test_more_than_the_pool_allows_is_cut_and_said(self) -> None:
         """OSMO cuts it silently; refusing would refuse files that run there."""
-        parsed = parse(one_task(workflow="timeout: {exec_timeout: 2d, queue_timeout: 30d}"), rules=self.rules)
+        parsed = parse(one_task_file(workflow="timeout: {exec_timeout: 2d, queue_timeout: 30d}"), rules=self.rules)
         assert parsed.spec is not None
         assert (parsed.spec.exec_timeout, parsed.spec.queue_timeout) == (timedelta(days=1), timedelta(days=30))
         assert ["2d is more than the pool allows" in warning for warning in parsed.warnings] == [True]
 
     def test_zero_is_the_default(self) -> None:
-        parsed = parse(one_task(workflow="timeout: {exec_timeout: 0}"), rules=self.rules)
+        parsed = parse(one_task_file(workflow="timeout: {exec_timeout: 0}"), rules=self.rules)
         assert parsed.spec is not None
         assert parsed.spec.exec_timeout == timedelta(hours=1)
         assert parsed.warnings
 
     def test_one_that_is_switched_off_by_a_comment(self) -> None:
-        assert read(one_task(workflow="timeout:\n#  exec_timeout: 1h")).exec_timeout is None
+        assert read_valid(one_task_file(workflow="timeout:\n#  exec_timeout: 1h")).exec_timeout is None
 
 
 def test_an_unused_resource_is_only_a_warning() -> None:
-    parsed = parse(one_task(workflow="resources: {default: {}, other: {}}"))
+    parsed = parse(one_task_file(workflow="resources: {default: {}, other: {}}"))
     assert parsed.spec is not None
     assert "workflow.resources.other (line 7)" in parsed.warnings[0]
 
 
 def test_too_many_faults_are_counted_not_listed() -> None:
-    parsed = parse(one_task(workflow="\n".join(f"k{n}: 1" for n in range(150))))
+    parsed = parse(one_task_file(workflow="\n".join(f"k{n}: 1" for n in range(150))))
     assert len(parsed.violations) == 101
     assert parsed.violations[-1].message.startswith("50 more faults")

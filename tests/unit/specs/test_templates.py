@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduling.specs import SpecRules, parse
-from scheduling.specs.variables import AsWritten, typed_value
-from tests.unit.specs.samples import MINIMAL, codes, faults, one_task, read, read_task
+from scheduling.specs.variables import TypedValue, parse_typed_value
+from tests.unit.specs.samples import MINIMAL, one_task_file, read_fault_codes, read_faults, read_valid, read_valid_task
 
 NAMED = MINIMAL.replace("hello", "{{ name }}")
 
@@ -19,49 +19,55 @@ class TestVariables:
     def test_the_strongest_wins(self) -> None:
         rules = SpecRules(default_variables={"name": "pool"})
         text = defaults("  name: file\n")
-        assert read(NAMED, rules=rules).name == "pool"
-        assert read(text, rules=rules).name == "file"
-        assert read(text, rules=rules, set_variables=["name=set"]).name == "set"
-        assert read(text, rules=rules, set_variables=["name=set"], set_string_variables=["name=text"]).name == "text"
+        assert read_valid(NAMED, rules=rules).name == "pool"
+        assert read_valid(text, rules=rules).name == "file"
+        assert read_valid(text, rules=rules, set_variables=["name=set"]).name == "set"
+        assert (
+            read_valid(text, rules=rules, set_variables=["name=set"], set_string_variables=["name=text"]).name == "text"
+        )
 
     def test_dotted_names_reach_into_maps_and_change_only_that(self) -> None:
         text = (
-            one_task(workflow="resources: {default: {gpu: {{ r.gpu }}, cpu: {{ r.cpu }}}}")
+            one_task_file(workflow="resources: {default: {gpu: {{ r.gpu }}, cpu: {{ r.cpu }}}}")
             + "default-values: {r: {gpu: 1, cpu: 2}}\n"
         )
-        task = read(text, set_variables=["r.gpu=4"]).tasks[0]
+        task = read_valid(text, set_variables=["r.gpu=4"]).tasks[0]
         assert (task.gpu, task.cpu) == (4, 2)
 
     def test_dotted_names_leave_the_pools_own_values_alone(self) -> None:
         rules = SpecRules(default_variables={"r": {"name": "a"}})
-        assert read(NAMED.replace("name }}", "r.name }}"), rules=rules, set_variables=["r.name=b"]).name == "b"
+        assert read_valid(NAMED.replace("name }}", "r.name }}"), rules=rules, set_variables=["r.name=b"]).name == "b"
         assert rules.default_variables == {"r": {"name": "a"}}
 
     @pytest.mark.parametrize("assignment", ["name", "", "=x", "a..b=x", ".a=x", "name.part=x", "a" + ".a" * 100 + "=x"])
     def test_what_sets_nothing(self, assignment: str) -> None:
         text = defaults("  name: file\n")
-        assert faults(text, set_variables=["name=n", assignment])[0] == (None, "set_variables[1]", "bad_assignment")
+        assert read_faults(text, set_variables=["name=n", assignment])[0] == (
+            None,
+            "set_variables[1]",
+            "bad_assignment",
+        )
 
     @pytest.mark.parametrize(
         ("text", "value"),
-        [("5", 5), ("1.5", 1.5), ("abc", "abc"), ("", ""), ("false", AsWritten("false", False)),
-         ("True", AsWritten("True", True)), ("[a, 1]", AsWritten("[a, 1]", ["a", 1])),
-         ('{"a": 1}', AsWritten('{"a": 1}', {"a": 1})), ("[a", "[a"), ("nan", "nan"), ("inf", "inf"),
+        [("5", 5), ("1.5", 1.5), ("abc", "abc"), ("", ""), ("false", TypedValue("false", False)),
+         ("True", TypedValue("True", True)), ("[a, 1]", TypedValue("[a, 1]", ["a", 1])),
+         ('{"a": 1}', TypedValue('{"a": 1}', {"a": 1})), ("[a", "[a"), ("nan", "nan"), ("inf", "inf"),
          ("9" * 5000, "9" * 5000), ("null", "null"), ("yes", "yes"), ("1:30", "1:30"), ("2024-01-01", "2024-01-01"),
          ("a=b", "a=b"), ("{{ x }}", "{{ x }}"), ("!!python/none x", "!!python/none x")],
     )  # fmt: skip
     def test_types(self, text: str, value: object) -> None:
-        found = typed_value(text)
+        found = parse_typed_value(text)
         assert (type(found), found) == (type(value), value)
 
     def test_a_set_value_tests_as_its_type_and_prints_as_typed(self) -> None:
-        text = one_task(
+        text = one_task_file(
             "args: ['{{ flag }}', '{{ cfg }}', '{{ cfg.a }}', "
             "'{% for x in list %}{{ x }};{% endfor %}'{% if flag %}, on{% endif %}]"
         )
-        task = read(text, set_variables=["flag=false", 'cfg={"a": 1}', "list=[p, q]"]).tasks[0]
+        task = read_valid(text, set_variables=["flag=false", 'cfg={"a": 1}', "list=[p, q]"]).tasks[0]
         assert task.args == ("false", '{"a": 1}', "1", "p;q;")
-        assert read(text, set_variables=["flag=true", "cfg={a: 1}", "list=[]"]).tasks[0].args[-1] == "on"
+        assert read_valid(text, set_variables=["flag=true", "cfg={a: 1}", "list=[]"]).tasks[0].args[-1] == "on"
 
     def test_a_variable_that_the_file_does_not_use_is_a_warning(self) -> None:
         parsed = parse(NAMED, set_variables=["name=n", "nmae=m"])
@@ -70,20 +76,20 @@ class TestVariables:
 
     def test_dates_and_numbers_as_keys(self) -> None:
         text = NAMED.replace("name }}", "m[1] }}-{{ day }}") + "default-values: {m: {1: x}, day: 2024-01-02}\n"
-        assert read(text).name == "x-2024-01-02"
+        assert read_valid(text).name == "x-2024-01-02"
 
     @pytest.mark.parametrize("section", ["  [a\n", "  - a\n", "  5\n", "- a\n"])
     def test_defaults_that_are_no_map(self, section: str) -> None:
-        assert {path for _, path, _ in faults(defaults(section))} == {"default-values"}
+        assert {path for _, path, _ in read_faults(defaults(section))} == {"default-values"}
 
     def test_two_sections_of_defaults(self) -> None:
         text = defaults("  name: a\n") + "default-values:\n  name: b\n"
-        assert (7, "default-values", "duplicate_key") in faults(text)
+        assert (7, "default-values", "duplicate_key") in read_faults(text)
 
     def test_defaults_may_stand_first_and_in_json(self) -> None:
-        assert read(f"default-values:\n  name: first\n\n{NAMED}").name == "first"
+        assert read_valid(f"default-values:\n  name: first\n\n{NAMED}").name == "first"
         assert (
-            read(
+            read_valid(
                 '{"default-values": {"n": "j"}, "workflow": {"name": "{{ n }}", '
                 '"tasks": [{"name": "t", "image": "i", "command": ["sh"]}]}}'
             ).name
@@ -91,30 +97,30 @@ class TestVariables:
         )
 
     def test_the_word_inside_a_block_of_text_is_no_section(self) -> None:
-        text = one_task("args:\n- |\n  default-values:\n    x: {{ x }}") + "default-values:\n  x: 1\n"
-        assert read(text).tasks[0].args == ("default-values:\n  x: 1\n",)
+        text = one_task_file("args:\n- |\n  default-values:\n    x: {{ x }}") + "default-values:\n  x: 1\n"
+        assert read_valid(text).tasks[0].args == ("default-values:\n  x: 1\n",)
 
     def test_a_block_that_keeps_its_ends_gains_nothing_from_the_section_behind_it(self) -> None:
-        text = one_task("args:\n- |+\n  {{ x }}") + "\n\n"
-        alone = read(text, set_variables=["x=1"]).tasks[0].args
+        text = one_task_file("args:\n- |+\n  {{ x }}") + "\n\n"
+        alone = read_valid(text, set_variables=["x=1"]).tasks[0].args
         assert alone == ("1\n\n\n",)
-        assert read(text + "default-values:\n  x: 1\n\n").tasks[0].args == alone
+        assert read_valid(text + "default-values:\n  x: 1\n\n").tasks[0].args == alone
 
 
 class TestMarks:
     def test_osmos_own_marks_pass_through(self) -> None:
         arguments = "{{output}} {{ output }} {{input:0}} {{ input:t }} {{host:t}} {{workflow_id}} {{uuid}}"
-        assert read_task(f"args: ['{arguments}', '{{{{ 1 + 1 }}}}']").args == (arguments, "2")
+        assert read_valid_task(f"args: ['{arguments}', '{{{{ 1 + 1 }}}}']").args == (arguments, "2")
 
     def test_a_variable_of_that_name_is_used_where_the_mark_is_written_with_blanks(self) -> None:
-        text = one_task("args: ['{{output}}', '{{ output }}', '{{ 1 }}']") + "default-values: {output: mine}\n"
-        assert read(text).tasks[0].args == ("{{output}}", "mine", "1")
+        text = one_task_file("args: ['{{output}}', '{{ output }}', '{{ 1 }}']") + "default-values: {output: mine}\n"
+        assert read_valid(text).tasks[0].args == ("{{output}}", "mine", "1")
 
     def test_a_file_with_nothing_but_marks_is_no_template(self) -> None:
-        assert read_task("args: ['{{output}} ${#array[@]}']").args == ("{{output}} ${#array[@]}",)
+        assert read_valid_task("args: ['{{output}} ${#array[@]}']").args == ("{{output}} ${#array[@]}",)
 
     def test_marks_inside_expressions_and_raw(self) -> None:
-        task = read_task("""args: ['{{ "{{output}}/x" }}', '{% raw %}{{output}} {{ x }}{% endraw %}']""")
+        task = read_valid_task("""args: ['{{ "{{output}}/x" }}', '{% raw %}{{output}} {{ x }}{% endraw %}']""")
         assert task.args == ("{{output}}/x", "{{output}} {{ x }}")
 
 
@@ -124,31 +130,34 @@ class TestLines:
             "workflow:\n  name: n\n  tasks:\n  {% for i in range(3) %}\n  - name: t{{ i }}\n    image: i\n"
             "    command: [sh]\n    {% if i == 2 %}\n    bogus: 1\n    {% endif %}\n  {% endfor %}\n  after: 1\n"
         )
-        assert faults(text) == [(9, "workflow.tasks[2].bogus", "unknown_key"), (12, "workflow.after", "unknown_key")]
+        assert read_faults(text) == [
+            (9, "workflow.tasks[2].bogus", "unknown_key"),
+            (12, "workflow.after", "unknown_key"),
+        ]
 
     def test_behind_values_of_several_lines_and_stripped_blanks(self) -> None:
         text = "{% set x = 1 -%}\n\n\nworkflow:\n  name: n\n  {{ tasks }}\n  {# two\n lines #}\n  bogus: 1\n"
         given = "tasks:\n  - name: t\n    image: i\n    command: [sh]"
-        assert faults(text, set_string_variables=[f"tasks={given}"]) == [(9, "workflow.bogus", "unknown_key")]
+        assert read_faults(text, set_string_variables=[f"tasks={given}"]) == [(9, "workflow.bogus", "unknown_key")]
 
     def test_with_defaults_and_comments_above(self) -> None:
         text = f"# one {{{{ x }}}}\n\n# two\ndefault-values:\n  name: n\n{NAMED}  bogus: 1\n"
-        assert faults(text) == [(10, "workflow.bogus", "unknown_key")]
+        assert read_faults(text) == [(10, "workflow.bogus", "unknown_key")]
 
     def test_yaml_that_a_template_broke(self) -> None:
-        assert faults(NAMED, set_variables=["name=[a"])[0][0] in (2, 3)
+        assert read_faults(NAMED, set_variables=["name=[a"])[0][0] in (2, 3)
 
 
 class TestFaults:
     def test_all_undefined_variables_at_once_beside_other_faults(self) -> None:
         text = (
-            one_task(
+            one_task_file(
                 "args: ['{{ a }}', '{{ b.c }}']",
                 "bogus: 1\nresources: {default: {gpu: {{ gpus }}, cpu: 1}}\nlabels: {x: }",
             )
             + "default-values: {b: {}}\n"
         )
-        assert faults(text) == [
+        assert read_faults(text) == [
             (7, "file", "undefined_variable"),
             (7, "file", "undefined_variable"),
             (8, "workflow.bogus", "unknown_key"),
@@ -162,11 +171,13 @@ class TestFaults:
         assert "--set nmae=" in fault.message
 
     def test_where_the_value_is_needed_to_go_on(self) -> None:
-        assert faults("{% for i in range(n) %}\n{% endfor %}\n" + MINIMAL) == [(1, "file", "undefined_variable")]
-        assert faults("\n{% if n %}{% endif %}\n" + MINIMAL) == [(2, "file", "undefined_variable")]
+        assert read_faults("{% for i in range(n) %}\n{% endfor %}\n" + MINIMAL) == [(1, "file", "undefined_variable")]
+        assert read_faults("\n{% if n %}{% endif %}\n" + MINIMAL) == [(2, "file", "undefined_variable")]
 
     def test_what_asks_for_it_gently_is_fine(self) -> None:
-        assert read(MINIMAL.replace("hello", '{{ n | default("d") }}{% if m is defined %}x{% endif %}')).name == "d"
+        assert (
+            read_valid(MINIMAL.replace("hello", '{{ n | default("d") }}{% if m is defined %}x{% endif %}')).name == "d"
+        )
 
     @pytest.mark.parametrize(
         ("template", "code", "says"),
@@ -188,16 +199,16 @@ class TestFaults:
         assert says in fault.message
 
     def test_a_character_that_a_template_makes(self) -> None:
-        assert codes(MINIMAL.replace("hello", r'{{ "\0" }}')) == ["bad_character"]
-        assert codes(MINIMAL.replace("hello", r'{{ "\ud800" }}')) == ["bad_character"]
+        assert read_fault_codes(MINIMAL.replace("hello", r'{{ "\0" }}')) == ["bad_character"]
+        assert read_fault_codes(MINIMAL.replace("hello", r'{{ "\ud800" }}')) == ["bad_character"]
 
 
 def test_text_that_was_rendered_before_is_not_rendered_again() -> None:
-    text = one_task("args: ['{{ .Names }} ${#a[@]} {% x %}']")
-    assert read(text, already_rendered=True).tasks[0].args == ("{{ .Names }} ${#a[@]} {% x %}",)
+    text = one_task_file("args: ['{{ .Names }} ${#a[@]} {% x %}']")
+    assert read_valid(text, already_rendered=True).tasks[0].args == ("{{ .Names }} ${#a[@]} {% x %}",)
 
 
 def test_the_rendered_text_keeps_comments_and_the_header() -> None:
     parsed = parse(f"# mine, {{{{ as is }}}}\n\n{NAMED}  # kept\ndefault-values:\n  name: n\n")
-    assert parsed.rendered.startswith("# mine, {{ as is }}\n\nworkflow:\n  name: n\n")
-    assert "# kept" in parsed.rendered
+    assert parsed.rendered_text.startswith("# mine, {{ as is }}\n\nworkflow:\n  name: n\n")
+    assert "# kept" in parsed.rendered_text

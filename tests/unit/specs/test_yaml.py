@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduling.specs import parse
-from tests.unit.specs.samples import MINIMAL, faults, one_task, read, read_task
+from tests.unit.specs.samples import MINIMAL, one_task_file, read_faults, read_valid, read_valid_task
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,15 @@ from tests.unit.specs.samples import MINIMAL, faults, one_task, read, read_task
         pytest.param(f"---\n---\n{MINIMAL}---\n", id="empty documents around"),
         pytest.param(f"{MINIMAL}  # tab in a comment:\t{{\n", id="tab in a comment"),
         pytest.param('{"workflow": {"name": "n", "tasks": [{"name": "t", "image": "i", "command": [1]}]}}', id="JSON"),
-        pytest.param(one_task("environment: {A: !!str 5, B: ! x}"), id="tags of YAML's own types"),
+        pytest.param(one_task_file("environment: {A: !!str 5, B: ! x}"), id="tags of YAML's own types"),
         pytest.param(f"version: '2'\n{MINIMAL}", id="version as text"),
         pytest.param(f"version: 2.0\n{MINIMAL}", id="version as a fraction"),
-        pytest.param(one_task("lead:\ninputs:\nfiles:\nenvironment:"), id="keys without values"),
-        pytest.param(one_task(workflow="pool: p\nbackend: b"), id="pool and backend, which the server overwrites"),
+        pytest.param(one_task_file("lead:\ninputs:\nfiles:\nenvironment:"), id="keys without values"),
+        pytest.param(one_task_file(workflow="pool: p\nbackend: b"), id="pool and backend, which the server overwrites"),
     ],
 )  # fmt: skip
 def test_read(text: str) -> None:
-    assert read(text).tasks[0].name == "t"
+    assert read_valid(text).tasks[0].name == "t"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_read(text: str) -> None:
         pytest.param("a: 1\nb: \0\n", (2, "file", "bad_character"), id="NUL"),
         pytest.param("a: \ud800\n", (1, "file", "bad_character"), id="half a character"),
         pytest.param("a: \x1b[0m\n", (1, "file", "bad_character"), id="escape"),
-        pytest.param(one_task(r'args: ["a\0"]'), (7, "file", "bad_character"), id="NUL as an escape"),
+        pytest.param(one_task_file(r'args: ["a\0"]'), (7, "file", "bad_character"), id="NUL as an escape"),
         pytest.param(f"{MINIMAL}---\n{MINIMAL}", (6, "file", "several_documents"), id="two documents"),
         pytest.param(f"{MINIMAL}  name: other\n", (5, "file", "duplicate_key"), id="one key with two values"),
         pytest.param("workflow: {[a]: b}\n", (1, "file", "bad_key"), id="a list as key"),
@@ -64,7 +64,7 @@ def test_read(text: str) -> None:
     ],
 )  # fmt: skip
 def test_refused(text: str, expected: tuple[int | None, str, str]) -> None:
-    assert expected in faults(text)
+    assert expected in read_faults(text)
 
 
 def test_merge_keys_do_not_override() -> None:
@@ -72,13 +72,13 @@ def test_merge_keys_do_not_override() -> None:
         "workflow:\n  name: n\n  tasks:\n  - &a {name: t, image: i, command: [sh], environment: &e {A: '1', B: '1'}}\n"
         "  - <<: [*a, {image: other, args: [x]}]\n    name: u\n    environment: {<<: *e, B: '2'}\n"
     )
-    first, second = read(text).tasks
+    first, second = read_valid(text).tasks
     assert (second.image, second.args) == ("i", ("x",))
     assert (first.environment, second.environment) == ({"A": "1", "B": "1"}, {"A": "1", "B": "2"})
 
 
 def test_text_is_taken_as_written() -> None:
-    task = read_task(
+    task = read_valid_task(
         "environment: {A: yes, B: 1.10, C: 2024-01-02, D: 0o17, E: 1:30, F: , G: 'null', H: 2024-13-45}"
         "\nargs: [007, off]"
     )
@@ -89,7 +89,7 @@ def test_text_is_taken_as_written() -> None:
 
 
 def test_what_is_passed_on_can_be_kept_as_json() -> None:
-    task = read_task("inputs: [{dataset: {name: d, metadata: [2024-01-02, .nan, .inf]}}]")
+    task = read_valid_task("inputs: [{dataset: {name: d, metadata: [2024-01-02, .nan, .inf]}}]")
     assert task.inputs[0]["dataset"]["metadata"] == ["2024-01-02", ".nan", ".inf"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pools.domain.errors import BadInput, Violation
-from scheduling.domain.cluster.admission_review import answer, read
+from scheduling.domain.cluster.admission_review import read_review, review_response
 
 
 def review(**request: Any) -> dict[str, Any]:
@@ -30,14 +30,14 @@ def review(**request: Any) -> dict[str, Any]:
 
 
 def test_reading() -> None:
-    question = read(review(dryRun=True))
+    question = read_review(review(dryRun=True))
     assert (question.uid, question.operation, question.kind, question.namespace, question.name) == (
         "u1", "CREATE", "Pod", "team", "p",
     )  # fmt: skip
     assert (question.caller.username, question.caller.groups) == ("mallory", frozenset({"a", "b"}))
-    assert question.now == {"metadata": {"name": "p"}}
-    assert question.before is None
-    assert question.rehearsed
+    assert question.new_object == {"metadata": {"name": "p"}}
+    assert question.old_object is None
+    assert question.is_dry_run
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_reading() -> None:
 )
 def test_what_is_no_review_is_refused_with_every_fault(body: Any, paths: list[str]) -> None:
     with pytest.raises(BadInput) as caught:
-        read(body)
+        read_review(body)
     assert [violation.path for violation in caught.value.details] == paths
 
 
 def test_allowing() -> None:
-    assert answer(read(review()), warnings=["w" * 500]) == {
+    assert review_response(read_review(review()), warnings=["w" * 500]) == {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "response": {"uid": "u1", "allowed": True, "warnings": ["w" * 240]},
@@ -74,7 +74,7 @@ def test_refusing_says_everything_once() -> None:
         Violation("spec.b", "cycle", "Two."),
         Violation("spec.c", "cycle", "Two."),
     ]
-    response = answer(read(review()), found)["response"]
+    response = review_response(read_review(review()), found)["response"]
     assert response["allowed"] is False
     assert response["status"]["code"] == 422
     assert response["status"]["message"] == "One. Two."
@@ -82,5 +82,5 @@ def test_refusing_says_everything_once() -> None:
 
 
 def test_foreign_work_is_forbidden_not_invalid() -> None:
-    response = answer(read(review()), [Violation("spec.queue", "foreign_work", "No.")])["response"]
+    response = review_response(read_review(review()), [Violation("spec.queue", "foreign_work", "No.")])["response"]
     assert (response["status"]["code"], response["status"]["reason"]) == (403, "Forbidden")

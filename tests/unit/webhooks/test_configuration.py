@@ -7,16 +7,16 @@ import base64
 import pytest
 
 from scheduling.kube import kinds, rbac, webhook
-from scheduling.kube.fake import Twin
-from scheduling.kube.port import Kind
-from scheduling.kube.webhook import Address, Wish
+from scheduling.kube.fake import FakeCluster
+from scheduling.kube.port import ResourceKind
+from scheduling.kube.webhook import WebhookAddress, WebhookSpec
 
 PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
-URL = Address(PEM, url="https://hooks.example:8443/")
+URL = WebhookAddress(PEM, url="https://hooks.example:8443/")
 
 
 def test_by_url() -> None:
-    made = webhook.configuration(Wish("prod", URL, fails_closed=True))
+    made = webhook.webhook_configuration(WebhookSpec("prod", URL, fails_closed=True))
     clients = [hook["clientConfig"] for hook in made["webhooks"]]
     assert [client["url"] for client in clients] == [
         "https://hooks.example:8443/webhooks/pod/prod",
@@ -27,8 +27,8 @@ def test_by_url() -> None:
 
 
 def test_by_service() -> None:
-    address = Address(PEM, service=("osmo", "admin"), port=8443)
-    made = webhook.configuration(Wish("prod", address, fails_closed=False))
+    address = WebhookAddress(PEM, service=("osmo", "admin"), port=8443)
+    made = webhook.webhook_configuration(WebhookSpec("prod", address, fails_closed=False))
     assert made["webhooks"][0]["clientConfig"]["service"] == {
         "namespace": "osmo", "name": "admin", "path": "/webhooks/pod/prod", "port": 8443,
     }  # fmt: skip
@@ -36,34 +36,34 @@ def test_by_service() -> None:
 
 
 def test_the_system_is_left_alone_unless_namespaces_are_chosen() -> None:
-    (expression,) = webhook.configuration(Wish("prod", URL, False))["webhooks"][0]["namespaceSelector"][
+    (expression,) = webhook.webhook_configuration(WebhookSpec("prod", URL, False))["webhooks"][0]["namespaceSelector"][
         "matchExpressions"
     ]
     assert (expression["operator"], "kube-system" in expression["values"]) == ("NotIn", True)
-    chosen = webhook.configuration(Wish("prod", URL, False, {"matchLabels": {"team": "a"}}))
+    chosen = webhook.webhook_configuration(WebhookSpec("prod", URL, False, {"matchLabels": {"team": "a"}}))
     assert {str(hook["namespaceSelector"]) for hook in chosen["webhooks"]} == {"{'matchLabels': {'team': 'a'}}"}
 
 
 def test_installing_looking_and_removing() -> None:
-    cluster = Twin()
-    assert webhook.installed(cluster, "prod") is None
-    webhook.install(cluster, Wish("prod", URL, fails_closed=False))
-    webhook.install(cluster, Wish("prod", URL, fails_closed=True))
-    found = webhook.installed(cluster, "prod")
+    cluster = FakeCluster()
+    assert webhook.read_installed_webhook(cluster, "prod") is None
+    webhook.install_configuration(cluster, WebhookSpec("prod", URL, fails_closed=False))
+    webhook.install_configuration(cluster, WebhookSpec("prod", URL, fails_closed=True))
+    found = webhook.read_installed_webhook(cluster, "prod")
     assert found is not None
-    assert (found.fails_closed, found.trusts) == (True, frozenset({PEM}))
-    assert webhook.remove(cluster, "prod") is True
-    assert webhook.remove(cluster, "prod") is False
+    assert (found.fails_closed, found.ca_certificates) == (True, frozenset({PEM}))
+    assert webhook.remove_configuration(cluster, "prod") is True
+    assert webhook.remove_configuration(cluster, "prod") is False
 
 
-@pytest.mark.parametrize("kind", [kind for kind in vars(kinds).values() if isinstance(kind, Kind)], ids=str)
-def test_every_kind_we_speak_of_has_its_rights(kind: Kind) -> None:
-    rules = [rule for item in rbac.manifests("ns") for rule in item.get("rules", [])]
+@pytest.mark.parametrize("kind", [kind for kind in vars(kinds).values() if isinstance(kind, ResourceKind)], ids=str)
+def test_every_kind_we_speak_of_has_its_rights(kind: ResourceKind) -> None:
+    rules = [rule for item in rbac.rbac_manifests("ns") for rule in item.get("rules", [])]
     assert any(kind.group in rule["apiGroups"] and kind.plural in rule["resources"] for rule in rules)
 
 
 def test_no_right_reaches_further_than_named() -> None:
-    everything = rbac.manifests("ns")
+    everything = rbac.rbac_manifests("ns")
     words = [word for item in everything for rule in item.get("rules", []) for part in rule.values() for word in part]
     assert "*" not in words
     (wide,) = [item for item in everything if item["kind"] == "ClusterRole"]
