@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import house
+from bench import installation
 
 NAMES = (
     "client_start", "admission", "pool_quota", "drain", "engine", "live_settle", "quota_tree", "queue_sync", "dispatch",
@@ -37,7 +37,7 @@ def main() -> int:
     names = options.names or list(NAMES)
     if len(names) == 1:
         print(f"running {names[0]} ...", file=sys.stderr)
-        with house.run_installation() as home:
+        with installation.run_installation() as home:
             report[names[0]] = importlib.import_module(f"bench.{names[0]}").run(home, seconds=options.seconds)
     else:
         for name in names:  # each in a process of its own: a process belongs to one house

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bench import fill, limit, load
-from bench.house import Installation
+from bench import fill, load, pgbench
+from bench.installation import Installation
 
 CLIENTS = (1, 8, 16)
 POOLS = 1000
@@ -21,17 +21,17 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     fill.offset_pool_ids()
     names = fill.insert_pools(POOLS, prefix="p")
     first, last = (Pool.objects.get(name=name).pk for name in (names[0], names[-1]))
-    statements = limit.capture_submission(names[0])
+    statements = pgbench.capture_submission(names[0])
     report: dict[str, Any] = {"statements_per_admission": len(statements)}
     for live in LIVE:
         if live:
             fill.insert_live_workflows(names[0], live)
         for label, count in (("one_hot_pool", 1), (f"{POOLS}_pools", POOLS)):
             chosen = names[:count]
-            text = limit.pgbench_script(statements, pool_id=first, last_pool_id=first if count == 1 else last)
+            text = pgbench.pgbench_script(statements, pool_id=first, last_pool_id=first if count == 1 else last)
             rows = {}
             for clients in CLIENTS:
-                beside = limit.run_pgbench(text, clients=clients, seconds=seconds)
+                beside = pgbench.run_pgbench(text, clients=clients, seconds=seconds)
                 single = _single(house, chosen, clients, seconds)
                 rows[str(clients)] = {
                     "pgbench": beside,
@@ -54,7 +54,7 @@ def _name(client: int, pool: int, names: list[str]) -> str:
 def _single(house: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
     def request(client: int, number: int) -> load.LoadRequest:
         pool = (client * 7919 + number) % len(names)
-        body = json.dumps({"file": limit.workflow_file(_name(client, pool, names))}).encode()
+        body = json.dumps({"file": pgbench.workflow_file(_name(client, pool, names))}).encode()
         return load.LoadRequest("POST", f"/api/pool/{names[pool]}/workflow", body)
 
     return load.run_load(
@@ -65,7 +65,7 @@ def _single(house: Installation, names: list[str], clients: int, seconds: int) -
 def _bulk(house: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
     def request(client: int, number: int) -> load.LoadRequest:
         pool = (client * 7919 + number) % len(names)
-        file = limit.workflow_file(_name(client, pool, names))
+        file = pgbench.workflow_file(_name(client, pool, names))
         body = json.dumps({"workflows": [{"file": file}] * BULK}).encode()
         return load.LoadRequest("POST", f"/api/pool/{names[pool]}/workflows", body)
 

@@ -14,7 +14,7 @@ import time
 from statistics import median
 from typing import Any
 
-from bench.house import Installation
+from bench.installation import Installation
 
 STARTS = 15
 COMMANDS = (("--help",), ("pool", "list"), ("workflow", "list", "-o", "json"))

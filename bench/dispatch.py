@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from bench.house import Installation
+from bench.installation import Installation
 from bench.kube import measure_on_api_server
 
 WORKFLOWS, TASKS, SAMPLES, PATIENCE = 500, 2, 60, 600.0
@@ -33,12 +33,12 @@ def run(home: Installation, *, seconds: int) -> dict[str, Any]:
 
 
 def _measure(home: Installation, server: Any) -> dict[str, Any]:
-    from scheduling.kube import kinds
+    from scheduling.kube import resource_kinds
     from scheduling.models import Workflow
 
     cluster = server.cluster()
     for name in (NAMESPACE, LIMIT):
-        cluster.create(kinds.NAMESPACE, {"metadata": {"name": name}}, owner="bench")
+        cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, owner="bench")
     bare = _bare_client(cluster)
     body = {"type": "kubernetes", "namespace": NAMESPACE, "kubeconfig": server.sendable()}
     _ask(home, "PUT", f"/api/configs/backend/{BACKEND}", body)
@@ -60,7 +60,7 @@ def _measure(home: Installation, server: Any) -> dict[str, Any]:
     _say(cluster, pods, phase="Succeeded")
     _until(lambda: ended() == WORKFLOWS)
     observed = time.perf_counter()
-    _until(lambda: not cluster.list(kinds.POD, namespace=NAMESPACE).items)
+    _until(lambda: not cluster.list(resource_kinds.POD, namespace=NAMESPACE).items)
     gone = time.perf_counter()
     rate = WORKFLOWS * (1 + TASKS) / (dispatched - begin)
     return {
@@ -82,13 +82,13 @@ def _measure(home: Installation, server: Any) -> dict[str, Any]:
 
 def _bare_client(cluster: Any) -> float:
     """Objects a second that the same client makes with as many calls at a time, and nothing else to do."""
-    from scheduling.kube import kinds
+    from scheduling.kube import resource_kinds
     from scheduling.kube.parallel import MAX_PARALLEL_CALLS
 
     def make(number: int) -> None:
         spec = {"containers": [{"name": "c", "image": "ubuntu"}]}
         body = {"metadata": {"name": f"p{number}", "namespace": LIMIT}, "spec": spec}
-        cluster.create(kinds.POD, body, owner="bench")
+        cluster.create(resource_kinds.POD, body, owner="bench")
 
     begin = time.perf_counter()
     with ThreadPoolExecutor(MAX_PARALLEL_CALLS) as hands:
@@ -120,19 +120,21 @@ def _latency(home: Installation, cluster: Any) -> dict[str, float]:
 
 def _pods(cluster: Any, least: int) -> list[Any]:
     """The pods of the house, once there are so many."""
-    from scheduling.kube import kinds
+    from scheduling.kube import resource_kinds
 
-    found = cluster.list(kinds.POD, namespace=NAMESPACE).items
+    found = cluster.list(resource_kinds.POD, namespace=NAMESPACE).items
     return list(found) if len(found) >= least else []
 
 
 def _say(cluster: Any, pods: list[Any], **status: str) -> None:
-    from scheduling.kube import errors, kinds
+    from scheduling.kube import errors, resource_kinds
 
     def tell(pod: Any) -> None:
         name = pod["metadata"]["name"]
         with suppress(errors.ObjectNotFound):  # its gang ended with its lead, and is taken away already
-            cluster.merge(kinds.POD, name, {"status": status}, owner="kubelet", namespace=NAMESPACE, status=True)
+            cluster.merge(
+                resource_kinds.POD, name, {"status": status}, owner="kubelet", namespace=NAMESPACE, status=True
+            )
 
     with ThreadPoolExecutor(4) as hands:
         list(hands.map(tell, pods))

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from bench import fill
-from bench.house import Installation
+from bench.installation import Installation
 
 SLICES = 10_000
 

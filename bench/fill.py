@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from bench.house import BACKEND
+from bench.installation import BACKEND
 
 
 def ensure_backend() -> int:

@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bench import limit, load
-from bench.house import Installation
+from bench import load, pgbench
+from bench.installation import Installation
 
 NAMESPACES = 1000
 PODS = 50_000
@@ -41,7 +41,7 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     for label, namespaces in (("one_hot_namespace", 1), (f"{NAMESPACES}_namespaces", NAMESPACES)):
         rows: dict[str, Any] = {}
         for clients in CLIENTS:
-            beside = limit.run_pgbench(_script(statements, namespaces), clients=clients, seconds=seconds)
+            beside = pgbench.run_pgbench(_script(statements, namespaces), clients=clients, seconds=seconds)
             service = _service(namespaces, clients, seconds)
             http = _http(house, namespaces, clients, seconds)
             rows[str(clients)] = {

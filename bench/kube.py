@@ -9,8 +9,8 @@ from typing import Any
 
 
 def measure_on_api_server(measure: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """What `measure` finds on a fresh server (tests.support.kube.KubeServer), or why it was not asked."""
-    from tests.support.kube import ENVTEST, PINNED, KubeServer
+    """What `measure` finds on a fresh server (tests.support.kube_server.KubeServer), or why it was not asked."""
+    from tests.support.kube_server import ENVTEST, PINNED, KubeServer
 
     if not ENVTEST.exists():
         return {"not run": "no Kubernetes API server; set OSMO_ENVTEST=/path/to/start.sh"}

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection
 
 from bench import fill, load
-from bench.house import Installation
+from bench.installation import Installation
 
 POOLS, SLICES = 1000, 20
 BARE_SQL = """

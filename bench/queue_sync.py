@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from bench import fill
-from bench.house import Installation
+from bench.installation import Installation
 from bench.kube import measure_on_api_server
 
 POOLS, SLICES = 1000, 20
@@ -24,7 +24,7 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
 
     The house's own workers leave the cluster alone meanwhile (its sync is off; the runs are asked for by hand).
     """
-    from tests.support.kube import RecordingCluster
+    from tests.support.kube_server import RecordingCluster
 
     return measure_on_api_server(lambda server: _measured(house, RecordingCluster(server.cluster()), server.content()))
 
@@ -34,7 +34,7 @@ def _measured(house: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> 
     from pools.models import Pool
     from pools.services.backends import put_backend
     from scheduling.kube import connections
-    from scheduling.kube.kinds import QUEUE
+    from scheduling.kube.resource_kinds import QUEUE
     from scheduling.services.kubernetes.queue_sync import sync_backend_queues
 
     body = {"type": "kubernetes", "namespace": "b", "sync_mode": "off", "kubeconfig": yaml.safe_dump(kubeconfig)}

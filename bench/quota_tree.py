@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from statistics import median, quantiles
 from typing import Any
 
-from bench.house import Installation
+from bench.installation import Installation
 from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest, pool_key
 from pools.domain.quota.node_numbers import node_numbers

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from bench.house import Installation, find_free_port
+from bench.installation import Installation, find_free_port
 from bench.load import LoadRequest
 from bench.load import run_load as load
 
@@ -20,7 +20,7 @@ ALLOWED, REFUSED = "default-queue", "osmo-pool-bench-hooks-team--a"
 
 def run(home: Installation, *, seconds: int) -> dict[str, Any]:
     """Rate and percentiles for pods that pass and pods that are refused (and noted), one and eight at once."""
-    from osmo_admin.ops import commands
+    from osmo_admin.ops import process_commands
     from osmo_admin.ops.certificates import ensure_certificate
     from osmo_admin.ops.processes import start_child, stop_children
     from pools.models import Backend
@@ -29,8 +29,8 @@ def run(home: Installation, *, seconds: int) -> dict[str, Any]:
     folder = home.data_dir / "bench-webhook"
     certificate = ensure_certificate(folder, ["127.0.0.1"])
     port = find_free_port()
-    command = commands.webhook_command("127.0.0.1", port, certificate.certificate, certificate.key)
-    child = start_child(commands.WEBHOOK, command, log=folder / "log", env=dict(os.environ))
+    command = process_commands.webhook_command("127.0.0.1", port, certificate.certificate, certificate.key)
+    child = start_child(process_commands.WEBHOOK, command, log=folder / "log", env=dict(os.environ))
     url, trust = f"https://127.0.0.1:{port}", ssl.create_default_context(cadata=certificate.authority)
     try:
         _wait(url, trust, folder / "log")

@@ -11,10 +11,10 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
-from pools.admin.policy import actor_of
+from pools.admin.base import actor_of
 from pools.domain.errors import DomainError
 from pools.models import User
-from pools.services.members import set_password
+from pools.services.users import set_password
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-from osmo_admin.explain import exit_with_message
+from osmo_admin.operator_errors import exit_with_message
 
 FIRST_ADMIN = "admin"
 
@@ -24,7 +24,7 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
 
     from pools.domain.roles import PLATFORM_ADMIN, SYSTEM
     from pools.models import User
-    from pools.services.members import create_user
+    from pools.services.users import create_user
     from scheduling.services.seed import seed_defaults
 
     seed_defaults()

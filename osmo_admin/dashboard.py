@@ -6,8 +6,8 @@ from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
+from pools.admin.base import actor_of
 from pools.admin.forms import PoolTreeFilterForm
-from pools.admin.policy import actor_of
 from pools.domain.roles import Permission, is_allowed
 from pools.selectors import pool_tree
 from scheduling.pages import live_counts

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.response import TemplateResponse
 from unfold.widgets import BASE_INPUT_CLASSES
 
-from osmo_admin.api import error_body
+from osmo_admin.error_responses import error_body
 from pools.domain.errors import Throttled
 
 

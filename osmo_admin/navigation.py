@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
-from pools.admin.policy import actor_of
+from pools.admin.base import actor_of
 from pools.domain.roles import Permission, is_allowed
 
 

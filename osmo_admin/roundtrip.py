@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import httpx
 
-from osmo_admin.explain import exit_with_message
+from osmo_admin.operator_errors import exit_with_message
 from osmo_admin.ops.errors import OperationError
 
 CHECK_POOL = "osmo-check"
@@ -43,7 +43,7 @@ def _temporary_token() -> Iterator[str]:
 
     from pools.domain.roles import PLATFORM_ADMIN, SYSTEM
     from pools.models import User
-    from pools.services.tokens import create_token, delete_token
+    from pools.services.access_tokens import create_token, delete_token
 
     admins = (user for user in User.objects.filter(is_active=True) if PLATFORM_ADMIN in user.as_actor().roles)
     owner = next(admins, None)

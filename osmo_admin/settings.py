@@ -157,7 +157,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
-CSRF_FAILURE_VIEW = "osmo_admin.csrf.csrf_failure_page"
+CSRF_FAILURE_VIEW = "osmo_admin.csrf_failure.csrf_failure_page"
 LOGIN_REDIRECT_URL = "admin:index"  # where no page was asked for, or one of another house
 DEV_LOGIN = ENV.dev_login  # the `x-osmo-user` header is believed only in this mode
 AXES_FAILURE_LIMIT = 10
@@ -192,9 +192,9 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["pools.api.rendering.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["pools.api.http.JSONParser"],
-    "EXCEPTION_HANDLER": "osmo_admin.api.exception_handler",
-    "DEFAULT_SCHEMA_CLASS": "osmo_admin.schema.AutoSchema",
+    "DEFAULT_PARSER_CLASSES": ["pools.api.request_parsing.JSONParser"],
+    "EXCEPTION_HANDLER": "osmo_admin.error_responses.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "osmo_admin.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%f",
 }
@@ -205,7 +205,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},  # its default asks a stranger for a badge
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": ["osmo_admin.schema.complete"],
+    "POSTPROCESSING_HOOKS": ["osmo_admin.openapi.complete"],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 

@@ -21,8 +21,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from unfold.sites import UnfoldAdminSite
 
-from osmo_admin import resuming
-from osmo_admin.api import STATUS_OF_KIND, retry_after_header, to_domain_error
+from osmo_admin import preserved_input
+from osmo_admin.error_responses import STATUS_OF_KIND, retry_after_header, to_domain_error
 from osmo_admin.login import LoginForm
 from pools.domain.errors import DomainError, ErrorKind, Forbidden
 
@@ -51,7 +51,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
     ) -> None:
         """Take in pages that ask our policy. Those that installed apps bring along ask Django's permissions and edit
         rows by hand, so they stay outside."""
-        from pools.admin.policy import PolicyAdmin  # noqa: PLC0415  # registers pages, which needs this class
+        from pools.admin.base import PolicyAdmin  # noqa: PLC0415  # registers pages, which needs this class
 
         if admin_class is None or not issubclass(admin_class, PolicyAdmin):
             return
@@ -93,7 +93,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             "app_path": reverse("admin:login"),
             REDIRECT_FIELD_NAME: request.get_full_path(),
             "signed_out": True,
-            resuming.FIELD_NAME: resuming.read_input(request).serialize(),
+            preserved_input.FIELD_NAME: preserved_input.read_input(request).serialize(),
         }
         return TemplateResponse(request, "admin/login.html", context, status=403)
 
@@ -105,9 +105,9 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
             asked = request.GET.get(REDIRECT_FIELD_NAME, "")
             ours = url_has_allowed_host_and_scheme(asked, {request.get_host()}, require_https=request.is_secure())
             return HttpResponseRedirect(asked if ours else reverse("admin:index"))
-        text = request.POST.get(resuming.FIELD_NAME, "")
-        typed = resuming.parse_input(text) if text else None
-        kept = {resuming.FIELD_NAME: text, "signed_out": True} if typed else {}
+        text = request.POST.get(preserved_input.FIELD_NAME, "")
+        typed = preserved_input.parse_input(text) if text else None
+        kept = {preserved_input.FIELD_NAME: text, "signed_out": True} if typed else {}
         answer: HttpResponse = super().login(request, {**(extra_context or {}), **kept})
         if typed is None or not isinstance(answer, HttpResponseRedirect):
             return answer

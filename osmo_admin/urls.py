@@ -6,9 +6,9 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
-from osmo_admin import errors, health
+from osmo_admin import error_views, health
 from osmo_admin.metrics import MetricsView
-from osmo_admin.schema_views import OpenApiPage, openapi_file
+from osmo_admin.openapi_views import OpenApiPage, openapi_file
 from pools.api.unsupported import UnsupportedConfiguration
 from pools.api.version import client_version
 from scheduling.api import webhook_urls
@@ -25,9 +25,9 @@ urlpatterns = [
     path("api/", include(webhook_urls.settings_urls)),
     path("webhooks/", include(webhook_urls.review_urls)),
     path("api/configs/<path:kind>", UnsupportedConfiguration.as_view()),
-    re_path("^(?:api|webhooks)/", csrf_exempt(errors.not_found_view)),
+    re_path("^(?:api|webhooks)/", csrf_exempt(error_views.not_found_view)),
     path("", admin.site.urls),
 ]
-handler400 = errors.bad_request_view
-handler404 = errors.not_found_view
-handler500 = errors.server_error_view
+handler400 = error_views.bad_request_view
+handler404 = error_views.not_found_view
+handler500 = error_views.server_error_view

@@ -17,8 +17,8 @@ from typing import Any
 
 from django.db import connection
 
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, GpuQuota, GpuUsage, Pool
 from pools.models.triggers import CONFIGURATION_LOCK
 from pools.selectors.gpu_namespace import QUOTAS_SQL, USAGE_COLUMNS, GpuNamespace, namespace_facts, quota_row

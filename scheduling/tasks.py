@@ -6,7 +6,7 @@ from celery import shared_task
 
 from pools.domain.errors import Busy
 from pools.models import Backend
-from pools.services.cohort_circles import mark_cycles_now
+from pools.services.cohort_cycles import mark_cycles_now
 from pools.services.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quotas import sample_usage
 from pools.services.idempotency import purge_old_records

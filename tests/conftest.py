@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.support import missing, services
+from tests.support import optional_tools, services
 from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY, Stack
 from tests.support.up import UpProcess
 
 if TYPE_CHECKING:
-    from tests.support.kube import KubeNamespace, KubeServer
+    from tests.support.kube_server import KubeNamespace, KubeServer
 
 hypothesis.settings.register_profile(
     "default", max_examples=50, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -53,15 +53,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    missing.mark_missing(items, nightly=bool(config.getoption("--nightly")))
+    optional_tools.mark_missing(items, nightly=bool(config.getoption("--nightly")))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    missing.fail_missing(item)
+    optional_tools.fail_missing(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    missing.report_missing(terminalreporter)
+    optional_tools.report_missing(terminalreporter)
 
 
 def _services(config: pytest.Config) -> Services:
@@ -208,31 +208,31 @@ def up(data_dir: Path) -> Iterator[Callable[..., UpProcess]]:
 @pytest.fixture(scope="session")
 def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
     """A Kubernetes API server with KAI's pinned CRDs, shared by the tests of this pytest worker."""
-    from tests.support import kube
+    from tests.support import kube_server as servers
 
-    yield from kube.run_server(tmp_path_factory.mktemp("kube"), *kube.PINNED)
+    yield from servers.run_server(tmp_path_factory.mktemp("kube"), *servers.PINNED)
 
 
 @pytest.fixture(scope="session")
 def newer_kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
     """The same with KAI's newer CRDs, whose PodGroup knows `minSubGroup`."""
-    from tests.support import kube
+    from tests.support import kube_server as servers
 
-    yield from kube.run_server(tmp_path_factory.mktemp("kube-newer"), *kube.NEWER)
+    yield from servers.run_server(tmp_path_factory.mktemp("kube-newer"), *servers.NEWER)
 
 
 @pytest.fixture
 def own_kube_server(tmp_path: Path) -> Iterator[KubeServer]:
     """A server of this test alone, which may kill it; no CRDs."""
-    from tests.support import kube
+    from tests.support import kube_server as servers
 
-    yield from kube.run_server(tmp_path / "kube")
+    yield from servers.run_server(tmp_path / "kube")
 
 
 @pytest.fixture
 def kube(kube_server: KubeServer) -> Iterator[KubeNamespace]:
     """A connection as admin and a fresh namespace."""
-    from tests.support.kube import KubeNamespace, create_namespace
+    from tests.support.kube_server import KubeNamespace, create_namespace
 
     cluster = kube_server.connect()
     yield KubeNamespace(cluster, create_namespace(cluster))

@@ -72,8 +72,8 @@ def simulate(
     as it is. Exit code 0: everything was answered; 2: something could not be read.
     """
     if live:
-        from osmo_admin.cli.live import simulate_live
         from osmo_admin.cli.session import OutputFormat
+        from osmo_admin.cli.simulate_live import simulate_live
 
         ctx.obj.output = OutputFormat(output.value)
         _print_answer(simulate_live(ctx.obj, files or [], backend), output, simulation_text)
@@ -92,7 +92,7 @@ def validate(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEX
 
     Exit code 0: all are valid; 1: some are not; 2: something could not be read.
     """
-    from scheduling.scenario.podgroup_files import validate_files, validation_exit_code
+    from scheduling.scenario.podgroup_batches import validate_files, validation_exit_code
 
     batch = validate_files(files)
     _print_batch(batch, output, validation_text)
@@ -104,7 +104,7 @@ def plan(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEXT) -
 
     Exit code 0: everything was answered; 2: something could not be read.
     """
-    from scheduling.scenario.podgroup_files import plan_files
+    from scheduling.scenario.podgroup_batches import plan_files
 
     batch = plan_files(files)
     _print_batch(batch, output, plan_text)

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from osmo_admin import __version__
 from osmo_admin.cli.server_commands import clusters, django, ledger, lifecycle, serve, users, webhook
-from osmo_admin.explain import exit_with_message
+from osmo_admin.operator_errors import exit_with_message
 
 
 class OperatorCommandGroup(TyperGroup):

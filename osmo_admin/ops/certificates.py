@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from osmo_admin.ops.datadir import write_private_file
+from osmo_admin.ops.data_directory import write_private_file
 from osmo_admin.ops.errors import OperationError
 
 AUTHORITY_LIFETIME = timedelta(days=3650)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 
-from osmo_admin.ops.datadir import DataDirectory, read_json_object, write_private_file
+from osmo_admin.ops.data_directory import DataDirectory, read_json_object, write_private_file
 
 SECRET_KEY = "OSMO_SECRET_KEY"  # noqa: S105  (its name, not its value)
 

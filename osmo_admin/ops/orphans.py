@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from osmo_admin.ops.datadir import DataDirectory, read_json_object, write_private_file
+from osmo_admin.ops.data_directory import DataDirectory, read_json_object, write_private_file
 from osmo_admin.ops.processes import ChildProcess, kill_process_group, process_start_time
 
 GRACE_SECONDS = 6.0

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from osmo_admin.ops import certificates, commands, keys, logfiles, orphans, ports, postgres, readiness, valkey
-from osmo_admin.ops.datadir import DataDirectory, DataDirectoryLock, write_private_file
+from osmo_admin.ops import certificates, keys, log_files, orphans, ports, postgres, process_commands, readiness, valkey
+from osmo_admin.ops.data_directory import DataDirectory, DataDirectoryLock, write_private_file
 from osmo_admin.ops.errors import OperationError
 from osmo_admin.ops.privileges import can_reach, change_owner, find_database_account
 from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
@@ -94,7 +94,7 @@ class Supervisor:
     def _start_everything(self) -> None:
         for name in orphans.end_orphans(self.data):
             self.report(f"Ended {name}, left over from a start that was killed.")
-        logfiles.trim_logs(self.data.logs)
+        log_files.trim_logs(self.data.logs)
         port = ports.choose_port(self.options.host, self.options.port)
         self.url = readiness.local_url(self.options.host, port)
         public_url = os.environ.get("OSMO_PUBLIC_URL") or self.url
@@ -108,11 +108,13 @@ class Supervisor:
         self.env = self._service_environment(runtime)
         login = self._run_bootstrap()
         write_private_file(self.data.runtime, json.dumps(runtime, indent=2) + "\n")
-        self._start_service(commands.WEB, commands.web_command(self.options.host, port), self._prepare_metrics_folder())
+        self._start_service(
+            process_commands.WEB, process_commands.web_command(self.options.host, port), self._prepare_metrics_folder()
+        )
         self._start_webhook()
-        self._start_service(commands.WORKER, commands.worker_command())
-        self._start_service(commands.BEAT, commands.beat_command())
-        self._start_service(commands.CLUSTERS, commands.clusters_command())
+        self._start_service(process_commands.WORKER, process_commands.worker_command())
+        self._start_service(process_commands.BEAT, process_commands.beat_command())
+        self._start_service(process_commands.CLUSTERS, process_commands.clusters_command())
         self._wait_ready()
         self._print_summary(public_url, login)
 
@@ -172,7 +174,7 @@ class Supervisor:
         arguments = ["--demo"] if self.options.demo else []
         child = start_child(
             "bootstrap",
-            commands.bootstrap_command(*arguments),
+            process_commands.bootstrap_command(*arguments),
             log=log,
             env={**self.env, "OSMO_ADMIN_PASSWORD": password},
         )
@@ -207,14 +209,14 @@ class Supervisor:
         hosts = {"localhost", "127.0.0.1", "::1", *_host_names(self.options.host), *([named] if named else [])}
         certificate = certificates.ensure_certificate(self.data.webhook, {host.strip("[]") for host in hosts})
         allowed = ",".join([self.env["OSMO_ALLOWED_HOSTS"], *sorted(certificate.hosts)])
-        more = {commands.METRICS_DIR: str(self.data.metrics), "OSMO_ALLOWED_HOSTS": allowed}
-        command = commands.webhook_command(self.options.host, port, certificate.certificate, certificate.key)
-        self._start_service(commands.WEBHOOK, command, more)
+        more = {process_commands.METRICS_DIR: str(self.data.metrics), "OSMO_ALLOWED_HOSTS": allowed}
+        command = process_commands.webhook_command(self.options.host, port, certificate.certificate, certificate.key)
+        self._start_service(process_commands.WEBHOOK, command, more)
 
     def _prepare_metrics_folder(self) -> dict[str, str]:
         shutil.rmtree(self.data.metrics, ignore_errors=True)
         self.data.metrics.mkdir(mode=0o700)
-        return {commands.METRICS_DIR: str(self.data.metrics)}
+        return {process_commands.METRICS_DIR: str(self.data.metrics)}
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -254,7 +256,7 @@ class Supervisor:
         while not self._signals:
             self._check_children()
             if time.monotonic() - trimmed > TRIM_SECONDS:
-                logfiles.trim_logs(self.data.logs)
+                log_files.trim_logs(self.data.logs)
                 trimmed = time.monotonic()
             time.sleep(WATCH_SECONDS)
         return 0
@@ -263,7 +265,7 @@ class Supervisor:
         """`--check`: one API call, one Celery task, its effect; then down again."""
         log = self.data.logs / "check.log"
         log.unlink(missing_ok=True)
-        child = start_child("check", commands.round_trip_command(self.url), log=log, env=self.env)
+        child = start_child("check", process_commands.round_trip_command(self.url), log=log, env=self.env)
         self.services.append(child)
         while (code := child.exit_code()) is None:
             self._raise_if_stopping()

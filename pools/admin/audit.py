@@ -12,8 +12,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import paginate
-from pools.admin.policy import PolicyAdmin, actor_of
 from pools.models import AuditEntry, Pool
 from pools.models.audit import AuditQuerySet
 

@@ -10,10 +10,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import cluster_forms, forms
-from pools.admin.policy import PolicyAdmin, actor_of
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.byte_sizes import exact_size_text
 from pools.domain.errors import Conflict, DomainError, Stale
 from pools.domain.roles import Actor, Permission, is_allowed
-from pools.domain.sizes import exact_size_text
 from pools.models import Backend, KubernetesSettings, Node, Pool
 from pools.permissions import require_platform
 from pools.services.backends import put_backend, read_backend

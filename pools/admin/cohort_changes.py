@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from pools.admin.base import Breadcrumbs, PolicyAdmin, actor_of
 from pools.admin.cohort_forms import (
     CohortForm,
     CreateCohortForm,
@@ -22,7 +23,6 @@ from pools.admin.cohort_forms import (
 )
 from pools.admin.confirm_flow import ChangeForm, ConfirmFlow, FlowLabels
 from pools.admin.forms import script_media
-from pools.admin.policy import Breadcrumbs, PolicyAdmin, actor_of
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.cohort_config import rows_from_stored
 from pools.domain.errors import Conflict, Violation

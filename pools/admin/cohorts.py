@@ -9,9 +9,9 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.cohort_changes import configure_cohort_page, create_cohort_page, delete_cohort_page
 from pools.admin.forms import script_media
-from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.roles import Permission, is_allowed
 from pools.models import AuditEntry, Cohort
 from pools.selectors import quota_pages

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from pools.admin import forms
-from pools.admin.policy import Breadcrumbs, PolicyAdmin
+from pools.admin.base import Breadcrumbs, PolicyAdmin
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
 from pools.domain.roles import Actor
 

@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import paginate
-from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import Conflict, DomainError, Stale
 from pools.domain.gpu_quota.checks import headroom_for
 from pools.domain.gpu_quota.workers import parse_worker

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 
 from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, ChangeForm, FlowLabels
-from pools.admin.policy import PolicyAdmin, actor_of
-from pools.admin.tree_changes import PoolTreeFlow
+from pools.admin.pool_tree_flow import PoolTreeFlow
 from pools.domain import names
-from pools.domain.effects import NodeEffect, consequence_messages
+from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.errors import NotFound
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Permission
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission
 from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool, resize_subpool

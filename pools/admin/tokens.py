@@ -12,10 +12,10 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
 from pools.admin import forms
-from pools.admin.policy import PolicyAdmin, actor_of
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError
 from pools.models import AccessToken, User
-from pools.services.tokens import create_token, delete_token, get_token_owner
+from pools.services.access_tokens import create_token, delete_token, get_token_owner
 
 LIFETIME_CHOICES = [("7", "7 days"), ("31", "31 days"), ("90", "90 days"), ("365", "365 days")]
 

@@ -10,15 +10,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import paginate
-from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError, NotFound, Stale
 from pools.domain.roles import PLATFORM_ROLES, Permission, PoolRoleKind, is_allowed, pool_role
 from pools.models import Pool, RoleAssignment, User
 from pools.permissions import require_platform
 from pools.selectors.pool_balance import list_accounts
 from pools.services.accounts import set_active, set_roles
-from pools.services.members import create_user, set_password
+from pools.services.users import create_user, set_password
 
 
 def role_choices() -> list[tuple[str, str]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import query_page
+from pools.api.query_times import query_datetime
+from pools.api.request_parsing import query_page
 from pools.api.schema import (
     BOOLEAN,
     DATETIME,
@@ -20,7 +21,6 @@ from pools.api.schema import (
     nullable,
     object_with,
 )
-from pools.api.times import query_datetime
 from pools.api.views import View
 from pools.selectors.audit_trail import entry_body, visible_entries
 

@@ -7,7 +7,7 @@ from axes.helpers import get_cool_off, get_credentials
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, reject_unknown_keys
+from pools.api.request_parsing import body_object, reject_unknown_keys
 from pools.api.schema import INTEGER, TEXT, describe_operation, nullable, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Throttled, Unauthenticated, Violation

@@ -8,13 +8,13 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.request_parsing import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
 from pools.api.schema import ANY_VALUE, BOOLEAN, DRY_RUN, NULL, OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.backend_config import BACKEND_TYPES
+from pools.domain.byte_sizes import exact_size_text
 from pools.domain.cluster_config import ACCESS_MODES, ANSWER_KEYS, KEYS, KUBECONFIG, SYNC_MODES
 from pools.domain.roles import Permission
-from pools.domain.sizes import exact_size_text
 from pools.models import Backend, KubernetesSettings
 from pools.permissions import require_platform
 from pools.services.backends import delete_backend, put_backend, read_backend

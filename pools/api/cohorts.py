@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.request_parsing import etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
 from pools.api.schema import (
     BOOLEAN,
     DRY_RUN,

@@ -9,8 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.gpu_quotas import GPU_AMOUNTS
-from pools.api.http import query_boolean, query_page, reject_unknown_keys, unwrap_body
 from pools.api.rendering import utc_text
+from pools.api.request_parsing import query_boolean, query_page, reject_unknown_keys, unwrap_body
 from pools.api.schema import (
     BOOLEAN,
     DATETIME,

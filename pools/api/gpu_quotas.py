@@ -9,7 +9,15 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import etag_header, expected_version, query_boolean, query_page, reject_unknown_keys, unwrap_body
+from pools.api.query_times import query_datetime
+from pools.api.request_parsing import (
+    etag_header,
+    expected_version,
+    query_boolean,
+    query_page,
+    reject_unknown_keys,
+    unwrap_body,
+)
 from pools.api.schema import (
     BOOLEAN,
     DATETIME,
@@ -26,7 +34,6 @@ from pools.api.schema import (
     nullable,
     object_with,
 )
-from pools.api.times import query_datetime
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.domain.gpu_quota.workers import parse_worker

@@ -7,9 +7,17 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import collect_faults, query_boolean, query_integer, query_page, unknown_key_violations, unwrap_body
 from pools.api.pool_requests import pool_snapshot
+from pools.api.query_times import query_datetime
 from pools.api.rendering import utc_text
+from pools.api.request_parsing import (
+    collect_faults,
+    query_boolean,
+    query_integer,
+    query_page,
+    unknown_key_violations,
+    unwrap_body,
+)
 from pools.api.schema import (
     BOOLEAN,
     DATETIME,
@@ -25,7 +33,6 @@ from pools.api.schema import (
     describe_operation,
     object_with,
 )
-from pools.api.times import query_datetime
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Permission

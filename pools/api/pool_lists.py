@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import query_boolean
+from pools.api.request_parsing import query_boolean
 from pools.api.schema import INCLUDE_ARCHIVED, OBJECT, TEXT, QueryParameter, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.selectors.pool_lists import group_by_node_set, list_pools, minimal_bodies, node_groups_with_nodes

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import etag_header, expected_version, query_boolean
 from pools.api.pool_requests import (
     effect_on_pool,
     read_change,
@@ -13,13 +12,14 @@ from pools.api.pool_requests import (
     read_new_name,
     require_top_level_name,
 )
+from pools.api.request_parsing import etag_header, expected_version, query_boolean
 from pools.api.schema import DRY_RUN, OBJECT, TEXT, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.platforms import platform_body, platforms_of
 from pools.domain.roles import Permission
 from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission
-from pools.services.pool_writing import PoolResult, unknown_platform
+from pools.services.pool_configuration import PoolResult, unknown_platform
 from pools.services.pools import put_platform, rename_platform
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, etag_header, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.request_parsing import body_object, etag_header, query_boolean, reject_unknown_keys, unwrap_body
 from pools.api.views import View
 from pools.domain import names
 from pools.domain.errors import BadInput, Violation
@@ -19,7 +19,7 @@ from pools.permissions import require_permission
 from pools.representations.pool import pool_body, pool_settings_of
 from pools.selectors.pool_balance import pool_tree_body
 from pools.services.cohort_effects import effect_with_debts
-from pools.services.pool_writing import PoolResult
+from pools.services.pool_configuration import PoolResult
 
 WRAPPERS = ("configs", "configs_dict")
 

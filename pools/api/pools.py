@@ -7,7 +7,6 @@ import base64
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import etag_header, expected_version, query_boolean, unwrap_body
 from pools.api.pool_requests import (
     apply_or_preview,
     effect_on_pool,
@@ -17,6 +16,7 @@ from pools.api.pool_requests import (
     read_new_name,
     require_top_level_name,
 )
+from pools.api.request_parsing import etag_header, expected_version, query_boolean, unwrap_body
 from pools.api.schema import (
     DRY_RUN,
     INCLUDE_ARCHIVED,

@@ -7,14 +7,14 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, query_boolean, unknown_key_violations
 from pools.api.rendering import utc_text
+from pools.api.request_parsing import body_object, query_boolean, unknown_key_violations
 from pools.api.schema import BOOLEAN, DATETIME, DRY_RUN, NULL, TEXT, array_of, describe_operation, nullable, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.models import AccessToken, User
 from pools.services.dry_run import read_effect
-from pools.services.members import submittable_pools, update_profile
+from pools.services.users import submittable_pools, update_profile
 
 PROFILE = object_with(
     {

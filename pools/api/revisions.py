@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.history import MAX_REVISION, revision_body
-from pools.api.http import body_object, collect_faults, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.request_parsing import body_object, collect_faults, query_boolean, reject_unknown_keys, unwrap_body
 from pools.api.schema import DRY_RUN, NULL, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation

@@ -3,7 +3,7 @@
     @documented("Cut a new slice.", query=[DRY_RUN], body={"subpool_name": TEXT, "quota": QUOTA}, answer=SUBPOOL)
     def post(self, request: Request, parent: str) -> Response: ...
 
-Refusals, headers and path parameters are the same for everybody and added by :mod:`osmo_admin.schema`.
+Refusals, headers and path parameters are the same for everybody and added by :mod:`osmo_admin.openapi`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import (
+from pools.api.request_parsing import (
     etag_header,
     expected_version,
     query_boolean,
@@ -28,8 +28,8 @@ from pools.api.schema import (
 )
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.permissions import get_visible_root
 from pools.selectors.pool_balance import pool_tree_body, subpool_body, subpool_from_row

@@ -7,8 +7,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, query_boolean, reject_unknown_keys
+from pools.api.query_times import query_datetime
 from pools.api.rendering import utc_text
+from pools.api.request_parsing import body_object, query_boolean, reject_unknown_keys
 from pools.api.schema import (
     DATETIME,
     DRY_RUN,
@@ -20,13 +21,12 @@ from pools.api.schema import (
     nullable,
     object_with,
 )
-from pools.api.times import query_datetime
 from pools.api.users import ROLE_ASSIGNMENT, role_bodies
 from pools.api.views import View
 from pools.models import AccessToken, User
 from pools.security.tokens import new_secret, secret_from
+from pools.services.access_tokens import create_token, delete_token, get_token, list_tokens
 from pools.services.dry_run import read_effect
-from pools.services.tokens import create_token, delete_token, get_token, list_tokens
 
 TOKEN = object_with(
     {

@@ -9,8 +9,15 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import MAX_ROWS, body_object, collect_faults, query_boolean, query_integer, reject_unknown_keys
 from pools.api.rendering import utc_text
+from pools.api.request_parsing import (
+    MAX_ROWS,
+    body_object,
+    collect_faults,
+    query_boolean,
+    query_integer,
+    reject_unknown_keys,
+)
 from pools.api.schema import (
     DATETIME,
     DRY_RUN,
@@ -29,7 +36,7 @@ from pools.domain.roles import Permission
 from pools.models import RoleAssignment, User
 from pools.permissions import require_platform
 from pools.services.dry_run import read_effect
-from pools.services.members import create_user, delete_user, grant_role, revoke_role
+from pools.services.users import create_user, delete_user, grant_role, revoke_role
 
 USER = object_with({"id": TEXT, "created_at": DATETIME, "created_by": nullable(TEXT)})
 ROLE_ASSIGNMENT = object_with({"role_name": TEXT, "assigned_by": nullable(TEXT), "assigned_at": DATETIME})

@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from pools.api.authentication import actor_of
-from pools.api.http import is_storable
 from pools.api.rendering import SingleFormatNegotiation
+from pools.api.request_parsing import is_storable
 from pools.api.warnings_header import WARNING_HEADER, merge_warnings
 from pools.domain.errors import BadInput, UnsupportedMedia, Violation
 from pools.domain.roles import Actor

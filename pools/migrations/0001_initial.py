@@ -8,7 +8,7 @@ import django.db.models.functions.datetime
 import django.utils.timezone
 import pgtrigger.compiler
 import pgtrigger.migrations
-import pools.domain.lifecycle
+import pools.domain.subpool_lifecycle
 import pools.models.audit
 from django.conf import settings
 from django.db import migrations, models
@@ -98,16 +98,16 @@ class Migration(migrations.Migration):
                     models.TextField(
                         choices=[
                             (
-                                pools.domain.lifecycle.SubpoolState["ACTIVE"],
-                                pools.domain.lifecycle.SubpoolState["ACTIVE"],
+                                pools.domain.subpool_lifecycle.SubpoolState["ACTIVE"],
+                                pools.domain.subpool_lifecycle.SubpoolState["ACTIVE"],
                             ),
                             (
-                                pools.domain.lifecycle.SubpoolState["DELETING"],
-                                pools.domain.lifecycle.SubpoolState["DELETING"],
+                                pools.domain.subpool_lifecycle.SubpoolState["DELETING"],
+                                pools.domain.subpool_lifecycle.SubpoolState["DELETING"],
                             ),
                             (
-                                pools.domain.lifecycle.SubpoolState["ARCHIVED"],
-                                pools.domain.lifecycle.SubpoolState["ARCHIVED"],
+                                pools.domain.subpool_lifecycle.SubpoolState["ARCHIVED"],
+                                pools.domain.subpool_lifecycle.SubpoolState["ARCHIVED"],
                             ),
                         ],
                         null=True,
@@ -557,9 +557,9 @@ class Migration(migrations.Migration):
                         (
                             "subpool_state__in",
                             [
-                                pools.domain.lifecycle.SubpoolState["ACTIVE"],
-                                pools.domain.lifecycle.SubpoolState["DELETING"],
-                                pools.domain.lifecycle.SubpoolState["ARCHIVED"],
+                                pools.domain.subpool_lifecycle.SubpoolState["ACTIVE"],
+                                pools.domain.subpool_lifecycle.SubpoolState["DELETING"],
+                                pools.domain.subpool_lifecycle.SubpoolState["ARCHIVED"],
                             ],
                         ),
                         ("weight__isnull", True),

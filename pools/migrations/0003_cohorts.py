@@ -4,7 +4,7 @@ import django.db.models.deletion
 import django.db.models.functions.datetime
 import pgtrigger.compiler
 import pgtrigger.migrations
-import pools.domain.lifecycle
+import pools.domain.subpool_lifecycle
 from decimal import Decimal
 from django.db import migrations, models
 
@@ -126,9 +126,9 @@ class Migration(migrations.Migration):
                         (
                             "subpool_state__in",
                             [
-                                pools.domain.lifecycle.SubpoolState["ACTIVE"],
-                                pools.domain.lifecycle.SubpoolState["DELETING"],
-                                pools.domain.lifecycle.SubpoolState["ARCHIVED"],
+                                pools.domain.subpool_lifecycle.SubpoolState["ACTIVE"],
+                                pools.domain.subpool_lifecycle.SubpoolState["DELETING"],
+                                pools.domain.subpool_lifecycle.SubpoolState["ARCHIVED"],
                             ],
                         ),
                         ("weight__isnull", True),

@@ -10,9 +10,9 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Now
 
 from pools.domain import names
-from pools.domain.lifecycle import TRANSITIONS, SubpoolState
 from pools.domain.quota import pool_balance
 from pools.domain.roles import Actor, Permission
+from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
 from pools.models.backend import Backend
 from pools.models.cohort import RENEW_QUOTA_STAMP_SQL, Cohort
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger, raise_message

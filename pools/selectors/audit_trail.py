@@ -11,9 +11,9 @@ from typing import Any
 from django.db import connection
 from django.db.models import BooleanField, F, Func, Value
 
-from pools.domain.audit_sentences import audit_message
-from pools.domain.lifecycle import SubpoolState
+from pools.domain.audit_messages import audit_message
 from pools.domain.roles import Actor
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry
 
 _ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\Z")

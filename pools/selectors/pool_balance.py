@@ -8,8 +8,8 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from pools.domain import names
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, Pool, User
 
 

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.names import split_name
 from pools.domain.node_sets import NodeGroup, NodeSet, connected_node_sets
 from pools.domain.platforms import default_platform, platforms_of
 from pools.domain.pool_config import TIMEOUT_KEYS, PoolSettings
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.roles import Actor
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Node, Pool
 from pools.representations.pool import pool_status
 

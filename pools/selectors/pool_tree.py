@@ -14,10 +14,10 @@ from django.core.paginator import Page, Paginator
 from django.db.models import BigIntegerField, Count, F, OuterRef, Q, Subquery, Sum, Value, Window
 from django.db.models.functions import Cast, Coalesce, Greatest, RowNumber
 
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
 from pools.domain.roles import Actor
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.models.pool import PoolQuerySet
 from pools.models.usage import PREEMPTIBLE_PRIORITY

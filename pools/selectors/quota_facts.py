@@ -9,10 +9,10 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from pools.domain.amounts import simplify
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.quota.tree import QuotaTree
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
 
 _BELOW = """

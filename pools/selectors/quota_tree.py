@@ -16,7 +16,6 @@ from django.db.models.functions import Greatest
 from pools.domain import names
 from pools.domain.amounts import GPU, Amount
 from pools.domain.errors import NotFound
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota import pool_balance
 from pools.domain.quota.forest import LeafQuotaFacts, PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
@@ -24,6 +23,7 @@ from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.roles import Actor
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import cohort_roots
 from pools.models import Cohort, Pool, Reservation
 from pools.models.pool import PoolQuerySet

@@ -8,7 +8,7 @@ from pools.domain.errors import BadInput, NotFound, Stale
 from pools.domain.roles import Actor
 from pools.models import User
 from pools.permissions import require_platform
-from pools.services.members import grant_role, require_another_admin, revoke_role, role_violations
+from pools.services.users import grant_role, require_another_admin, revoke_role, role_violations
 from pools.transactions import change
 
 

@@ -1,5 +1,5 @@
 """Where work runs: making, changing and removing backends (api.md, "Simulated backend"). What is special about a
-Kubernetes one stands in :mod:`pools.services.clusters`."""
+Kubernetes one stands in :mod:`pools.services.cluster_credentials`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from pools.domain.backend_config import BackendSpec, NodeSpec, parse_backend
 from pools.domain.errors import BadInput, Conflict, NotFound, Stale, Violation
 from pools.domain.roles import Actor, Permission
-from pools.domain.versions import check_version
+from pools.domain.version_check import check_version
 from pools.locking import lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_platform
-from pools.services.clusters import put_cluster, read_credential
+from pools.services.cluster_credentials import put_cluster, read_credential
 from pools.signals import backend_changed, workflows_on_nodes_requested
 from pools.transactions import change
 

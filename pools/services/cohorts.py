@@ -26,14 +26,14 @@ from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.rules import find_closed_cycle
 from pools.domain.roles import Actor, Permission
-from pools.domain.versions import check_version
+from pools.domain.version_check import check_version
 from pools.locking import lock_cohort_trees, lock_configuration, lock_pool_trees
 from pools.models import Cohort, Pool
 from pools.permissions import require_platform
 from pools.selectors.quota_facts import read_admission_tree
-from pools.services.cohort_circles import mark_cycles
-from pools.services.cohort_naming import cohorts_changed, delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.cohort_cycles import mark_cycles
 from pools.services.config_history import record_revision
+from pools.services.implicit_cohorts import cohorts_changed, delete_unused_implicit_cohorts, get_or_create_cohorts
 from pools.transactions import change
 
 Body = Mapping[str, Any]

@@ -10,7 +10,7 @@ from pools.domain.roles import Actor, Permission
 from pools.models import ConfigRevision, Pool
 from pools.permissions import require_platform
 from pools.services.config_history import POOL, pools_at
-from pools.services.pool_writing import configuration_change, write_pools
+from pools.services.pool_configuration import configuration_change, write_pools
 
 
 def rollback_configuration(

@@ -8,8 +8,8 @@ from typing import Any
 from django.db import transaction
 
 from pools.domain.errors import BadInput, Conflict, DomainError
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.selectors.pool_balance import pool_tree_body
 from pools.signals import AffectedWorkflows, Impact, ImpactReader, collect_changed_backends, impact_requested

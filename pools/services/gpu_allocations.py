@@ -31,7 +31,7 @@ from pools.locking import lock_namespace, lock_namespaces
 from pools.models import GpuAllocation
 from pools.permissions import require_namespace, require_platform
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
-from pools.services.gpu_status import update_conditions
+from pools.services.gpu_quota_conditions import update_conditions
 from pools.signals import notify_gpu_headroom
 from pools.transactions import change
 

@@ -14,12 +14,12 @@ from django.utils import timezone
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.roles import Actor
-from pools.domain.versions import check_version
+from pools.domain.version_check import check_version
 from pools.locking import lock_namespace
 from pools.models import GpuQuota, GpuUsageSample
 from pools.permissions import require_platform
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
-from pools.services.gpu_status import update_conditions
+from pools.services.gpu_quota_conditions import update_conditions
 from pools.signals import notify_gpu_headroom
 from pools.transactions import change
 

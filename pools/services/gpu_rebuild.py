@@ -21,7 +21,7 @@ from pools.domain.roles import SYSTEM
 from pools.locking import lock_namespace
 from pools.models import GpuAllocation
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
-from pools.services.gpu_status import update_conditions
+from pools.services.gpu_quota_conditions import update_conditions
 from pools.signals import notify_gpu_headroom
 from pools.transactions import change
 

@@ -15,16 +15,15 @@ from django.db.models.functions import Concat
 from pools.domain import names
 from pools.domain.config_merge import merge_patch
 from pools.domain.errors import BadInput, Conflict, Violation
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.pool_config import editable_body
 from pools.domain.roles import Actor, Permission
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.permissions import require_permission, require_platform
 from pools.representations.pool import pool_settings_of
 from pools.selectors.pool_balance import read_balance
-from pools.services.cohort_naming import cohorts_changed, delete_unused_implicit_cohorts
-from pools.services.members import delete_pool_roles, rename_default_pool, rename_pool_roles
-from pools.services.pool_writing import (
+from pools.services.implicit_cohorts import cohorts_changed, delete_unused_implicit_cohorts
+from pools.services.pool_configuration import (
     PoolResult,
     configuration_change,
     live_work_violation,
@@ -33,6 +32,7 @@ from pools.services.pool_writing import (
     unknown_platform,
     write_pools,
 )
+from pools.services.users import delete_pool_roles, rename_default_pool, rename_pool_roles
 from pools.signals import backend_changed
 
 Body = Mapping[str, Any]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pools.domain import lifecycle, names
+from pools.domain import names, subpool_lifecycle
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota.pool_balance import ParsedQuota, PoolBalance, Subpool, parse_quota, subpool_quota_violation
 from pools.domain.roles import SYSTEM, Actor, Permission
-from pools.domain.versions import check_version
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.domain.version_check import check_version
 from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, unknown_pool
@@ -122,7 +122,7 @@ def delete_subpool(
         if cancel_pending:
             cancel_pending_work.send(sender=None, actor=actor, pool=row)
         row.usage.refresh_from_db()
-        row.subpool_state = lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
+        row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
         row.save(update_fields=["subpool_state"])
         backend_changed(root.backend_id)
         return _result(root, row)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from pools.domain import audit_sentences
+from pools.domain import audit_messages
 from pools.domain.amounts import UNLIMITED as WITHOUT_END
 from pools.domain.amounts import Amount, amount_text
 from pools.domain.quota import forest
@@ -198,7 +198,7 @@ def is_dropped(field: BoundField) -> bool:
 @register.filter
 def sentence(entry: AuditEntry) -> str:
     """An audit entry as every door tells it."""
-    return audit_sentences.audit_message(
+    return audit_messages.audit_message(
         entry.action, entry.object, entry.actor, entry.before, entry.after, entry.description
     )
 

@@ -1,5 +1,5 @@
 """The pages of work in the browser; importing them registers them."""
 
-from scheduling.admin import config, decisions, guard, queue_sync, schedules, workflows
+from scheduling.admin import admission_webhooks, background_jobs, cluster_sync, decisions, scheduler_settings, workflows
 
-__all__ = ["config", "decisions", "guard", "queue_sync", "schedules", "workflows"]
+__all__ = ["admission_webhooks", "background_jobs", "cluster_sync", "decisions", "scheduler_settings", "workflows"]

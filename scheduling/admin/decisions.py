@@ -7,8 +7,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
-from pools.admin.policy import PolicyAdmin, actor_of
 from scheduling import pages
 from scheduling.models import Decision
 from scheduling.selectors.decisions import list_decisions

@@ -12,10 +12,10 @@ from django.urls import reverse
 from unfold.widgets import UnfoldAdminFileFieldWidget
 
 from pools.admin import forms
-from pools.admin.policy import PolicyAdmin, actor_of
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError, Forbidden, NotFound
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor, Permission
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from scheduling.domain.priorities import Priority
 from scheduling.selectors.workflows import get_visible_workflow

@@ -9,20 +9,20 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
-from pools.admin.policy import PolicyAdmin, actor_of
 from pools.domain.errors import DomainError
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import AuditEntry
 from pools.permissions import require_permission
 from scheduling import pages
-from scheduling.admin.queue import pool_queue_page
+from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.submit import submit_workflow_page
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Workflow
-from scheduling.selectors.gangs import read_gang_tree_rows
-from scheduling.selectors.queue import waiting_gangs_of
+from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
+from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflows import (
     WorkflowFilter,
     get_full_workflow,

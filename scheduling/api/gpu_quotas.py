@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, reject_unknown_keys
+from pools.api.request_parsing import body_object, reject_unknown_keys
 from pools.api.schema import OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation

@@ -10,7 +10,7 @@ from pools.api.views import View
 from scheduling.api.yaml_bodies import YamlBodyParser
 from scheduling.domain.podgroup_plan import POD_STATES
 from scheduling.scenario.bounds import WEB_BOUNDS
-from scheduling.scenario.podgroup_files import plan_body, validation_body
+from scheduling.scenario.podgroup_batches import plan_body, validation_body
 
 _MINIMUMS = {"minMember": nullable(INTEGER), "minSubGroup": nullable(INTEGER)}
 _SUB_GROUP = object_with({"name": TEXT, "parent": nullable(TEXT), **_MINIMUMS}, required=["name"], additional=True)

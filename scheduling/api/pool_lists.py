@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from pools.api.http import query_boolean
 from pools.api.pool_lists import POOL_FILTERS, requested_pools
+from pools.api.request_parsing import query_boolean
 from pools.api.schema import OBJECT, array_of, describe_operation, object_with
 from pools.api.views import View
 from scheduling.selectors.pool_quota import render_pool_quota

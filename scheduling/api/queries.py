@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rest_framework.request import Request
 
-from pools.api.http import query_boolean
+from pools.api.request_parsing import query_boolean
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor
 from scheduling.domain.label_selectors import selector_pattern

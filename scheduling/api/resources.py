@@ -9,7 +9,7 @@ from pools.api.pool_lists import POOL_FILTERS, requested_pools
 from pools.api.schema import OBJECT, TEXT, QueryParameter, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import NotFound
-from scheduling.selectors.resources import list_node_resources
+from scheduling.selectors.node_resources import list_node_resources
 
 NODES = object_with({"resources": array_of(OBJECT)})
 

@@ -8,13 +8,12 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, query_boolean, unknown_key_violation
+from pools.api.request_parsing import body_object, query_boolean, unknown_key_violation
 from pools.api.schema import array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, ErrorCode, Violation
-from scheduling.api.bodies import WorkflowLinks
 from scheduling.api.queries import parse_enum_values, parse_pairs, query_list
-from scheduling.api.shapes import (
+from scheduling.api.work_schemas import (
     BATCH_SUBMISSION_BODY,
     NOTES_BODY,
     SUBMISSION_ANSWER,
@@ -23,6 +22,7 @@ from scheduling.api.shapes import (
     SUBMIT_PARAMETERS,
     VALIDATION_ONLY,
 )
+from scheduling.api.workflow_bodies import WorkflowLinks
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import WorkflowStatus
 from scheduling.selectors.workflows import get_visible_workflow, queue_names_of

@@ -5,11 +5,10 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import query_boolean, query_page
+from pools.api.query_times import query_datetime
+from pools.api.request_parsing import query_boolean, query_page
 from pools.api.schema import describe_operation
-from pools.api.times import query_datetime
 from pools.api.views import View
-from scheduling.api.bodies import WorkflowLinks, summary_entry, task_entry
 from scheduling.api.queries import (
     is_newest_first,
     parse_enum_values,
@@ -18,7 +17,8 @@ from scheduling.api.queries import (
     query_priorities,
     query_users,
 )
-from scheduling.api.shapes import TASK_FILTERS, TASK_LIST_ANSWER
+from scheduling.api.work_schemas import TASK_FILTERS, TASK_LIST_ANSWER
+from scheduling.api.workflow_bodies import WorkflowLinks, summary_entry, task_entry
 from scheduling.domain.statuses import TaskStatus
 from scheduling.selectors.tasks import TaskFilter, list_tasks, sum_tasks
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from scheduling.api import (
-    clusters,
     gpu_quotas,
+    pending_queue,
     podgroups,
     pool_lists,
-    queue,
+    queue_sync,
+    reconcile,
     resources,
-    simulated,
     simulation,
     submissions,
     tasks,
@@ -40,11 +40,11 @@ urlpatterns: list[URLPattern] = [
     path("workflow/<str:name>/tag", workflows.WorkflowTags.as_view()),
     path("tag", workflows.TagList.as_view()),
     path("task", tasks.TaskList.as_view()),
-    path("queue", queue.PendingQueueList.as_view()),
+    path("queue", pending_queue.PendingQueueList.as_view()),
     path("simulate", simulation.Simulation.as_view()),
     path("podgroup/validate", podgroups.PodGroupValidation.as_view()),
     path("podgroup/plan", podgroups.PodGroupPlan.as_view()),
-    path("backend/<str:backend>/settle", simulated.ReconcileRequest.as_view()),
-    path("backend/<str:backend>/sync", clusters.QueueSyncStatus.as_view()),
-    path("backend/<str:backend>/test", clusters.ConnectionTestRequest.as_view()),
+    path("backend/<str:backend>/settle", reconcile.ReconcileRequest.as_view()),
+    path("backend/<str:backend>/sync", queue_sync.QueueSyncStatus.as_view()),
+    path("backend/<str:backend>/test", queue_sync.ConnectionTestRequest.as_view()),
 ]

@@ -5,12 +5,19 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, etag_header, expected_version, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.request_parsing import (
+    body_object,
+    etag_header,
+    expected_version,
+    query_boolean,
+    reject_unknown_keys,
+    unwrap_body,
+)
 from pools.api.schema import DATETIME, DRY_RUN, INTEGER, OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.permissions import require_platform
 from pools.services.dry_run import read_effect
-from scheduling.domain.cluster.membership import WorkloadKind
+from scheduling.domain.cluster.queue_access import WorkloadKind
 from scheduling.services.webhooks.queue_guard import (
     GUARD_KEYS,
     GUARD_MODES,

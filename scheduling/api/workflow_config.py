@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import etag_header, expected_version, query_boolean, unknown_key_violations, unwrap_body
+from pools.api.request_parsing import etag_header, expected_version, query_boolean, unknown_key_violations, unwrap_body
 from pools.api.schema import DRY_RUN, INTEGER, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from pools.api.http import collect_faults, query_boolean, query_integer
+from pools.api.request_parsing import collect_faults, query_boolean, query_integer
 from pools.api.schema import BOOLEAN, TEXT, QueryParameter, describe_operation
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.models import Backend
-from scheduling.api.shapes import LINE_FILTERS
+from scheduling.api.work_schemas import LINE_FILTERS
 from scheduling.models import Task, Workflow
-from scheduling.selectors.timeline import LogLine, event_log_lines, task_log_lines
+from scheduling.selectors.workflow_log import LogLine, event_log_lines, task_log_lines
 from scheduling.selectors.workflows import get_full_workflow, get_visible_workflow
 
 MAX_LINES = 2**31 - 1

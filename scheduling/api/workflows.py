@@ -8,13 +8,18 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.http import body_object, query_boolean, query_page, reject_unknown_keys, unknown_key_violations
+from pools.api.query_times import query_datetime
+from pools.api.request_parsing import (
+    body_object,
+    query_boolean,
+    query_page,
+    reject_unknown_keys,
+    unknown_key_violations,
+)
 from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, QueryParameter, array_of, describe_operation, object_with
-from pools.api.times import query_datetime
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.services.dry_run import read_effect
-from scheduling.api.bodies import WorkflowLinks, workflow_detail, workflow_list_entry
 from scheduling.api.queries import (
     is_newest_first,
     parse_enum_values,
@@ -24,9 +29,10 @@ from scheduling.api.queries import (
     query_priorities,
     query_users,
 )
-from scheduling.api.shapes import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
+from scheduling.api.work_schemas import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
+from scheduling.api.workflow_bodies import WorkflowLinks, workflow_detail, workflow_list_entry
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
-from scheduling.selectors.queue import waiting_gangs_of
+from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflows import (
     WorkflowFilter,
     get_full_workflow,

@@ -11,10 +11,10 @@ from typing import Any
 from django.http import HttpRequest
 from rest_framework import parsers
 
-from pools.api.http import is_storable
+from pools.api.request_parsing import is_storable
 from pools.domain.errors import BadInput, Violation
 from scheduling.scenario.batch import document_value
-from scheduling.scenario.reader import MAX_LEVELS, DocumentMap, UnreadableScalar, YamlDocument, read_documents
+from scheduling.scenario.document_reader import MAX_LEVELS, DocumentMap, UnreadableScalar, YamlDocument, read_documents
 
 MAX_BODY_VALUES = 100_000
 """Some 25 000 pods of a plan. Every value may break a rule, and each broken rule is a sentence in the answer."""

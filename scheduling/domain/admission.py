@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from pools.domain.amounts import Amount, amount_text, as_json
 from pools.domain.errors import Violation
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS
+from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.priorities import Priority
 
 

@@ -1,6 +1,6 @@
 """May a gang be given to its cluster: what a cluster's scheduler cannot know of cohorts is kept by waiting here.
 
-The queues of one cluster say quotas and limits of every level exactly (:mod:`scheduling.domain.queues.cohorts`). They
+The queues of one cluster say quotas and limits of every level exactly (:mod:`scheduling.domain.queues.cohort_levels`). They
 cannot say that an owner does not lend all he has, nor what the same tree holds on another cluster, nor that parents run
 in a circle. In such trees the start verdict is asked before a gang is dispatched, and whatever was dispatched counts as
 if it ran. Work inside the quota of its own leaf is never kept: what others borrowed of it the cluster takes back, which

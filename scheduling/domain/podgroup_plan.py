@@ -8,7 +8,7 @@ from typing import Any
 
 from pools.domain.errors import BadInput, Violation
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, ROOT, GangTree, Growth
-from scheduling.domain.podgroup import is_structural, read_pod_group
+from scheduling.domain.podgroup_rules import is_structural, read_pod_group
 
 ACTIVE_STATES = ("Bound", "Running")
 POD_STATES = ("Pending", "Gated", *ACTIVE_STATES, "Releasing", "Succeeded", "Failed")

@@ -21,7 +21,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 
 from scheduling.kube import errors
-from scheduling.kube.access import ClusterAccess, InClusterAccess
+from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess
 from scheduling.kube.errors import ClusterError, FieldError
 from scheduling.kube.port import (
     CALL_TIMEOUT_SECONDS,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pools.models import Backend, KubernetesSettings
 from pools.security.sealing import UnreadableSecret
-from pools.services.clusters import load_kubeconfig
-from scheduling.kube.access import ClusterAccess, InClusterAccess, KubeconfigAccess
+from pools.services.cluster_credentials import load_kubeconfig
+from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
 from scheduling.kube.errors import BadCredentials
 from scheduling.kube.port import Cluster
 

@@ -17,19 +17,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduling.kube import errors, kinds, ownership, selectors
-from scheduling.kube.ownership import FieldOwner
+from scheduling.kube import errors, field_ownership, object_selectors, resource_kinds
+from scheduling.kube.field_ownership import FieldOwner
 from scheduling.kube.port import PAGE_SIZE, Object, ObjectList, ResourceKind, WatchEvent, WatchEventType
 
-KAI_KINDS = (kinds.QUEUE, kinds.POD_GROUP, kinds.TOPOLOGY)
+KAI_KINDS = (resource_kinds.QUEUE, resource_kinds.POD_GROUP, resource_kinds.TOPOLOGY)
 BUILT_IN_KINDS = (
-    kinds.NAMESPACE,
-    kinds.NODE,
-    kinds.POD,
-    kinds.SECRET,
-    kinds.SERVICE,
-    kinds.PRIORITY_CLASS,
-    kinds.VALIDATING_WEBHOOK,
+    resource_kinds.NAMESPACE,
+    resource_kinds.NODE,
+    resource_kinds.POD,
+    resource_kinds.SECRET,
+    resource_kinds.SERVICE,
+    resource_kinds.PRIORITY_CLASS,
+    resource_kinds.VALIDATING_WEBHOOK,
 )
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME = 253
@@ -56,13 +56,13 @@ class FakeCluster:
     ) -> None:
         self._serves = set(served_kinds)
         self._objects: dict[tuple[ResourceKind, str, str], Object] = {}
-        self._owners: dict[tuple[ResourceKind, str, str], ownership.FieldOwners] = {}
+        self._owners: dict[tuple[ResourceKind, str, str], field_ownership.FieldOwners] = {}
         self._history: list[_Step] = []
         self._version = 1
         self._forgotten = 0
         self._moved = threading.Condition(threading.RLock())
         for name in namespaces:
-            self.create(kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="twin")
+            self.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="twin")
 
     def version(self) -> str:
         """See the port."""
@@ -163,7 +163,7 @@ class FakeCluster:
             owners = copy.deepcopy(self._owners.get(key, {}))
             me = FieldOwner(field_manager, "Apply", "status" if status else "")
             base = there if there is not None else _fresh(kind, body)
-            after, clashes = ownership.apply_fields(base, wanted, owners, me, force=force)
+            after, clashes = field_ownership.apply_fields(base, wanted, owners, me, force=force)
             if clashes:
                 raise errors.WriteConflict(
                     f"Apply failed with {len(clashes)} conflicts.",
@@ -181,8 +181,8 @@ class FakeCluster:
             key = self._key(kind, body)
             if key in self._objects:
                 raise errors.AlreadyExists(f'{kind.plural} "{key[2]}" already exists', status=409)
-            owners: ownership.FieldOwners = {}
-            after = ownership.merge_fields(
+            owners: field_ownership.FieldOwners = {}
+            after = field_ownership.merge_fields(
                 _fresh(kind, body), _part(body, status=False), owners, FieldOwner(field_manager, "Update")
             )
             return self._put(key, None, after, owners, dry_run=dry_run)
@@ -204,7 +204,7 @@ class FakeCluster:
             key = (kind, namespace or "", name)
             owners = copy.deepcopy(self._owners[key])
             me = FieldOwner(field_manager, "Update", "status" if status else "")
-            after = ownership.merge_fields(there, _part(dict(patch), status=status), owners, me)
+            after = field_ownership.merge_fields(there, _part(dict(patch), status=status), owners, me)
             return self._put(key, there, after, owners, dry_run=False)
 
     def delete(
@@ -256,7 +256,7 @@ class FakeCluster:
             raise errors.InvalidObject(
                 f'{kind.name} "{name}" is invalid: metadata.name', status=422, field_errors=[fault]
             )
-        if kind.namespaced and (kinds.NAMESPACE, "", namespace) not in self._objects:
+        if kind.namespaced and (resource_kinds.NAMESPACE, "", namespace) not in self._objects:
             raise errors.ObjectNotFound(f'namespaces "{namespace}" not found', status=404)
         return kind, namespace, name
 
@@ -265,19 +265,21 @@ class FakeCluster:
         key: tuple[ResourceKind, str, str],
         before: Object | None,
         after: Object,
-        owners: ownership.FieldOwners,
+        owners: field_ownership.FieldOwners,
         *,
         dry_run: bool,
     ) -> Object:
         """Store what differs, and tell the watches. A write that changes nothing leaves no trace."""
-        if before is not None and ownership.comparable_content(before) == ownership.comparable_content(after):
+        if before is not None and field_ownership.comparable_content(before) == field_ownership.comparable_content(
+            after
+        ):
             if not dry_run:
                 self._owners[key] = owners
-                before["metadata"]["managedFields"] = ownership.managed_fields_json(owners, key[0].api_version)
+                before["metadata"]["managedFields"] = field_ownership.managed_fields_json(owners, key[0].api_version)
             return copy.deepcopy(before)
         after = copy.deepcopy(after)
         metadata = after["metadata"]
-        metadata["managedFields"] = ownership.managed_fields_json(owners, key[0].api_version)
+        metadata["managedFields"] = field_ownership.managed_fields_json(owners, key[0].api_version)
         if before is not None and _spec(before) != _spec(after):
             metadata["generation"] = before["metadata"]["generation"] + 1
         if dry_run:
@@ -340,7 +342,7 @@ def _check_version(there: Object | None, metadata: Mapping[str, Any]) -> None:
 
 
 def _matches(item: Object | None, labels: str, fields: str) -> bool:
-    return item is not None and selectors.matches_selectors(item, labels=labels, fields=fields)
+    return item is not None and object_selectors.matches_selectors(item, labels=labels, fields=fields)
 
 
 def _seen(step: _Step, kind: ResourceKind, namespace: str | None, labels: str, fields: str) -> WatchEvent | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL
 from scheduling.domain.priorities import Priority
-from scheduling.domain.queues import upgrade
+from scheduling.domain.queues import repoint
 from scheduling.domain.queues.desired import (
     NAMESPACE_LABEL,
     DesiredQueue,
@@ -20,6 +20,7 @@ from scheduling.domain.queues.desired import (
 )
 from scheduling.domain.queues.observed import ObservedQueue, Ownership, QueueDifference, observe_queue
 from scheduling.domain.queues.plan import QueueAction, QueueStep, Untouched, plan_queues
+from scheduling.domain.queues.repoint import RepointStep
 from scheduling.domain.queues.topologies import (
     ObservedTopology,
     TopologyAction,
@@ -27,10 +28,9 @@ from scheduling.domain.queues.topologies import (
     observe_topology,
     plan_topologies,
 )
-from scheduling.domain.queues.upgrade import RepointStep
 from scheduling.kube.errors import KindMissing, ObjectNotFound
-from scheduling.kube.kinds import POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
 from scheduling.kube.port import Cluster, Object
+from scheduling.kube.resource_kinds import POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
 
 QUEUE_PAGE_SIZE = 1000
 
@@ -204,19 +204,19 @@ def _repoints(cluster: Cluster, place: QueueTarget, leaf_of: Mapping[str, str]) 
             POD_GROUP,
             namespace=place.namespace,
             labels=others,
-            transform=lambda item: upgrade.read_misplaced_pod_group(item, leaf_of),
+            transform=lambda item: repoint.read_misplaced_pod_group(item, leaf_of),
         )
     except KindMissing:
         return
     found = [each for each in listed.items if each is not None]
     if found:
         pods = cluster.list(POD, namespace=place.namespace, labels=others)
-        yield from upgrade.plan_repoints(found, pods.items, leaf_of)
+        yield from repoint.plan_repoints(found, pods.items, leaf_of)
 
 
 def _repoint(cluster: Cluster, place: QueueTarget, step: RepointStep) -> None:
     """The PodGroup decides where KAI looks, so it goes first; if it moved meanwhile the next look sees."""
-    labels = upgrade.leaf_queue_labels(step.leaf)
+    labels = repoint.leaf_queue_labels(step.leaf)
     change: dict[str, Any] = {
         "metadata": {"resourceVersion": step.pod_group.resource_version, "labels": labels},
         "spec": {"queue": step.leaf},

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER
-from scheduling.kube import kinds
+from scheduling.kube import resource_kinds
 from scheduling.kube.port import Object, ResourceKind
 
 READ_VERBS = ("get", "list", "watch")
@@ -15,20 +15,23 @@ LIST_VERBS = ("list", "watch")
 WRITE_VERBS = ("get", "list", "create", "patch", "delete")
 
 CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
-    (kinds.QUEUE, WRITE_VERBS),  # kept in step with the pools
-    (kinds.TOPOLOGY, WRITE_VERBS),
-    (kinds.PRIORITY_CLASS, ("get", "list", "create", "patch")),
-    (kinds.NODE, LIST_VERBS),  # capacity
-    (kinds.POD, LIST_VERBS),  # what other people's pods hold of the nodes, and of the GPU quota of their namespaces
-    (kinds.NAMESPACE, ("get",)),  # the connection test
-    (kinds.VALIDATING_WEBHOOK, ("get", "create", "patch", "delete")),
-    (kinds.GPU_RESOURCE_QUOTA, READ_VERBS),
+    (resource_kinds.QUEUE, WRITE_VERBS),  # kept in step with the pools
+    (resource_kinds.TOPOLOGY, WRITE_VERBS),
+    (resource_kinds.PRIORITY_CLASS, ("get", "list", "create", "patch")),
+    (resource_kinds.NODE, LIST_VERBS),  # capacity
+    (
+        resource_kinds.POD,
+        LIST_VERBS,
+    ),  # what other people's pods hold of the nodes, and of the GPU quota of their namespaces
+    (resource_kinds.NAMESPACE, ("get",)),  # the connection test
+    (resource_kinds.VALIDATING_WEBHOOK, ("get", "create", "patch", "delete")),
+    (resource_kinds.GPU_RESOURCE_QUOTA, READ_VERBS),
 )
 NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
-    (kinds.POD_GROUP, (*READ_VERBS, "create", "patch", "delete")),
-    (kinds.POD, (*READ_VERBS, "create", "patch", "delete")),
-    (kinds.SECRET, ("get", "list", "create", "delete")),  # the files of tasks, nothing that we did not make
-    (kinds.SERVICE, ("get", "list", "create", "delete")),  # host names inside a gang
+    (resource_kinds.POD_GROUP, (*READ_VERBS, "create", "patch", "delete")),
+    (resource_kinds.POD, (*READ_VERBS, "create", "patch", "delete")),
+    (resource_kinds.SECRET, ("get", "list", "create", "delete")),  # the files of tasks, nothing that we did not make
+    (resource_kinds.SERVICE, ("get", "list", "create", "delete")),  # host names inside a gang
 )
 
 
@@ -37,8 +40,8 @@ def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]
     labels = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     status = {
-        "apiGroups": [kinds.GPU_RESOURCE_QUOTA.group],
-        "resources": [f"{kinds.GPU_RESOURCE_QUOTA.plural}/status"],
+        "apiGroups": [resource_kinds.GPU_RESOURCE_QUOTA.group],
+        "resources": [f"{resource_kinds.GPU_RESOURCE_QUOTA.plural}/status"],
         "verbs": ["get", "patch", "update"],
     }
     whoami = {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]}

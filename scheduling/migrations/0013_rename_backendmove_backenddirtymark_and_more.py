@@ -4,27 +4,26 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('pools', '0008_gpu_alerts_by_amount'),
-        ('scheduling', '0012_gpu_keeping'),
+        ("pools", "0008_gpu_alerts_by_amount"),
+        ("scheduling", "0012_gpu_keeping"),
     ]
 
     operations = [
         migrations.RenameModel(
-            old_name='BackendMove',
-            new_name='BackendDirtyMark',
+            old_name="BackendMove",
+            new_name="BackendDirtyMark",
         ),
         migrations.RenameModel(
-            old_name='BackendRest',
-            new_name='BackendSchedulingState',
+            old_name="BackendRest",
+            new_name="BackendSchedulingState",
         ),
         migrations.RenameModel(
-            old_name='GpuKeeping',
-            new_name='GpuControllerLease',
+            old_name="GpuKeeping",
+            new_name="GpuControllerLease",
         ),
         migrations.RenameModel(
-            old_name='MachineState',
-            new_name='NodeState',
+            old_name="MachineState",
+            new_name="NodeState",
         ),
     ]

@@ -23,7 +23,7 @@ from scheduling.domain.engine.state import GangState
 from scheduling.domain.engine.steps import Step
 from scheduling.domain.engine.world import World
 from scheduling.scenario.parse import Scenario
-from scheduling.scenario.rules import find_rule_violations
+from scheduling.scenario.rule_checks import find_rule_violations
 
 _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "borrowed", "lent", "lendable", "debt")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pools.domain.amounts import GPU, MAX_DIGITS, UNLIMITED, Amount, Number, resource_key, simplify
 from pools.domain.errors import Violation
-from scheduling.scenario.reader import DocumentMap, UnreadableScalar
+from scheduling.scenario.document_reader import DocumentMap, UnreadableScalar
 
 
 class ScenarioFaultCode:

@@ -12,7 +12,7 @@ from pools.models import Backend, KubernetesSettings, LedgerGeneration, Pool
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import read_admission_tree
 from pools.transactions import one_snapshot
-from scheduling.domain.queues.cohorts import CohortLevels, cohort_levels
+from scheduling.domain.queues.cohort_levels import CohortLevels, cohort_levels
 from scheduling.domain.queues.desired import (
     DesiredQueue,
     DesiredTopology,

@@ -25,9 +25,9 @@ from django.db import connection
 
 from pools.domain import amounts, names
 from pools.domain.amounts import Amount
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota import pool_balance
 from pools.domain.quota.pool_balance import PoolBalance
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Node, Pool
 from pools.selectors.pool_balance import read_balances
 from pools.transactions import one_snapshot

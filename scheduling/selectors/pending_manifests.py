@@ -18,10 +18,10 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.queues.desired import topology_name
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec
-from scheduling.kube.gangs import GangManifest
+from scheduling.kube.gang_objects import GangManifest
 from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.admitted_specs import UnreadableSpec, find_group_spec, read_admitted_specs
-from scheduling.selectors.cluster_work import STATUSES_IN_CLUSTER
+from scheduling.selectors.cluster_gangs import STATUSES_IN_CLUSTER
 from scheduling.selectors.workflows import queue_names_of
 
 Object = dict[str, Any]

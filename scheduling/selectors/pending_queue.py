@@ -1,7 +1,7 @@
 """Everybody who waits on one backend, in line and with the reason.
 
 What the engine says of a backend is the same for everybody; who may read how much of it is another question
-(:mod:`scheduling.selectors.queue`), and so is how long it is kept (:mod:`scheduling.selectors.pending_queue_cache`).
+(:mod:`scheduling.selectors.visible_queue`), and so is how long it is kept (:mod:`scheduling.selectors.pending_queue_cache`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.models import Workflow
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_scenario
-from scheduling.scenario.live import LiveNames, build_live_scenario
+from scheduling.scenario.live_state import LiveNames, build_live_scenario
 from scheduling.scenario.redact import redact_facts
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 

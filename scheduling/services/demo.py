@@ -24,9 +24,9 @@ from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota, sample_usage
-from pools.services.members import create_user
 from pools.services.pools import patch_pool, put_pool
 from pools.services.subpools import create_subpool, delete_subpool
+from pools.services.users import create_user
 from pools.transactions import change
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus

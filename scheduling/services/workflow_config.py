@@ -6,7 +6,7 @@ from typing import Any
 
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor
-from pools.domain.versions import check_version
+from pools.domain.version_check import check_version
 from pools.permissions import require_platform
 from pools.transactions import change
 from scheduling.models import WorkflowConfig

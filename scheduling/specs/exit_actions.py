@@ -8,8 +8,8 @@ from functools import reduce
 from operator import or_
 
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, ExitCodes, parse_exit_codes
-from scheduling.specs.cursor import YamlCursor
 from scheduling.specs.faults import SpecFaults, quote
+from scheduling.specs.yaml_cursor import YamlCursor
 
 
 def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults: SpecFaults) -> dict[str, ExitCodes]:

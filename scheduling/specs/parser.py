@@ -8,11 +8,11 @@ from typing import Any
 
 from pools.domain.errors import Violation
 from scheduling.domain.workflow_spec import WorkflowSpec
-from scheduling.specs import manifest, nodes, sections, template, variables, yaml_source
+from scheduling.specs import podgroup_manifest, sections, template, variables, yaml_nodes, yaml_reader
 from scheduling.specs.faults import SpecFaults
+from scheduling.specs.file_text import clean_text, is_printable
 from scheduling.specs.rules import SpecRules
-from scheduling.specs.schema import read_workflow_file
-from scheduling.specs.source import clean_text, is_printable
+from scheduling.specs.workflow_file import read_workflow_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def parse(
     source = clean_text(text, faults)
     if source is None:
         return _parsed(None, faults, template.RenderedFile(""))
-    if (found := manifest.find_manifest(source)) is not None:
+    if (found := podgroup_manifest.find_manifest(source)) is not None:
         return _of_manifest(found, source, rules, [*set_variables, *set_string_variables])
     rendered = (
         template.RenderedFile(source)
@@ -62,17 +62,17 @@ def parse(
     if not is_printable(rendered.text, faults, rendered.line_of):  # a template can make any character
         return _parsed(None, faults, template.RenderedFile(""))
     late = SpecFaults()
-    node = yaml_source.read_yaml(rendered.text, late, path="file", line_of=rendered.line_of)
+    node = yaml_reader.read_yaml(rendered.text, late, path="file", line_of=rendered.line_of)
     spec = read_workflow_file(node, rules, late) if node is not None else None
     rendered.add_certain_faults(late, faults)
     return _parsed(spec, faults, rendered)
 
 
 def _of_manifest(
-    found: manifest.PodGroupManifest, source: str, rules: SpecRules, variables_given: Sequence[str]
+    found: podgroup_manifest.PodGroupManifest, source: str, rules: SpecRules, variables_given: Sequence[str]
 ) -> ParsedSpec:
     """A PodGroup is no template: it is read as it stands, and kept so."""
-    spec = manifest.read_manifest(found.node, rules, found.faults) if found.node is not None else None
+    spec = podgroup_manifest.read_manifest(found.node, rules, found.faults) if found.node is not None else None
     if variables_given:
         found.faults.add_warning("A PodGroup manifest is no template; the variables given beside it are not used.")
     return _parsed(spec, found.faults, template.RenderedFile(source))
@@ -104,10 +104,10 @@ def _defaults(parts: sections.Sections, faults: SpecFaults) -> Mapping[str, Any]
         text, sink = parts.body, SpecFaults()  # what is wrong in it is told when the whole file is read
     if text is None or sections.DEFAULT_VALUES_KEY not in text:
         return {}
-    node = yaml_source.read_yaml(
+    node = yaml_reader.read_yaml(
         text, sink, path=sections.DEFAULT_VALUES_KEY, line_of=lambda line: first + line, string_keys=False
     )
-    entry = node.entries.get(sections.DEFAULT_VALUES_KEY) if isinstance(node, nodes.MapNode) else None
+    entry = node.entries.get(sections.DEFAULT_VALUES_KEY) if isinstance(node, yaml_nodes.MapNode) else None
     found = variables.node_value(entry.node) if entry is not None else {}
     if found is None or isinstance(found, dict):
         return None if sink.violations and not parts.is_json else found or {}

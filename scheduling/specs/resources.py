@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduling.domain.workflow_spec import TopologyRequirement
-from scheduling.specs.cursor import YamlCursor, iterate_items
 from scheduling.specs.faults import join_words, quote
 from scheduling.specs.rules import PlatformRules, SpecRules
+from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 
 _FIELDS = ("cpu", "gpu", "memory", "storage", "platform", "nodesExcluded", "topology")
 

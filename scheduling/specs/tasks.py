@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduling.domain.workflow_spec import TaskSpec
-from scheduling.specs import data_fields as data
-from scheduling.specs.cursor import YamlCursor
+from scheduling.specs import task_data as data
 from scheduling.specs.exit_actions import read_exit_actions
 from scheduling.specs.faults import join_words, quote
-from scheduling.specs.names import UniqueNames
+from scheduling.specs.name_rules import UniqueNames
 from scheduling.specs.resources import ResourceEntry, find_platform_rules
 from scheduling.specs.rules import PlatformRules, SpecRules
+from scheduling.specs.yaml_cursor import YamlCursor
 
 _PASSED_ON = ("checkpoint", "kpis", "downloadType", "cacheSize")
 _FIELDS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduling.specs import sandbox, sections
 from scheduling.specs.faults import SpecFaults, quote, shorten
-from scheduling.specs.source import MAX_FILE_BYTES
+from scheduling.specs.file_text import MAX_FILE_BYTES
 from scheduling.specs.variables import encode_variables, unknown_variable_message
 
 _RAW = "Put `{% raw %}` before and `{% endraw %}` behind text whose braces are not meant for the template."

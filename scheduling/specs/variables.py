@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduling.specs.faults import SpecFaults, quote, shorten
-from scheduling.specs.nodes import MapNode, Node, ScalarNode, plain_value
-from scheduling.specs.nodes import SequenceNode as List
-from scheduling.specs.source import is_too_large
-from scheduling.specs.yaml_source import MAX_DEPTH, read_yaml
+from scheduling.specs.file_text import is_too_large
+from scheduling.specs.yaml_nodes import MapNode, Node, ScalarNode, plain_value
+from scheduling.specs.yaml_nodes import SequenceNode as List
+from scheduling.specs.yaml_reader import MAX_DEPTH, read_yaml
 
 MAX_ASSIGNMENTS = 1000
 

@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from scheduling.domain.gang_rows import GangTreeRow
+from scheduling.domain.gang_tree_rows import GangTreeRow
 
 register = template.Library()
 

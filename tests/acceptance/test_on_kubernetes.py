@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import Cluster
-from tests.support.kube import KubeServer
+from scheduling.kube.resource_kinds import QUEUE
+from tests.support.kube_server import KubeServer
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.k8s, pytest.mark.timeout(600)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.house import PoolScene
+from tests.browser.pool_scene import PoolScene
 from tests.support.stack import Stack
 
 

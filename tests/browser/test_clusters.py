@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduling.kube.kinds import QUEUE
-from tests.browser.house import PoolScene
-from tests.support.kube import KubeServer, create_namespace
+from scheduling.kube.resource_kinds import QUEUE
+from tests.browser.pool_scene import PoolScene
+from tests.support.kube_server import KubeServer, create_namespace
 
 pytestmark = [pytest.mark.browser, pytest.mark.k8s, pytest.mark.timeout(600)]
 

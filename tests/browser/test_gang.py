@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import PoolScene
+from tests.browser.pool_scene import PoolScene
 from tests.unit.specs.test_manifest import INFERENCE
 
 pytestmark = pytest.mark.browser

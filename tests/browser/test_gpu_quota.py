@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import PoolScene
+from tests.browser.pool_scene import PoolScene
 
 pytestmark = pytest.mark.browser
 
@@ -28,7 +28,7 @@ def namespace(house: PoolScene) -> str:
         from pools.models import GpuUsageSample
         from pools.services.gpu_allocations import allocate, release
         from pools.services.gpu_quotas import put_gpu_quota, sample_usage
-        from tests.unit.gpu_quota.rows import make_amounts, make_worker
+        from tests.unit.gpu_quota.builders import make_amounts, make_worker
 
         total = {"requests": {"tflops": "250", "vram": "64Gi"}, "limits": {"tflops": "400", "vram": "128Gi"}}
         single = {"maxRequests": {"tflops": "100", "vram": "16Gi"}, "maxGPUCount": 8}

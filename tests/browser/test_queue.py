@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import GPUS, NODES, PoolScene
+from tests.browser.pool_scene import GPUS, NODES, PoolScene
 from tests.browser.test_gang import VIEWS
 
 pytestmark = pytest.mark.browser
@@ -67,9 +67,9 @@ def test_filters_of_the_queue(house: PoolScene, busy: dict[str, str], signed_in:
 def test_who_has_no_role_there_sees_no_queue(house: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(house.pool_admin)
     with house.stack.orm():
-        from tests.support import houses
+        from tests.support import factories
 
         other = house.stack.unique_name("other")
-        houses.make_pool(other, 8, on=houses.make_backend(other, namespace=other))
+        factories.make_pool(other, 8, on=factories.make_backend(other, namespace=other))
     answer = tab.page.request.get(f"{tab.base_url}/scheduling/workflow/queue/{other}/")
     assert answer.status == 404

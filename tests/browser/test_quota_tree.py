@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.house import PoolScene
+from tests.browser.pool_scene import PoolScene
 from tests.support.stack import ADMIN_PASSWORD
 
 pytestmark = pytest.mark.browser
@@ -51,7 +51,7 @@ class CohortTreeScene:
 
     def fill_serve(self) -> None:
         """LOW work of 28 GPUs runs on `serve`, and 2 more GPUs are waited for."""
-        from tests.support import houses
+        from tests.support import factories
 
         with self.house.stack.orm():
             from pools.models import Backend, User
@@ -60,10 +60,10 @@ class CohortTreeScene:
 
             admin = User.objects.get(username="admin").as_actor()
             for gpus in [7] * 4:
-                houses.submit_workflow(admin, self.serve, gpus, priority=Priority.LOW)
+                factories.submit_workflow(admin, self.serve, gpus, priority=Priority.LOW)
             backend = Backend.objects.get(name=self.house.pool)
             reconcile_backend(backend.pk, lock_timeout=30)
-            houses.submit_workflow(admin, self.serve, 2, priority=Priority.LOW)
+            factories.submit_workflow(admin, self.serve, 2, priority=Priority.LOW)
         held = "SELECT total_usage FROM pools_leafusage JOIN pools_pool ON id = pool_id WHERE name = %s"
         self.house.stack.wait_until(
             lambda: self.house.stack.query(held, self.serve)[0]["total_usage"] == 28, seconds=60
@@ -225,7 +225,7 @@ def test_making_and_deleting_a_cohort(house: PoolScene, as_admin: Callable[..., 
 def test_people_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., Any], house: PoolScene) -> None:
     with house.stack.orm():
         from pools.domain.roles import SYSTEM
-        from pools.services.members import grant_role, revoke_role
+        from pools.services.users import grant_role, revoke_role
 
         grant_role(actor=SYSTEM, username=house.pool_user, role=f"osmo-{tree.batch}-user")
         revoke_role(actor=SYSTEM, username=house.pool_user, role=f"osmo-{house.pool}-user")

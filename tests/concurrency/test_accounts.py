@@ -6,9 +6,9 @@ import pytest
 
 from pools.domain.errors import Conflict
 from pools.models import User
-from pools.services import accounts, members
+from pools.services import accounts, users
 from pools.services.accounts import set_active
-from tests.support import houses
+from tests.support import factories
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 
 def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    ann, bob = houses.make_user("ann", "osmo-admin"), houses.make_user("bob", "osmo-admin")
+    ann, bob = factories.make_user("ann", "osmo-admin"), factories.make_user("bob", "osmo-admin")
     Rendezvous(2).after_call(monkeypatch, accounts, "keep_an_admin")
     return list(
         run_concurrently(
@@ -29,7 +29,7 @@ def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_without_the_lock_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members, "_hold_role", lambda role: None)
+    monkeypatch.setattr(users, "_hold_role", lambda role: None)
     monkeypatch.setattr(Rendezvous, "patience", 30.0)
     assert _race(monkeypatch) == [None, None]
     assert not User.objects.filter(is_active=True).exists()

@@ -21,8 +21,8 @@ from scheduling.services.kubernetes import dispatch_admission
 from scheduling.services.simulated import apply_plan
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from tests.support import houses
-from tests.support.clusters import AgentHarness
+from tests.support import factories
+from tests.support.agent_harness import AgentHarness
 from tests.support.races import Rendezvous, without_triggers
 from tests.support.threads import run_concurrently
 
@@ -41,9 +41,9 @@ class TestTheLastBorrowableGpu:
         put_cohort(actor=SYSTEM, name="org", body={"quotas": quotas})
         backends = []
         for name in ("left", "right"):
-            pool = houses.make_pool(name, 0, on=houses.make_backend(f"sim-{name}", namespace=name))
+            pool = factories.make_pool(name, 0, on=factories.make_backend(f"sim-{name}", namespace=name))
             patch_pool(actor=SYSTEM, name=name, patch={"cohort": "org"})
-            houses.submit_workflow(houses.admin_actor(), name, gpus, priority=Priority.LOW)
+            factories.submit_workflow(factories.admin_actor(), name, gpus, priority=Priority.LOW)
             assert pool.backend_id is not None
             backends.append(pool.backend_id)
         Rendezvous(2, patience).after_call(monkeypatch, apply_plan, "tree_gates")
@@ -140,9 +140,9 @@ class TestTwoMovesThatTogetherCloseACircle:
             results = self._race(monkeypatch, SURELY)
         assert not [result for result in results if isinstance(result, Exception)], results
         assert self._parents() == {"a": "b", "b": "a"}
-        houses.make_pool("p", 4)
+        factories.make_pool("p", 4)
         patch_pool(actor=SYSTEM, name="p", patch={"cohort": "a"})
-        houses.submit_workflow(houses.admin_actor(), "p", priority=Priority.LOW)
+        factories.submit_workflow(factories.admin_actor(), "p", priority=Priority.LOW)
         reconcile_backend(Pool.objects.get(name="p").backend_id or 0)
         assert Workflow.objects.get().status == "PENDING"
 

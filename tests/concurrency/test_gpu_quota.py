@@ -22,12 +22,12 @@ from pools.services.gpu_allocations import adjust, allocate, commit, release
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.gpu_rebuild import PodWorker, database_time, rebuild_gpu_usage
 from scheduling.services.verify import verify
-from tests.support import houses
+from tests.support import factories
 from tests.support.races import Rendezvous
 from tests.support.services import ROOT, Services
 from tests.support.stack import LOCK_TIMEOUT_MS
 from tests.support.threads import run_concurrently
-from tests.unit.gpu_quota.rows import make_amounts
+from tests.unit.gpu_quota.builders import make_amounts
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
@@ -152,7 +152,7 @@ def test_commit_against_release(fifty: None) -> None:
 def test_a_rebuild_under_way_gives_nothing_away_twice(fifty: None) -> None:
     """While usage is rebuilt from pods again and again, others allocate and release: never more than the cap, and in
     the end the counters are the rows."""
-    cluster = houses.make_backend("k").pk
+    cluster = factories.make_backend("k").pk
     pods = [PodWorker("ns", f"pod{number}", "", TEN, cluster) for number in range(2)]
     rebuild_gpu_usage(pods, {cluster: database_time()})
     seen: list[int] = []

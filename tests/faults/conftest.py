@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.house import FaultyInstallation
+from tests.faults.installation import FaultyInstallation
 from tests.support import services
 from tests.support.own_servers import KillableServers
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tests.faults.house import FaultyInstallation
-from tests.support import houses
+from tests.faults.installation import FaultyInstallation
+from tests.support import factories
 
 PATIENCE = 40.0
 PAUSE = 0.05
@@ -76,7 +76,7 @@ def _ask(client: httpx.Client, pool: str, key: str, found: ClientLoad) -> str | 
     try:
         answer = client.post(
             f"/api/pool/{pool}/workflow",
-            json={"file": houses.workflow_file(found.name)},
+            json={"file": factories.workflow_file(found.name)},
             headers={"Idempotency-Key": key},
         )
     except httpx.TransportError:

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from osmo_admin.celery import app
-from osmo_admin.ops import commands
-from tests.faults.house import FaultyInstallation
+from osmo_admin.ops import process_commands
+from tests.faults.installation import FaultyInstallation
 
 pytestmark = pytest.mark.fault
 
@@ -20,11 +20,11 @@ SLOWEST = 3.0
 
 def test_flushed_with_hints_and_tasks_queued(house: FaultyInstallation) -> None:
     pids, pools, name = house.process_ids(), house.make_pools(3), house.unique_name("flushed")
-    with house.suspend_process(commands.WORKER), house.broker_client() as broker:
+    with house.suspend_process(process_commands.WORKER), house.broker_client() as broker:
         for pool in pools:
             assert house.submit(pool, name, count=5).status_code == 200
         house.wait_until(lambda: broker.llen("celery") >= 2, what="tasks are queued")
-        with house.suspend_process(commands.BEAT):
+        with house.suspend_process(process_commands.BEAT):
             broker.flushall()
             assert broker.llen("celery") == 0
             assert broker.keys("osmo:hint:*") == []  # who is alive says so again at once

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from osmo_admin.ops import commands
-from tests.faults.house import FaultyInstallation
+from osmo_admin.ops import process_commands
+from tests.faults.installation import FaultyInstallation
 from tests.faults.load import ClientLoad, run_load
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.fault
 
@@ -77,7 +77,7 @@ def test_restarted_under_load(house: FaultyInstallation, how: Callable[[FaultyIn
     house.wait_serving(pools[0])
     house.wait_ready()
     assert house.process_ids() == pids
-    assert "Internal Server Error" not in house.children[commands.WEB].log.read_text()
+    assert "Internal Server Error" not in house.children[process_commands.WEB].log.read_text()
 
 
 def test_every_door_says_that_the_database_is_away(house: FaultyInstallation) -> None:
@@ -134,7 +134,7 @@ def test_a_table_that_somebody_holds_is_refused_in_time(house: FaultyInstallatio
 def test_a_key_whose_request_still_waits(house: FaultyInstallation) -> None:
     """The same key again, while its first request waits for a lock: neither twice nor for ever."""
     pool, name = house.make_pools(1)[0], house.unique_name("keyed")
-    ask = {"json": {"file": houses.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
+    ask = {"json": {"file": factories.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
     with house.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):
         with pytest.raises(httpx.ReadTimeout):
             house.admin_http.post(f"/api/pool/{pool}/workflow", timeout=0.3, **ask)  # type: ignore[arg-type]

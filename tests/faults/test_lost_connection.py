@@ -15,7 +15,7 @@ from pools.transactions import change
 from scheduling.models import Workflow
 from scheduling.services.simulated import apply_plan, reconcile
 from scheduling.services.verify import verify
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("ledger")]
 
@@ -38,13 +38,13 @@ def lose_the_commit(pool: Pool) -> None:
 
 
 def test_before_the_commit_nothing_was_changed() -> None:
-    pool = houses.make_pool()
+    pool = factories.make_pool()
     with pytest.raises(Busy, match="nothing was changed"):
         lose_before_the_commit(pool)
 
 
 def test_a_lost_commit_does_not_claim_that_nothing_was_changed() -> None:
-    pool = houses.make_pool()
+    pool = factories.make_pool()
     with pytest.raises(Busy, match="not known whether") as caught:
         lose_the_commit(pool)
     assert "nothing was changed" not in caught.value.message
@@ -53,11 +53,11 @@ def test_a_lost_commit_does_not_claim_that_nothing_was_changed() -> None:
 
 def test_a_settling_that_has_lost_its_lock_moves_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock that keeps two settlings apart goes with the connection; the next tree would be settled without it."""
-    backend = houses.make_backend()
-    actor = houses.admin_actor()
+    backend = factories.make_backend()
+    actor = factories.admin_actor()
     for name in ("first", "second"):
-        houses.make_pool(name, on=backend)
-        houses.submit_workflow(actor, name)
+        factories.make_pool(name, on=backend)
+        factories.submit_workflow(actor, name)
     locked: list[Collection[int]] = []
 
     def lock_and_lose(root_ids: Collection[int]) -> list[Pool]:
@@ -78,12 +78,12 @@ def test_a_settling_that_has_lost_its_lock_moves_nothing_more(monkeypatch: pytes
 
 
 def test_a_tree_that_is_only_busy_does_not_keep_the_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = houses.make_backend()
-    actor = houses.admin_actor()
-    busy = houses.make_pool("first", on=backend)
-    houses.make_pool("second", on=backend)
+    backend = factories.make_backend()
+    actor = factories.admin_actor()
+    busy = factories.make_pool("first", on=backend)
+    factories.make_pool("second", on=backend)
     for name in ("first", "second"):
-        houses.submit_workflow(actor, name, name=name)
+        factories.submit_workflow(actor, name, name=name)
 
     def lock_unless_busy(root_ids: Collection[int]) -> list[Pool]:
         if busy.pk in root_ids:

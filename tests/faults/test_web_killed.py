@@ -7,10 +7,10 @@ import time
 import httpx
 import pytest
 
-from osmo_admin.ops import commands
-from tests.faults.house import FaultyInstallation
+from osmo_admin.ops import process_commands
+from tests.faults.installation import FaultyInstallation
 from tests.faults.load import run_load
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.fault
 
@@ -20,7 +20,7 @@ def test_its_process_is_killed_under_load_and_comes_back(house: FaultyInstallati
     pids, pools = house.process_ids(), house.make_pools(2)
     with run_load(house, pools) as found:
         found.wait_for_growth(house)
-        house.kill_children_of(commands.WEB)
+        house.kill_children_of(process_commands.WEB)
         began = time.monotonic()
         found.wait_for_growth(house)
         print(f"served again after {time.monotonic() - began:.1f} s, {found.lost_connections} lost")
@@ -36,7 +36,7 @@ def test_all_of_it_is_killed_under_load_and_started_again(house: FaultyInstallat
     pools = house.make_pools(2)
     with run_load(house, pools) as found:
         found.wait_for_growth(house)
-        house.kill_process(commands.WEB)
+        house.kill_process(process_commands.WEB)
         house.restart_dead()
         found.wait_for_growth(house)
     assert found.lost_connections > 0
@@ -49,18 +49,18 @@ def test_all_of_it_is_killed_under_load_and_started_again(house: FaultyInstallat
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
 def test_killed_in_the_middle_of_one_request(house: FaultyInstallation, moment: str) -> None:
     pool, name = house.make_pools(1)[0], house.unique_name("middle")
-    ask = {"json": {"file": houses.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
+    ask = {"json": {"file": factories.workflow_file(name)}, "headers": {"Idempotency-Key": name}}
     address = f"/api/pool/{pool}/workflow"
     if moment == "before the commit":
         with house.hold_locks("SELECT FROM pools_pool WHERE name = %s FOR UPDATE", pool):
             with pytest.raises(httpx.ReadTimeout):
                 house.admin_http.post(address, timeout=0.2, **ask)  # type: ignore[arg-type]
             house.wait_until(house.is_waiting_for_lock, what="the request waits")
-            house.kill_children_of(commands.WEB)
+            house.kill_children_of(process_commands.WEB)
         assert house.workflow_statuses(name) == {}
     else:
         assert house.admin_http.post(address, **ask).status_code == 200  # type: ignore[arg-type]
-        house.kill_children_of(commands.WEB)  # the answer is taken for lost
+        house.kill_children_of(process_commands.WEB)  # the answer is taken for lost
 
     def repeated() -> httpx.Response | None:
         house.restart_dead()  # should granian give up, for it has died in the test before

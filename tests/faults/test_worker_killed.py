@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from osmo_admin.ops import commands
+from osmo_admin.ops import process_commands
 from scheduling.services.simulated.apply_plan import MAX_TREES_TOGETHER
-from tests.faults.house import FaultyInstallation
+from tests.faults.installation import FaultyInstallation
 
 pytestmark = pytest.mark.fault
 
@@ -28,9 +28,9 @@ def waiting_work(house: FaultyInstallation, pools: list[str]) -> str:
 
 def kill(house: FaultyInstallation, victim: str) -> None:
     if victim == "the pool's process":
-        house.kill_children_of(commands.WORKER)  # Celery makes another
+        house.kill_children_of(process_commands.WORKER)  # Celery makes another
     else:
-        house.kill_process(commands.WORKER)
+        house.kill_process(process_commands.WORKER)
 
 
 @pytest.mark.parametrize("victim", ["the worker", "the pool's process"])

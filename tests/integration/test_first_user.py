@@ -8,7 +8,7 @@ from osmo_admin.bootstrap import prepare_database
 from pools.domain.errors import BadInput
 from pools.domain.roles import SYSTEM
 from pools.models import User
-from pools.services.members import create_user
+from pools.services.users import create_user
 
 
 @pytest.mark.django_db

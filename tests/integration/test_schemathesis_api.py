@@ -27,11 +27,11 @@ from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
 from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.security import tokens
+from pools.services.access_tokens import create_token
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.members import create_user
-from pools.services.tokens import create_token
-from tests.support import houses
+from pools.services.users import create_user
+from tests.support import factories
 
 CHECKS = [
     status_code_conformance,
@@ -76,14 +76,14 @@ def sign_in(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         signal.disconnect(close_old_connections)
     monkeypatch.setattr(tokens, "JWT_LIFETIME", timedelta(hours=1))
     monkeypatch.setattr(events, "STREAM_SECONDS", 0.0)
-    houses.make_pool("team", 100, a=30, b=20)
+    factories.make_pool("team", 100, a=30, b=20)
     create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
     create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
     create_token(actor=SYSTEM, owner="bob", name="ci")
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 2}})
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w1", "", GpuWorker()))
     for leaf in ("team", "team--a"):
-        houses.submit_workflow(User.objects.get(username="bob").as_actor(), leaf)
+        factories.submit_workflow(User.objects.get(username="bob").as_actor(), leaf)
 
     made: dict[str, dict[str, str]] = {}
 

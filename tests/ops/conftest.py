@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops.datadir import DataDirectory
+from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.privileges import change_owner, find_database_account
 from tests.support.up import UpProcess
 

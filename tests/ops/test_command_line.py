@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.explain import error_message
-from osmo_admin.ops.datadir import DataDirectory
+from osmo_admin.operator_errors import error_message
+from osmo_admin.ops.data_directory import DataDirectory
 from tests.support.services import ROOT
 from tests.support.up import clean_env, run_osmo_admin
 

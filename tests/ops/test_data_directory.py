@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import datadir
-from osmo_admin.ops.datadir import (
+from osmo_admin.ops import data_directory
+from osmo_admin.ops.data_directory import (
     DataDirectory,
     DataDirectoryLock,
     find_running_pid,
@@ -68,7 +68,7 @@ def test_a_database_user_who_cannot_enter_gets_a_folder_outside_that_is_remember
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = SystemAccount("me", os.getuid(), os.getgid())
-    monkeypatch.setattr(datadir, "can_reach", lambda account, path: False)
+    monkeypatch.setattr(data_directory, "can_reach", lambda account, path: False)
     data = DataDirectory.open(tmp_path / "data")
     data.prepare()
     before = file_mode(tmp_path)
@@ -106,11 +106,11 @@ def test_where_data_lies_by_default(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(datadir.sys, "platform", "linux")
-    assert str(datadir.default_data_directory()) == expected
+    monkeypatch.setattr(data_directory.sys, "platform", "linux")
+    assert str(data_directory.default_data_directory()) == expected
 
 
 def test_roots_data_lies_outside_roots_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OSMO_ADMIN_HOME", raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert datadir.default_data_directory() == Path("/var/lib/osmo-admin")
+    assert data_directory.default_data_directory() == Path("/var/lib/osmo-admin")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.ops import keys, logfiles, ports, readiness
-from osmo_admin.ops.datadir import DataDirectory
+from osmo_admin.ops import keys, log_files, ports, readiness
+from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
 
 
@@ -55,7 +55,7 @@ def test_a_long_log_keeps_one_old_generation_while_its_writer_goes_on(tmp_path: 
     path = tmp_path / "web.log"
     with path.open("ab", buffering=0) as writer:
         writer.write(b"old\n" * 100)
-        logfiles.trim_logs(tmp_path, limit=100)
+        log_files.trim_logs(tmp_path, limit=100)
         writer.write(b"new\n")
     assert path.read_text() == "new\n"
     assert path.with_name("web.log.1").read_text() == "old\n" * 100
@@ -63,7 +63,7 @@ def test_a_long_log_keeps_one_old_generation_while_its_writer_goes_on(tmp_path: 
 
 def test_a_short_log_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "web.log").write_text("x")
-    logfiles.trim_logs(tmp_path, limit=100)
+    log_files.trim_logs(tmp_path, limit=100)
     assert [path.name for path in tmp_path.iterdir()] == ["web.log"]
 
 

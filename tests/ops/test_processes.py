@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from osmo_admin.ops import orphans
-from osmo_admin.ops.datadir import DataDirectory
+from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.processes import ChildProcess, process_start_time, read_tail, start_child, stop_children
 from tests.ops.conftest import is_running
 from tests.support.services import ROOT

@@ -16,7 +16,7 @@ import httpx
 import psycopg
 import pytest
 
-from osmo_admin.ops import commands
+from osmo_admin.ops import process_commands
 from tests.ops.conftest import is_running
 from tests.support.services import ROOT
 from tests.support.up import ADMIN_PASSWORD, UpProcess, clean_env, run_osmo_admin
@@ -327,6 +327,6 @@ def test_a_round_trip_that_fails_says_why(house: UpProcess) -> None:
 def run_round_trip(house: UpProcess) -> subprocess.CompletedProcess[str]:
     """What `--check` runs, against a house that is up already."""
     return subprocess.run(
-        commands.round_trip_command(house.base_url), env=clean_env(house.runtime_addresses()), capture_output=True, text=True,
+        process_commands.round_trip_command(house.base_url), env=clean_env(house.runtime_addresses()), capture_output=True, text=True,
         timeout=90, check=False, cwd=ROOT,
     )  # fmt: skip

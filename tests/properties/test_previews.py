@@ -33,7 +33,7 @@ from scheduling.models import Decision, Workflow
 from scheduling.selectors.live_facts import read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
-from tests.support import houses
+from tests.support import factories
 
 SLICES = (("team", "a"), ("team", "b"), ("other", "x"))
 LEAVES = ("team", "other", *(f"{pool}--{short}" for pool, short in SLICES))
@@ -84,13 +84,13 @@ HOUSES = st.builds(
 
 def build(house: House) -> Backend:
     """The house, settled."""
-    backend = houses.make_backend(nodes=0)
+    backend = factories.make_backend(nodes=0)
     Node.objects.bulk_create(
         [Node(backend=backend, name=f"n{place}", gpus=gpus) for place, gpus in enumerate(house.nodes)]
     )
     a, b, x = house.quotas
     for pool, guarantee in (("team", a + b + house.spare[0]), ("other", x + house.spare[1])):
-        houses.make_pool(pool, guarantee, on=backend)
+        factories.make_pool(pool, guarantee, on=backend)
         if house.in_cohort:
             patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
     for (pool, short), quota in zip(SLICES, house.quotas, strict=True):
@@ -115,7 +115,9 @@ def send(works: Sequence[Work]) -> None:
         )
         file = f"workflow:\n  name: job\n  resources: {{r: {{gpu: 1}}}}\n  groups:\n  - {{name: g, tasks: [{tasks}]}}"
         try:
-            submit(actor=houses.admin_actor(), pool=work.leaf, submission=Submission(file=file, priority=work.priority))
+            submit(
+                actor=factories.admin_actor(), pool=work.leaf, submission=Submission(file=file, priority=work.priority)
+            )
         except BadInput:
             continue
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tests.support.missing import find_chromium
+from tests.support.optional_tools import find_chromium
 from tests.support.services import ROOT
 
 if TYPE_CHECKING:

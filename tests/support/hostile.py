@@ -1,7 +1,7 @@
 """Scenario files and PodGroup manifests that mean harm, and such as went wrong by chance; and what answers them.
 
 The texts are short; what they would have somebody work out is not. `read_*` and `Doors` run inside
-:mod:`tests.support.confined`.
+:mod:`tests.support.resource_limits`.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def read_scenario(text: str) -> list[dict[str, Any]]:
 
 def read_manifest(text: str) -> dict[str, Any]:
     """What `osmo podgroup validate -` says, and what a submission would find in the text."""
-    from scheduling.scenario.podgroup_files import validate_files
+    from scheduling.scenario.podgroup_batches import validate_files
     from scheduling.specs import parse
 
     entries = validate_files(["-"], stdin=text).entries

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from pools.models import Pool
 from pools import locking
+from pools.models import Pool
 
 
 class Rendezvous:

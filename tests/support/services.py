@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from osmo_admin.ops.privileges import change_owner, find_database_account
-from tests.support import keeper
+from tests.support import server_daemon
 
 FOLDER = "OSMO_TEST_SERVICES"
 START_SECONDS = 60.0
@@ -68,14 +68,14 @@ class Services:
         if self.is_external:
             return
         with self.exclusive_lock("start"):
-            if (self.folder / keeper.READY).exists():
+            if (self.folder / server_daemon.READY).exists():
                 return
             controller = os.environ[f"{FOLDER}_PID"]
-            command = [sys.executable, "-m", "tests.support.keeper", str(self.folder), controller]
+            command = [sys.executable, "-m", "tests.support.server_daemon", str(self.folder), controller]
             subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=True)
             deadline = time.monotonic() + START_SECONDS
-            while not (self.folder / keeper.READY).exists():
-                failed = self.folder / keeper.FAILED
+            while not (self.folder / server_daemon.READY).exists():
+                failed = self.folder / server_daemon.FAILED
                 if failed.exists() or time.monotonic() > deadline:
                     reason = failed.read_text() if failed.exists() else f"no answer in {START_SECONDS:.0f} s"
                     raise RuntimeError(f"The tests' PostgreSQL and Valkey did not start: {reason}")
@@ -99,7 +99,7 @@ def close_session() -> None:
         return
     folder = Path(os.environ.pop(FOLDER))
     del os.environ[f"{FOLDER}_PID"]
-    pid_file = folder / keeper.PID
+    pid_file = folder / server_daemon.PID
     if pid_file.exists():
         pid = int(pid_file.read_text())
         with suppress(ProcessLookupError):

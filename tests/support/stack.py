@@ -19,7 +19,7 @@ import httpx
 import psycopg
 from psycopg.rows import dict_row
 
-from osmo_admin.ops import commands
+from osmo_admin.ops import process_commands
 from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 from tests.support import database
 from tests.support.services import ROOT, Services
@@ -70,24 +70,24 @@ class Stack:
         database.copy_template(self.services, self.database)
         with self.orm():
             from pools.domain.roles import SYSTEM
-            from pools.services.members import create_user
+            from pools.services.users import create_user
             from scheduling.services.seed import seed_defaults
 
             seed_defaults()
             create_user(actor=SYSTEM, username="admin", password=ADMIN_PASSWORD, roles=("osmo-admin",))
-        self.start_process(commands.WEB)
-        self.start_process(commands.WORKER)
-        self.start_process(commands.BEAT)
-        self.start_process(commands.CLUSTERS)
+        self.start_process(process_commands.WEB)
+        self.start_process(process_commands.WORKER)
+        self.start_process(process_commands.BEAT)
+        self.start_process(process_commands.CLUSTERS)
         self.wait_ready()
 
     def start_process(self, name: str) -> ChildProcess:
         """Start (again) one of the four processes."""
         command = {
-            commands.WEB: commands.web_command("127.0.0.1", self.port, workers=1),
-            commands.WORKER: commands.worker_command(processes=1),
-            commands.BEAT: commands.beat_command(),
-            commands.CLUSTERS: commands.clusters_command(),
+            process_commands.WEB: process_commands.web_command("127.0.0.1", self.port, workers=1),
+            process_commands.WORKER: process_commands.worker_command(processes=1),
+            process_commands.BEAT: process_commands.beat_command(),
+            process_commands.CLUSTERS: process_commands.clusters_command(),
         }[name]
         self.children[name] = start_child(name, command, log=self.folder / f"{name}.log", env=self.env, cwd=ROOT)
         return self.children[name]
@@ -141,8 +141,8 @@ class Stack:
             with self.orm():
                 from pools.domain.roles import SYSTEM
                 from pools.models import User
-                from pools.services.members import create_user
-                from pools.services.tokens import create_token
+                from pools.services.access_tokens import create_token
+                from pools.services.users import create_user
 
                 user = User.objects.filter(username=username).first()
                 if user is None:

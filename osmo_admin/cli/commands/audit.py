@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.options import LimitOption, OffsetOption
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_cell
 from osmo_admin.cli.times import format_local_time, parse_time
-from osmo_admin.cli.verb import client_command
 
 
 def add_to(app: typer.Typer) -> None:

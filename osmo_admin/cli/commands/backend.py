@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_table
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Backends, where the work runs.")
 

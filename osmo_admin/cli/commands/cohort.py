@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.effect import print_effect, show_effect
+from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.effect_text import print_effect, show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.quota_tree_table import quota_tree_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_facts, format_table
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Cohorts: limits of borrowing and lending above the pools.")
 QUOTA_ROW_PATTERN = re.compile(r"(?:([^/=]+)/)?([^=]+)=([^:]*)(?::([^:]*))?(?::([^:]*))?")

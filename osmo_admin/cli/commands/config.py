@@ -9,15 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.config_diff import UNCHANGED, find_changes
-from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.config_difference import UNCHANGED, find_changes
+from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, LimitOption, OffsetOption, OrderOption, SortOrder, TagsOption
 from osmo_admin.cli.output import confirm, print_answer, serialize
 from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.tables import format_table
 from osmo_admin.cli.times import format_local_time, parse_time
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Configuration of pools and of the service.")
 POOL, WORKFLOW, BACKEND = "POOL", "WORKFLOW", "BACKEND"

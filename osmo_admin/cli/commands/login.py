@@ -12,10 +12,10 @@ import typer
 from osmo_admin import __version__
 from osmo_admin.cli import login_file
 from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError
+from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.login_file import StoredLogin
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, login_with_token
-from osmo_admin.cli.verb import client_command
 
 STANDARD_INPUT = "-"
 

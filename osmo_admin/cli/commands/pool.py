@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands import subpool
 from osmo_admin.cli.completion import complete_pools
 from osmo_admin.cli.http import url_path
@@ -15,7 +16,6 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.pool_table import pool_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_facts, format_table
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Pools, their slices, quota and use.")
 app.add_typer(subpool.app, name="subpool")

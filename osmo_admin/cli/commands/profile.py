@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.completion import complete_pools
-from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_facts
-from osmo_admin.cli.verb import client_command, command_group
 
 SETTINGS_URL = "api/profile/settings"
 app = command_group("Your own profile.")

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
-from osmo_admin.cli.effect import print_effect, show_effect
+from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.effect_text import print_effect, show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, LimitOption, OffsetOption
 from osmo_admin.cli.output import confirm, print_answer
@@ -23,7 +24,6 @@ from osmo_admin.cli.quota_text import (
 )
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.times import format_local_time as shown_time
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("GPU quota by namespace: TFLOPS, memory and workers.")
 

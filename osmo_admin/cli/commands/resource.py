@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import PoolsFilter
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_cell, format_facts, format_table
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Nodes and what is free on them.")
 RESOURCE_KEYS = {"GPU": "gpu", "CPU": "cpu", "Memory": "memory", "Storage": "storage"}

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.effect import print_effect, show_effect
+from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.effect_text import print_effect, show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import DescriptionOption, IfMatchOption, ParentArgument, QuotaOption, SubpoolArgument
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_facts, format_table
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Guaranteed slices of a pool.")
 HEADER = ("Pool", "Subpool State", "GPU Quota", "Used", "Available", "Total Usage", "Live Workflows")

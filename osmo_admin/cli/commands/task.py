@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.options import (
     AllUsersOption,
     LimitOption,
@@ -21,7 +22,6 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_table
 from osmo_admin.cli.times import format_local_time, parse_time
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Tasks of workflows.")
 ACTIVE_STATUSES = ("PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING")

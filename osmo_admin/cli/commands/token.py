@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.command_decorator import client_command, command_group
+from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import UserOption
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 from osmo_admin.cli.tables import format_facts, format_table
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Access tokens.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")]

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands.token import roles_text
-from osmo_admin.cli.effect import show_effect
+from osmo_admin.cli.effect_text import show_effect
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.output import confirm, print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_table
 from osmo_admin.cli.times import format_local_time
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Users and their roles.")
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.command_decorator import client_command, command_group
 from osmo_admin.cli.commands import workflow_queue, workflow_submit
-from osmo_admin.cli.effect import show_effect
-from osmo_admin.cli.gang_text import gang_table
+from osmo_admin.cli.effect_text import show_effect
+from osmo_admin.cli.gang_table import gang_table
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import (
     AllUsersOption,
@@ -28,7 +29,6 @@ from osmo_admin.cli.output import confirm, print_answer, print_error
 from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.tables import format_cell, format_facts, format_table
 from osmo_admin.cli.times import format_duration, format_local_time, parse_time
-from osmo_admin.cli.verb import client_command, command_group
 
 app = command_group("Submit workflows and follow them.")
 workflow_submit.add_to(app)

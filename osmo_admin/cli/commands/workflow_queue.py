@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.http import url_path
 from osmo_admin.cli.options import LimitOption, OffsetOption, PoolsFilter, UsersFilter
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_cell, format_facts, format_table
 from osmo_admin.cli.times import format_local_time
-from osmo_admin.cli.verb import client_command
 
 COLUMNS = {
     "backend": "Backend",

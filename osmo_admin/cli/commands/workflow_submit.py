@@ -9,12 +9,12 @@ import typer
 
 from osmo_admin.cli import workflow_file
 from osmo_admin.cli.client_errors import REFUSED_SUBMISSION, SERVER_FAILED, ClientError
+from osmo_admin.cli.command_decorator import client_command
 from osmo_admin.cli.commands.profile import find_default_pool
 from osmo_admin.cli.http import HttpClient, pause, url_path
 from osmo_admin.cli.options import PoolOption, PriorityChoice, WorkflowArgument
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
-from osmo_admin.cli.verb import client_command
 
 PREEMPTIBLE_WARNING = "WARNING: LOW priority can be preempted during the run."
 ENDED_PREFIXES = ("COMPLETED", "FAILED")

@@ -45,8 +45,8 @@ def sync(
 
 def _sync_one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
     """Sync one, say what was done; whether it is well."""
+    from scheduling.kube.error_messages import error_message
     from scheduling.kube.errors import ClusterError
-    from scheduling.kube.words import error_message
     from scheduling.services.kubernetes.leases import AlreadyClaimed
     from scheduling.services.kubernetes.queue_sync import preview_sync, sync_backend_queues
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption
-from osmo_admin.ops.datadir import DataDirectory, find_running_pid, read_json_object
+from osmo_admin.ops.data_directory import DataDirectory, find_running_pid, read_json_object
 from osmo_admin.ops.errors import OperationError
 
 DOWN_SECONDS = 15.0

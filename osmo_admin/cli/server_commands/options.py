@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.ops.datadir import DataDirectory
+from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
 
 DataDirOption = Annotated[

@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from osmo_admin.ops import commands
+from osmo_admin.ops import process_commands
 
 
 class ServedProcess(StrEnum):
     """What can be served."""
 
-    WEB = commands.WEB
-    WORKER = commands.WORKER
-    BEAT = commands.BEAT
-    CLUSTERS = commands.CLUSTERS
+    WEB = process_commands.WEB
+    WORKER = process_commands.WORKER
+    BEAT = process_commands.BEAT
+    CLUSTERS = process_commands.CLUSTERS
     PREPARE = "prepare"
 
 
@@ -29,13 +29,13 @@ def serve(
 ) -> None:
     """Run one process against DATABASE_URL and REDIS_URL. Exactly one beat in a house; as many others as you like."""
     command = {
-        ServedProcess.WEB: commands.web_command(host, port),
-        ServedProcess.WORKER: commands.worker_command(),
-        ServedProcess.BEAT: commands.beat_command(),
-        ServedProcess.CLUSTERS: commands.clusters_command(),
-        ServedProcess.PREPARE: commands.bootstrap_command(),
+        ServedProcess.WEB: process_commands.web_command(host, port),
+        ServedProcess.WORKER: process_commands.worker_command(),
+        ServedProcess.BEAT: process_commands.beat_command(),
+        ServedProcess.CLUSTERS: process_commands.clusters_command(),
+        ServedProcess.PREPARE: process_commands.bootstrap_command(),
     }[process]
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
-    if process is ServedProcess.WEB and commands.METRICS_DIR not in os.environ:
-        os.environ[commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
+    if process is ServedProcess.WEB and process_commands.METRICS_DIR not in os.environ:
+        os.environ[process_commands.METRICS_DIR] = tempfile.mkdtemp(prefix="osmo-metrics-")
     os.execv(command[0], command)  # noqa: S606  (signals must reach the process itself)

@@ -48,10 +48,10 @@ def create_user(
     """Make a user with roles. Without a password file the user signs in by token."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
-    from pools.services import members
+    from pools.services import users
 
     password = None if password_file is None else _read_first_line(password_file)
-    user = members.create_user(actor=SYSTEM, username=name, password=password, roles=tuple(role or ()))
+    user = users.create_user(actor=SYSTEM, username=name, password=password, roles=tuple(role or ()))
     print(f"Made user {user.username}{' with ' + ', '.join(role) if role else ', who has no role yet'}.")
 
 
@@ -89,9 +89,9 @@ def set_password(
     """
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
-    from pools.services import members
+    from pools.services import users
 
-    members.set_password(actor=SYSTEM, username=user, password=_read_new_password(user, password_file))
+    users.set_password(actor=SYSTEM, username=user, password=_read_new_password(user, password_file))
     print(f"User {user} has another password; open sessions were ended.")
 
 
@@ -115,7 +115,7 @@ def roles_of_user(
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from pools.services.accounts import set_roles
-    from pools.services.members import list_roles
+    from pools.services.users import list_roles
 
     if roles or none:
         set_roles(actor=SYSTEM, username=user, roles=roles or (), description=description)
@@ -218,6 +218,6 @@ def create_token(
     """Make a token and print it, alone, this once. It carries its owner's roles as they are when it is used."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
-    from pools.services import tokens as service
+    from pools.services import access_tokens as service
 
     print(service.create_token(actor=SYSTEM, owner=user, name=name)[1])

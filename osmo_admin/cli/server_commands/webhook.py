@@ -12,7 +12,7 @@ import typer
 
 from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate, read_certificate
-from osmo_admin.ops.datadir import DataDirectory
+from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
 
 app = typer.Typer(help="Let a cluster ask this house about pods and PodGroups, so that nobody goes around it.")
@@ -103,16 +103,16 @@ def manifest(
     import yaml
 
     from pools.services.backends import get_backend
-    from scheduling.kube import kinds
+    from scheduling.kube import resource_kinds
     from scheduling.kube.rbac import rbac_manifests
-    from scheduling.kube.webhook import WebhookSpec, webhook_configuration
+    from scheduling.kube.webhook_configuration import WebhookSpec, webhook_configuration
     from scheduling.models import QueueGuard
     from scheduling.services.webhooks.queue_guard import queue_guard_for
 
     row = get_backend(backend)
     _, address = _webhook_address(data_dir, url, service, service_port)
     closed = queue_guard_for(row).mode == QueueGuard.Mode.ENFORCE if fail_closed is None else fail_closed
-    kind = kinds.VALIDATING_WEBHOOK
+    kind = resource_kinds.VALIDATING_WEBHOOK
     hooks = webhook_configuration(WebhookSpec(backend, address, closed, _parse_selector(namespaces)))
     everything = [*rbac_manifests(row.namespace), {"apiVersion": kind.api_version, "kind": kind.name, **hooks}]
     print(yaml.safe_dump_all(everything, sort_keys=False), end="")
@@ -163,7 +163,7 @@ def status(
 
 
 def _webhook_address(data_dir: Path | None, url: str, service: str, port: int) -> tuple[ServerCertificate, Any]:
-    from scheduling.kube.webhook import WebhookAddress
+    from scheduling.kube.webhook_configuration import WebhookAddress
 
     url = url or ("" if service else os.environ.get("OSMO_WEBHOOK_URL", ""))
     folder = DataDirectory.open(data_dir).webhook

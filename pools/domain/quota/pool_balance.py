@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from pools.domain.errors import Violation
-from pools.domain.lifecycle import SubpoolState
+from pools.domain.subpool_lifecycle import SubpoolState
 
 UNLIMITED_GPUS = -1
 MAX_GPUS = 2**31 - 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
+from pools.domain.subpool_lifecycle import SubpoolState
 
 
 @dataclass(frozen=True, slots=True)

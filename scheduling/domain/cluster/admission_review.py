@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.errors import BadInput, Violation
-from scheduling.domain.cluster.membership import Caller
+from scheduling.domain.cluster.queue_access import Caller
 
 API_VERSION = "admission.k8s.io/v1"
 FORBIDDEN_STATUS, INVALID_STATUS = 403, 422

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from scheduling.domain.cluster.naming import TASK_UUID, read_uuid_label
-from scheduling.domain.cluster.times import parse_time
+from scheduling.domain.cluster.timestamps import parse_time
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus
 
 Object = Mapping[str, Any]

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from scheduling.domain.cluster.quantities import read_quantity
-from scheduling.domain.cluster.times import parse_time
+from scheduling.domain.cluster.timestamps import parse_time
 
 Object = Mapping[str, Any]
 

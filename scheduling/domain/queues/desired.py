@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain import names
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota import pool_balance
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance
+from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.cluster.naming import INSTALLATION_LABEL
 
 Object = dict[str, Any]

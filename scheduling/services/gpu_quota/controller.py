@@ -37,7 +37,7 @@ from scheduling.domain.cluster.gpu_pod import (
     trim_worker_pod,
 )
 from scheduling.domain.cluster.naming import FIELD_MANAGER
-from scheduling.kube import connections, errors, kinds
+from scheduling.kube import connections, errors, resource_kinds
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.informer import Informer, InformerTiming
@@ -86,10 +86,10 @@ class GpuQuotaController:
         self._lease = Lease(backend_id, GpuControllerLease)
         common: dict[str, Any] = {"connect": lambda: self._cluster, "pace": intervals.informer_timing}
         self._quotas: Informer[str] = Informer(
-            kinds.GPU_RESOURCE_QUOTA, key_of=_namespace, on_change=lambda _: None, name_of=_full_name, **common
+            resource_kinds.GPU_RESOURCE_QUOTA, key_of=_namespace, on_change=lambda _: None, name_of=_full_name, **common
         )
         self._pods: Informer[str] = Informer(
-            kinds.POD,
+            resource_kinds.POD,
             key_of=_uid,
             on_change=self._pod_moved,
             name_of=_uid,
@@ -310,7 +310,7 @@ def rebuild_from_clusters(clusters: Mapping[int, Cluster], only_namespace: str |
     for backend_id, cluster in clusters.items():
         listed[backend_id] = database_time()
         found = cluster.list(
-            kinds.POD, namespace=only_namespace, labels=WORKER_SELECTOR, transform=trim_worker_pod
+            resource_kinds.POD, namespace=only_namespace, labels=WORKER_SELECTOR, transform=trim_worker_pod
         ).items
         workers += [worker for pod in found if (worker := _worker(pod, backend_id)) is not None]
     return rebuild_gpu_usage(workers, listed, only_namespace)
@@ -356,7 +356,7 @@ def _write(cluster: Cluster, item: Object, status: Mapping[str, Any]) -> Cluster
     gone = {key: None for key in there if key not in status}
     try:
         cluster.merge(
-            kinds.GPU_RESOURCE_QUOTA,
+            resource_kinds.GPU_RESOURCE_QUOTA,
             metadata["name"],
             {"status": {**gone, **status}},
             field_manager=FIELD_MANAGER,

@@ -2,7 +2,7 @@
 
 One agent works on a backend at a time, whoever else stands by: a lease, which ends by itself when its process dies.
 Should two work all the same, nothing happens twice; they only get in each other's way. It sees its cluster through
-mirrors (:mod:`scheduling.services.kubernetes.informers`), compares them with the ledger (:mod:`scheduling.domain.cluster.diff`) and
+mirrors (:mod:`scheduling.services.kubernetes.informers`), compares them with the ledger (:mod:`scheduling.services.kubernetes.gang_diff`) and
 does what follows, over and over. Each step may be repeated and may stop anywhere; the next look finds what is left. It
 speaks to its cluster only outside of transactions and to no other cluster, so a dead one holds up nobody else.
 """
@@ -23,19 +23,19 @@ from django.utils import timezone
 
 from pools.domain.errors import Busy
 from pools.models import Backend
-from scheduling.domain.cluster.diff import diff_gangs
 from scheduling.domain.cluster.naming import installation_selector
 from scheduling.domain.cluster.node import foreign_usage_by_node, read_node, trim_pod
-from scheduling.kube import connections, errors, gangs, kinds
+from scheduling.kube import connections, errors, gang_objects, resource_kinds
 from scheduling.kube.backoff import Backoff
+from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.informer import InformerTiming
 from scheduling.kube.port import Cluster, Object, ResourceKind
-from scheduling.kube.words import error_message
 from scheduling.models import ClusterState
-from scheduling.selectors.cluster_work import read_open_gangs
+from scheduling.selectors.cluster_gangs import read_open_gangs
 from scheduling.selectors.pending_manifests import ClusterContext
 from scheduling.services.kubernetes import dispatch, heartbeats, observation
+from scheduling.services.kubernetes.gang_diff import diff_gangs
 from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
 from scheduling.services.kubernetes.nodes import write_nodes
@@ -256,11 +256,19 @@ class ClusterAgent:
         cluster = self._cluster
         assert cluster is not None
         try:
-            things = [(kind, there) for kind in (kinds.SECRET, kinds.SERVICE) for there in _ours(cluster, place, kind)]
+            things = [
+                (kind, there)
+                for kind in (resource_kinds.SECRET, resource_kinds.SERVICE)
+                for there in _ours(cluster, place, kind)
+            ]
             known = {group_id_of(there) for _, there in things}
             alive = read_open_gangs(place.backend, [group for group in known if group is not None])
-            gangs.delete_auxiliary_objects(cluster, [each for each in things if group_id_of(each[1]) not in alive])
-            others = foreign_usage_by_node(cluster.list(kinds.POD, transform=trim_pod).items, place.installation_id)
+            gang_objects.delete_auxiliary_objects(
+                cluster, [each for each in things if group_id_of(each[1]) not in alive]
+            )
+            others = foreign_usage_by_node(
+                cluster.list(resource_kinds.POD, transform=trim_pod).items, place.installation_id
+            )
         except ClusterError as error:
             self._note_fault(error)
             return

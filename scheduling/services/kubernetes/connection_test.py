@@ -12,8 +12,8 @@ from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from scheduling.domain.queues.desired import QueueTarget
 from scheduling.kube import connections
+from scheduling.kube.connection_checks import ConnectionReport, check_cluster, unreachable_report
 from scheduling.kube.errors import ClusterError
-from scheduling.kube.probe import ConnectionReport, check_cluster, unreachable_report
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
 

@@ -12,19 +12,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeVar
 from uuid import UUID
 
-from scheduling.domain.cluster.diff import confirm_lost_pods
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL
 from scheduling.domain.cluster.pod_status import PodStatusReport
-from scheduling.kube import errors, gangs, kinds
+from scheduling.kube import errors, gang_objects, resource_kinds
 from scheduling.kube.backoff import Backoff
+from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
-from scheduling.kube.gangs import GangCreation, GangManifest
+from scheduling.kube.gang_objects import GangCreation, GangManifest
 from scheduling.kube.parallel import map_bounded
 from scheduling.kube.port import Cluster, Object
-from scheduling.kube.words import error_message
 from scheduling.selectors.pending_manifests import ClusterContext, ImpossibleGang, pending_manifests
 from scheduling.services.kubernetes import observation
 from scheduling.services.kubernetes.dispatch_admission import admit_gangs
+from scheduling.services.kubernetes.gang_diff import confirm_lost_pods
 
 Item = TypeVar("Item")
 BATCH_SIZE = 40  # gangs or objects between two looks at the lease
@@ -69,7 +69,7 @@ class Dispatcher:
         plan = list(pending_manifests(place, groups, there))
         refused = {each.group_id: each.reason for each in plan if isinstance(each, ImpossibleGang)}
         to_make = [order for order in plan if isinstance(order, GangManifest)]
-        made = map_bounded(to_make, lambda order: gangs.create_gang(cluster, order), lambda done: done.error)
+        made = map_bounded(to_make, lambda order: gang_objects.create_gang(cluster, order), lambda done: done.error)
         observation.mark_dispatched([task for done in made for task in done.created_pods])
         refused |= {done.group_id: done.refusal for done in made if done.refusal}
         observation.fail_refused_gangs(place.backend, refused)
@@ -103,7 +103,7 @@ def delete_objects(
 ) -> list[ClusterError]:
     """Take these objects away, some at a time; what was wrong with those that stay."""
     found: list[ClusterError] = []
-    for things, deed in ((pod_groups, gangs.delete_pod_group), (pods, gangs.delete_pod)):
+    for things, deed in ((pod_groups, gang_objects.delete_pod_group), (pods, gang_objects.delete_pod)):
         for some in _some(things):
             before_batch()
             found += _attempt(cluster, some, deed)
@@ -138,12 +138,14 @@ def find_lost_pods(
 
     def look(name: str) -> Object | None:
         try:
-            there = cluster.get(kinds.POD, name, namespace=context.backend.namespace)
+            there = cluster.get(resource_kinds.POD, name, namespace=context.backend.namespace)
         except errors.ObjectNotFound:
             return None
         if (there["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) != context.installation_id:
             mark = {"metadata": {"labels": {INSTALLATION_LABEL: context.installation_id}}}
-            cluster.merge(kinds.POD, name, mark, field_manager=FIELD_MANAGER, namespace=context.backend.namespace)
+            cluster.merge(
+                resource_kinds.POD, name, mark, field_manager=FIELD_MANAGER, namespace=context.backend.namespace
+            )
         return there
 
     return confirm_lost_pods(missing, look)

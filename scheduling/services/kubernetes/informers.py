@@ -8,10 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from scheduling.domain.cluster.naming import GROUP_UUID, installation_selector, read_uuid_label
-from scheduling.kube import kinds
+from scheduling.kube import resource_kinds
+from scheduling.kube.error_messages import error_message
 from scheduling.kube.informer import Informer, InformerTiming
 from scheduling.kube.port import Cluster, Object
-from scheduling.kube.words import error_message
 from scheduling.selectors.pending_manifests import ClusterContext
 
 
@@ -42,10 +42,10 @@ class ClusterInformers:
             "namespace": namespace,
             "labels": ours,
         }
-        self.pods: Informer[UUID | None] = Informer(kinds.POD, **of_gangs, **common)
-        self.pod_groups: Informer[UUID | None] = Informer(kinds.POD_GROUP, **of_gangs, **common)
+        self.pods: Informer[UUID | None] = Informer(resource_kinds.POD, **of_gangs, **common)
+        self.pod_groups: Informer[UUID | None] = Informer(resource_kinds.POD_GROUP, **of_gangs, **common)
         self.nodes: Informer[str] = Informer(
-            kinds.NODE, key_of=lambda node: str(node["metadata"]["name"]), on_change=self._node_moved, **common
+            resource_kinds.NODE, key_of=lambda node: str(node["metadata"]["name"]), on_change=self._node_moved, **common
         )
         self._all: tuple[Informer[Any], ...] = (self.pods, self.pod_groups, self.nodes)
 

@@ -26,13 +26,13 @@ from pools.models import Backend, Pool
 from pools.transactions import DatabaseLost, change
 from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
 from scheduling.domain.cluster.pod_status import PodStatusReport
-from scheduling.domain.decision_sentences import DecisionFacts, anonymous_decision_message, decision_message
+from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
 from scheduling.models import Decision, Group, Task
 from scheduling.selectors.admitted_specs import find_group_spec, read_admitted_specs
-from scheduling.selectors.cluster_work import STATUSES_IN_CLUSTER
+from scheduling.selectors.cluster_gangs import STATUSES_IN_CLUSTER
 from scheduling.services.workflows.transitions import WorkflowTransition
 
 CLUSTER_FAULT = "cluster_fault"

@@ -16,18 +16,18 @@ from typing import Any
 from django.utils import timezone
 
 from pools.domain.errors import Conflict, NotFound
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from scheduling.domain.queues.plan import Untouched
 from scheduling.kube import connections
+from scheduling.kube.error_messages import condition_reason, error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.port import Cluster
 from scheduling.kube.queue_writes import QueueWriter, WriteProgress
 from scheduling.kube.queues import ClusterWrite, QueueComparison, compare_queues
-from scheduling.kube.words import condition_reason, error_message
 from scheduling.models import ClusterState, QueueDrift, QueueSync
 from scheduling.selectors.desired_queues import DesiredState, read_desired_state, read_generation
 from scheduling.services import notifications

@@ -20,7 +20,7 @@ from pools.locking import lock_cohort_trees, lock_pool_trees
 from pools.models import Backend
 from pools.signals import backend_changed
 from pools.transactions import DatabaseLost, change
-from scheduling.domain.decision_sentences import DecisionFacts, anonymous_decision_message, decision_message
+from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import Step, StepAction
 from scheduling.domain.plan_units import GatePath, Gates, NodeCapacity, PlanUnit, split_plan
 from scheduling.domain.priorities import Priority

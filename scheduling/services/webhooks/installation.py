@@ -13,9 +13,9 @@ from pools.domain.roles import Actor, Permission
 from pools.models import Backend
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
-from scheduling.kube import errors, webhook
+from scheduling.kube import errors, webhook_configuration
 from scheduling.kube.connections import connect
-from scheduling.kube.webhook import InstalledWebhook, WebhookAddress, WebhookSpec
+from scheduling.kube.webhook_configuration import InstalledWebhook, WebhookAddress, WebhookSpec
 from scheduling.models import QueueGuard
 from scheduling.services.gpu_quota.admission import webhook_token
 from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for
@@ -53,7 +53,7 @@ def install_webhook(
     known = QueueGuard.objects.filter(backend=row).first()
     with _told(backend):
         cluster = connect(row)
-        found = identity or (known.identity if known else "") or webhook.read_own_username(cluster)
+        found = identity or (known.identity if known else "") or webhook_configuration.read_own_username(cluster)
         if not found:
             raise Conflict(
                 f"The cluster of backend {backend} does not tell under which name it knows us, and the webhook must "
@@ -62,7 +62,7 @@ def install_webhook(
         wanted = mode or (known.mode if known else QueueGuard.Mode.AUDIT)
         guard = put_queue_guard(actor=actor, backend=backend, body={"mode": wanted, "identity": found})
         closed = guard.mode == QueueGuard.Mode.ENFORCE if fails_closed is None else fails_closed
-        webhook.install_configuration(
+        webhook_configuration.install_configuration(
             cluster, WebhookSpec(backend, address, closed, namespace_selector, webhook_token(backend))
         )
     return guard
@@ -73,7 +73,7 @@ def remove_webhook(*, actor: Actor, backend: str) -> bool:
     require_platform(actor)
     row = _cluster_backend(backend)
     with _told(backend):
-        return webhook.remove_configuration(connect(row), backend)
+        return webhook_configuration.remove_configuration(connect(row), backend)
 
 
 def read_webhook_status(actor: Actor, backend: str, *, ca_certificate: str) -> WebhookStatus:
@@ -81,7 +81,7 @@ def read_webhook_status(actor: Actor, backend: str, *, ca_certificate: str) -> W
     require_platform(actor, Permission.PLATFORM_READ)
     row = _cluster_backend(backend)
     with _told(backend):
-        there = webhook.read_installed_webhook(connect(row), backend)
+        there = webhook_configuration.read_installed_webhook(connect(row), backend)
     guard = queue_guard_for(row)
     tries = sum(each.tries for each in list_bypasses(actor, backend))
     return WebhookStatus(guard, there, tries, tuple(_faults(guard, there, ca_certificate)))

@@ -9,7 +9,7 @@ from django.db import connection
 
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor, Permission
-from pools.domain.versions import check_version
+from pools.domain.version_check import check_version
 from pools.models import Backend
 from pools.permissions import require_platform
 from pools.services.backends import get_backend

@@ -14,10 +14,10 @@ from django.conf import settings
 
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.models import Backend
-from scheduling.domain.cluster import admission_review, membership
+from scheduling.domain.cluster import admission_review, queue_access
 from scheduling.domain.cluster.admission_review import AdmissionRequest
-from scheduling.domain.cluster.membership import QueueAccessPolicy, WorkloadKind
-from scheduling.domain.podgroup import WARNING, validate_pod_group
+from scheduling.domain.cluster.queue_access import QueueAccessPolicy, WorkloadKind
+from scheduling.domain.podgroup_rules import WARNING, validate_pod_group
 from scheduling.models import Group, QueueGuard
 from scheduling.selectors.workflows import queue_names_of
 from scheduling.services.webhooks.queue_guard import queue_guard_for, record_bypass
@@ -89,7 +89,9 @@ def _foreign(kind: WorkloadKind, question: AdmissionRequest, guard: QueueGuard) 
         gangs=_gangs(kind, question, guard.backend),
         url=settings.OSMO.public_url,
     )
-    return membership.access_violations(kind, question.new_object or {}, question.old_object, question.caller, guarded)
+    return queue_access.access_violations(
+        kind, question.new_object or {}, question.old_object, question.caller, guarded
+    )
 
 
 def _gangs(kind: WorkloadKind, question: AdmissionRequest, backend: Backend) -> dict[str, str]:
@@ -97,7 +99,7 @@ def _gangs(kind: WorkloadKind, question: AdmissionRequest, backend: Backend) -> 
     if kind is not WorkloadKind.POD or question.namespace != backend.namespace:
         return {}
     names = {}
-    for name in membership.joined_pod_groups(question.new_object or {}):
+    for name in queue_access.joined_pod_groups(question.new_object or {}):
         try:
             names[UUID(name)] = name
         except ValueError:

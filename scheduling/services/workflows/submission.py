@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from pools.domain.errors import ErrorCode, Violation
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_leaf
 from pools.models import Backend, Pool
 from pools.permissions import require_permission, unknown_pool

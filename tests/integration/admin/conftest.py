@@ -11,9 +11,9 @@ from django.test import Client
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import Backend, User
 from pools.services.backends import put_backend
-from pools.services.members import create_user
 from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool
+from pools.services.users import create_user
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend

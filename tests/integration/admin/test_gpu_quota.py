@@ -16,7 +16,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsageSample, Pool
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota, sample_usage
-from tests.unit.gpu_quota.rows import make_amounts
+from tests.unit.gpu_quota.builders import make_amounts
 
 SPEC = {
     "total": {"requests": {"tflops": "100", "vram": "8Gi"}, "maxWorkers": 5},

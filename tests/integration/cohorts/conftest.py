@@ -17,7 +17,7 @@ from pools.models import Cohort, Pool
 from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from tests.integration.pools.conftest import admin, caller, nobody, viewer  # noqa: F401  # people at the API
-from tests.support import houses
+from tests.support import factories
 
 _LINE = re.compile(r"( *)(\S+) (\d+)(?: borrow (\d+))?(?: lend (\d+))?")
 
@@ -53,7 +53,7 @@ def create_member_pool(
     pool: str, cohort: str, quota: int, *, borrow: int | None = None, lend: int | None = None
 ) -> Pool:
     """A pool that guarantees `quota` GPUs in a cohort."""
-    row = houses.make_pool(pool, quota)
+    row = factories.make_pool(pool, quota)
     patch_pool(actor=SYSTEM, name=pool, patch={"cohort": cohort, "borrowing_limit": borrow, "lending_limit": lend})
     row.refresh_from_db()
     return row

@@ -15,7 +15,7 @@ from tests.integration.cohorts.conftest import (
     set_parent_past_trigger,
 )
 from tests.integration.pools.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 ORG = "/api/configs/cohort/org"
@@ -101,8 +101,8 @@ def test_bad_bodies_are_400_with_paths(admin: ApiCaller) -> None:
 
 def test_the_tree_shows_the_worked_example(admin: ApiCaller, create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
-    houses.make_reservation("serve", 18)
-    houses.make_reservation("train", 9)
+    factories.make_reservation("serve", 18)
+    factories.make_reservation("train", 9)
     nodes = tree(admin)
     assert [(node["name"], node["kind"], node["parent"]) for node in nodes.values()] == [
         ("corp", "cohort", None),
@@ -136,10 +136,10 @@ def test_the_tree_shows_the_worked_example(admin: ApiCaller, create_corp_example
 
 def test_slices_draining_and_what_waits(admin: ApiCaller) -> None:
     create_cohorts("org 0")
-    houses.make_pool("team", 100, a=30, b=20)
+    factories.make_pool("team", 100, a=30, b=20)
     admin("PATCH", "/api/configs/pool/team", {"cohort": "org", "lending_limit": 25})
-    houses.make_reservation("team--a", 12)
-    houses.make_reservation("team--b", 0, needs=7)
+    factories.make_reservation("team--a", 12)
+    factories.make_reservation("team--b", 0, needs=7)
     nodes = tree(admin, "org")
     assert list(nodes) == ["org", "team", "team--_shared", "team--a", "team--b"]
     assert numbers(nodes, "team", "nominal", "subtree_quota", "usage", "pending", "lending_limit") == [
@@ -157,7 +157,7 @@ def test_people_see_their_pools_and_what_stands_above(
     admin: ApiCaller, caller: Callable[..., ApiCaller], create_corp_example: Callable[[], None]
 ) -> None:
     create_corp_example()
-    houses.make_pool("alone", 3)
+    factories.make_pool("alone", 3)
     worker = caller("wanda", "osmo-serve-user")
     assert list(tree(worker)) == ["corp", "prod", "serve", "serve--_shared"]
     assert tree(worker)["serve"] == tree(admin)["serve"]
@@ -167,9 +167,9 @@ def test_people_see_their_pools_and_what_stands_above(
 
 
 def test_a_pool_without_a_cohort_stands_alone_in_the_tree(admin: ApiCaller) -> None:
-    houses.make_pool("alone", 10)
+    factories.make_pool("alone", 10)
     admin("PATCH", "/api/configs/pool/alone", {"resources": {"gpu": {"maximum": 12}}})
-    houses.make_reservation("alone", 13)
+    factories.make_reservation("alone", 13)
     nodes = tree(admin)
     assert list(nodes) == ["alone", "alone--_shared"]
     assert numbers(nodes, "alone", "t", "debt", "borrowing_limit") == [-3, 1, 2]
@@ -185,7 +185,7 @@ def test_a_maximum_is_a_borrowing_limit(admin: ApiCaller) -> None:
 
 def test_a_dry_run_shows_both_trees_and_every_debt(admin: ApiCaller, create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
-    houses.make_reservation("serve", 25)
+    factories.make_reservation("serve", 25)
     body = {"parent": "corp", "quotas": [gpu_quota_row(6, 3)]}
     answer = admin("PUT", "/api/configs/cohort/prod", body, query={"dry_run": "True"}).body
     assert answer["violations"] == []
@@ -213,7 +213,7 @@ def test_a_circle_that_got_in_is_shown_and_hangs_nothing(
     admin: ApiCaller, create_corp_example: Callable[[], None]
 ) -> None:
     create_corp_example()
-    houses.make_reservation("serve", 3)
+    factories.make_reservation("serve", 3)
     set_parent_past_trigger("corp", "prod")
     nodes = tree(admin)
     assert {name: node["active"] for name, node in nodes.items() if node["kind"] != "shared"} == {

@@ -10,11 +10,11 @@ from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Decision, Workflow
 from scheduling.selectors.live_facts import read_live_facts
-from scheduling.selectors.queue import list_waiting_gangs
+from scheduling.selectors.visible_queue import list_waiting_gangs
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from tests.integration.cohorts.conftest import create_cohorts
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 
@@ -24,7 +24,7 @@ def two() -> None:
     """Pool `lender` of 4 GPUs on backend `left`, pool `borrower` without quota on `right`, both in `org`."""
     create_cohorts("org 0")
     for pool, quota, where in (("lender", 4, "left"), ("borrower", 0, "right")):
-        houses.make_pool(pool, quota, on=houses.make_backend(where, namespace=where, nodes=1, gpus=8))
+        factories.make_pool(pool, quota, on=factories.make_backend(where, namespace=where, nodes=1, gpus=8))
         patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
 
 
@@ -33,7 +33,7 @@ def run(where: str) -> None:
 
 
 def work(pool: str, gpus: int, priority: Priority) -> str:
-    return houses.submit_workflow(houses.admin_actor(), pool, gpus, priority=priority).name
+    return factories.submit_workflow(factories.admin_actor(), pool, gpus, priority=priority).name
 
 
 def used() -> dict[str, int]:
@@ -54,7 +54,7 @@ def test_quota_is_lent_to_another_backend_and_taken_back_there(two: None) -> Non
     )
     run("right")
     assert used() == {"lender": 3, "borrower": 1}
-    (entry, *_) = list_waiting_gangs(houses.admin_actor(), pools=["borrower"], limit=10)[0]
+    (entry, *_) = list_waiting_gangs(factories.admin_actor(), pools=["borrower"], limit=10)[0]
     assert entry.reason.message == "It asks for 1 GPU; everything under org leaves 0 GPUs of 4: 1 GPU missing."
     assert verify() == []
 

@@ -15,14 +15,14 @@ from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.port import Cluster
 from scheduling.models import Task, Workflow
-from scheduling.selectors.queue import list_waiting_gangs
+from scheduling.selectors.visible_queue import list_waiting_gangs
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.cohorts.conftest import create_cohorts, set_parent_past_trigger
-from tests.support import houses
-from tests.support.clusters import AgentHarness, find_group, gang_file, kubernetes_backend
+from tests.support import factories
+from tests.support.agent_harness import AgentHarness, find_group, gang_file, kubernetes_backend
 
 pytestmark = pytest.mark.django_db
 
@@ -38,7 +38,7 @@ def house(cluster: Cluster, namespace: str, *, lend: int | None) -> AgentHarness
     create_cohorts("org 0")
     backend = kubernetes_backend(namespace)
     for pool, quota in (("lender", 8), ("borrower", 2)):
-        houses.make_pool(pool, quota, on=backend)
+        factories.make_pool(pool, quota, on=backend)
         patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
     patch_pool(actor=SYSTEM, name="lender", patch={"lending_limit": lend})
     agent = ClusterAgent(backend.pk, connect=lambda _: cluster, intervals=AgentIntervals(recount=0))
@@ -117,7 +117,7 @@ def test_what_was_given_to_the_cluster_counts_before_it_runs(twin: AgentHarness)
     twin.run_pods(*twin.list_pods(first))
     twin.run_agent()
     assert twin.list_pods(second) == [], "it counts once, and still counts"
-    cancel_workflow(actor=houses.admin_actor(), name=first.name)
+    cancel_workflow(actor=factories.admin_actor(), name=first.name)
     twin.run_agent()
     assert len(twin.list_pods(second)) == 1
 
@@ -163,7 +163,7 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
     """Neither knows what the other runs."""
     one = house(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
     far = kubernetes_backend("far", name="far")
-    houses.make_pool("guest", 0, on=far)
+    factories.make_pool("guest", 0, on=far)
     patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
     cluster = FakeCluster(namespaces=["far"])
     other = AgentHarness(
@@ -185,12 +185,12 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
 
 def test_a_simulated_backend_leaves_to_a_cluster_what_was_given_to_it(db: None) -> None:
     room = house(FakeCluster(namespaces=["osmo"]), "osmo", lend=None)
-    sim = houses.make_backend()
-    houses.make_pool("guest", 0, on=sim)
+    sim = factories.make_backend()
+    factories.make_pool("guest", 0, on=sim)
     patch_pool(actor=SYSTEM, name="guest", patch={"cohort": "org"})
     room.submit(gpus=9, priority=LOW)
     room.run_agent()
-    wants = [houses.submit_workflow(houses.admin_actor(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
+    wants = [factories.submit_workflow(factories.admin_actor(), "guest", gpus, priority=LOW) for gpus in (2, 1)]
     assert reconcile_backend(sim.pk)["settled"]
     assert [Workflow.objects.get(pk=work.pk).status for work in wants] == ["PENDING", "RUNNING"]
 
@@ -222,7 +222,7 @@ def test_a_gang_goes_whole_or_waits(twin: AgentHarness) -> None:
 def test_cleared_and_not_made_for_a_crash_it_counts_once(twin: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     work = twin.submit(gpus=5, priority=LOW)
     with monkeypatch.context() as patch:
-        patch.setattr("scheduling.kube.gangs.create_gang", _crash)
+        patch.setattr("scheduling.kube.gang_objects.create_gang", _crash)
         with pytest.raises(KeyboardInterrupt):
             twin.run_agent()
     assert Task.objects.exclude(cleared_at=None).filter(dispatched_at=None).count() == 1
@@ -239,7 +239,7 @@ def test_what_a_namespace_keeps_back_takes_nothing_of_the_tree(twin: AgentHarnes
     """Both are asked in one transaction: a gang counts in both or in neither."""
     Pool.objects.filter(name="borrower").update(config={"gpu_quota_namespace": "team-a"})
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 1}})
-    houses.make_pool("neighbour", 0, on=twin.backend)
+    factories.make_pool("neighbour", 0, on=twin.backend)
     patch_pool(actor=SYSTEM, name="neighbour", patch={"cohort": "org"})
     first, second = twin.submit(gpus=2, priority=LOW), twin.submit(gpus=3, priority=LOW)
     twin.run_agent()

@@ -14,7 +14,7 @@ from pools.services.cohorts import put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
-from scheduling.selectors.queue import WaitingGang, list_waiting_gangs
+from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import cancel_workflow
@@ -24,7 +24,7 @@ from tests.integration.cohorts.conftest import (
     gpu_quota_row,
     set_parent_past_trigger,
 )
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 LOW, NORMAL = Priority.LOW, Priority.NORMAL
@@ -35,7 +35,9 @@ def run(backend: str = "sim") -> None:
 
 
 def work(pool: str, gpus: int = 1, count: int = 1, priority: Priority = LOW) -> list[str]:
-    return [houses.submit_workflow(houses.admin_actor(), pool, gpus, priority=priority).name for _ in range(count)]
+    return [
+        factories.submit_workflow(factories.admin_actor(), pool, gpus, priority=priority).name for _ in range(count)
+    ]
 
 
 def used(*pools: str) -> list[int]:
@@ -53,7 +55,7 @@ def told(name: str) -> str:
 
 
 def _entry(name: str) -> WaitingGang:
-    (entry,) = [entry for entry in list_waiting_gangs(houses.admin_actor(), limit=100)[0] if entry.workflow == name]
+    (entry,) = [entry for entry in list_waiting_gangs(factories.admin_actor(), limit=100)[0] if entry.workflow == name]
     return entry
 
 
@@ -125,7 +127,7 @@ def test_a_limit_that_is_cut_takes_nothing_and_what_ends_pays_it_back() -> None:
     run()
     assert (status(starts), status(waits)) == ("RUNNING", "PENDING")
     for name in names[:2]:
-        cancel_workflow(actor=houses.admin_actor(), name=name)
+        cancel_workflow(actor=factories.admin_actor(), name=name)
     run()
     assert (used("a", "b"), status(waits)) == ([6, 3], "RUNNING")
 

@@ -22,7 +22,7 @@ from tests.integration.cohorts.conftest import (
     gpu_quota_row,
     set_parent_past_trigger,
 )
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 LOW = Priority.LOW
@@ -30,16 +30,16 @@ LOW = Priority.LOW
 
 def refused(pool: str, gpus: int, priority: Priority = LOW) -> BadInput:
     with pytest.raises(BadInput) as error:
-        houses.submit_workflow(houses.admin_actor(), pool, gpus, priority=priority)
+        factories.submit_workflow(factories.admin_actor(), pool, gpus, priority=priority)
     return error.value
 
 
 def test_low_work_is_refused_only_above_what_the_tree_could_ever_give(create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
-    houses.make_reservation("train", 16)
-    admin = houses.admin_actor()
+    factories.make_reservation("train", 16)
+    admin = factories.admin_actor()
     for pool, most in (("serve", 28), ("batch", 7), ("train", 40), ("labs", 2)):
-        assert houses.submit_workflow(admin, pool, most, priority=LOW).status == "PENDING"
+        assert factories.submit_workflow(admin, pool, most, priority=LOW).status == "PENDING"
         assert refused(pool, most + 1).details[0].code == "above_tree"
     error = refused("batch", 8)
     assert error.error_code == ErrorCode.RESOURCE
@@ -59,15 +59,15 @@ def test_low_work_is_refused_only_above_what_the_tree_could_ever_give(create_cor
 
 def test_high_and_normal_stay_inside_their_leaf(create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
-    admin = houses.admin_actor()
-    houses.submit_workflow(admin, "serve", 10)
+    admin = factories.admin_actor()
+    factories.submit_workflow(admin, "serve", 10)
     assert refused("serve", 11, Priority.NORMAL).details[0].code == "above_quota"
     assert refused("labs", 1, Priority.HIGH).details[0].code == "above_quota"
 
 
 def test_the_answer_follows_every_change_of_the_tree(create_corp_example: Callable[[], None]) -> None:
     create_corp_example()
-    admin = houses.admin_actor()
+    admin = factories.admin_actor()
 
     def most(pool: str) -> object:
         found = potential_limit(Pool.objects.get(name=pool))
@@ -83,26 +83,26 @@ def test_the_answer_follows_every_change_of_the_tree(create_corp_example: Callab
     patch_pool(actor=SYSTEM, name="serve", patch={"cohort": None})
     assert most("serve") is None
     assert refused("serve", 13).details[0].code == "above_maximum"
-    houses.submit_workflow(admin, "serve", 12, priority=LOW)
+    factories.submit_workflow(admin, "serve", 12, priority=LOW)
 
 
 def test_a_tree_that_is_none_takes_work_and_lets_it_wait() -> None:
     create_cohorts("a 0", "  b 0")
     create_member_pool("p", "b", 4)
     set_parent_past_trigger("a", "b")
-    assert houses.submit_workflow(houses.admin_actor(), "p", 99, priority=LOW).status == "PENDING"
+    assert factories.submit_workflow(factories.admin_actor(), "p", 99, priority=LOW).status == "PENDING"
 
 
 def test_the_number_of_statements_is_that_of_a_pool_without_a_cohort_and_one() -> None:
     create_cohorts("org 0")
     for number in range(12):
         create_member_pool(f"p{number}", "org", 4)
-    houses.make_pool("alone", 4)
-    admin = houses.admin_actor()
-    houses.submit_workflow(admin, "p0", priority=LOW)
+    factories.make_pool("alone", 4)
+    admin = factories.admin_actor()
+    factories.submit_workflow(admin, "p0", priority=LOW)
 
     def statements(pool: str) -> int:
-        submission = Submission(file=houses.workflow_file(gpus=2), priority=LOW)
+        submission = Submission(file=factories.workflow_file(gpus=2), priority=LOW)
         with CaptureQueriesContext(connection) as captured:
             check_submission(actor=admin, pool=pool, submission=submission)
         return len(captured)

@@ -17,7 +17,7 @@ from scheduling.models import Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.integration.pools.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 PROD = "/api/configs/cohort/prod"
@@ -25,7 +25,7 @@ TRY = {"dry_run": "True"}
 
 
 def waits(pool: str, gpus: int, name: str) -> str:
-    return houses.submit_workflow(houses.admin_actor(), pool, gpus, name=name, priority=Priority.LOW).name
+    return factories.submit_workflow(factories.admin_actor(), pool, gpus, name=name, priority=Priority.LOW).name
 
 
 def run() -> None:
@@ -97,7 +97,7 @@ def test_one_hears_of_others_by_number(firm: None) -> None:
     def change() -> object:
         return put_cohort(actor=SYSTEM, name="prod", body=wide)
 
-    effect = read_effect(change, read_state=dict, actor=houses.make_user("sam", "osmo-train-admin"))
+    effect = read_effect(change, read_state=dict, actor=factories.make_user("sam", "osmo-train-admin"))
     assert (effect["could_start"], effect["could_start_elsewhere"]) == ([], 1)
     assert "two-1" not in str(effect)
 

@@ -13,7 +13,7 @@ from pools.services.cohorts import delete_cohort, move_cohort, patch_cohort, put
 from pools.services.config_rollback import rollback_configuration
 from pools.services.pools import delete_pool, patch_pool
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 
@@ -98,7 +98,7 @@ def test_limits_need_somebody_above() -> None:
         ("quotas[0].borrowing_limit", "limit_without_parent"),
         ("quotas[0].lending_limit", "limit_without_parent"),
     }
-    houses.make_pool("p", 10)
+    factories.make_pool("p", 10)
     patch = {"borrowing_limit": 1, "lending_limit": 12}
     assert refused(patch_pool, actor=SYSTEM, name="p", patch=patch) == {
         ("borrowing_limit", "limit_without_parent"),
@@ -170,8 +170,8 @@ def test_deleting_one_with_children_is_refused_unless_they_may_become_roots() ->
 
 def test_the_house_and_the_version_are_asked() -> None:
     create_cohorts("org 4")
-    houses.make_pool("p", 1)
-    chief = houses.make_user("chief", "osmo-p-admin", "osmo-viewer")
+    factories.make_pool("p", 1)
+    chief = factories.make_user("chief", "osmo-p-admin", "osmo-viewer")
     for call in (
         lambda: put_cohort(actor=chief, name="org", body={}),
         lambda: delete_cohort(actor=chief, name="org"),
@@ -188,7 +188,7 @@ def test_the_house_and_the_version_are_asked() -> None:
 def test_a_change_says_who_goes_into_debt_and_takes_nothing() -> None:
     create_cohorts("corp 4", "  prod 0")
     create_member_pool("p", "prod", 6)
-    houses.make_reservation("p", 9)
+    factories.make_reservation("p", 9)
     result = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu_quota_row(1)]})
     assert result.warnings == ("corp uses 2 GPUs beyond its limits: nothing is stopped, work that ends pays it back.",)
     again = put_cohort(actor=SYSTEM, name="corp", body={"quotas": [gpu_quota_row(2)]})

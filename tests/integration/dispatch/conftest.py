@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from scheduling.kube.fake import FakeCluster
-from tests.support.clusters import AgentHarness
+from tests.support.agent_harness import AgentHarness
 
 
 @pytest.fixture(params=[pytest.param("twin"), pytest.param("real", marks=pytest.mark.k8s)])

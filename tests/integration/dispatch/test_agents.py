@@ -19,9 +19,9 @@ from scheduling.services.kubernetes import agent as agents_module
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.agents import ClusterWorkers
 from scheduling.services.verify import verify
-from tests.support.clusters import AgentHarness, gang_file, kubernetes_backend
-from tests.support.kube import wait_for
-from tests.support.shaky import FlakyCluster
+from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
+from tests.support.flaky_cluster import FlakyCluster
+from tests.support.kube_server import wait_for
 from tests.support.threads import run_concurrently
 
 QUICK = AgentIntervals(

@@ -16,17 +16,17 @@ from scheduling.kube import connections as kube_connections
 from scheduling.kube import errors
 from scheduling.kube.client import Timeouts
 from scheduling.kube.informer import InformerTiming
-from scheduling.kube.kinds import POD_GROUP
+from scheduling.kube.resource_kinds import POD_GROUP
 from scheduling.models import ClusterState, Workflow
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.verify import verify
 from tests.integration.dispatch.test_agents import becomes, empty, living, to_the_end
-from tests.support import houses
-from tests.support.bystanders import ForeignObjects
-from tests.support.clusters import AgentHarness, find_group, gang_file
-from tests.support.kube import PINNED, KubeNamespace, KubeServer, create_namespace, wait_for
+from tests.support import factories
+from tests.support.agent_harness import AgentHarness, find_group, gang_file
+from tests.support.flaky_cluster import FlakyCluster
+from tests.support.foreign_objects import ForeignObjects
 from tests.support.kube_proxy import FaultyProxy
-from tests.support.shaky import FlakyCluster
+from tests.support.kube_server import PINNED, KubeNamespace, KubeServer, create_namespace, wait_for
 
 pytestmark = pytest.mark.k8s
 
@@ -151,7 +151,7 @@ def test_a_token_expires_and_a_new_one_is_taken_up(kube_server: KubeServer, plac
         return put_backend(actor=SYSTEM, name="lab", body=body).row
 
     backend = put(kube_server.kubeconfig_text())
-    pool = houses.make_pool("team", 100, on=backend)
+    pool = factories.make_pool("team", 100, on=backend)
     agent = ClusterAgent(backend.pk, intervals=RHYTHM)
     room = AgentHarness(place.cluster, backend, pool, agent)
     with living(agent):

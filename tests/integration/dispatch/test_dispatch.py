@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pools.models import Reservation
 from scheduling.domain.priorities import Priority
-from scheduling.kube import kinds
+from scheduling.kube import resource_kinds
 from scheduling.models import Workflow
 from scheduling.services.verify import verify
-from tests.support.clusters import AgentHarness, find_group, gang_file, task_statuses
+from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses
 
 
 def test_from_submission_to_the_end(room: AgentHarness) -> None:
@@ -76,24 +76,26 @@ def test_files_and_host_names_come_and_go_with_their_gang(room: AgentHarness) ->
     room.submit(file)
     room.run_agent()
     here = room.backend.namespace
-    secrets = room.cluster.list(kinds.SECRET, namespace=here).items
+    secrets = room.cluster.list(resource_kinds.SECRET, namespace=here).items
     assert len(secrets) == 2
     (service,) = [
-        each for each in room.cluster.list(kinds.SERVICE, namespace=here).items if "gang-" in each["metadata"]["name"]
+        each
+        for each in room.cluster.list(resource_kinds.SERVICE, namespace=here).items
+        if "gang-" in each["metadata"]["name"]
     ]
     assert room.list_pods()[0]["spec"]["subdomain"] == service["metadata"]["name"]
     (pod_group,) = room.list_pod_groups()
     assert secrets[0]["metadata"]["ownerReferences"][0]["uid"] == pod_group["metadata"]["uid"]
     room.finish_pods(*room.list_pods())
     room.run_agent()
-    assert room.cluster.list(kinds.SECRET, namespace=here).items == []
-    left = room.cluster.list(kinds.SERVICE, namespace=here).items
+    assert room.cluster.list(resource_kinds.SECRET, namespace=here).items == []
+    left = room.cluster.list(resource_kinds.SERVICE, namespace=here).items
     assert [each for each in left if "gang-" in each["metadata"]["name"]] == []
 
 
 def test_a_slice_has_its_own_queue(twin: AgentHarness) -> None:
     room = AgentHarness.make(twin.cluster, "osmo-b", name="other", pool="split", a=40)
-    room.cluster.create(kinds.NAMESPACE, {"metadata": {"name": "osmo-b"}}, field_manager="test")
+    room.cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": "osmo-b"}}, field_manager="test")
     room.submit(to="split--a")
     room.run_agent()
     assert [each["spec"]["queue"] for each in room.list_pod_groups()] == ["osmo-pool-osmo-b-split--a"]
@@ -101,13 +103,13 @@ def test_a_slice_has_its_own_queue(twin: AgentHarness) -> None:
 
 def test_a_cancelled_workflow_is_taken_away(room: AgentHarness) -> None:
     from scheduling.services.workflows.user_actions import cancel_workflow
-    from tests.support import houses
+    from tests.support import factories
 
     workflow = room.submit(gang_file("lead", "other"))
     room.run_agent()
     room.run_pods(room.list_pods()[0])
     room.run_agent()
-    cancel_workflow(actor=houses.admin_actor(), name=workflow.name)
+    cancel_workflow(actor=factories.admin_actor(), name=workflow.name)
     room.run_agent()
     assert (room.list_pods(), room.list_pod_groups()) == ([], [])
     assert {status for _, _, status, _ in task_statuses(workflow)} == {"FAILED_CANCELED"}

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from pools.models import Reservation
-from scheduling.kube import errors, kinds
+from scheduling.kube import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Task, Workflow
 from scheduling.services.kubernetes import observation
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.verify import verify
-from tests.support.bystanders import ForeignObjects
-from tests.support.clusters import AgentHarness, find_group, gang_file, task_statuses
-from tests.support.shaky import FlakyCluster, ProcessKilled, fail_nth_write
+from tests.support.agent_harness import AgentHarness, find_group, gang_file, task_statuses
+from tests.support.flaky_cluster import FlakyCluster, ProcessKilled, fail_nth_write
+from tests.support.foreign_objects import ForeignObjects
 
 FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
 GANG = gang_file("lead", "other", task_fields=FILES)
@@ -66,7 +66,7 @@ def nothing_twice(room: AgentHarness, shaky: FlakyCluster) -> None:
     assert Workflow.objects.get().status == "COMPLETED"
     assert task_statuses(Workflow.objects.get()) == [("lead", 0, "COMPLETED", 0), ("other", 0, "COMPLETED", 0)]
     here = room.backend.namespace
-    for kind in (kinds.POD, kinds.POD_GROUP, kinds.SECRET, kinds.SERVICE):
+    for kind in (resource_kinds.POD, resource_kinds.POD_GROUP, resource_kinds.SECRET, resource_kinds.SERVICE):
         assert room.cluster.list(kind, namespace=here, labels="osmo.house").items == []
     assert verify() == []
 
@@ -205,12 +205,12 @@ def test_a_name_that_somebody_else_has_is_left_to_him(room: AgentHarness) -> Non
     workflow = room.submit()
     name, here = str(find_group(workflow).pk), room.backend.namespace
     theirs = {"metadata": {"name": name, "namespace": here, "labels": {"theirs": "yes"}}, "spec": {"minMember": 7}}
-    before = room.cluster.create(kinds.POD_GROUP, theirs, field_manager="somebody")
+    before = room.cluster.create(resource_kinds.POD_GROUP, theirs, field_manager="somebody")
     room.run_agent()
     workflow.refresh_from_db()
     assert workflow.status == "FAILED_BACKEND_ERROR"
     assert "made by somebody else" in workflow.failure_message
-    assert room.cluster.get(kinds.POD_GROUP, name, namespace=here) == before
+    assert room.cluster.get(resource_kinds.POD_GROUP, name, namespace=here) == before
     assert room.list_pods() == []
 
 
@@ -235,16 +235,19 @@ def test_nothing_of_others_is_touched_and_nothing_of_ours_is_left(room: AgentHar
         pod("stranger-in-our-gang", **ours),
     ]
     for body in kept + orphans:
-        room.cluster.create(kinds.POD, body, field_manager="somebody")
+        room.cluster.create(resource_kinds.POD, body, field_manager="somebody")
     lost = {"metadata": {"name": unknown, "namespace": here, "labels": {"osmo.house": ours["osmo.house"]}}, "spec": {}}
-    room.cluster.create(kinds.POD_GROUP, lost, field_manager="somebody")
-    before = {name: room.cluster.get(kinds.POD, name, namespace=here) for name in ("plain", "other-house", "upstream")}
+    room.cluster.create(resource_kinds.POD_GROUP, lost, field_manager="somebody")
+    before = {
+        name: room.cluster.get(resource_kinds.POD, name, namespace=here)
+        for name in ("plain", "other-house", "upstream")
+    }
     room.run_agent()
     left = {pod["metadata"]["name"] for pod in room.list_pods()}
     assert left == {"plain", "other-house", "upstream", str(Task.objects.get().pk)}
     assert [each["metadata"]["name"] for each in room.list_pod_groups()] == [str(find_group(workflow).pk)]
     for name, was in before.items():
-        assert room.cluster.get(kinds.POD, name, namespace=here) == was
+        assert room.cluster.get(resource_kinds.POD, name, namespace=here) == was
 
 
 def test_a_pod_whose_mark_was_taken_off_gets_it_back(room: AgentHarness) -> None:
@@ -253,7 +256,7 @@ def test_a_pod_whose_mark_was_taken_off_gets_it_back(room: AgentHarness) -> None
     (pod,) = room.list_pods()
     name = pod["metadata"]["name"]
     bare = {"metadata": {"labels": {"osmo.house": None}}}
-    room.cluster.merge(kinds.POD, name, bare, field_manager="somebody", namespace=room.backend.namespace)
+    room.cluster.merge(resource_kinds.POD, name, bare, field_manager="somebody", namespace=room.backend.namespace)
     room.run_agent()
     assert room.list_pods()[0]["metadata"]["labels"]["osmo.house"] == pod["metadata"]["labels"]["osmo.house"]
     room.run_pods(*room.list_pods())
@@ -266,11 +269,11 @@ def test_a_pod_group_that_went_or_was_moved_is_put_right(room: AgentHarness) -> 
     room.run_agent()
     name, here = str(find_group(workflow).pk), room.backend.namespace
     room.cluster.merge(
-        kinds.POD_GROUP, name, {"spec": {"queue": "elsewhere"}}, field_manager="somebody", namespace=here
+        resource_kinds.POD_GROUP, name, {"spec": {"queue": "elsewhere"}}, field_manager="somebody", namespace=here
     )
     room.run_agent()
     assert room.list_pod_groups()[0]["spec"]["queue"] == f"osmo-pool-{here}-team---shared"
-    room.cluster.delete(kinds.POD_GROUP, name, namespace=here)
+    room.cluster.delete(resource_kinds.POD_GROUP, name, namespace=here)
     room.run_agent()
     assert [each["metadata"]["name"] for each in room.list_pod_groups()] == [name]
     assert len(room.list_pods()) == 1
@@ -278,16 +281,23 @@ def test_a_pod_group_that_went_or_was_moved_is_put_right(room: AgentHarness) -> 
 
 def test_a_cluster_without_kai(twin: AgentHarness) -> None:
     bare = FakeCluster(
-        served_kinds=[kinds.NAMESPACE, kinds.POD, kinds.NODE, kinds.SECRET, kinds.SERVICE], namespaces=["osmo"]
+        served_kinds=[
+            resource_kinds.NAMESPACE,
+            resource_kinds.POD,
+            resource_kinds.NODE,
+            resource_kinds.SECRET,
+            resource_kinds.SERVICE,
+        ],
+        namespaces=["osmo"],
     )
     workflow = twin.submit()
     agent = agent_of(twin, bare)
     agent.relist_and_reconcile()
     assert "PodGroup" in find_group(workflow).waiting_reason["message"]
     assert find_group(workflow).waiting_reason["code"] == "cluster_fault"
-    assert bare.list(kinds.POD).items == []
-    bare.install_kinds(kinds.POD_GROUP)
+    assert bare.list(resource_kinds.POD).items == []
+    bare.install_kinds(resource_kinds.POD_GROUP)
     for _ in range(2):
         agent.relist_and_reconcile()
-    assert len(bare.list(kinds.POD).items) == 1
+    assert len(bare.list(resource_kinds.POD).items) == 1
     assert find_group(workflow).waiting_reason is None

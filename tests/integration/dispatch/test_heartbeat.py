@@ -12,14 +12,14 @@ from pools.api.backends import backend_body
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend
 from pools.services.backends import put_backend
-from scheduling.kube import errors, kinds
+from scheduling.kube import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, Workflow
-from scheduling.selectors.queue import list_waiting_gangs
+from scheduling.selectors.visible_queue import list_waiting_gangs
 from scheduling.services.kubernetes.agent import AgentIntervals, BackendRemoved, ClusterAgent
 from scheduling.services.kubernetes.heartbeats import HEARTBEAT_LIFETIME, set_silent_offline
-from tests.support.clusters import AgentHarness, kubernetes_backend
-from tests.support.shaky import FlakyCluster
+from tests.support.agent_harness import AgentHarness, kubernetes_backend
+from tests.support.flaky_cluster import FlakyCluster
 
 
 def is_offline(room: AgentHarness) -> bool:
@@ -69,7 +69,9 @@ def test_a_cluster_that_does_not_answer_has_no_heartbeat(twin: AgentHarness) -> 
 
 
 def test_what_is_wrong_beside_the_answer_is_told(twin: AgentHarness) -> None:
-    bare = FakeCluster(served_kinds=[kinds.NAMESPACE, kinds.POD, kinds.NODE], namespaces=["osmo"])
+    bare = FakeCluster(
+        served_kinds=[resource_kinds.NAMESPACE, resource_kinds.POD, resource_kinds.NODE], namespaces=["osmo"]
+    )
     agent = ClusterAgent(twin.backend.pk, connect=lambda _: bare, intervals=AgentIntervals(heartbeat=0))
     agent.relist_and_reconcile()
     state = ClusterState.objects.get()

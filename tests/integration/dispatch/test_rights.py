@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pools.models import KubernetesSettings
-from scheduling.kube import connections, errors, kinds, rbac
+from scheduling.kube import connections, errors, rbac, resource_kinds
 from scheduling.models import Workflow
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from scheduling.services.kubernetes.queue_sync import sync_backend_queues
 from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import houses
-from tests.support.clusters import AgentHarness, gang_file, task_statuses
-from tests.support.granted import RbacCluster
+from tests.support import factories
+from tests.support.agent_harness import AgentHarness, gang_file, task_statuses
+from tests.support.rbac_cluster import RbacCluster
 
 FILES = "files: [{path: /tmp/run.sh, contents: 'ping {{host:other}}'}]"
 
@@ -41,10 +41,10 @@ def test_the_rights_are_enough(twin: AgentHarness, lawful: RbacCluster) -> None:
     assert {status for _, _, status, _ in task_statuses(workflow)} == {"COMPLETED"}
     other = twin.submit(gang_file("lead", "other", task_fields=FILES))
     twin.run_agent()
-    cancel_workflow(actor=houses.admin_actor(), name=other.name)
+    cancel_workflow(actor=factories.admin_actor(), name=other.name)
     twin.run_agent()
     assert Workflow.objects.get(pk=other.pk).status == "FAILED_CANCELED"
-    for kind in (kinds.POD, kinds.POD_GROUP, kinds.SECRET, kinds.SERVICE):
+    for kind in (resource_kinds.POD, resource_kinds.POD_GROUP, resource_kinds.SECRET, resource_kinds.SERVICE):
         assert twin.cluster.list(kind, namespace="osmo").items == [], kind
     assert KubernetesSettings.objects.get().backend.queue_sync.connection["ok"]
 
@@ -57,12 +57,14 @@ def test_none_is_left_over(twin: AgentHarness, lawful: RbacCluster) -> None:
     (pod,), (pod_group,) = twin.list_pods(), twin.list_pod_groups()
     bare = {"metadata": {"labels": {"osmo.house": None}}}
     moved = {"spec": {"queue": "elsewhere"}}
-    for kind, there, change in ((kinds.POD, pod, bare), (kinds.POD_GROUP, pod_group, moved)):
+    for kind, there, change in ((resource_kinds.POD, pod, bare), (resource_kinds.POD_GROUP, pod_group, moved)):
         twin.cluster.merge(kind, there["metadata"]["name"], change, field_manager="somebody", namespace="osmo")
     twin.run_agent()
     given = {(kind.plural, verb) for kind, verbs in rbac.NAMESPACE_RULES for verb in verbs}
-    watched = {(kind.plural, "watch") for kind in (kinds.POD, kinds.POD_GROUP)}
-    taken = {(kind.plural, "get") for kind in (kinds.SECRET, kinds.SERVICE, kinds.POD_GROUP)}  # whose is that name?
+    watched = {(kind.plural, "watch") for kind in (resource_kinds.POD, resource_kinds.POD_GROUP)}
+    taken = {
+        (kind.plural, "get") for kind in (resource_kinds.SECRET, resource_kinds.SERVICE, resource_kinds.POD_GROUP)
+    }  # whose is that name?
     assert given - lawful.used_rights <= watched | taken
 
 
@@ -70,6 +72,6 @@ def test_without_a_right_the_call_is_refused(lawful: RbacCluster) -> None:
     """That the judge judges."""
     pod = {"metadata": {"name": "p", "namespace": "elsewhere"}, "spec": {"containers": []}}
     with pytest.raises(errors.AccessDenied, match="create pods in elsewhere"):
-        lawful.create(kinds.POD, pod, owner="osmo-admin")
+        lawful.create(resource_kinds.POD, pod, owner="osmo-admin")
     with pytest.raises(errors.AccessDenied, match="list secrets in the cluster"):
-        lawful.list(kinds.SECRET)
+        lawful.list(resource_kinds.SECRET)

@@ -13,7 +13,7 @@ from pools.models import Backend, Node, User
 from scheduling.models import Task, Workflow
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
-from tests.support import houses
+from tests.support import factories
 
 
 class Cluster:
@@ -24,7 +24,9 @@ class Cluster:
         Node.objects.bulk_create([Node(backend=self.backend, name=name, gpus=gpus) for name, gpus in nodes.items()])
         for name, quota in pools.items():
             slices = quota if isinstance(quota, dict) else {}
-            houses.make_pool(name, slices.pop("", sum(slices.values())) if slices else quota, on=self.backend, **slices)
+            factories.make_pool(
+                name, slices.pop("", sum(slices.values())) if slices else quota, on=self.backend, **slices
+            )
         self.admin = self.client("root", "osmo-admin")
 
     @staticmethod
@@ -32,7 +34,7 @@ class Cluster:
         """Somebody at the API."""
         client = Client()
         user = User.objects.filter(username=name).first() or User.objects.get(
-            username=houses.make_user(name, *roles).username
+            username=factories.make_user(name, *roles).username
         )
         client.force_login(user, "django.contrib.auth.backends.ModelBackend")
         return client
@@ -43,7 +45,7 @@ class Cluster:
         """Submit a workflow of one task (or this file)."""
         answer = (by or self.admin).post(
             f"/api/pool/{to}/workflow?priority={priority}",
-            json.dumps({"file": file or houses.workflow_file(name, gpus)}),
+            json.dumps({"file": file or factories.workflow_file(name, gpus)}),
             content_type="application/json",
         )
         assert answer.status_code == 200, answer.content

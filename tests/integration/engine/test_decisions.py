@@ -12,7 +12,7 @@ from django.utils import timezone
 from pools.models import Pool
 from scheduling.models import Decision, Group, Workflow
 from scheduling.services import decisions
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 
@@ -36,16 +36,16 @@ def told(workflow: Workflow, **more: Any) -> Decision:
 @pytest.fixture
 def team() -> Pool:
     """A pool."""
-    return houses.make_pool("team", 10)
+    return factories.make_pool("team", 10)
 
 
 def test_everybody_reads_what_concerns_their_own_work_and_their_pools(team: Pool) -> None:
-    owner = houses.make_user("olga", "osmo-team-user")
-    decision = told(houses.submit_workflow(owner, "team"))
+    owner = factories.make_user("olga", "osmo-team-user")
+    decision = told(factories.submit_workflow(owner, "team"))
     member, viewer, stranger = (
-        houses.make_user("mia", "osmo-team-user"),
-        houses.make_user("vera", "osmo-viewer"),
-        houses.make_user("sam", "osmo-team2-user") if houses.make_pool("team2", 1) else None,
+        factories.make_user("mia", "osmo-team-user"),
+        factories.make_user("vera", "osmo-viewer"),
+        factories.make_user("sam", "osmo-team2-user") if factories.make_pool("team2", 1) else None,
     )
     assert stranger is not None
     for actor, sees in ((owner, True), (member, True), (viewer, True), (stranger, False)):
@@ -53,7 +53,7 @@ def test_everybody_reads_what_concerns_their_own_work_and_their_pools(team: Pool
 
 
 def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> None:
-    decision = told(houses.submit_workflow(houses.admin_actor(), "team"))
+    decision = told(factories.submit_workflow(factories.admin_actor(), "team"))
     old = told(decision.workflow, time=timezone.now() - timedelta(days=2))
     for deed in (
         lambda: Decision.objects.filter(pk=decision.pk).update(sentence="x"),
@@ -68,13 +68,13 @@ def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> No
 
 @pytest.mark.parametrize(("action", "for_whom"), [("start", True), ("give_up", True), ("reclaim", False)])
 def test_what_is_taken_is_taken_for_somebody(team: Pool, action: str, for_whom: bool) -> None:
-    workflow = houses.submit_workflow(houses.admin_actor(), "team")
+    workflow = factories.submit_workflow(factories.admin_actor(), "team")
     with pytest.raises(IntegrityError), transaction.atomic():
         told(workflow, action=action, for_workflow=workflow if for_whom else None)
 
 
 def test_what_is_too_old_is_forgotten(team: Pool) -> None:
-    young = told(houses.submit_workflow(houses.admin_actor(), "team"))
+    young = told(factories.submit_workflow(factories.admin_actor(), "team"))
     kept = told(young.workflow, time=timezone.now() - decisions.RETENTION + timedelta(hours=1))
     told(young.workflow, time=timezone.now() - decisions.RETENTION - timedelta(hours=1))
     assert decisions.delete_old_decisions() == 1
@@ -86,7 +86,7 @@ def test_what_is_too_much_is_forgotten_oldest_first_and_never_what_is_young(
 ) -> None:
     monkeypatch.setattr(decisions, "MAX_DECISIONS", 2)
     monkeypatch.setattr(decisions, "BATCH_SIZE", 2)
-    workflow = houses.submit_workflow(houses.admin_actor(), "team")
+    workflow = factories.submit_workflow(factories.admin_actor(), "team")
     old = [told(workflow, time=timezone.now() - timedelta(days=9 - n)) for n in range(6)]
     assert decisions.delete_old_decisions() == 4
     assert set(Decision.objects.all()) == set(old[4:])

@@ -19,7 +19,7 @@ from scheduling.models import Group, Task
 from scheduling.selectors.live_facts import CPU, MEMORY, LiveFacts, read_live_facts
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def team() -> Pool:
     """100 GPUs, slices a and b."""
-    return houses.make_pool("team", 100, a=30, b=20)
+    return factories.make_pool("team", 100, a=30, b=20)
 
 
 def of(pool: Pool) -> LiveFacts:
@@ -60,8 +60,8 @@ def test_queues_have_their_logical_names_and_scheduling_quotas(team: Pool) -> No
 
 
 def test_a_pool_without_numbers_is_unlimited_and_an_archived_one_is_not_told() -> None:
-    team = houses.make_pool("team", -1)
-    gone = houses.make_pool("gone", 5)
+    team = factories.make_pool("team", -1)
+    gone = factories.make_pool("gone", 5)
     Pool.objects.filter(pk=gone.pk).update(archived=True)
     told = {queue.name: queue for queue in of(team).facts.queues}
     assert set(told) == {"osmo-pool-ns-team", "osmo-pool-ns-team--_shared"}
@@ -70,8 +70,8 @@ def test_a_pool_without_numbers_is_unlimited_and_an_archived_one_is_not_told() -
 
 
 def test_a_draining_slice_keeps_what_its_live_work_needs(team: Pool) -> None:
-    houses.submit_workflow(houses.admin_actor(), "team--a", 12)
-    houses.submit_workflow(houses.admin_actor(), "team--a", 25, priority=Priority.LOW)
+    factories.submit_workflow(factories.admin_actor(), "team--a", 12)
+    factories.submit_workflow(factories.admin_actor(), "team--a", 25, priority=Priority.LOW)
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="b")  # nothing live, so it is gone
     told = {queue.name: gpus(queue.quota) for queue in of(team).facts.queues}
@@ -91,11 +91,11 @@ def test_work_bears_the_names_people_know_and_leads_back_to_its_rows(team: Pool)
   - {name: other, tasks: [{name: c, image: i, command: [c], resource: r}]}
   - {name: last, tasks: [{name: d, image: i, command: [c], inputs: [{task: c}]}]}
 """
-    admin = houses.admin_actor()
-    single = houses.submit_workflow(admin, "team--a", 1, priority=Priority.HIGH)
+    admin = factories.admin_actor()
+    single = factories.submit_workflow(admin, "team--a", 1, priority=Priority.HIGH)
     submit(actor=admin, pool="team", submission=Submission(file=two, priority=Priority.LOW))
     reconcile_backend(team.backend_id)
-    waiting = houses.submit_workflow(admin, "team", 3)
+    waiting = factories.submit_workflow(admin, "team", 3)
 
     live = of(team)
     told = {gang.name: gang for gang in live.facts.gangs}
@@ -124,7 +124,7 @@ def test_work_bears_the_names_people_know_and_leads_back_to_its_rows(team: Pool)
 
 
 def test_only_the_latest_try_counts(team: Pool) -> None:
-    houses.submit_workflow(houses.admin_actor(), "team", 1)
+    factories.submit_workflow(factories.admin_actor(), "team", 1)
     first = Task.objects.get()
     Task.objects.filter(pk=first.pk).update(status="FAILED_PREEMPTED")
     Task.objects.create(group=first.group, name=first.name, retry_id=1, position=0, gpu_count=1)
@@ -133,24 +133,24 @@ def test_only_the_latest_try_counts(team: Pool) -> None:
 
 
 def test_tasks_stand_only_where_their_platform_and_their_file_let_them() -> None:
-    team = houses.make_pool("team", 100)
+    team = factories.make_pool("team", 100)
     backend = Backend.objects.get(pk=team.backend_id)
     Node.objects.create(backend=backend, name="old", gpus=8, platform="old")
-    file = houses.workflow_file().replace("{gpu: 1}", "{gpu: 1, nodesExcluded: [sim-n1, sim-n2]}")
-    submit(actor=houses.admin_actor(), pool="team", submission=Submission(file=file))
+    file = factories.workflow_file().replace("{gpu: 1}", "{gpu: 1, nodesExcluded: [sim-n1, sim-n2]}")
+    submit(actor=factories.admin_actor(), pool="team", submission=Submission(file=file))
     live = of(team)
     (gang,) = live.facts.gangs
     assert gang.tasks[0].allowed_nodes == {"sim-n3", "sim-n4"}
     assert {node.name for node in live.facts.nodes or ()} == {"old", "sim-n1", "sim-n2", "sim-n3", "sim-n4"}
 
     Node.objects.filter(name="old").delete()
-    plain = houses.submit_workflow(houses.admin_actor(), "team", 1)
+    plain = factories.submit_workflow(factories.admin_actor(), "team", 1)
     told = {gang.name: gang for gang in of(team).facts.gangs}
     assert told[plain.name].tasks[0].allowed_nodes is None  # all of them
 
 
 def test_an_offline_backend_starts_nothing_and_maintenance_holds_nothing_back(team: Pool) -> None:
-    houses.submit_workflow(houses.admin_actor(), "team", 1)
+    factories.submit_workflow(factories.admin_actor(), "team", 1)
     Pool.objects.filter(pk=team.pk).update(enable_maintenance=True)
     assert [step.action for step in plan(of(team).facts).steps] == ["start"]
     Backend.objects.filter(pk=team.backend_id).update(offline=True)
@@ -160,7 +160,7 @@ def test_an_offline_backend_starts_nothing_and_maintenance_holds_nothing_back(te
 
 
 def test_an_elastic_gang_brings_its_tree(team: Pool) -> None:
-    houses.submit_workflow(houses.admin_actor(), "team", 1)
+    factories.submit_workflow(factories.admin_actor(), "team", 1)
     task = Task.objects.get()
     Group.objects.update(gang={"min_sub_group": 1, "sub_groups": [{"name": "x", "min_member": 1}, {"name": "y"}]})
     Task.objects.update(sub_group="x")
@@ -173,8 +173,8 @@ def test_an_elastic_gang_brings_its_tree(team: Pool) -> None:
 
 def test_a_kubernetes_backend_without_known_nodes_is_told_by_quotas_alone() -> None:
     cluster = Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k")
-    team = houses.make_pool("team", 4, on=cluster)
-    houses.submit_workflow(houses.admin_actor(), "team", 1)
+    team = factories.make_pool("team", 4, on=cluster)
+    factories.submit_workflow(factories.admin_actor(), "team", 1)
     live = of(team)
     assert live.facts.nodes is None
     assert [step.action for step in plan(live.facts).steps] == ["start"]
@@ -186,11 +186,11 @@ def test_reading_costs_the_same_number_of_queries_however_much_there_is(team: Po
             of(team)
         return len(queries)
 
-    houses.submit_workflow(houses.admin_actor(), "team", 1)
+    factories.submit_workflow(factories.admin_actor(), "team", 1)
     before = cost()
-    houses.make_pool("other", 10, x=1, y=1)
+    factories.make_pool("other", 10, x=1, y=1)
     for _ in range(5):
-        houses.submit_workflow(houses.admin_actor(), "other", 1)
+        factories.submit_workflow(factories.admin_actor(), "other", 1)
     assert cost() == before
 
 
@@ -200,7 +200,7 @@ def _three_of_three(team: Pool) -> None:
 metadata: {name: flex, annotations: {osmo/gpus-per-pod: 1, osmo/pods: 3}}
 spec: {minMember: 3}
 """
-    submit(actor=houses.admin_actor(), pool="team", submission=Submission(file=file, priority=Priority.LOW))
+    submit(actor=factories.admin_actor(), pool="team", submission=Submission(file=file, priority=Priority.LOW))
     reconcile_backend(team.backend_id)
     assert {task.state for task in of(team).facts.gangs[0].tasks} == {TaskState.RUNNING}
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from pools.models import Backend, GpuUsage
-from scheduling.kube import kinds
+from scheduling.kube import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.port import Cluster, Object
 from scheduling.services.gpu_quota.controller import GpuQuotaController
-from tests.support.clusters import kubernetes_backend
-from tests.support.kube import TENSOR_FUSION, KubeServer
+from tests.support.agent_harness import kubernetes_backend
+from tests.support.kube_server import TENSOR_FUSION, KubeServer
 
 PREFIX = "tensor-fusion.ai/"
 SOMEBODY = "somebody"
@@ -37,11 +37,11 @@ class GpuClusterHarness:
         """Put the quota object; the same again changes nothing."""
         metadata = {"name": name, "namespace": self.namespace}
         body = {"metadata": metadata, "spec": spec}
-        return self.cluster.apply(kinds.GPU_RESOURCE_QUOTA, body, field_manager=SOMEBODY, force=True)
+        return self.cluster.apply(resource_kinds.GPU_RESOURCE_QUOTA, body, field_manager=SOMEBODY, force=True)
 
     def status(self, name: str = "team-quota") -> Any:
         """What the object's status says."""
-        found = self.cluster.get(kinds.GPU_RESOURCE_QUOTA, name, namespace=self.namespace)
+        found = self.cluster.get(resource_kinds.GPU_RESOURCE_QUOTA, name, namespace=self.namespace)
         return found.get("status") or {}
 
     def ready(self, name: str = "team-quota") -> tuple[str, str]:
@@ -65,11 +65,11 @@ class GpuClusterHarness:
         }
         if bound:
             body["spec"]["nodeName"] = "n1"
-        return self.cluster.create(kinds.POD, body, field_manager=SOMEBODY)
+        return self.cluster.create(resource_kinds.POD, body, field_manager=SOMEBODY)
 
     def remove(self, name: str) -> None:
         """Delete a pod at once."""
-        self.cluster.delete(kinds.POD, name, namespace=self.namespace, grace_seconds=0)
+        self.cluster.delete(resource_kinds.POD, name, namespace=self.namespace, grace_seconds=0)
 
     def used(self) -> tuple[int, int]:
         """TFLOPS requested and workers, as the ledger has it."""
@@ -84,7 +84,7 @@ def _fleet(cluster: Cluster, namespace: str) -> GpuClusterHarness:
 
 def _on_twin() -> GpuClusterHarness:
     cluster = FakeCluster(namespaces=["team-a"])
-    cluster.install_kinds(kinds.GPU_RESOURCE_QUOTA)
+    cluster.install_kinds(resource_kinds.GPU_RESOURCE_QUOTA)
     return _fleet(cluster, "team-a")
 
 

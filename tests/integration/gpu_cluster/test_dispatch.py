@@ -12,12 +12,12 @@ from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import Workflow
-from scheduling.selectors.queue import list_waiting_gangs
+from scheduling.selectors.visible_queue import list_waiting_gangs
 from scheduling.services.gpu_quota.controller import rebuild_from_clusters
 from scheduling.services.verify import verify
 from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import houses
-from tests.support.clusters import AgentHarness
+from tests.support import factories
+from tests.support.agent_harness import AgentHarness
 
 pytestmark = pytest.mark.django_db
 
@@ -71,7 +71,7 @@ def test_what_is_cancelled_before_its_pods_run_gives_back(room: AgentHarness) ->
     work = room.submit(priority=Priority.HIGH)
     room.run_agent()
     assert used() == (10, 1)
-    cancel_workflow(actor=houses.admin_actor(), name=work.name)
+    cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert used() == (0, 0)
 
 

@@ -15,7 +15,7 @@ from pools.services.gpu_allocations import expire_assumed
 from pools.services.gpu_quotas import put_gpu_quota
 from scheduling.services.gpu_quota.admission import webhook_token
 from scheduling.services.webhooks.queue_guard import put_queue_guard
-from tests.support.clusters import kubernetes_backend
+from tests.support.agent_harness import kubernetes_backend
 
 pytestmark = pytest.mark.django_db
 PREFIX = "tensor-fusion.ai/"

@@ -13,8 +13,8 @@ from django.test import Client
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, User
 from pools.security.tokens import issue_jwt
-from pools.services.members import create_user
-from pools.services.tokens import create_token
+from pools.services.access_tokens import create_token
+from pools.services.users import create_user
 
 
 @dataclass

@@ -12,7 +12,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, User
 from pools.services.subpools import delete_subpool, resize_subpool
 from tests.integration.identity.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 AUDIT = "/api/audit"
 Callers = Callable[..., ApiCaller]
@@ -21,12 +21,15 @@ Callers = Callable[..., ApiCaller]
 @pytest.fixture
 def house(db: None) -> None:
     """Two pools whose names begin alike, with slices and work on each."""
-    houses.make_pool("team", 100, a=30, b=50)
-    houses.make_pool("team2", 100, a=10)
-    ann, bob = houses.make_user("ann", "osmo-team-admin"), houses.make_user("bob", "osmo-team-user", "osmo-team2-user")
+    factories.make_pool("team", 100, a=30, b=50)
+    factories.make_pool("team2", 100, a=10)
+    ann, bob = (
+        factories.make_user("ann", "osmo-team-admin"),
+        factories.make_user("bob", "osmo-team-user", "osmo-team2-user"),
+    )
     resize_subpool(actor=ann, parent="team", subpool_name="b", quota=20, description="a paper is due")
-    houses.submit_workflow(bob, "team--a")
-    houses.submit_workflow(bob, "team2--a")
+    factories.submit_workflow(bob, "team--a")
+    factories.submit_workflow(bob, "team2--a")
 
 
 @pytest.mark.usefixtures("house")

@@ -17,9 +17,9 @@ from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.security.tokens import issue_jwt
 from pools.selectors.audit_trail import StreamPosition, parse_position
-from pools.services.members import create_user, delete_user, grant_role
-from pools.services.tokens import create_token
-from tests.support import houses
+from pools.services.access_tokens import create_token
+from pools.services.users import create_user, delete_user, grant_role
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -211,11 +211,11 @@ def _id_in_progress() -> int:
 
 class TestWhoSeesWhat:
     def test_only_what_the_audit_list_would_show(self, admin: str) -> None:
-        houses.make_pool("team", 100)
-        houses.make_pool("team2", 100)
-        ann = houses.make_user("ann", "osmo-team-admin")
+        factories.make_pool("team", 100)
+        factories.make_pool("team2", 100)
+        ann = factories.make_user("ann", "osmo-team-admin")
         stream = Stream(ann.username)
-        houses.make_user("bob", "osmo-team2-user")
+        factories.make_user("bob", "osmo-team2-user")
         from pools.services.subpools import create_subpool
 
         create_subpool(actor=SYSTEM, parent="team2", subpool_name="a", quota=1)

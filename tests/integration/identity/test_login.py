@@ -15,8 +15,8 @@ from django.utils import timezone
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, User
 from pools.security.tokens import issue_jwt
-from pools.services.members import create_user, delete_user
-from pools.services.tokens import create_token, delete_token
+from pools.services.access_tokens import create_token, delete_token
+from pools.services.users import create_user, delete_user
 from tests.integration.identity.conftest import ApiAnswer, ApiCaller
 
 EXCHANGE = "/api/auth/jwt/access_token"
@@ -122,7 +122,7 @@ class TestSession:
     def test_roles_are_those_of_now(self, anonymous: ApiCaller) -> None:
         session = _session(_secret(), anonymous)
         assert session("GET", "/api/auth/user").status == 403
-        from pools.services.members import grant_role
+        from pools.services.users import grant_role
 
         grant_role(actor=SYSTEM, username="bob", role="osmo-viewer")
         assert session("GET", "/api/auth/user").status == 200

@@ -15,15 +15,15 @@ from pools.domain.quantities import parse_quantity
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, Pool
 from pools.security.tokens import issue_jwt
+from pools.services.access_tokens import create_token
 from pools.services.gpu_allocations import allocate
 from pools.services.gpu_quotas import put_gpu_quota
-from pools.services.members import create_user
 from pools.services.subpools import delete_subpool
-from pools.services.tokens import create_token
+from pools.services.users import create_user
 from scheduling.domain.priorities import Priority
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.identity.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 Callers = Callable[..., ApiCaller]
 
@@ -43,7 +43,7 @@ def test_who_may(caller: Callers, roles: tuple[str, ...], status: int) -> None:
 
 
 def test_a_pool_admin_may_not(caller: Callers) -> None:
-    houses.make_pool("team")
+    factories.make_pool("team")
     assert _scrape(caller("bob", "osmo-team-admin").token)[0] == 403
 
 
@@ -80,7 +80,7 @@ class TestLedger:
         return lambda: _scrape(admin.token)[1]
 
     def test_every_leaf_and_their_sum(self, page: Callable[[], dict[str, float]]) -> None:
-        houses.make_pool("team", 100, a=30, b=50)
+        factories.make_pool("team", 100, a=30, b=50)
         found = page()
         quotas = {leaf: found[f'osmo_leaf_quota_gpus{{leaf="{leaf}",pool="team"}}'] for leaf in ("_shared", "a", "b")}
         assert quotas == {"_shared": 20, "a": 30, "b": 50}
@@ -88,10 +88,10 @@ class TestLedger:
         assert found["osmo_pools_left_out"] == 0
 
     def test_use_and_drain(self, page: Callable[[], dict[str, float]]) -> None:
-        pool = houses.make_pool("team", 100, a=30)
-        bob = houses.make_user("bob", "osmo-team-user")
-        houses.submit_workflow(bob, "team--a", gpus=8, name="firm")
-        houses.submit_workflow(bob, "team--a", gpus=4, name="loose", priority=Priority.LOW)
+        pool = factories.make_pool("team", 100, a=30)
+        bob = factories.make_user("bob", "osmo-team-user")
+        factories.submit_workflow(bob, "team--a", gpus=8, name="firm")
+        factories.submit_workflow(bob, "team--a", gpus=4, name="loose", priority=Priority.LOW)
         assert pool.backend_id is not None
         reconcile_backend(pool.backend_id)
         delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
@@ -104,21 +104,21 @@ class TestLedger:
         assert (leaf("available_gpus"), leaf("live_workflows"), leaf("draining")) == (-8, 2, 1)
 
     def test_what_is_archived_is_left_out(self, page: Callable[[], dict[str, float]]) -> None:
-        houses.make_pool("team", 100, a=30)
+        factories.make_pool("team", 100, a=30)
         delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
-        houses.make_pool("old", 10)
+        factories.make_pool("old", 10)
         Pool.objects.filter(name="old").update(archived=True)
         text = str(page())
         assert 'leaf="a"' not in text
         assert 'pool="old"' not in text
 
     def test_unlimited(self, page: Callable[[], dict[str, float]]) -> None:
-        Pool.objects.create(name="free", backend=houses.make_backend())
+        Pool.objects.create(name="free", backend=factories.make_backend())
         assert page()['osmo_leaf_quota_gpus{leaf="_shared",pool="free"}'] == float("inf")
 
     def test_the_page_has_an_end(self, page: Callable[[], dict[str, float]], monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("a", "b", "c"):
-            houses.make_pool(name, 10)
+            factories.make_pool(name, 10)
         monkeypatch.setattr(metrics, "MAX_POOLS", 2)
         found = page()
         assert found["osmo_pools_left_out"] == 1
@@ -131,7 +131,7 @@ class TestLedger:
         self, admin: ApiCaller, django_assert_max_num_queries: Callable[..., object]
     ) -> None:
         for number in range(8):
-            houses.make_pool(f"p{number}", 10, a=1, b=2)
+            factories.make_pool(f"p{number}", 10, a=1, b=2)
         with django_assert_max_num_queries(10):  # type: ignore[attr-defined]  # 5 of them are the login's
             _scrape(admin.token)
 

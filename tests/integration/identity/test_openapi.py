@@ -11,7 +11,7 @@ import yaml
 from django.test import Client
 from django.urls import get_resolver
 
-from osmo_admin.schema_views import render_openapi
+from osmo_admin.openapi_views import render_openapi
 
 COMMITTED = Path(__file__).resolve().parents[3] / "docs" / "openapi.yaml"
 METHODS = {"get", "post", "put", "patch", "delete"}

@@ -9,7 +9,7 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.services.subpools import delete_subpool
 from tests.integration.identity.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 ADDRESS = "/api/profile/settings"
 Callers = Callable[..., ApiCaller]
@@ -17,9 +17,9 @@ Callers = Callable[..., ApiCaller]
 
 @pytest.fixture(autouse=True)
 def some_pools(db: None) -> None:
-    houses.make_pool("team", 100, b=10, a=20, gone=5)
-    houses.make_pool("team2", 100)
-    houses.make_pool("team-x", 100)
+    factories.make_pool("team", 100, b=10, a=20, gone=5)
+    factories.make_pool("team2", 100)
+    factories.make_pool("team-x", 100)
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="gone")
 
 

@@ -10,14 +10,14 @@ import pytest
 from django import forms
 from django.test import Client
 
-from osmo_admin import resuming
+from osmo_admin import preserved_input
 from pools.admin.cluster_forms import ConnectClusterForm
 from pools.admin.forms import INCOMPLETE_INPUT, SecretField, ServiceForm
 from pools.domain.roles import SYSTEM
 from pools.models import User
 from pools.services.backends import put_backend
-from pools.services.members import create_user
 from pools.services.pools import put_pool
+from pools.services.users import create_user
 from scheduling.models import Workflow
 
 PASSWORD = "only-for-tests-4711"
@@ -115,7 +115,7 @@ def test_it_leads_to_no_other_house(root: User) -> None:
 
 
 def test_too_much_is_not_carried_and_that_is_said(root: User) -> None:
-    page = Client().post("/scheduling/workflow/submit/", {"file": "x" * resuming.MAX_CHARACTERS})
+    page = Client().post("/scheduling/workflow/submit/", {"file": "x" * preserved_input.MAX_CHARACTERS})
     assert page.context["typed"] == ""
     assert "too long to be kept" in page.content.decode()
 
@@ -142,8 +142,8 @@ def test_every_secret_of_every_form_is_left_out() -> None:
     assert ConnectClusterForm in _below(ServiceForm)
     fields = {name: field for form in _below(ServiceForm) for name, field in form.base_fields.items()}
     secret = {name for name, field in fields.items() if isinstance(field, SecretField)}
-    assert secret == resuming.SECRET_FIELDS
-    assert not [name for name in fields if name == resuming.FIELD_NAME]
+    assert secret == preserved_input.SECRET_FIELDS
+    assert not [name for name in fields if name == preserved_input.FIELD_NAME]
 
 
 def _below(form: type[forms.Form]) -> set[type[forms.Form]]:

@@ -10,9 +10,9 @@ import pytest
 
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, IdempotencyRecord
-from pools.services.members import revoke_role
+from pools.services.users import revoke_role
 from tests.integration.identity.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 MINE = "/api/auth/access_token"
 BOBS = "/api/auth/user/bob/access_token"
@@ -32,7 +32,7 @@ def _exchange(secret: str) -> dict[str, Any]:
 @pytest.fixture
 def bob(caller: Callers) -> ApiCaller:
     """Somebody with two roles."""
-    houses.make_pool("team")
+    factories.make_pool("team")
     return caller("bob", "osmo-team-user", "osmo-viewer")
 
 
@@ -161,7 +161,7 @@ class TestRoles:
         assert [role["role_name"] for role in bob("GET", f"{MINE}/ci/roles").body["roles"]] == ["osmo-team-user"]
 
     def test_a_renamed_pool_takes_them_along(self, bob: ApiCaller) -> None:
-        from pools.services.members import rename_pool_roles
+        from pools.services.users import rename_pool_roles
 
         bob("POST", f"{MINE}/ci?roles=osmo-team-user")
         rename_pool_roles("team", "squad")

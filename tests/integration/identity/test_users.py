@@ -8,9 +8,9 @@ import pytest
 
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, User
-from pools.services.members import create_user
+from pools.services.users import create_user
 from tests.integration.identity.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 USERS = "/api/auth/user"
 Callers = Callable[..., ApiCaller]
@@ -30,7 +30,7 @@ class TestWhoMay:
     def test_pair(
         self, caller: Callers, admin: ApiCaller, method: str, path: str, body: object, expected: dict[str, int]
     ) -> None:
-        houses.make_pool("team")
+        factories.make_pool("team")
         create_user(actor=SYSTEM, username="bob", roles=["osmo-team-user"])
         people = {"carol": caller("carol", "osmo-team-admin"), "viewer": caller("viewer", "osmo-viewer"), "root": admin}
         found = {name: people[name](method, path, body).status for name in expected}
@@ -48,7 +48,7 @@ class TestWhoMay:
 class TestList:
     @pytest.fixture(autouse=True)
     def people(self, admin: ApiCaller) -> None:
-        houses.make_pool("team")
+        factories.make_pool("team")
         for name, roles in {"ann": ["osmo-team-user"], "anton": ["osmo-viewer"], "bert": ["osmo-team-admin"]}.items():
             create_user(actor=SYSTEM, username=name, roles=roles)
 
@@ -84,7 +84,7 @@ class TestList:
 
 class TestMaking:
     def test_with_roles(self, admin: ApiCaller) -> None:
-        houses.make_pool("team")
+        factories.make_pool("team")
         answer = admin("POST", USERS, {"id": "bob", "roles": ["osmo-team-user"]})
         assert answer.status == 200
         assert set(answer.body) == {"id", "created_at", "created_by"}
@@ -143,7 +143,7 @@ class TestMaking:
 
 class TestRoles:
     def test_given_and_taken(self, admin: ApiCaller) -> None:
-        houses.make_pool("team")
+        factories.make_pool("team")
         create_user(actor=SYSTEM, username="bob")
         given = admin("POST", f"{USERS}/bob/roles", {"role_name": "osmo-team-admin"})
         assert given.body["user_id"] == "bob"
@@ -158,7 +158,7 @@ class TestRoles:
 
     @pytest.mark.parametrize("role", ["osmo-nothing-user", "osmo-team", "osmo-team--a-user", "admin", ""])
     def test_roles_that_are_none(self, admin: ApiCaller, role: str) -> None:
-        houses.make_pool("team", a=10)
+        factories.make_pool("team", a=10)
         create_user(actor=SYSTEM, username="bob")
         assert admin("POST", f"{USERS}/bob/roles", {"role_name": role}).status == 400
 
@@ -188,10 +188,10 @@ class TestRemoving:
         assert AuditEntry.objects.filter(action="user.deleted", description="left").exists()
 
     def test_one_with_work_leaves_it_behind(self, admin: ApiCaller, caller: Callers) -> None:
-        houses.make_pool("team")
+        factories.make_pool("team")
         bob = caller("bob", "osmo-team-user")
         row = User.objects.get(username="bob")
-        houses.submit_workflow(row.as_actor(), "team")
+        factories.submit_workflow(row.as_actor(), "team")
         assert admin("DELETE", f"{USERS}/bob").status == 200
         assert admin("GET", f"{USERS}/bob").status == 404
         assert "bob" not in str(admin("GET", USERS).body)
@@ -200,9 +200,9 @@ class TestRemoving:
         assert not row.tokens.exists()
 
     def test_the_name_can_come_back_with_new_roles_only(self, admin: ApiCaller, caller: Callers) -> None:
-        houses.make_pool("team")
+        factories.make_pool("team")
         caller("bob", "osmo-team-user")
-        houses.submit_workflow(User.objects.get(username="bob").as_actor(), "team")
+        factories.submit_workflow(User.objects.get(username="bob").as_actor(), "team")
         admin("DELETE", f"{USERS}/bob")
         assert admin("POST", USERS, {"id": "bob", "roles": ["osmo-viewer"]}).status == 200
         assert [role["role_name"] for role in admin("GET", f"{USERS}/bob").body["roles"]] == ["osmo-viewer"]

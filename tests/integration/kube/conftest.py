@@ -14,11 +14,11 @@ from pools.models import Backend
 from pools.services.backends import put_backend
 from scheduling.kube import connections
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import Object
+from scheduling.kube.resource_kinds import QUEUE
 from scheduling.models import QueueSync
 from scheduling.services.kubernetes.queue_sync import SyncOutcome, sync_backend_queues
-from tests.support.kube import CONFIG_MAP, KubeNamespace, RecordingCluster
+from tests.support.kube_server import CONFIG_MAP, KubeNamespace, RecordingCluster
 
 KUBECONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "https://kube.example"}}],

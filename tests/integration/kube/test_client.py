@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from scheduling.kube import errors
-from scheduling.kube.access import KubeconfigAccess
 from scheduling.kube.client import KubernetesCluster, Timeouts
-from scheduling.kube.kinds import NAMESPACE, QUEUE
+from scheduling.kube.cluster_access import KubeconfigAccess
+from scheduling.kube.error_messages import condition_reason, error_message
 from scheduling.kube.port import Cluster
-from scheduling.kube.words import condition_reason, error_message
-from tests.support.kube import CONFIG_MAP, KubeNamespace, KubeServer
+from scheduling.kube.resource_kinds import NAMESPACE, QUEUE
 from tests.support.kube_proxy import FaultyProxy, status_body
+from tests.support.kube_server import CONFIG_MAP, KubeNamespace, KubeServer
 
 pytestmark = pytest.mark.k8s
 PATIENT = Timeouts(connect=30, call=60)

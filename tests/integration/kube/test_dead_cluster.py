@@ -17,7 +17,7 @@ from scheduling.kube import connections
 from scheduling.services import notifications
 from scheduling.services.kubernetes.heartbeats import set_silent_offline
 from tests.integration.kube.conftest import KUBECONFIG
-from tests.support import houses
+from tests.support import factories
 
 
 class UnansweringCluster:
@@ -44,8 +44,8 @@ def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringC
     monkeypatch.setattr(notifications, "_enqueue", lambda *_, **__: None)
     content = yaml.safe_dump(KUBECONFIG)
     put_backend(actor=SYSTEM, name="dead", body={"type": "kubernetes", "namespace": "t1", "kubeconfig": content})
-    houses.make_pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)
-    houses.make_pool("ours", 10)
+    factories.make_pool("theirs", 10, on=Backend.objects.get(name="dead"), a=4)
+    factories.make_pool("ours", 10)
     set_silent_offline()
     yield cluster
     assert cluster.asked == []
@@ -53,13 +53,13 @@ def dead(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnansweringC
 
 @pytest.fixture
 def web(dead: UnansweringCluster) -> Client:
-    houses.admin_actor()
+    factories.admin_actor()
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
     return client
 
 
-WORKFLOW_BODY = {"file": houses.workflow_file(), "set_variables": [], "set_string_variables": []}
+WORKFLOW_BODY = {"file": factories.workflow_file(), "set_variables": [], "set_string_variables": []}
 SUBPOOL_URL = "/api/configs/pool/theirs/subpool"
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from scheduling.kube import errors, kinds
+from scheduling.kube import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.kinds import POD_GROUP, QUEUE
-from scheduling.kube.ownership import managers_of
+from scheduling.kube.field_ownership import managers_of
 from scheduling.kube.port import ResourceKind, WatchEvent, WatchEventType
-from tests.support.kube import CONFIG_MAP, KubeNamespace
+from scheduling.kube.resource_kinds import POD_GROUP, QUEUE
+from tests.support.kube_server import CONFIG_MAP, KubeNamespace
 
 US, THEM = "osmo-admin", "somebody"
 UNKNOWN = ResourceKind("scheduling.run.ai", "v9", "queues", "Queue", namespaced=False)
@@ -244,21 +244,23 @@ def test_what_has_a_finalizer_goes_when_the_last_one_lets_go(place: KubeNamespac
         "metadata": {"name": "p", "namespace": place.namespace, "finalizers": ["osmo-admin/seen", "other/one"]},
         "spec": {"containers": [{"name": "c", "image": "ubuntu"}]},
     }
-    uid = place.cluster.create(kinds.POD, pod, field_manager=US)["metadata"]["uid"]
-    since = place.cluster.list(kinds.POD, namespace=place.namespace).resource_version
-    place.cluster.delete(kinds.POD, "p", namespace=place.namespace, uid=uid, grace_seconds=0)
-    place.cluster.delete(kinds.POD, "p", namespace=place.namespace, uid=uid, grace_seconds=0)
-    going = place.cluster.get(kinds.POD, "p", namespace=place.namespace)
+    uid = place.cluster.create(resource_kinds.POD, pod, field_manager=US)["metadata"]["uid"]
+    since = place.cluster.list(resource_kinds.POD, namespace=place.namespace).resource_version
+    place.cluster.delete(resource_kinds.POD, "p", namespace=place.namespace, uid=uid, grace_seconds=0)
+    place.cluster.delete(resource_kinds.POD, "p", namespace=place.namespace, uid=uid, grace_seconds=0)
+    going = place.cluster.get(resource_kinds.POD, "p", namespace=place.namespace)
     assert going["metadata"]["deletionTimestamp"]
     failed = {"status": {"phase": "Failed"}}
-    place.cluster.merge(kinds.POD, "p", failed, field_manager=US, namespace=place.namespace, status=True)
+    place.cluster.merge(resource_kinds.POD, "p", failed, field_manager=US, namespace=place.namespace, status=True)
     for left in (["other/one"], []):
         place.cluster.merge(
-            kinds.POD, "p", {"metadata": {"finalizers": left}}, field_manager=US, namespace=place.namespace
+            resource_kinds.POD, "p", {"metadata": {"finalizers": left}}, field_manager=US, namespace=place.namespace
         )
     with pytest.raises(errors.ObjectNotFound):
-        place.cluster.get(kinds.POD, "p", namespace=place.namespace)
-    events = list(place.cluster.watch(kinds.POD, resource_version=since, timeout_seconds=1, namespace=place.namespace))
+        place.cluster.get(resource_kinds.POD, "p", namespace=place.namespace)
+    events = list(
+        place.cluster.watch(resource_kinds.POD, resource_version=since, timeout_seconds=1, namespace=place.namespace)
+    )
     *_, last = (event for event in events if event.type is not WatchEventType.BOOKMARK)
     assert (last.type, last.object["status"]["phase"]) == (WatchEventType.DELETED, "Failed")
 
@@ -324,7 +326,7 @@ def test_a_watch_ends_by_itself_and_says_how_far_it_came(place: KubeNamespace) -
 def test_a_place_that_is_forgotten_is_gone() -> None:
     twin = FakeCluster()
     since = twin.list(QUEUE).resource_version
-    twin.create(kinds.NAMESPACE, {"metadata": {"name": "x"}}, field_manager=US)
+    twin.create(resource_kinds.NAMESPACE, {"metadata": {"name": "x"}}, field_manager=US)
     twin.expire_history()
     with pytest.raises(errors.ResourceVersionExpired):
         list(twin.watch(QUEUE, resource_version=since, timeout_seconds=1))

@@ -14,7 +14,7 @@ from pools.services.backends import put_backend
 from pools.services.cohorts import put_cohort
 from pools.services.pools import delete_pool, put_pool, rename_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
-from scheduling.kube.kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
+from scheduling.kube.resource_kinds import PRIORITY_CLASS, QUEUE, TOPOLOGY
 from scheduling.models import QueueDrift
 from scheduling.services.kubernetes.queue_sync import (
     backends_due_for_sync,
@@ -25,7 +25,7 @@ from scheduling.services.kubernetes.queue_sync import (
 )
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.kube.conftest import SyncHarness
-from tests.support import houses
+from tests.support import factories
 
 
 def pool(
@@ -117,7 +117,7 @@ def test_an_archived_slice_goes_and_its_room_is_given_back(lab: SyncHarness) -> 
 def test_a_draining_slice_keeps_its_queue_until_it_is_archived(lab: SyncHarness) -> None:
     pool(lab)
     slices(a=30)
-    work = houses.submit_workflow(houses.make_user("ann", "osmo-team-user"), "team--a", 12)
+    work = factories.submit_workflow(factories.make_user("ann", "osmo-team-user"), "team--a", 12)
     lab.sync()
     delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
     lab.sync()

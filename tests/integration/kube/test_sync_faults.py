@@ -20,16 +20,16 @@ from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool, resize_subpool
 from scheduling.kube import connections, errors, queue_writes
 from scheduling.kube.client import Timeouts
-from scheduling.kube.kinds import QUEUE
 from scheduling.kube.port import ResourceKind
+from scheduling.kube.resource_kinds import QUEUE
 from scheduling.models import QueueSync
 from scheduling.services.kubernetes import leases, queue_sync
 from scheduling.services.kubernetes.leases import AlreadyClaimed, LeaseLost, hold_lease
 from scheduling.services.kubernetes.queue_sync import backends_due_for_sync, sync_backend_queues, sync_while_requested
 from tests.integration.kube.conftest import SyncHarness
-from tests.support.bystanders import ForeignObjects
-from tests.support.kube import PINNED, WRITES, KubeServer, RecordingCluster, create_namespace, wait_for
+from tests.support.foreign_objects import ForeignObjects
 from tests.support.kube_proxy import FaultyProxy, status_body
+from tests.support.kube_server import PINNED, WRITES, KubeServer, RecordingCluster, create_namespace, wait_for
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
 

@@ -10,8 +10,8 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.services.pools import put_pool
 from scheduling.kube import errors
-from scheduling.kube.kinds import POD, POD_GROUP, QUEUE
 from scheduling.kube.port import Object, ResourceKind
+from scheduling.kube.resource_kinds import POD, POD_GROUP, QUEUE
 from tests.integration.kube.conftest import SyncHarness
 
 UPSTREAM = "osmo-backend-worker"
@@ -64,7 +64,7 @@ class EarlierOsmo:
 @pytest.fixture(params=["pinned", "newer"])
 def place(request: pytest.FixtureRequest) -> Any:
     """Real API servers with both versions of the PodGroup's definition."""
-    from tests.support.kube import KubeNamespace, create_namespace
+    from tests.support.kube_server import KubeNamespace, create_namespace
 
     server = request.getfixturevalue("kube_server" if request.param == "pinned" else "newer_kube_server")
     cluster = server.cluster()

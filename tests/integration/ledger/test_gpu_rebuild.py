@@ -16,8 +16,8 @@ from pools.services.gpu_allocations import allocate, release
 from pools.services.gpu_quotas import put_gpu_quota
 from pools.services.gpu_rebuild import GpuRepair, PodWorker, apply_pod_changes, database_time, rebuild_gpu_usage
 from scheduling.services.verify import verify
-from tests.support import houses
-from tests.unit.gpu_quota.rows import make_amounts
+from tests.support import factories
+from tests.unit.gpu_quota.builders import make_amounts
 
 pytestmark = pytest.mark.django_db
 ONE = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
@@ -25,7 +25,7 @@ ONE = GpuWorker(make_amounts(10, "1Gi"), make_amounts(20, "2Gi"), 2)
 
 @pytest.fixture
 def cluster() -> int:
-    return houses.make_backend("k").pk
+    return factories.make_backend("k").pk
 
 
 def pod(cluster: int, uid: str, namespace: str = "ns", worker: GpuWorker = ONE) -> PodWorker:
@@ -117,7 +117,7 @@ def test_an_older_list_does_not_undo_what_was_seen_since(cluster: int) -> None:
 
 
 def test_other_clusters_are_not_touched(cluster: int) -> None:
-    other = houses.make_backend("k2").pk
+    other = factories.make_backend("k2").pk
     run(cluster, pod(cluster, "a"))
     assert run(other) == []
     assert live() == {"a"}

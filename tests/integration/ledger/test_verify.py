@@ -6,13 +6,13 @@ import pytest
 from django.db import connection
 
 from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker
-from pools.domain.lifecycle import SubpoolState
+from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.services.gpu_allocations import allocate
 from pools.services.verify import LEDGER_CHECKS
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import WORKFLOW_CHECKS, verify
-from tests.support import houses
+from tests.support import factories
 
 pytestmark = pytest.mark.django_db
 
@@ -41,15 +41,15 @@ BENT = {
 @pytest.fixture
 def house() -> None:
     """Running and waiting work on a slice, and a slice that drains with nothing on it."""
-    root = houses.make_pool("team", 100, a=30, left=5)
-    admin = houses.admin_actor()
-    houses.submit_workflow(admin, "team--a", 8)
+    root = factories.make_pool("team", 100, a=30, left=5)
+    admin = factories.admin_actor()
+    factories.submit_workflow(admin, "team--a", 8)
     assert root.backend_id is not None
     reconcile_backend(root.backend_id)
-    houses.submit_workflow(admin, "team--a", 2, name="later", priority=houses.Priority.LOW)
+    factories.submit_workflow(admin, "team--a", 2, name="later", priority=factories.Priority.LOW)
     allocate(actor=admin, namespace="team-a", request=AllocationRequest("w1", "", GpuWorker()))
     Pool.objects.filter(name="team--left").update(subpool_state=SubpoolState.DELETING)
-    houses.check_deferred_constraints()
+    factories.check_deferred_constraints()
 
 
 def test_every_check_is_shown_to_fail() -> None:

@@ -10,7 +10,7 @@ from django.test import Client
 
 from pools.domain.roles import SYSTEM
 from pools.models import User
-from pools.services.members import create_user
+from pools.services.users import create_user
 
 PostPodGroup = Callable[..., tuple[int, Any]]
 

@@ -14,9 +14,9 @@ from django.test import Client
 from pools.domain.roles import SYSTEM, Actor
 from pools.models import AccessToken, User
 from pools.security.tokens import issue_jwt
+from pools.services.access_tokens import create_token
 from pools.services.backends import put_backend
-from pools.services.members import create_user
-from pools.services.tokens import create_token
+from pools.services.users import create_user
 
 
 @dataclass

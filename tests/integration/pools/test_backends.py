@@ -10,7 +10,7 @@ from pools.models import AuditEntry, Backend, Node, Pool
 from scheduling.services.seed import seed_defaults
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import ApiCaller, pool_config
-from tests.support import houses
+from tests.support import factories
 
 BACKEND = "/api/configs/backend"
 NODE = {"name": "n1", "gpus": 8, "cpu": 128, "memory": "1Ti", "storage": "4Ti", "platform": "default"}
@@ -63,7 +63,7 @@ def test_nodes_are_replaced_as_a_whole_and_audited(sim: str, admin: ApiCaller) -
 
 
 def test_work_on_a_removed_node_stays_and_is_named(team: str, admin: ApiCaller) -> None:
-    work = houses.submit_workflow(admin.actor, "team", 20)
+    work = factories.submit_workflow(admin.actor, "team", 20)
     reconcile_backend(Pool.objects.get(name="team").root.backend_id)
     node = work.groups.get().tasks.get().node_name
     rest = [{"name": name, "gpus": 32} for name in ("n1", "n2", "n3", "n4") if name != node]

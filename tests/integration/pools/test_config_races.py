@@ -9,11 +9,11 @@ import pytest
 from pools.domain.errors import Conflict
 from pools.domain.roles import SYSTEM
 from pools.models import ConfigRevision, Pool
-from pools.services import config_history, pool_writing
+from pools.services import config_history, pool_configuration
 from pools.services.config_history import pools_at
-from pools.services.pool_writing import PoolResult
+from pools.services.pool_configuration import PoolResult
 from pools.services.pools import put_pool
-from tests.support import houses
+from tests.support import factories
 from tests.support.races import Rendezvous
 from tests.support.threads import run_concurrently
 
@@ -26,8 +26,8 @@ def _put(name: str) -> Callable[[], PoolResult]:
 
 
 def test_without_their_lock_two_writes_take_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    houses.make_backend()
-    monkeypatch.setattr(pool_writing, "lock_configuration", lambda: None)
+    factories.make_backend()
+    monkeypatch.setattr(pool_configuration, "lock_configuration", lambda: None)
     Rendezvous(2, 20).after_call(monkeypatch, config_history, "next_revision")
     results = run_concurrently([_put("a"), _put("b")])
     assert [type(result) for result in results if isinstance(result, Exception)] == [Conflict]
@@ -35,7 +35,7 @@ def test_without_their_lock_two_writes_take_one_number(monkeypatch: pytest.Monke
 
 
 def test_with_it_revisions_are_dense_and_each_shows_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    houses.make_backend()
+    factories.make_backend()
     Rendezvous(2, 0.2).after_call(monkeypatch, config_history, "next_revision")
     results = run_concurrently([_put(f"p{number}") for number in range(6)])
     assert all(isinstance(result, PoolResult) for result in results), results
@@ -48,7 +48,7 @@ def test_with_it_revisions_are_dense_and_each_shows_what_came_before(monkeypatch
 
 
 def test_two_puts_of_one_new_name_make_one_pool() -> None:
-    houses.make_backend()
+    factories.make_backend()
     results = run_concurrently([_put("a"), _put("a"), _put("a")])
     assert all(isinstance(result, PoolResult) for result in results), results
     assert Pool.objects.get().name == "a"

@@ -13,7 +13,7 @@ from pools.models import AuditEntry, GpuAllocation, GpuQuota, GpuUsage, Pool
 from pools.services.gpu_allocations import expire_assumed, purge_released
 from pools.services.gpu_quotas import sample_usage
 from tests.integration.pools.conftest import ApiAnswer, ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 QUOTA = "/api/configs/gpu_quota"
 HERE = "/api/gpu_quota/team-a/allocation"
@@ -361,9 +361,9 @@ def test_bodies_that_are_none(admin: ApiCaller, path: str) -> None:
 
 
 def test_a_quota_is_written_by_house_admins_only(caller: Any, admin: ApiCaller, viewer: ApiCaller) -> None:
-    houses.make_pool("team")
+    factories.make_pool("team")
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
-    houses.make_pool("else")
+    factories.make_pool("else")
     put_gpu_quota(admin, SPEC)
     boss, user, other = caller("b", "osmo-team-admin"), caller("u", "osmo-team-user"), caller("o", "osmo-else-admin")
     for somebody in (boss, user, other, viewer):
@@ -379,7 +379,7 @@ def test_a_quota_is_written_by_house_admins_only(caller: Any, admin: ApiCaller, 
 
 
 def test_an_admin_of_a_pool_allocates_in_its_namespace(caller: Any, admin: ApiCaller, viewer: ApiCaller) -> None:
-    houses.make_pool("team")
+    factories.make_pool("team")
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
     boss, user = caller("b", "osmo-team-admin"), caller("u", "osmo-team-user")
     assert boss("POST", HERE, worker_body("w1")).status == 200

@@ -15,7 +15,7 @@ from pools.services.subpools import resize_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 TEAM = "/api/configs/pool/team"
 B = f"{TEAM}/subpool/b"
@@ -34,7 +34,7 @@ def _run() -> None:
 def _wait_on_b() -> None:
     """2 GPUs of NORMAL work come to slice `b`, and its quota goes before they start."""
     Backend.objects.update(offline=True)
-    houses.submit_workflow(houses.admin_actor(), "team--b", 2, name="waits")
+    factories.submit_workflow(factories.admin_actor(), "team--b", 2, name="waits")
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=0)
     Backend.objects.update(offline=False)
     _run()
@@ -44,9 +44,9 @@ def _wait_on_b() -> None:
 def lead(caller: Callable[..., ApiCaller]) -> ApiCaller:
     """The admin of `team`: 8 GPUs on 8 GPUs of nodes, all held by LOW work of slice `a` (quota 4); a NORMAL gang of 2
     waits on slice `b`, whose quota was cut to 0."""
-    houses.make_pool("team", 8, on=houses.make_backend(nodes=1, gpus=8), a=4, b=2)
+    factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8), a=4, b=2)
     for name in ("old", "new"):
-        houses.submit_workflow(houses.admin_actor(), "team--a", 4, name=name, priority=Priority.LOW)
+        factories.submit_workflow(factories.admin_actor(), "team--a", 4, name=name, priority=Priority.LOW)
         _run()
     _wait_on_b()
     return caller("lena", "osmo-team-admin")
@@ -76,9 +76,9 @@ def test_every_door_of_the_ledger_says_so(lead: ApiCaller, admin: ApiCaller) -> 
 
 def test_a_cut_of_the_pool_itself(lead: ApiCaller, admin: ApiCaller) -> None:
     """The pool gives up its guarantee, so that work of a pool beside it, on the same nodes, takes its place back."""
-    houses.make_pool("other", 4)
+    factories.make_pool("other", 4)
     Backend.objects.update(offline=True)
-    houses.submit_workflow(houses.admin_actor(), "other", 4, name="theirs")
+    factories.submit_workflow(factories.admin_actor(), "other", 4, name="theirs")
     Backend.objects.update(offline=False)
     for guarantee, taken in ((8, []), (4, ["new-1"])):
         resources = {"resources": {"gpu": {"guarantee": guarantee, "maximum": -1, "weight": 1}}}
@@ -87,9 +87,9 @@ def test_a_cut_of_the_pool_itself(lead: ApiCaller, admin: ApiCaller) -> None:
 
 def test_work_that_one_may_not_see_is_counted(caller: Callable[..., ApiCaller]) -> None:
     """`other` has borrowed the nodes it shares; the admin of `team` learns that somebody goes, and not who."""
-    houses.make_pool("team", 4, on=houses.make_backend(nodes=1, gpus=8), b=2)
-    houses.make_pool("other", 0)
-    houses.submit_workflow(houses.admin_actor(), "other", 8, name="secret", priority=Priority.LOW)
+    factories.make_pool("team", 4, on=factories.make_backend(nodes=1, gpus=8), b=2)
+    factories.make_pool("other", 0)
+    factories.submit_workflow(factories.admin_actor(), "other", 8, name="secret", priority=Priority.LOW)
     _run()
     _wait_on_b()
     seen = caller("lena", "osmo-team-admin")("PATCH", B, {"quota": 2}, query=TRY)
@@ -100,11 +100,11 @@ def test_work_that_one_may_not_see_is_counted(caller: Callable[..., ApiCaller]) 
 
 def test_the_quota_of_a_slice_that_goes_serves_those_who_wait(caller: Callable[..., ApiCaller]) -> None:
     """LOW work gives a draining slice no claim, so its quota is the shared queue's at once, and its work borrows."""
-    houses.make_pool("team", 8, on=houses.make_backend(nodes=1, gpus=8), a=0)
-    houses.submit_workflow(houses.admin_actor(), "team--a", 8, name="low", priority=Priority.LOW)
+    factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8), a=0)
+    factories.submit_workflow(factories.admin_actor(), "team--a", 8, name="low", priority=Priority.LOW)
     _run()
     Backend.objects.update(offline=True)
-    houses.submit_workflow(houses.admin_actor(), "team", 4, name="waits")
+    factories.submit_workflow(factories.admin_actor(), "team", 4, name="waits")
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=8)
     Backend.objects.update(offline=False)
     answer = caller("lena", "osmo-team-admin")("DELETE", f"{TEAM}/subpool/a", query=TRY)
@@ -126,8 +126,8 @@ def test_the_pages_of_a_change_show_it(lead: ApiCaller) -> None:
 
 def test_a_backend_that_goes_away_and_comes_back(admin: ApiCaller) -> None:
     """What is changed may be the backend itself: without the change its work starts, with it nothing does."""
-    houses.make_pool("team", 8, on=houses.make_backend(nodes=1, gpus=8))
-    houses.submit_workflow(houses.admin_actor(), "team", 2, name="waits")
+    factories.make_pool("team", 8, on=factories.make_backend(nodes=1, gpus=8))
+    factories.submit_workflow(factories.admin_actor(), "team", 2, name="waits")
     address = "/api/configs/backend/sim"
 
     def told(offline: bool) -> tuple[list[str], list[str]]:

@@ -15,7 +15,7 @@ from pools.services.subpools import create_subpool, delete_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import ApiCaller, pool_config
-from tests.support import houses
+from tests.support import factories
 
 CONFIG = "/api/configs/pool"
 
@@ -30,7 +30,7 @@ def run_workflow(
     admin: ApiCaller, leaf: str, gpus: int, *, count: int = 1, priority: Priority = Priority.NORMAL
 ) -> None:
     for _ in range(count):
-        houses.submit_workflow(admin.actor, leaf, gpus, priority=priority)
+        factories.submit_workflow(admin.actor, leaf, gpus, priority=priority)
     reconcile_backend(Pool.objects.get(name=leaf).root.backend_id)
 
 

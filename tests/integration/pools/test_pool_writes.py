@@ -13,7 +13,7 @@ from pools.models import AccessToken, AuditEntry, Pool, User
 from pools.services.backends import put_backend
 from scheduling.services.simulated.reconcile import reconcile_backend
 from tests.integration.pools.conftest import ApiCaller, pool_config
-from tests.support import houses
+from tests.support import factories
 
 CONFIG = "/api/configs/pool"
 
@@ -24,7 +24,7 @@ def create_subpool(admin: ApiCaller, name: str, quota: int, pool: str = "team") 
 
 def run_workflow(admin: ApiCaller, leaf: str, gpus: int) -> Any:
     """A workflow that runs on a leaf."""
-    work = houses.submit_workflow(admin.actor, leaf, gpus)
+    work = factories.submit_workflow(admin.actor, leaf, gpus)
     reconcile_backend(Pool.objects.get(name=leaf).root.backend_id)
     return work
 

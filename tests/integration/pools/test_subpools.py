@@ -9,7 +9,7 @@ import pytest
 
 from pools.models import AuditEntry, Pool
 from tests.integration.pools.conftest import ApiCaller
-from tests.support import houses
+from tests.support import factories
 
 SLICES = "/api/configs/pool/team/subpool"
 A = f"{SLICES}/a"
@@ -24,7 +24,7 @@ def lead(caller: Callable[..., ApiCaller], team: str) -> ApiCaller:
 
 
 def _live_on_a() -> None:
-    houses.submit_workflow(houses.admin_actor(), "team--a", 4)
+    factories.submit_workflow(factories.admin_actor(), "team--a", 4)
 
 
 def test_a_slice_lives_and_comes_back(lead: ApiCaller) -> None:
@@ -177,7 +177,7 @@ def test_who_may(
     lead: ApiCaller, caller: Callable[..., ApiCaller], roles: list[str], status: int, method: str, path: str, body: Any
 ) -> None:
     for name in ("team2", "team-x"):
-        houses.make_pool(name, 1)
+        factories.make_pool(name, 1)
     somebody = caller("somebody", *roles)
     assert somebody(method, path, body, query={"dry_run": "True"}).status == status
     assert somebody(method, path, body).status == status

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from pools.models import Backend, User
-from tests.support import houses
+from tests.support import factories
 
 QUEUE = "osmo-pool-ns-team--a"
 Ask = Callable[..., dict[str, Any]]
@@ -69,7 +69,7 @@ def cluster(db: None) -> Backend:
 @pytest.fixture
 def admin(db: None) -> Client:
     """The one who may set the guard."""
-    houses.admin_actor()
+    factories.admin_actor()
     client = Client()
     client.force_login(User.objects.get(username="root-admin"), "django.contrib.auth.backends.ModelBackend")
     return client

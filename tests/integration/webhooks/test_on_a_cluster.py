@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from osmo_admin.cli.server import app
-from osmo_admin.ops import commands
+from osmo_admin.ops import process_commands
 from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate
 from osmo_admin.ops.processes import start_child, stop_children
 from pools.domain.errors import Busy, Conflict
@@ -23,12 +23,12 @@ from pools.models import Backend, GpuAllocation
 from pools.services.backends import put_backend
 from pools.services.gpu_allocations import release
 from pools.services.gpu_quotas import put_gpu_quota
-from scheduling.kube import errors, kinds, webhook
-from scheduling.kube.webhook import WebhookAddress
+from scheduling.kube import errors, resource_kinds, webhook_configuration
+from scheduling.kube.webhook_configuration import WebhookAddress
 from scheduling.models import Bypass
 from scheduling.services.webhooks.installation import install_webhook, read_webhook_status, remove_webhook
 from scheduling.services.webhooks.queue_guard import put_queue_guard
-from tests.support.kube import KubeNamespace, KubeServer, wait_for
+from tests.support.kube_server import KubeNamespace, KubeServer, wait_for
 from tests.support.stack import ROOT, Stack, find_free_port
 
 pytestmark = pytest.mark.k8s
@@ -43,8 +43,8 @@ def listener(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("webhook")
     certificate = ensure_certificate(folder / "certificates", ["127.0.0.1"])
     port = find_free_port()
-    command = commands.webhook_command("127.0.0.1", port, certificate.certificate, certificate.key)
-    child = start_child(commands.WEBHOOK, command, log=folder / "webhook.log", env=stack.env, cwd=ROOT)
+    command = process_commands.webhook_command("127.0.0.1", port, certificate.certificate, certificate.key)
+    child = start_child(process_commands.WEBHOOK, command, log=folder / "webhook.log", env=stack.env, cwd=ROOT)
     url = f"https://127.0.0.1:{port}"
     try:
         wait_for(lambda: _answers(url, certificate), seconds=90, description=f"an answer at {url}: {child.log_tail()}")
@@ -76,7 +76,7 @@ def house(stack: Stack, kube_server: KubeServer, kube: KubeNamespace) -> Iterato
         }
         row = put_backend(actor=SYSTEM, name=name, body=body).row
     yield row
-    webhook.remove_configuration(kube.cluster, name)
+    webhook_configuration.remove_configuration(kube.cluster, name)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_the_scheduler_may_change_what_we_dispatched(
     assert create("podgroups", pod_group("ours", queue), who=US).status_code == 201
     # The connection's own user is a stranger here, as the scheduler is.
     kube.cluster.merge(
-        kinds.POD_GROUP,
+        resource_kinds.POD_GROUP,
         "ours",
         {"metadata": {"annotations": {"seen": "yes"}}},
         field_manager="kai",
@@ -218,7 +218,11 @@ def test_the_scheduler_may_change_what_we_dispatched(
     )
     with pytest.raises((errors.AccessDenied, errors.InvalidObject)):
         kube.cluster.merge(
-            kinds.POD_GROUP, "ours", {"spec": {"queue": queue + "b"}}, field_manager="kai", namespace=kube.namespace
+            resource_kinds.POD_GROUP,
+            "ours",
+            {"spec": {"queue": queue + "b"}},
+            field_manager="kai",
+            namespace=kube.namespace,
         )
 
 

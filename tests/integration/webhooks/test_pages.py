@@ -7,7 +7,7 @@ from django.test import Client
 from pools.models import Backend, User
 from scheduling.models import QueueGuard
 from tests.integration.webhooks.conftest import Ask, pod
-from tests.support import houses
+from tests.support import factories
 
 LIST = "/scheduling/queueguard/"
 PAGE = "/scheduling/queueguard/prod/change/"
@@ -60,7 +60,7 @@ def test_somebody_elses_change_is_not_overwritten(cluster: Backend, admin: Clien
 
 def test_readers_look_and_others_do_not(cluster: Backend) -> None:
     for name, role, status in (("vera", "osmo-viewer", 200), ("otto", "", 403)):
-        houses.make_user(name, *([role] if role else []))
+        factories.make_user(name, *([role] if role else []))
         client = Client()
         client.force_login(User.objects.get(username=name), "django.contrib.auth.backends.ModelBackend")
         assert client.get(PAGE).status_code == status

@@ -11,13 +11,13 @@ from pools.models import AuditEntry, Backend, User
 from scheduling.models import Bypass, Group, QueueGuard
 from scheduling.services.webhooks import queue_guard
 from tests.integration.webhooks.conftest import QUEUE, Ask, pod, pod_group, post, question
-from tests.support import houses
+from tests.support import factories
 
 GUARD = "/api/configs/backend/prod/webhook"
 
 
 def guarded(backend: Backend, mode: str, **more: Any) -> QueueGuard:
-    return queue_guard.put_queue_guard(actor=houses.admin_actor(), backend=backend.name, body={"mode": mode, **more})
+    return queue_guard.put_queue_guard(actor=factories.admin_actor(), backend=backend.name, body={"mode": mode, **more})
 
 
 def test_a_pod_around_the_house_is_refused_with_the_way_to_submit(cluster: Backend, ask: Ask) -> None:
@@ -81,8 +81,8 @@ def test_a_warning_of_a_pod_group_is_passed_on(cluster: Backend, ask: Ask) -> No
 
 
 def test_joining_a_gang_of_ours_is_using_its_queue(cluster: Backend, ask: Ask) -> None:
-    houses.make_pool("team", 10, on=cluster, a=5)
-    houses.submit_workflow(houses.admin_actor(), "team--a")
+    factories.make_pool("team", 10, on=cluster, a=5)
+    factories.submit_workflow(factories.admin_actor(), "team--a")
     gang = str(Group.objects.get().pk)
     joining = {"metadata": {"name": "p", "annotations": {"pod-group-name": gang}}, "spec": {}}
     response = ask(joining, namespace="ns")
@@ -175,8 +175,8 @@ def test_every_fault_of_the_settings(cluster: Backend, admin: Client) -> None:
 
 
 def test_only_admins_set_it_and_only_readers_of_the_house_see_it(cluster: Backend, ask: Ask) -> None:
-    houses.make_pool("team", 10)
-    person = houses.make_user("ann", "osmo-team-admin")
+    factories.make_pool("team", 10)
+    person = factories.make_user("ann", "osmo-team-admin")
     client = Client()
     client.force_login(User.objects.get(username=person.username), "django.contrib.auth.backends.ModelBackend")
     assert client.put(GUARD, {"mode": "off"}, content_type="application/json").status_code == 403

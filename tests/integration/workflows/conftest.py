@@ -12,7 +12,7 @@ from django.test import Client
 
 from pools.models import User
 from scheduling.services.simulated.reconcile import reconcile_backend
-from tests.support import houses
+from tests.support import factories
 
 Json = Any
 
@@ -60,7 +60,7 @@ def caller(db: None) -> Callable[..., Caller]:
     def make(name: str, *roles: str) -> Caller:
         user = User.objects.filter(username=name).first()
         if user is None:
-            user = User.objects.get(username=houses.make_user(name, *roles).username)
+            user = User.objects.get(username=factories.make_user(name, *roles).username)
         return Caller(user)
 
     return make
@@ -75,7 +75,7 @@ def admin(caller: Callable[..., Caller]) -> Caller:
 @pytest.fixture
 def team(db: None) -> Any:
     """Pool `team` of 100 GPUs on a simulated backend of 4 × 32, nothing ends by itself; slice `a` has 30."""
-    return houses.make_pool("team", 100, a=30)
+    return factories.make_pool("team", 100, a=30)
 
 
 @pytest.fixture

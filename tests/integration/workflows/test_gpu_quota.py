@@ -18,14 +18,14 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.models import Task as TaskRow
 from scheduling.models import Workflow
-from scheduling.selectors.queue import WaitingGang, list_waiting_gangs
+from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
 from scheduling.services.simulated import reconcile as settling
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.verify import verify
 from scheduling.services.workflows.submission import Submission, check_submission, submit, submit_many
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
-from tests.support import houses
-from tests.unit.gpu_quota.rows import make_amounts
+from tests.support import factories
+from tests.unit.gpu_quota.builders import make_amounts
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +35,7 @@ WORTH = {"gpu_tflops": "100", "gpu_vram": "80Gi"}
 
 def pool(name: str = "team", **more: Any) -> Pool:
     """A pool whose work counts in the namespace: each GPU is worth 100 TFLOPS and 80Gi."""
-    houses.make_backend()
+    factories.make_backend()
     config = {
         "backend": "sim",
         "resources": {"gpu": {"guarantee": 100}},
@@ -99,7 +99,7 @@ def test_a_pool_names_its_namespace_and_its_platforms_their_worth() -> None:
 def test_each_task_is_a_worker_while_it_runs() -> None:
     pool()
     caps({"maxWorkers": 10})
-    work = submit(actor=houses.admin_actor(), pool="team", submission=Submission(gang(2, 1))).workflow
+    work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(gang(2, 1))).workflow
     assert work is not None
     assert used() == (0, 0), "waiting work counts nothing"
     assert settled()["settled"]
@@ -109,7 +109,7 @@ def test_each_task_is_a_worker_while_it_runs() -> None:
     assert {(row.source, row.state) for row in rows.values()} == {("workflow", "committed")}
     assert (rows[f"{work.name}/t0"].count, int(rows[f"{work.name}/t0"].request_tflops)) == (2, 100)
     assert verify() == []
-    end_workflow(actor=houses.admin_actor(), name=work.name, status=TaskStatus.COMPLETED)
+    end_workflow(actor=factories.admin_actor(), name=work.name, status=TaskStatus.COMPLETED)
     assert used() == (0, 0)
     assert set(GpuAllocation.objects.values_list("state", "reason")) == {("released", "ended")}
 
@@ -117,7 +117,7 @@ def test_each_task_is_a_worker_while_it_runs() -> None:
 def test_tasks_without_gpus_are_no_workers() -> None:
     pool()
     caps({"maxWorkers": 1})
-    submit(actor=houses.admin_actor(), pool="team", submission=Submission(gang(1, 0, 0)))
+    submit(actor=factories.admin_actor(), pool="team", submission=Submission(gang(1, 0, 0)))
     settled()
     assert used() == (100, 1)
 
@@ -127,7 +127,7 @@ def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
     caps(None, {"maxRequests": {"tflops": "99"}, "maxGPUCount": 1})
     for deed in (submit, check_submission):
         with pytest.raises(BadInput) as refusal:
-            deed(actor=houses.admin_actor(), pool="team", submission=Submission(gang(2, 0)))
+            deed(actor=factories.admin_actor(), pool="team", submission=Submission(gang(2, 0)))
         assert refusal.value.error_code == "RESOURCE"
         assert [(fault.path, fault.code) for fault in refusal.value.details] == [
             ("tasks.t0", "single.max.tflops.request"),
@@ -135,9 +135,9 @@ def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
         ]
         numbers = refusal.value.details[0].as_dict()
         assert (numbers["requested"], numbers["limit"], numbers["used"]) == ("100", "99", None)
-    two = [Submission(houses.workflow_file("good", 0)), Submission(gang(1))]
+    two = [Submission(factories.workflow_file("good", 0)), Submission(gang(1))]
     with pytest.raises(BadInput) as refusal:
-        submit_many(actor=houses.admin_actor(), pool="team", submissions=two)
+        submit_many(actor=factories.admin_actor(), pool="team", submissions=two)
     assert refusal.value.details[0].path == "workflows[1].tasks.t0"
     assert not Workflow.objects.exists()
 
@@ -145,9 +145,9 @@ def test_a_file_that_breaks_a_cap_on_one_worker_is_refused_at_once() -> None:
 def test_what_would_break_a_total_waits_with_the_reason_and_starts_when_there_is_room() -> None:
     pool()
     caps({"requests": {"tflops": "300", "vram": "10Ti"}})
-    first = houses.submit_workflow(houses.admin_actor(), "team", 2)
-    second = houses.submit_workflow(houses.admin_actor(), "team", 2)
-    small = houses.submit_workflow(houses.admin_actor(), "team", 1)
+    first = factories.submit_workflow(factories.admin_actor(), "team", 2)
+    second = factories.submit_workflow(factories.admin_actor(), "team", 2)
+    small = factories.submit_workflow(factories.admin_actor(), "team", 1)
     assert settled()["settled"]
     assert (status(first), status(second), status(small)) == ("RUNNING", "PENDING", "RUNNING")
     entry = told(second)
@@ -157,7 +157,7 @@ def test_what_would_break_a_total_waits_with_the_reason_and_starts_when_there_is
     )
     assert (entry.reason.queue, entry.reason.limit) == ("team-a", "total.max.tflops.request")
     assert "until 200 fit under 300" in entry.unblock[0]
-    end_workflow(actor=houses.admin_actor(), name=first.name, status=TaskStatus.COMPLETED)
+    end_workflow(actor=factories.admin_actor(), name=first.name, status=TaskStatus.COMPLETED)
     settled()
     assert status(second) == WorkflowStatus.RUNNING
     assert used() == (300, 2)
@@ -166,7 +166,7 @@ def test_what_would_break_a_total_waits_with_the_reason_and_starts_when_there_is
 def test_a_raised_cap_lets_it_start_and_the_reason_follows_the_quota() -> None:
     pool()
     caps({"maxWorkers": 0})
-    work = houses.submit_workflow(houses.admin_actor(), "team", 1)
+    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     settled()
     assert "limit 0" in told(work).reason.message
     caps({"maxWorkers": 1})
@@ -181,7 +181,7 @@ def test_others_in_the_namespace_count() -> None:
     pool("else")
     caps({"maxWorkers": 2})
     allocate(actor=SYSTEM, namespace=NAMESPACE, request=AllocationRequest("mine", "", GpuWorker(make_amounts(1))))
-    works = [houses.submit_workflow(houses.admin_actor(), name, 1) for name in ("team", "else")]
+    works = [factories.submit_workflow(factories.admin_actor(), name, 1) for name in ("team", "else")]
     assert settled()["settled"]
     assert sorted(status(work) for work in works) == ["PENDING", "RUNNING"]
     release(actor=SYSTEM, namespace=NAMESPACE, name="mine")
@@ -193,7 +193,7 @@ def test_others_in_the_namespace_count() -> None:
 def test_who_came_between_the_plan_and_the_start_is_seen_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     pool()
     caps({"maxWorkers": 1})
-    work = houses.submit_workflow(houses.admin_actor(), "team", 1)
+    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     real = settling.read_live_facts
     came: list[str] = []
 
@@ -218,7 +218,7 @@ def test_work_that_loses_its_place_gives_back_and_counts_again() -> None:
 
     def whole(priority: Priority) -> Workflow:
         file = Submission(gang(32, 32, 32, 32), priority=priority)
-        work = submit(actor=houses.admin_actor(), pool="team", submission=file).workflow
+        work = submit(actor=factories.admin_actor(), pool="team", submission=file).workflow
         assert work is not None
         settled()
         return work
@@ -228,7 +228,7 @@ def test_work_that_loses_its_place_gives_back_and_counts_again() -> None:
     high = whole(Priority.HIGH)
     assert (status(low), status(high)) == ("PENDING", "RUNNING")
     assert used() == (12_800, 4)
-    cancel_workflow(actor=houses.admin_actor(), name=high.name)
+    cancel_workflow(actor=factories.admin_actor(), name=high.name)
     settled()
     assert status(low) == WorkflowStatus.RUNNING
     assert used() == (12_800, 4)
@@ -251,7 +251,7 @@ spec:
   - {name: b, minMember: 1}
   - {name: c, minMember: 1}
 """
-    work = submit(actor=houses.admin_actor(), pool="team", submission=Submission(manifest)).workflow
+    work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(manifest)).workflow
     assert work is not None
     assert settled()["settled"]
     assert status(work) == WorkflowStatus.RUNNING
@@ -259,7 +259,7 @@ spec:
     caps({"maxWorkers": 3})
     settled()
     assert used()[1] == 3
-    cancel_workflow(actor=houses.admin_actor(), name=work.name)
+    cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert used() == (0, 0)
 
 
@@ -279,7 +279,7 @@ spec:
   - {name: b, minMember: 1}
   - {name: c, minMember: 1}
 """
-    work = submit(actor=houses.admin_actor(), pool="team", submission=Submission(manifest)).workflow
+    work = submit(actor=factories.admin_actor(), pool="team", submission=Submission(manifest)).workflow
     assert work is not None
     assert settled()["settled"]
     assert told(work).reason.code == "gpu_quota"
@@ -305,7 +305,7 @@ spec:
     works = []
     for minimum in ("1", "2"):
         file = Submission(manifest.replace("MINIMUM", minimum))
-        works.append(submit(actor=houses.admin_actor(), pool="team", submission=file).workflow)
+        works.append(submit(actor=factories.admin_actor(), pool="team", submission=file).workflow)
     caps({"maxWorkers": 9}, {"maxGPUCount": 1})
     small, large = works
     assert small is not None
@@ -321,7 +321,7 @@ def _low_on_every_machine() -> tuple[Workflow, Workflow]:
     works = []
     for priority in (Priority.LOW, Priority.HIGH):
         file = Submission(gang(32, 32, 32, 32), priority=priority)
-        works.append(submit(actor=houses.admin_actor(), pool="team", submission=file).workflow)
+        works.append(submit(actor=factories.admin_actor(), pool="team", submission=file).workflow)
         if priority is Priority.LOW:
             settled()
     low, high = works
@@ -375,7 +375,7 @@ def test_a_worker_of_a_workflow_is_not_released_by_hand() -> None:
     """Else its pool's admin would make room beside work that still runs."""
     pool()
     caps({"maxWorkers": 1})
-    work = houses.submit_workflow(houses.admin_actor(), "team", 1)
+    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     settled()
     name = GpuAllocation.objects.get().name
     deeds: list[Any] = [
@@ -387,14 +387,14 @@ def test_a_worker_of_a_workflow_is_not_released_by_hand() -> None:
             deed()
         assert refusal.value.details[0].code == "kept_by_workflow"
     assert used() == (100, 1)
-    cancel_workflow(actor=houses.admin_actor(), name=work.name)
+    cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert release(actor=SYSTEM, namespace=NAMESPACE, name=name).state == "released", "again is no error"
 
 
 def test_a_cap_that_was_cut_below_waiting_work_is_told() -> None:
     pool()
     caps({"maxWorkers": 0})
-    work = houses.submit_workflow(houses.admin_actor(), "team", 2)
+    work = factories.submit_workflow(factories.admin_actor(), "team", 2)
     caps({"maxWorkers": 0}, {"maxGPUCount": 1})
     settled()
     assert told(work).reason.limit == "single.max.gpuCount.limit"
@@ -403,7 +403,7 @@ def test_a_cap_that_was_cut_below_waiting_work_is_told() -> None:
 def test_a_pool_without_a_namespace_knows_nothing_of_it() -> None:
     pool(gpu_quota_namespace="")
     caps({"maxWorkers": 0})
-    work = houses.submit_workflow(houses.admin_actor(), "team", 1)
+    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     settled()
     assert status(work) == WorkflowStatus.RUNNING
     assert not GpuAllocation.objects.exists()
@@ -412,8 +412,8 @@ def test_a_pool_without_a_namespace_knows_nothing_of_it() -> None:
 def test_work_counts_where_it_was_counted_when_its_pool_moves_to_another_namespace() -> None:
     row = pool()
     caps({"maxWorkers": 5})
-    work = houses.submit_workflow(houses.admin_actor(), "team", 1)
+    work = factories.submit_workflow(factories.admin_actor(), "team", 1)
     settled()
     Pool.objects.filter(pk=row.pk).update(config={"platforms": {"default": WORTH}})
-    cancel_workflow(actor=houses.admin_actor(), name=work.name)
+    cancel_workflow(actor=factories.admin_actor(), name=work.name)
     assert used() == (0, 0)

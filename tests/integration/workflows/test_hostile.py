@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import confined, hostile, houses
+from tests.support import factories, hostile, resource_limits
 from tests.support.services import Services
 from tests.support.stack import LOCK_TIMEOUT_MS, SECRET_KEY
 
@@ -23,8 +23,8 @@ Knock = Callable[[str, Mapping[str, str]], dict[str, Any]]
 @pytest.fixture
 def knock(running_services: Services, ledger: None) -> Knock:
     """POSTs texts, one after the other, as the admin of pool `team`: what each got, by its name."""
-    houses.make_pool("team", 64)
-    houses.make_user("tess", "osmo-team-admin")
+    factories.make_pool("team", 64)
+    factories.make_user("tess", "osmo-team-admin")
     env = {
         "DATABASE_URL": running_services.database_url(running_services.database_name("test")),
         "REDIS_URL": running_services.redis_url(),
@@ -37,7 +37,7 @@ def knock(running_services: Services, ledger: None) -> Knock:
     def send(path: str, texts: Mapping[str, str]) -> dict[str, Any]:
         kind = "application/yaml" if path == SIMULATE else "application/json"
         cases = [{"name": "tess", "path": path, "kind": kind, "text": text} for text in texts.values()]
-        answers = confined.run_limited(
+        answers = resource_limits.run_limited(
             "tests.support.hostile:knock", cases, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS, env=env
         )
         return dict(zip(texts, answers, strict=True))

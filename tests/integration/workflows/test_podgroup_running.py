@@ -13,7 +13,7 @@ from pools.models import Node, Reservation
 from pools.services.subpools import resize_subpool
 from scheduling.models import Task, Workflow
 from scheduling.services.verify import verify
-from tests.support.houses import workflow_file
+from tests.support.factories import workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 Settled = Callable[[], list[dict[str, Any]]]

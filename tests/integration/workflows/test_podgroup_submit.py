@@ -10,7 +10,7 @@ from django.test import Client
 
 from pools.models import Reservation
 from scheduling.models import Group, Task, Workflow
-from tests.support.houses import workflow_file
+from tests.support.factories import workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 

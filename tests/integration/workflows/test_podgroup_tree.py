@@ -11,9 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from scheduling.models import Task
-from scheduling.selectors.gangs import read_gang_tree_rows
+from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.workflows import get_full_workflow
-from tests.support.houses import workflow_file
+from tests.support.factories import workflow_file
 from tests.unit.specs.test_manifest import INFERENCE, TRAINING
 
 

@@ -17,11 +17,11 @@ from pools.services.subpools import delete_subpool, resize_subpool
 from scheduling.domain.priorities import Priority
 from scheduling.selectors import pending_queue_cache
 from scheduling.selectors.pending_queue import PendingQueue, build_pending_queue
-from scheduling.selectors.queue import list_waiting_gangs, waiting_gangs_of
+from scheduling.selectors.visible_queue import list_waiting_gangs, waiting_gangs_of
 from scheduling.selectors.workflows import get_full_workflow
 from scheduling.services.workflows.user_actions import cancel_workflow
-from tests.support import houses
-from tests.support.houses import workflow_file
+from tests.support import factories
+from tests.support.factories import workflow_file
 
 TWO_GROUPS = """workflow:
   name: chain
@@ -115,7 +115,7 @@ def test_positions_follow_priority_then_age_and_pages_follow_positions(alice: An
 def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, settled: Any) -> None:
     """Pools that share nodes: bob's work stands in olga's way, and neither may know the other's names."""
     Node.objects.filter(name__in=["sim-n2", "sim-n3", "sim-n4"]).delete()
-    houses.make_pool("other", 100)
+    factories.make_pool("other", 100)
     bob, olga = caller("bob", "osmo-team-user"), caller("olga", "osmo-other-user")
     bob.submit("team", workflow_file("secret", 30))
     settled()
@@ -260,10 +260,10 @@ def large(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     monkeypatch.setattr(pending_queue_cache, "_KEPT", {})  # ids of backends begin anew in these tests
     monkeypatch.setattr(pending_queue_cache, "LARGE_QUEUE", 2)
     monkeypatch.setattr(pending_queue_cache, "MIN_LARGE_LIFETIME", 3600.0)
-    backend = houses.make_backend(nodes=1, gpus=1)
-    houses.make_pool("team", 100, on=backend)
+    backend = factories.make_backend(nodes=1, gpus=1)
+    factories.make_pool("team", 100, on=backend)
     for _ in range(2):
-        houses.submit_workflow(houses.admin_actor(), "team", 1)
+        factories.submit_workflow(factories.admin_actor(), "team", 1)
     assert len(pending_queue_cache.get_pending_queue(backend).gangs) == 2
     yield backend
     if (renewing := pending_queue_cache._KEPT[backend.pk].renewing) is not None:
@@ -272,8 +272,8 @@ def large(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
 
 @pytest.mark.django_db(transaction=True)
 def test_where_many_wait_those_who_wait_are_right_and_their_reasons_some_seconds_old(large: Backend) -> None:
-    late = houses.submit_workflow(houses.admin_actor(), "team", 1, priority=Priority.HIGH)
-    cancel_workflow(actor=houses.admin_actor(), name="job-1")
+    late = factories.submit_workflow(factories.admin_actor(), "team", 1, priority=Priority.HIGH)
+    cancel_workflow(actor=factories.admin_actor(), name="job-1")
 
     entries, more = list_waiting_gangs(SYSTEM, limit=10)
     assert [(told.workflow, told.position, told.position_in_queue, told.reason.code) for told in entries] == [
@@ -290,11 +290,11 @@ def test_where_many_wait_those_who_wait_are_right_and_their_reasons_some_seconds
 def test_a_large_line_is_renewed_behind_the_back_of_its_readers(large: Backend) -> None:
     kept = pending_queue_cache._KEPT[large.pk]
     with transaction.atomic():
-        houses.submit_workflow(houses.admin_actor(), "team", 1, priority=Priority.HIGH)
+        factories.submit_workflow(factories.admin_actor(), "team", 1, priority=Priority.HIGH)
         assert len(pending_queue_cache.get_pending_queue(large).gangs) == 3, "a trial sees what it did"
         transaction.set_rollback(True)
     assert len(pending_queue_cache.get_pending_queue(large).gangs) == 2
-    houses.submit_workflow(houses.admin_actor(), "team", 1, priority=Priority.HIGH)
+    factories.submit_workflow(factories.admin_actor(), "team", 1, priority=Priority.HIGH)
     kept._last = replace(kept._last, good_until=0.0)
     assert len(pending_queue_cache.get_pending_queue(large).gangs) == 2
     assert kept.renewing is not None
@@ -335,7 +335,7 @@ def test_a_line_that_cannot_be_made_leaves_the_old_one(large: Backend, monkeypat
     def broken(backend: Backend) -> None:
         raise RuntimeError(backend.name)
 
-    houses.submit_workflow(houses.admin_actor(), "team", 1)
+    factories.submit_workflow(factories.admin_actor(), "team", 1)
     kept = pending_queue_cache._KEPT[large.pk]
     kept._last = replace(kept._last, good_until=0.0)
     monkeypatch.setattr(pending_queue_cache, "build_pending_queue", broken)

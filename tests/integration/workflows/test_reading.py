@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from pools.models import Backend
 from scheduling.models import Workflow
-from tests.support import stock_shapes
-from tests.support.houses import make_pool, workflow_file
+from tests.support import stock_client_keys
+from tests.support.factories import make_pool, workflow_file
 
 CHAIN = """workflow:
   name: chain
@@ -53,8 +53,8 @@ def test_without_words_the_list_is_mine_newest_first(busy: Any) -> None:
     assert names(answer) == ["y-1", "x-1"]
     assert answer["more_entries"] is False
     entry = answer["workflows"][1]
-    assert entry.keys() >= stock_shapes.LIST_KEYS | {"queue", "k8s_queue"}
-    assert stock_shapes.TIME_PATTERN.match(entry["submit_time"])
+    assert entry.keys() >= stock_client_keys.LIST_KEYS | {"queue", "k8s_queue"}
+    assert stock_client_keys.TIME_PATTERN.match(entry["submit_time"])
     assert entry["start_time"] is None
     assert entry["queued_time"] >= 0
     assert (entry["user"], entry["pool"], entry["priority"]) == ("alice", "team", "HIGH")
@@ -168,19 +168,19 @@ def test_a_workflow_with_groups_and_tasks(alice: Any, settled: Any) -> None:
 
     detail = alice.get("/api/workflow/chain-1", verbose="True")
 
-    assert detail.keys() >= stock_shapes.DETAIL_KEYS | {"queue", "k8s_queue"}
+    assert detail.keys() >= stock_client_keys.DETAIL_KEYS | {"queue", "k8s_queue"}
     assert (detail["status"], detail["pool"], detail["backend"]) == ("RUNNING", "team", "sim")
     first, second = detail["groups"]
-    assert first.keys() >= stock_shapes.GROUP_KEYS | {"queue", "k8s_queue"}
+    assert first.keys() >= stock_client_keys.GROUP_KEYS | {"queue", "k8s_queue"}
     assert (first["status"], second["status"]) == ("RUNNING", "WAITING")
     assert first["downstream_groups"] == [second["name"]]
     assert second["remaining_upstream_groups"] == ["first"]
     task = first["tasks"][0]
-    assert task.keys() >= stock_shapes.TASK_KEYS
+    assert task.keys() >= stock_client_keys.TASK_KEYS
     assert (task["name"], task["status"], task["retry_id"], task["lead"]) == ("lead", "RUNNING", 0, True)
     assert task["node_name"].startswith("sim-n")
     times = [detail["submit_time"], detail["start_time"], first["start_time"], task["start_time"]]
-    assert all(stock_shapes.TIME_PATTERN.match(each) for each in times)
+    assert all(stock_client_keys.TIME_PATTERN.match(each) for each in times)
     assert alice.get(f"/api/workflow/{detail['uuid']}")["name"] == "chain-1"
 
 
@@ -311,9 +311,9 @@ def test_task_list(alice: Any, settled: Any) -> None:
     tasks = alice.get("/api/task", order="ASC")["tasks"]
     assert [task["task_name"] for task in tasks] == ["lead", "side", "after"]
     entry = tasks[0]
-    assert entry.keys() >= stock_shapes.TASK_LIST_KEYS
+    assert entry.keys() >= stock_client_keys.TASK_LIST_KEYS
     assert (entry["gpu"], entry["cpu"], entry["memory"], entry["storage"]) == (2, 3, 4, 1.5)
-    assert stock_shapes.TIME_PATTERN.match(entry["start_time"])
+    assert stock_client_keys.TIME_PATTERN.match(entry["start_time"])
     running = alice.get("/api/task", statuses=["RUNNING"], nodes=[entry["node"]], workflow_id="chain")["tasks"]
     assert {task["status"] for task in running} == {"RUNNING"}
     assert alice.get("/api/task", workflow_id="nothing")["tasks"] == []

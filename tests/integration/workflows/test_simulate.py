@@ -13,8 +13,8 @@ from django.test import Client
 from pools.models import AuditEntry, Backend, Node
 from scheduling.api import simulation
 from scheduling.scenario import answer
-from tests.support import houses
-from tests.support.houses import workflow_file
+from tests.support import factories
+from tests.support.factories import workflow_file
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "scenarios"
 A, SHARED = "osmo-pool-ns-team--a", "osmo-pool-ns-team--_shared"
@@ -99,7 +99,7 @@ def test_the_live_state_with_changes_and_nothing_is_written(alice: Any, chief: A
 
 def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, settled: Any) -> None:
     """The admin of a pool sees his pools; on shared nodes others keep their numbers and lose their names."""
-    houses.make_pool("private", 8, secret=4)
+    factories.make_pool("private", 8, secret=4)
     other = caller("olga", "osmo-private-user")
     other.submit("private--secret", workflow_file("hidden", 4))
     settled()
@@ -122,7 +122,7 @@ def test_who_may_ask_and_what_is_told(alice: Any, chief: Any, caller: Any, settl
 
 
 def test_one_who_administers_a_pool_sees_his_own_work_elsewhere(team: Any, caller: Any, settled: Any) -> None:
-    houses.make_pool("private", 8)
+    factories.make_pool("private", 8)
     both = caller("both", "osmo-team-admin", "osmo-private-user")
     both.submit("private", workflow_file("w", 1))
     settled()
@@ -130,8 +130,8 @@ def test_one_who_administers_a_pool_sees_his_own_work_elsewhere(team: Any, calle
 
 
 def test_with_several_backends_one_is_named(chief: Any, admin: Any, caller: Any, team: Any) -> None:
-    far = houses.make_backend("far", namespace="far", nodes=1, gpus=8)
-    houses.make_pool("remote", 8, on=far)
+    far = factories.make_backend("far", namespace="far", nodes=1, gpus=8)
+    factories.make_pool("remote", 8, on=far)
     refused = admin.post("/api/simulate", {"live": True})
     assert (admin.status, refused["details"][0]["path"]) == (400, "backend")
     assert "far, sim" in refused["message"]

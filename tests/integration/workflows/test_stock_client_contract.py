@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
-from pools.services.tokens import create_token
-from tests.support import houses, stock_shapes
+from pools.services.access_tokens import create_token
+from tests.support import factories, stock_client_keys
 from tests.support.stock_client import ClientExit, StockClient, read_time
 
 TEMPLATE = """workflow:
@@ -25,7 +25,7 @@ default-values: {name: hello}
 
 def logged_in(name: str, *roles: str) -> StockClient:
     """`osmo login URL --method token --token T` of somebody new."""
-    houses.make_user(name, *roles)
+    factories.make_user(name, *roles)
     return StockClient(token=create_token(actor=SYSTEM, owner=name, name="cli")[1])
 
 
@@ -85,7 +85,7 @@ def test_a_wrong_token_is_refused_in_words(team: Any) -> None:
 
 
 def test_login_by_name_only_in_dev_mode(team: Any, settings: Any) -> None:
-    houses.make_user("dev", "osmo-team-user")
+    factories.make_user("dev", "osmo-team-user")
     with pytest.raises(ClientExit):
         StockClient(dev_user="dev").call("GET", "api/profile/settings")
     settings.DEV_LOGIN = True
@@ -110,8 +110,8 @@ def test_profile(osmo: StockClient) -> None:
 
 @pytest.mark.parametrize("query", [{"all_pools": True}, {"pools": ["team--a", "team"], "all_pools": False}])
 def test_pool_list_in_both_modes(osmo: StockClient, settled: Any, query: dict[str, Any]) -> None:
-    submit(osmo, houses.workflow_file("x", gpus=8), priority="HIGH")
-    submit(osmo, houses.workflow_file("y", gpus=4), pool="team--a", priority="LOW")
+    submit(osmo, factories.workflow_file("x", gpus=8), priority="HIGH")
+    submit(osmo, factories.workflow_file("y", gpus=4), pool="team--a", priority="LOW")
     settled()
 
     answer = osmo.call("GET", "api/pool_quota", query)
@@ -153,63 +153,66 @@ def test_resource_list_and_info(osmo: StockClient) -> None:
 
 
 def test_submit_plain_and_templated(osmo: StockClient) -> None:
-    assert submit(osmo, houses.workflow_file("plain"))["name"] == "plain-1"
+    assert submit(osmo, factories.workflow_file("plain"))["name"] == "plain-1"
     assert submit(osmo, TEMPLATE)["name"] == "hello-1"
     assert osmo.stream("api/workflow/hello-1/spec", {"use_template": True}) == TEMPLATE
 
 
 def test_a_refused_submission_ends_with_1(osmo: StockClient) -> None:
     with pytest.raises(ClientExit) as end:
-        submit(osmo, houses.workflow_file("big", gpus=71), priority="HIGH")
+        submit(osmo, factories.workflow_file("big", gpus=71), priority="HIGH")
     assert end.value.code == 1
     assert end.value.text.startswith("Workflow big submit failed:")
     with pytest.raises(ClientExit) as end:
         submit(osmo, "workflow: {name: 7x}")
     assert end.value.code == 1
     with pytest.raises(ClientExit) as end:
-        submit(osmo, houses.workflow_file(), pool="nowhere")
+        submit(osmo, factories.workflow_file(), pool="nowhere")
     assert end.value.code == 2
 
 
 def test_submit_by_id_has_no_body(osmo: StockClient) -> None:
-    submit(osmo, houses.workflow_file("old"))
+    submit(osmo, factories.workflow_file("old"))
     answer = osmo.call("POST", "api/pool/team/workflow", {"workflow_id": "old-1", "priority": "LOW"})
     assert answer["name"] == "old-2"
 
 
 def test_validate(osmo: StockClient) -> None:
     answer = osmo.call(
-        "POST", "api/pool/team/workflow", {"validation_only": True, "dry_run": False}, body_of(houses.workflow_file())
+        "POST",
+        "api/pool/team/workflow",
+        {"validation_only": True, "dry_run": False},
+        body_of(factories.workflow_file()),
     )
     assert isinstance(answer["logs"], str)
     assert answer["warnings"] == []
 
 
 def test_workflow_list_and_query(osmo: StockClient, settled: Any) -> None:
-    submit(osmo, houses.workflow_file("x"), label=["project=a"])
+    submit(osmo, factories.workflow_file("x"), label=["project=a"])
     settled()
     query = {"limit": 20, "offset": 0, "order": "DESC", "all_pools": True, "statuses": ["RUNNING", "PENDING"]}
     answer = osmo.call("GET", "api/workflow", query)
     assert answer["more_entries"] is False
     (entry,) = answer["workflows"]
-    assert entry.keys() >= stock_shapes.LIST_KEYS
+    assert entry.keys() >= stock_client_keys.LIST_KEYS
     for key in ("submit_time", "start_time"):
         read_time(entry[key])
     assert isinstance(entry["queued_time"], int | float)
 
     detail = osmo.call("GET", "api/workflow/x-1", {"verbose": False})
-    assert detail.keys() >= stock_shapes.DETAIL_KEYS
+    assert detail.keys() >= stock_client_keys.DETAIL_KEYS
     assert (detail["submitted_by"], detail["status"]) == ("alice", "RUNNING")
     (group,) = detail["groups"]
-    assert group.keys() >= stock_shapes.GROUP_KEYS
+    assert group.keys() >= stock_client_keys.GROUP_KEYS
     (task,) = group["tasks"]
-    assert task.keys() >= stock_shapes.TASK_KEYS
+    assert task.keys() >= stock_client_keys.TASK_KEYS
     for moment in (detail["submit_time"], task["start_time"], group["scheduling_start_time"]):
         read_time(moment)
 
 
 def test_cancel_spec_logs_events_tag_restart(osmo: StockClient) -> None:
-    submit(osmo, houses.workflow_file("x"))
+    submit(osmo, factories.workflow_file("x"))
     assert osmo.stream("api/workflow/x-1/spec", {"use_template": False}).startswith("workflow:")
     assert osmo.stream("api/workflow/x-1/events").endswith("\n")
     assert osmo.stream("api/workflow/x-1/logs", {"last_n_lines": 5, "task_name": "train"}) is not None
@@ -228,14 +231,14 @@ def test_cancel_spec_logs_events_tag_restart(osmo: StockClient) -> None:
 
 
 def test_task_list(osmo: StockClient, settled: Any) -> None:
-    submit(osmo, houses.workflow_file("x", gpus=2))
+    submit(osmo, factories.workflow_file("x", gpus=2))
     settled()
     query = {
         "limit": 20, "offset": 0, "order": "ASC", "all_users": False, "all_pools": True,
         "statuses": ["PROCESSING", "SCHEDULING", "INITIALIZING", "RUNNING"],
     }  # fmt: skip
     (entry,) = osmo.call("GET", "api/task", query)["tasks"]
-    assert entry.keys() >= stock_shapes.TASK_LIST_KEYS
+    assert entry.keys() >= stock_client_keys.TASK_LIST_KEYS
     read_time(entry["start_time"])
     assert isinstance(entry["memory"], int | float)
     (row,) = osmo.call("GET", "api/task", query | {"summary": True})["summaries"]
@@ -258,7 +261,7 @@ def test_config_show_update_history_delete(root: StockClient) -> None:
 
     query = {"omit_data": True, "offset": 0, "limit": 20, "order": "ASC", "config_types": ["POOL"]}
     history = root.call("GET", "api/configs/history", query)["configs"]
-    assert history[0].keys() >= stock_shapes.REVISION_KEYS
+    assert history[0].keys() >= stock_client_keys.REVISION_KEYS
     for entry in history:
         read_time(entry["created_at"])
     assert [entry["revision"] for entry in history] == sorted(entry["revision"] for entry in history)
@@ -291,7 +294,7 @@ def test_tokens(osmo: StockClient) -> None:
 
 
 def test_users(root: StockClient) -> None:
-    houses.make_user("bob", "osmo-team-user")
+    factories.make_user("bob", "osmo-team-user")
     listed = root.call("GET", "api/auth/user", {"count": 100, "start_index": 1})
     assert {"total_results", "start_index", "items_per_page", "users"} <= listed.keys()
     assert {"bob", "root"} <= {each["id"] for each in listed["users"]}

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from osmo_admin.cli.client import app
-from tests.unit.client.stub import StubServer, serve_stub
+from tests.unit.client.stub_server import StubServer, serve_stub
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import yaml
 
 from osmo_admin.cli import login_file
 from osmo_admin.cli.login_file import StoredLogin, TokenLogin
-from tests.unit.client.stub import StubReply, make_jwt
+from tests.unit.client.stub_server import StubReply, make_jwt
 
 EXCHANGE = "/api/auth/jwt/access_token"
 SETTINGS = "/api/profile/settings"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.stub import StubReply, StubServer
+from tests.unit.client.stub_server import StubReply, StubServer
 from tests.unit.client.test_pool import SEED_EXAMPLE, TEAM, pool_row, quota_answer
 from tests.unit.client.test_subpool import ONE, effect_body, subpool_body, tree_body
 

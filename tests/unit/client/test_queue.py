@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.client.stub import StubReply
+from tests.unit.client.stub_server import StubReply
 
 QUEUE = "osmo-pool-ns-team--a"
 

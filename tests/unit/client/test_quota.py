@@ -9,7 +9,7 @@ import pytest
 
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.commands.quota import apply_cap_changes, parse_amounts
-from tests.unit.client.stub import StubReply
+from tests.unit.client.stub_server import StubReply
 
 QUOTA = "/api/configs/gpu_quota/team-a"
 HERE = "/api/gpu_quota/team-a/allocation"

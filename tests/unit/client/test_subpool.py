@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from osmo_admin.cli.commands.subpool import _result_message, parse_typed_quota
-from tests.unit.client.stub import StubReply
+from tests.unit.client.stub_server import StubReply
 
 COLLECTION = "/api/configs/pool/team/subpool"
 ONE = f"{COLLECTION}/a"

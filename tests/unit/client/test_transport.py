@@ -12,7 +12,7 @@ import yaml
 
 from osmo_admin.cli import http
 from osmo_admin.cli.client_errors import ClientError
-from tests.unit.client.stub import StubReply
+from tests.unit.client.stub_server import StubReply
 
 LIST = ("token", "list")
 TOKENS = "/api/auth/access_token"

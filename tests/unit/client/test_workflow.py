@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.client.stub import StubReply
+from tests.unit.client.stub_server import StubReply
 
 SUBMIT = "/api/pool/team/workflow"
 SPEC = "# my work\nworkflow:\n  name: hello\n  tasks:\n  - {name: t, image: ubuntu, command: [sh]}\n"

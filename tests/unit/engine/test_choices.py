@@ -15,7 +15,7 @@ from scheduling.domain.engine.facts import (
 )
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.gang import GangTree, SubGroup
-from tests.unit.engine.clusters import CPU, GPU, cohort, facts, gang, queue, step_pairs
+from tests.unit.engine.sample_clusters import CPU, GPU, cohort, facts, gang, queue, step_pairs
 
 
 def replicas(*sizes, need=1, priority=LOW):

@@ -12,7 +12,7 @@ from pools.domain.amounts import UNLIMITED
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import GangFacts, TaskFacts
 from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
-from tests.unit.engine.clusters import GPU, facts, gang, queue, run_cycle_of
+from tests.unit.engine.sample_clusters import GPU, facts, gang, queue, run_cycle_of
 
 
 def claim(name, quota=0, request=0, limit=UNLIMITED, *, weight=1, priority=100, created=0):

@@ -22,7 +22,17 @@ from scheduling.domain.engine.facts import (
 )
 from scheduling.domain.engine.outcome import waiting_reasons
 from scheduling.domain.gang import GangTree
-from tests.unit.engine.clusters import CPU, GPU, cohort, facts, gang, queue, run_cycle_of, running_gangs, step_pairs
+from tests.unit.engine.sample_clusters import (
+    CPU,
+    GPU,
+    cohort,
+    facts,
+    gang,
+    queue,
+    run_cycle_of,
+    running_gangs,
+    step_pairs,
+)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from scheduling.domain.engine.gates import may_start
 from scheduling.domain.engine.outcome import facts_after, gang_result, queue_positions, waiting_reasons
 from scheduling.domain.engine.starting import attempt_start
 from scheduling.domain.engine.world import World
-from tests.unit.engine.clusters import broken_invariants, cluster_facts, partly_scheduled
-from tests.unit.engine.referee import ReplayChecker
+from tests.unit.engine.replay_checker import ReplayChecker
+from tests.unit.engine.sample_clusters import broken_invariants, cluster_facts, partly_scheduled
 
 # Placing is a search with a budget, so a property can have a counterexample that is no defect, one in ten thousand. The
 # same examples are drawn each time, lest it turns up where it stops everybody.

@@ -8,7 +8,17 @@ import pytest
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import LOW, NORMAL, ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts
 from scheduling.domain.gang import GangTree
-from tests.unit.engine.clusters import CPU, GPU, cohort, facts, gang, queue, run_cycle_of, running_gangs, step_pairs
+from tests.unit.engine.sample_clusters import (
+    CPU,
+    GPU,
+    cohort,
+    facts,
+    gang,
+    queue,
+    run_cycle_of,
+    running_gangs,
+    step_pairs,
+)
 
 
 def low(name, where, gpus=1, *, at=0, count=1, tree=None):

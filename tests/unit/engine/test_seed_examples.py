@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduling.domain.engine.facts import HIGH, LOW, NORMAL
 from scheduling.domain.engine.outcome import gang_result, queue_positions
-from tests.unit.engine.clusters import gang, queue, run_cycle_of, running_gangs, step_pairs
+from tests.unit.engine.sample_clusters import gang, queue, run_cycle_of, running_gangs, step_pairs
 
 
 def test_priority_queueing_order():

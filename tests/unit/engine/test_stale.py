@@ -6,7 +6,7 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import LOW, GangFacts, TaskFacts
 from scheduling.domain.engine.outcome import facts_after
 from scheduling.domain.gang import GangTree, SubGroup
-from tests.unit.engine.clusters import GPU, facts, gang, queue, run_cycle_of, running_gangs, step_pairs
+from tests.unit.engine.sample_clusters import GPU, facts, gang, queue, run_cycle_of, running_gangs, step_pairs
 
 
 def pods(*states, tree=None, groups=None):

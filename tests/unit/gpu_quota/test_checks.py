@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pools.domain.gpu_quota.checks import GpuQuotaSpec, broken_caps, broken_caps_of_change, headroom_for
 from pools.domain.gpu_quota.spec import parse_gpu_quota_spec
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals, totals_of_worker
-from tests.unit.gpu_quota.rows import make_amounts, make_spec, make_totals, make_worker
+from tests.unit.gpu_quota.builders import make_amounts, make_spec, make_totals, make_worker
 
 SINGLE = {
     "single.max.tflops.request": ("maxRequests", "request", "tflops"),

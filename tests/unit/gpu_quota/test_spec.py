@@ -8,7 +8,7 @@ import pytest
 
 from pools.domain.gpu_quota.spec import gpu_quota_spec_body, namespace_violations, parse_gpu_quota_spec
 from pools.domain.gpu_quota.workers import GpuWorker, parse_adjustment, parse_allocation
-from tests.unit.gpu_quota.rows import make_amounts
+from tests.unit.gpu_quota.builders import make_amounts
 
 SEED = {
     "total": {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pools.domain.gpu_quota.status import alerts_after_change, compute_conditions, percent_text, usage_gauges
-from tests.unit.gpu_quota.rows import make_amounts, make_spec, make_totals
+from tests.unit.gpu_quota.builders import make_amounts, make_spec, make_totals
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUOTA = make_spec({"requests": {"tflops": "100"}})

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pools.domain.lifecycle import TRANSITIONS, SubpoolState, is_allowed_transition, mermaid_diagram, state_after_delete
+from pools.domain.subpool_lifecycle import (
+    TRANSITIONS,
+    SubpoolState,
+    is_allowed_transition,
+    mermaid_diagram,
+    state_after_delete,
+)
 from pools.models.pool import STATE_MACHINE
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pools.domain.effects import consequence_messages, node_effects
+from pools.domain.change_effects import consequence_messages, node_effects
 
 
 def _picture(quota: int, shared: tuple[int, int], **slices: tuple[str, int, int]) -> dict[str, Any]:

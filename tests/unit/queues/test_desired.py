@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pools.domain.lifecycle import SubpoolState
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
+from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.queues.desired import (
     CohortLevel,
     DesiredQueue,

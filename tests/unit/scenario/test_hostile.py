@@ -1,6 +1,6 @@
 """Scenario files that mean harm, and good ones with something changed: an answer or faults with paths, whatever comes.
 
-They are read in a process that may use half a GiB and some seconds of one core for each (`tests/support/confined.py`).
+They are read in a process that may use half a GiB and some seconds of one core for each (`tests/support/resource_limits.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduling.scenario.fields import ScenarioFaultCode
-from tests.support import confined, hostile
+from tests.support import hostile, resource_limits
 
 READ = "tests.support.hostile:read_scenario"
 MEBIBYTES, CPU_SECONDS = 512, 120
@@ -33,7 +33,7 @@ CODES = {value for name, value in vars(ScenarioFaultCode).items() if name.isuppe
 
 
 def read(texts: list[str]) -> list[Any]:
-    answers: list[Any] = confined.run_limited(READ, texts, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS)
+    answers: list[Any] = resource_limits.run_limited(READ, texts, mebibytes=MEBIBYTES, cpu_seconds=CPU_SECONDS)
     return answers
 
 
@@ -53,7 +53,7 @@ def assert_clear(documents: list[dict[str, Any]], text: str) -> None:
 @pytest.mark.parametrize(("target", "case"), [("builtins:bytearray", 2**30), ("tests.support.hostile:run_away", 1)])
 def test_the_limits_hold(target: str, case: int) -> None:
     with pytest.raises(AssertionError, match="Case 0 ended the process"):
-        confined.run_limited(target, [case], mebibytes=256, cpu_seconds=1)
+        resource_limits.run_limited(target, [case], mebibytes=256, cpu_seconds=1)
 
 
 @pytest.mark.timeout(900)

@@ -12,9 +12,9 @@ from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, NodeFacts, QueueFacts, TaskFacts
 from scheduling.scenario import ScenarioError
 from scheduling.scenario.answer import answer_scenario
-from scheduling.scenario.live import LiveNames, build_live_scenario
+from scheduling.scenario.live_state import LiveNames, build_live_scenario
 from scheduling.scenario.redact import redact_facts
-from tests.unit.engine.clusters import GPU, cluster_facts, facts, gang, partly_scheduled, queue
+from tests.unit.engine.sample_clusters import GPU, cluster_facts, facts, gang, partly_scheduled, queue
 
 LIVE_NAMES = LiveNames(
     queue_aliases={"team": "q-team", "team--a": "q-a"}, submission_aliases={"team": "q-shared", "team--a": "q-a"}

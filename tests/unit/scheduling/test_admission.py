@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pools.domain.lifecycle import SubpoolState
+from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.admission import Gate, LeafFacts, WaitCode, start_verdict, submission_verdict
 from scheduling.domain.priorities import Priority
 

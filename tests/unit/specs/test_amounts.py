@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from pools.domain.byte_sizes import parse_size
 from pools.domain.durations import parse_duration
 from pools.domain.exit_codes import parse_exit_codes
-from pools.domain.sizes import parse_size
 from scheduling.domain.workflow_spec import exit_action, simulated_runtime_seconds
 from scheduling.specs import SpecRules, check_labels, parse
-from scheduling.specs.graph import find_cycle
-from tests.unit.specs.samples import one_task_file, read_fault_codes, read_valid, read_valid_task
+from scheduling.specs.group_cycles import find_cycle
+from tests.unit.specs.sample_files import one_task_file, read_fault_codes, read_valid, read_valid_task
 
 
 @pytest.mark.parametrize(

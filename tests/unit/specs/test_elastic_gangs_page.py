@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from osmo_admin.cli.gang_text import gang_table
+from osmo_admin.cli.gang_table import gang_table
 from scheduling.domain.gang import tree_from_json
-from scheduling.domain.gang_rows import gang_body, gang_tree_rows
+from scheduling.domain.gang_tree_rows import gang_body, gang_tree_rows
 from scheduling.domain.priorities import Priority
 from scheduling.specs import parse
-from scheduling.specs.annotations import KNOWN_ANNOTATIONS
+from scheduling.specs.pod_annotations import KNOWN_ANNOTATIONS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "elastic-gangs.md").read_text()
 MANIFESTS = dict(re.findall(r"<!-- manifest: ([\w-]+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL))

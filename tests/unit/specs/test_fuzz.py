@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.specs import PlatformRules, SpecRules, parse
-from tests.unit.specs.samples import MINIMAL, assert_consistent
+from tests.unit.specs.sample_files import MINIMAL, assert_consistent
 from tests.unit.specs.test_real_world import DISTRIBUTED, PIPELINE, SERVICE
 from tests.unit.specs.test_schema import MANY_FAULTS
 

@@ -8,7 +8,7 @@ import pytest
 
 from scheduling.domain.priorities import Priority
 from scheduling.specs import PlatformRules, SpecRules, parse
-from tests.unit.specs.samples import MINIMAL, assert_consistent, read_fault_codes, read_faults, read_valid
+from tests.unit.specs.sample_files import MINIMAL, assert_consistent, read_fault_codes, read_faults, read_valid
 
 INFERENCE = """\
 apiVersion: scheduling.run.ai/v2alpha2

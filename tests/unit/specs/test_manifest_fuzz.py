@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling.domain.gang import ROOT, tree_from_json
-from scheduling.domain.podgroup import is_valid, validate_pod_group
 from scheduling.domain.podgroup_plan import plan_pod_group
+from scheduling.domain.podgroup_rules import is_valid, validate_pod_group
 from scheduling.specs import SpecRules, parse
-from tests.unit.specs.samples import assert_consistent
+from tests.unit.specs.sample_files import assert_consistent
 
 GROUPS = "kind: PodGroup\nmetadata: {name: x}\nspec:\n  subGroups:\n"
 LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from scheduling.specs import parse
-from tests.unit.specs.samples import read_valid
+from tests.unit.specs.sample_files import read_valid
 
 # Loops over tasks, a lead chosen by `if`, OSMO's own marks, one of them glued together with raw blocks, comments with
 # marks in the header that must not be rendered, JSON with braces in a file.

@@ -10,7 +10,7 @@ import pytest
 
 from pools.domain.errors import Busy
 from scheduling.specs import sandbox
-from scheduling.specs.source import MAX_FILE_BYTES
+from scheduling.specs.file_text import MAX_FILE_BYTES
 from scheduling.specs.variables import encode_variables
 
 MEMORY_LEFT = MAX_FILE_BYTES

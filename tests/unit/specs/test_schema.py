@@ -7,7 +7,14 @@ from datetime import timedelta
 import pytest
 
 from scheduling.specs import PlatformRules, SpecRules, parse
-from tests.unit.specs.samples import MINIMAL, one_task_file, read_fault_codes, read_faults, read_valid, read_valid_task
+from tests.unit.specs.sample_files import (
+    MINIMAL,
+    one_task_file,
+    read_fault_codes,
+    read_faults,
+    read_valid,
+    read_valid_task,
+)
 
 T = "workflow.tasks[0]"
 TOPOLOGY = "workflow.resources.default.topology[0]"

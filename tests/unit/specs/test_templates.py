@@ -6,7 +6,14 @@ import pytest
 
 from scheduling.specs import SpecRules, parse
 from scheduling.specs.variables import TypedValue, parse_typed_value
-from tests.unit.specs.samples import MINIMAL, one_task_file, read_fault_codes, read_faults, read_valid, read_valid_task
+from tests.unit.specs.sample_files import (
+    MINIMAL,
+    one_task_file,
+    read_fault_codes,
+    read_faults,
+    read_valid,
+    read_valid_task,
+)
 
 NAMED = MINIMAL.replace("hello", "{{ name }}")
 

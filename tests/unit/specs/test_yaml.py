@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduling.specs import parse
-from tests.unit.specs.samples import MINIMAL, one_task_file, read_faults, read_valid, read_valid_task
+from tests.unit.specs.sample_files import MINIMAL, one_task_file, read_faults, read_valid, read_valid_task
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,17 @@ import base64
 
 import pytest
 
-from scheduling.kube import kinds, rbac, webhook
+from scheduling.kube import rbac, resource_kinds, webhook_configuration
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.port import ResourceKind
-from scheduling.kube.webhook import WebhookAddress, WebhookSpec
+from scheduling.kube.webhook_configuration import WebhookAddress, WebhookSpec
 
 PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
 URL = WebhookAddress(PEM, url="https://hooks.example:8443/")
 
 
 def test_by_url() -> None:
-    made = webhook.webhook_configuration(WebhookSpec("prod", URL, fails_closed=True))
+    made = webhook_configuration.webhook_configuration(WebhookSpec("prod", URL, fails_closed=True))
     clients = [hook["clientConfig"] for hook in made["webhooks"]]
     assert [client["url"] for client in clients] == [
         "https://hooks.example:8443/webhooks/pod/prod",
@@ -28,7 +28,7 @@ def test_by_url() -> None:
 
 def test_by_service() -> None:
     address = WebhookAddress(PEM, service=("osmo", "admin"), port=8443)
-    made = webhook.webhook_configuration(WebhookSpec("prod", address, fails_closed=False))
+    made = webhook_configuration.webhook_configuration(WebhookSpec("prod", address, fails_closed=False))
     assert made["webhooks"][0]["clientConfig"]["service"] == {
         "namespace": "osmo", "name": "admin", "path": "/webhooks/pod/prod", "port": 8443,
     }  # fmt: skip
@@ -36,27 +36,31 @@ def test_by_service() -> None:
 
 
 def test_the_system_is_left_alone_unless_namespaces_are_chosen() -> None:
-    (expression,) = webhook.webhook_configuration(WebhookSpec("prod", URL, False))["webhooks"][0]["namespaceSelector"][
-        "matchExpressions"
-    ]
+    (expression,) = webhook_configuration.webhook_configuration(WebhookSpec("prod", URL, False))["webhooks"][0][
+        "namespaceSelector"
+    ]["matchExpressions"]
     assert (expression["operator"], "kube-system" in expression["values"]) == ("NotIn", True)
-    chosen = webhook.webhook_configuration(WebhookSpec("prod", URL, False, {"matchLabels": {"team": "a"}}))
+    chosen = webhook_configuration.webhook_configuration(
+        WebhookSpec("prod", URL, False, {"matchLabels": {"team": "a"}})
+    )
     assert {str(hook["namespaceSelector"]) for hook in chosen["webhooks"]} == {"{'matchLabels': {'team': 'a'}}"}
 
 
 def test_installing_looking_and_removing() -> None:
     cluster = FakeCluster()
-    assert webhook.read_installed_webhook(cluster, "prod") is None
-    webhook.install_configuration(cluster, WebhookSpec("prod", URL, fails_closed=False))
-    webhook.install_configuration(cluster, WebhookSpec("prod", URL, fails_closed=True))
-    found = webhook.read_installed_webhook(cluster, "prod")
+    assert webhook_configuration.read_installed_webhook(cluster, "prod") is None
+    webhook_configuration.install_configuration(cluster, WebhookSpec("prod", URL, fails_closed=False))
+    webhook_configuration.install_configuration(cluster, WebhookSpec("prod", URL, fails_closed=True))
+    found = webhook_configuration.read_installed_webhook(cluster, "prod")
     assert found is not None
     assert (found.fails_closed, found.ca_certificates) == (True, frozenset({PEM}))
-    assert webhook.remove_configuration(cluster, "prod") is True
-    assert webhook.remove_configuration(cluster, "prod") is False
+    assert webhook_configuration.remove_configuration(cluster, "prod") is True
+    assert webhook_configuration.remove_configuration(cluster, "prod") is False
 
 
-@pytest.mark.parametrize("kind", [kind for kind in vars(kinds).values() if isinstance(kind, ResourceKind)], ids=str)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in vars(resource_kinds).values() if isinstance(kind, ResourceKind)], ids=str
+)
 def test_every_kind_we_speak_of_has_its_rights(kind: ResourceKind) -> None:
     rules = [rule for item in rbac.rbac_manifests("ns") for rule in item.get("rules", [])]
     assert any(kind.group in rule["apiGroups"] and kind.plural in rule["resources"] for rule in rules)

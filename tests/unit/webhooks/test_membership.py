@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.domain.cluster.membership import (
+from scheduling.domain.cluster.queue_access import (
     Caller,
     QueueAccessPolicy,
     WorkloadKind,

@@ -1,0 +1,102 @@
+"""How a command is declared: a function of the session and its own arguments.
+
+`@verb(group, "name")` adds what every command has (`-o`), what every write has (`--dry-run`) and what every
+destructive one has (`--yes`), so that none of them can be forgotten and the function holds only its own subject.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
+from osmo_admin.cli.options import DryRunOption, OutputFormatOption, OutputFormatOptionWithoutT, YesOption
+from osmo_admin.cli.session import ClientSession, OutputFormat
+
+CommandFunction = Callable[..., None]
+
+
+class ListOptionCommand(TyperCommand):
+    """A command whose list options also take several words at once, as the stock client's do."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after the lists were spread out."""
+        return super().parse_args(ctx, repeat_list_options(args, self._grammar()))
+
+    def _grammar(self) -> OptionGrammar:
+        lists: set[str] = set()
+        pairs: set[str] = set()
+        single: set[str] = set()
+        positional: int | None = 0
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                positional = None if parameter.nargs == -1 or positional is None else positional + 1
+            elif getattr(parameter, "multiple", False):
+                lists.update(parameter.opts)
+                if "=" in (getattr(parameter, "metavar", None) or ""):
+                    pairs.update(parameter.opts)
+            elif not getattr(parameter, "is_flag", False):
+                single.update(parameter.opts)
+        return OptionGrammar(frozenset(lists), frozenset(pairs), frozenset(single), positional)
+
+
+def command_group(about: str) -> typer.Typer:
+    """A family of commands under one word."""
+    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+
+def client_command(
+    family: typer.Typer, name: str, *, writes: bool = False, confirms: bool = False, short_t: bool = True
+) -> Callable[[CommandFunction], CommandFunction]:
+    """Register a command. `short_t=False` leaves `-t` to the command's own option (tags)."""
+
+    def register(function: CommandFunction) -> CommandFunction:
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        names = {option_name(parameter): parameter.name for parameter in own}
+        shared: list[tuple[str, Any, Any]] = [
+            ("output", OutputFormatOption if short_t else OutputFormatOptionWithoutT, OutputFormat.TABLE)
+        ]
+        if writes:
+            shared.append(("dry_run", DryRunOption, False))
+        if confirms:
+            shared.append(("yes", YesOption, False))
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter("ctx", keyword, annotation=typer.Context),
+            *(parameter.replace(name=option_name(parameter), kind=keyword) for parameter in own),
+            *(inspect.Parameter(each, keyword, default=value, annotation=kind) for each, kind, value in shared),
+        ]
+
+        def run(**values: Any) -> None:
+            session: ClientSession = values.pop("ctx").obj
+            for each, _, _ in shared:
+                setattr(session, each, values.pop(each))
+            function(session, **{names[name]: value for name, value in values.items()})
+
+        run.__name__ = function.__name__
+        run.__doc__ = function.__doc__
+        run.__module__ = function.__module__
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        family.command(name, cls=ListOptionCommand)(run)
+        return function
+
+    return register
+
+
+def option_name(parameter: inspect.Parameter) -> str:
+    """The name a parameter goes by on the command line, `set_string` for `--set-string`.
+
+    Its environment variable is made from it, so the function's own names can stay those of its subject.
+    """
+    for info in getattr(parameter.annotation, "__metadata__", ()):
+        # in an Annotated option the first name stands where the default would be
+        declared = [info.default, *(info.param_decls or ())]
+        for name in declared:
+            if isinstance(name, str) and name.startswith("--"):
+                return name.split("/")[0].removeprefix("--").replace("-", "_")
+    return parameter.name

@@ -1,0 +1,20 @@
+"""The answer to a form whose page is from before a login, in this tab or another: what was typed, to be copied."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.template import loader
+
+from osmo_admin.preserved_input import read_input
+
+
+def csrf_failure_page(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """403. The text is shown and not sent on: nothing tells whether this person or another site had it sent."""
+    shown = [
+        (name, value) for name, value in read_input(request).fields if name not in _HIDDEN_FIELDS and value.strip()
+    ]
+    context = {"typed": shown, "address": request.get_full_path()}
+    return HttpResponse(loader.render_to_string("403_csrf.html", context), status=403)
+
+
+_HIDDEN_FIELDS = {"step", "seen", "version", "next"}  # what a page puts into its forms, and nobody types

@@ -1,0 +1,69 @@
+"""What is said when no view of ours answers: JSON for programs, Django's own page for people."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import TooManyFieldsSent
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import loader
+from django.views import defaults
+
+from osmo_admin.error_responses import error_body, retry_after_header, to_domain_error
+from pools.domain.errors import BadInput, Busy, DomainError, ErrorCode, NotFound, Violation
+from pools.transactions import request_id
+
+
+def not_found_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
+    """404."""
+    if _is_api_request(request):
+        return _json_response(NotFound("There is nothing at this address."), 404)
+    return defaults.page_not_found(request, exception)
+
+
+def bad_request_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
+    """400: refused before any view was asked."""
+    if _is_api_request(request):
+        return _json_response(_unreadable_request(exception), 400)
+    return defaults.bad_request(request, exception)
+
+
+def _unreadable_request(exception: Any) -> BadInput:
+    sentence, limit = "The request cannot be read.", settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+    if isinstance(exception, TooManyFieldsSent):
+        sentence = f"The request has too many parameters; send at most {limit}."
+        return BadInput(sentence, [Violation("", "too_many_parameters", sentence, numbers=(("limit", limit),))])
+    return BadInput(sentence)
+
+
+def server_error_view(request: HttpRequest) -> HttpResponse:
+    """500: our fault, and the request id leads to the log; 503: a dependency is away, also where no view is ours."""
+    error = sys.exc_info()[1]
+    refusal = to_domain_error(error) if isinstance(error, Exception) else None
+    if isinstance(refusal, Busy):
+        return _busy_response(request, refusal)
+    if _is_api_request(request):
+        mark = request_id.get() or "unknown"
+        said = f"Something went wrong in the service; nothing of it is your fault. Request id: {mark}."
+        return _json_response(BadInput(said, [Violation("", "defect", said)], error_code=ErrorCode.SERVER), 500)
+    return defaults.server_error(request)
+
+
+def _busy_response(request: HttpRequest, refusal: Busy) -> HttpResponse:
+    if _is_api_request(request):
+        response: HttpResponse = _json_response(refusal, 503)
+    else:
+        response = HttpResponse(loader.render_to_string("503.html", {"message": refusal.message}), status=503)
+    for name, value in retry_after_header(refusal).items():
+        response.headers[name] = value
+    return response
+
+
+def _is_api_request(request: HttpRequest) -> bool:
+    return request.path_info.startswith(("/api/", "/webhooks/"))
+
+
+def _json_response(refusal: DomainError, status: int) -> JsonResponse:
+    return JsonResponse(error_body(refusal), status=status)

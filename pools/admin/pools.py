@@ -1,0 +1,87 @@
+"""The pages of pools: one page per pool with its slices, its debts, its configuration and its history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.pool_changes import archive_pool_page, configure_pool_page, create_pool_page
+from pools.admin.subpools import (
+    DeleteSubpoolFlow,
+    ExistingSubpoolFlow,
+    RecreateSubpoolFlow,
+    ResizeSubpoolFlow,
+    change_subpool_page,
+    create_subpool_page,
+)
+from pools.domain.names import split_name
+from pools.domain.roles import Permission, is_allowed
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.models import AuditEntry, Pool
+from pools.permissions import get_visible_pool, get_visible_root
+from pools.selectors import pool_tree
+
+MAX_ENTRIES_SHOWN = 8
+
+
+@admin.register(Pool)
+class PoolAdmin(PolicyAdmin):
+    """Pools by name. The list of them is the dashboard."""
+
+    def extra_urls(self) -> list[URLPattern]:
+        def on_pool(view: Callable[[PolicyAdmin, HttpRequest, str], HttpResponse]) -> Any:
+            return self.protect(lambda request, pool: view(self, request, pool))
+
+        def on_slice(flow: type[ExistingSubpoolFlow]) -> Any:
+            return self.protect(lambda request, pool, part: change_subpool_page(self, request, pool, part, flow))
+
+        part = "<str:pool>/slices/<str:part>"
+        return [
+            path("create/", self.protect(lambda request: create_pool_page(self, request)), name="pools_pool_create"),
+            path("<str:pool>/configuration/", on_pool(configure_pool_page), name="pools_pool_configure"),
+            path("<str:pool>/archive/", on_pool(archive_pool_page), name="pools_pool_archive"),
+            path("<str:pool>/slices/create/", on_pool(create_subpool_page), name="pools_slice_create"),
+            path(f"{part}/resize/", on_slice(ResizeSubpoolFlow), name="pools_slice_resize"),
+            path(f"{part}/delete/", on_slice(DeleteSubpoolFlow), name="pools_slice_delete"),
+            path(f"{part}/recreate/", on_slice(RecreateSubpoolFlow), name="pools_slice_recreate"),
+        ]
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:index"))
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        actor = actor_of(request)
+        if split_name(object_id).subpool is not None:
+            row = get_visible_pool(actor, object_id)
+            return HttpResponseRedirect(
+                reverse("admin:pools_pool_change", args=[row.root.name]) + f"#{row.subpool_name}"
+            )
+        root = get_visible_root(actor, object_id)
+        (tree,) = pool_tree.pool_trees_of([root])
+        draining = [row for row in tree.leaves if row.state == SubpoolState.DELETING or row.bar.draining]
+        held = pool_tree.find_holders([row.name for row in draining])
+        return self.page(
+            request,
+            "osmo/pool.html",
+            title=root.name,
+            crumbs=[("Pools", reverse("admin:index"))],
+            pool=root,
+            tree=tree,
+            debts=[(row, held[row.name]) for row in draining],
+            archived=pool_tree.archived_subpools(root),
+            entries=_audit_entries(request, root),
+            may_partition=is_allowed(actor, Permission.POOL_PARTITION, root.name) and not root.archived,
+            may_configure=is_allowed(actor, Permission.POOL_CONFIGURE, root.name),
+            may_submit=is_allowed(actor, Permission.POOL_SUBMIT, root.name) and not root.archived,
+        )
+
+
+def _audit_entries(request: HttpRequest, root: Pool) -> list[AuditEntry]:
+    """The newest entries on the pool and its slices that this person may read."""
+    mine = AuditEntry.objects.visible_to(actor_of(request)).filter(pool_id=root.pk, object__startswith="pool/")
+    return list(mine.order_by("-id")[:MAX_ENTRIES_SHOWN])

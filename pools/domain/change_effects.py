@@ -1,0 +1,145 @@
+"""What a change of a pool's tree means, told from the two pictures of a dry run: each node before and after, and the
+sentences that a person should read before saying yes.
+
+The pictures are the API's (api.md, "Subpools", GET list); amounts are whole GPUs, -1 is unlimited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS
+from pools.domain.subpool_lifecycle import SubpoolState
+
+TreeSnapshot = Mapping[str, Any]
+NOTHING: TreeSnapshot = {}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEffect:
+    """One node before and after; None where it is not there. `used` is what runs now, HIGH and NORMAL."""
+
+    label: str
+    kind: str
+    quota_before: int | None
+    quota_after: int | None
+    state_before: str
+    state_after: str
+    available_before: int | None
+    available_after: int | None
+    used: int
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything about it changes."""
+        return (self.quota_before, self.state_before) != (self.quota_after, self.state_after)
+
+
+def node_effects(before: TreeSnapshot | None, after: TreeSnapshot | None) -> tuple[NodeEffect, ...]:
+    """The pool, its unallocated part, and every slice of either picture by name."""
+    old, new = before or NOTHING, after or NOTHING
+    whole = NodeEffect(
+        label=str(new.get("pool") or old.get("pool")),
+        kind="pool",
+        quota_before=old.get("quota"),
+        quota_after=new.get("quota"),
+        state_before="",
+        state_after="",
+        available_before=_whole_available(old),
+        available_after=_whole_available(new),
+        used=_whole_used(new or old),
+    )
+    nodes = [whole, _node("unallocated", "shared", old.get("shared"), new.get("shared"))]
+    olds = {part["subpool_name"]: part for part in old.get("subpools", ())}
+    news = {part["subpool_name"]: part for part in new.get("subpools", ())}
+    nodes += [_node(name, "slice", olds.get(name), news.get(name)) for name in sorted(olds | news)]
+    return tuple(nodes)
+
+
+def _node(label: str, kind: str, old: TreeSnapshot | None, new: TreeSnapshot | None) -> NodeEffect:
+    old, new = old or NOTHING, new or NOTHING
+    gone = str(SubpoolState.ARCHIVED) if kind == "slice" else ""
+    return NodeEffect(
+        label=label,
+        kind=kind,
+        quota_before=old.get("quota"),
+        quota_after=new.get("quota"),
+        state_before=old.get("subpool_state", ""),
+        state_after=new.get("subpool_state", gone),
+        available_before=old.get("available"),
+        available_after=new.get("available"),
+        used=(new or old).get("used", 0),
+    )
+
+
+def _whole_used(picture: TreeSnapshot) -> int:
+    shared: TreeSnapshot = picture.get("shared", NOTHING)
+    return int(shared.get("used", 0)) + sum(int(part["used"]) for part in picture.get("subpools", ()))
+
+
+def _whole_available(picture: TreeSnapshot) -> int | None:
+    quota: int | None = picture.get("quota")
+    return quota if quota is None or quota == UNLIMITED_GPUS else quota - _whole_used(picture)
+
+
+def consequence_messages(nodes: tuple[NodeEffect, ...], *, draining: int = 0, cancelled: int = 0) -> tuple[str, ...]:
+    """What will happen, in sentences. `draining` counts workflows that stay on a slice that is deleted, `cancelled`
+    those that end with it."""
+    told: list[str] = []
+    for node in nodes:
+        told += _told(node, nodes[0].label, draining, cancelled)
+    return tuple(told)
+
+
+def _told(node: NodeEffect, pool: str, draining: int, cancelled: int) -> list[str]:
+    name = f"{pool}--{node.label}" if node.kind == "slice" else node.label
+    if node.kind == "slice" and node.state_after != node.state_before:
+        return _state_told(node, name, draining, cancelled)
+    if node.available_after is None or node.quota_before == node.quota_after:
+        return []
+    if node.available_after >= 0 or node.quota_after == UNLIMITED_GPUS:
+        return []
+    over = -node.available_after
+    whose = "The unallocated part of " + pool if node.kind == "shared" else name
+    told = f"{whose} keeps {_gpus(node.used)} of HIGH and NORMAL work on a quota of {node.quota_after}: "
+    return [told + f"nothing is stopped, {_gpus(over)} drain as that work ends, and new work there waits until then."]
+
+
+def _state_told(node: NodeEffect, name: str, draining: int, cancelled: int) -> list[str]:
+    if node.state_after == SubpoolState.ACTIVE:
+        return [f"{name} is guaranteed {_gpus(node.quota_after or 0)} from now."]
+    told = (
+        [f"{_workflows(cancelled)} that {_have(cancelled)} not started {_are(cancelled)} cancelled."]
+        if cancelled
+        else []
+    )
+    if node.state_after == SubpoolState.DELETING:
+        told.append(
+            f"{_workflows(draining)} on {name} {_go(draining)} on undisturbed. The slice takes no new work and cannot "
+            "be changed; it is archived when the last one has ended."
+        )
+    else:
+        told.append(f"Nothing else is live on {name}, so it is archived at once. It can be recreated later.")
+    return told
+
+
+def _gpus(amount: int) -> str:
+    return f"{amount} GPU" if amount == 1 else f"{amount} GPUs"
+
+
+def _workflows(count: int) -> str:
+    return "1 workflow" if count == 1 else f"{count} workflows"
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _go(count: int) -> str:
+    return "goes" if count == 1 else "go"

@@ -1,0 +1,223 @@
+"""What every write of a pool's configuration does: parse, judge against the ledger, write, number the revision.
+
+All faults of all pools of one request are found before anything is written. The callers hold
+:func:`pools.locking.lock_configuration`, inside :func:`configuring`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pools.domain import names
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.pool_config import PoolSettings, parse_pool
+from pools.domain.quota.debts import debt_message, new_debts
+from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, guarantee_violation
+from pools.domain.roles import Actor
+from pools.domain.version_check import check_version
+from pools.locking import cohort_roots, lock_configuration, lock_pool_trees
+from pools.models import Backend, Cohort, Pool
+from pools.permissions import unknown_pool
+from pools.selectors.pool_balance import read_balances
+from pools.selectors.quota_facts import read_admission_tree
+from pools.services.config_history import record_revision
+from pools.services.implicit_cohorts import cohorts_changed, delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.users import create_pool_roles
+from pools.signals import backend_changed
+from pools.transactions import change
+
+LIVE_WORK = "live_work"
+_STATE_CODES = frozenset({LIVE_WORK})
+
+
+@dataclass(frozen=True, slots=True)
+class PoolResult:
+    """A pool after a change, and what is worth saying about it."""
+
+    row: Pool
+    warnings: tuple[str, ...] = ()
+    reactivated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One pool as it shall be; `row` is None for a new one, `path` where it stands in the request."""
+
+    name: str
+    path: str
+    settings: PoolSettings
+    row: Pool | None
+
+
+@contextmanager
+def configuration_change(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> Iterator[None]:
+    """The transaction of one configuration write, which ends with its revision. `name` is the pool, '' for many."""
+    with change(actor=actor, description=description):
+        lock_configuration()
+        yield
+        record_revision(actor=actor, name=name, description=description, tags=tags)
+
+
+def lock_pool_for_change(name: str, *, expected_version: int | None, forbidden_action: str) -> Pool:
+    """The top-level pool, locked with its tree, if it is there, not archived, and as the caller saw it. `forbidden_action` is what
+    cannot be done to an archived one."""
+    row = next(iter(_locked([name])), None)
+    if row is None:
+        raise unknown_pool(name)
+    check_version(name, expected_version, row.version)
+    if row.archived:
+        sentence = (
+            f"Pool {name} is archived, so it cannot be {forbidden_action}. PUT its configuration to bring it back."
+        )
+        raise Conflict(sentence, [Violation("name", "archived", sentence)])
+    return row
+
+
+def write_pools(
+    bodies: Mapping[str, Mapping[str, Any]], *, nested: bool, expected_version: int | None = None
+) -> list[PoolResult]:
+    """Put these configurations, new pools and archived ones included, or none of them. `nested`: faults are told with
+    the pool's name before their path. Raises BadInput or Conflict with every fault of every pool."""
+    rows = {row.name: row for row in _locked(list(bodies))}
+    wanted, faults = [], []
+    for name, body in bodies.items():
+        row = rows.get(name)
+        check_version(name, expected_version, None if row is None else row.version)
+        path = name if nested else ""
+        settings, found = parse_pool(body, path=path)
+        faults += found
+        wanted.append(_Wanted(name, path, settings, row))
+    backends = {row.name: row for row in Backend.objects.filter(name__in={each.settings.backend for each in wanted})}
+    facts = read_balances(rows.values())
+    for each in wanted:
+        faults += _judge(each, facts.get(each.row.pk) if each.row else None, backends)
+    raise_violations(faults)
+    return _write(wanted, facts, backends)
+
+
+def raise_violations(faults: Sequence[Violation]) -> None:
+    """Raise what these faults amount to: Conflict if only the state forbids it, else BadInput."""
+    if faults:
+        raise (Conflict if all(fault.code in _STATE_CODES for fault in faults) else BadInput).of(faults)
+
+
+def live_work_violation(facts: PoolBalance, path: str, consequence: str) -> Violation | None:
+    """Why something cannot be done while work is live in the tree."""
+    live = facts.shared_usage.live_workflows + sum(part.usage.live_workflows for part in facts.subpools)
+    if not live:
+        return None
+    return Violation(
+        path,
+        LIVE_WORK,
+        f"Pool {facts.name} has {live} live workflows, so {consequence}. Wait until they end, or cancel them.",
+        numbers=(("live_workflows", live),),
+    )
+
+
+def _locked(pools: Sequence[str]) -> list[Pool]:
+    ids = Pool.objects.roots().filter(name__in=pools).values_list("pk", flat=True)
+    return lock_pool_trees(set(ids))
+
+
+def _judge(wanted: _Wanted, facts: PoolBalance | None, backends: Mapping[str, Backend]) -> Iterator[Violation]:
+    """Everything that the ledger has against one pool."""
+    at = f"{wanted.path}." if wanted.path else ""
+    backend = backends.get(wanted.settings.backend)
+    if backend is None and wanted.settings.backend:
+        sentence = (
+            f"There is no backend {wanted.settings.backend[:60]!r}. osmo-admin makes one with PUT /api/configs/backend."
+        )
+        yield Violation(f"{at}backend", "unknown_backend", sentence)
+    if wanted.settings.cohort:
+        yield from names.cohort_name_violations(wanted.settings.cohort, f"{at}cohort")
+    if wanted.row is None or facts is None:
+        namespace = backend.namespace if backend else ""
+        yield from names.short_name_violations(
+            wanted.name, namespace=namespace, parent=None, path=wanted.path or "name"
+        )
+        return
+    if backend is not None and backend.pk != wanted.row.backend_id:
+        yield from _judge_move(wanted, facts, backend, f"{at}backend")
+    if cut := guarantee_violation(facts, wanted.settings.effective_guarantee):
+        yield replace(cut, path=f"{at}{cut.path}")
+
+
+def _judge_move(wanted: _Wanted, facts: PoolBalance, backend: Backend, path: str) -> Iterator[Violation]:
+    """A pool moves to another backend only without work, and where all its queues have names."""
+    if live := live_work_violation(facts, path, f"it cannot move to backend {backend.name}"):
+        yield live
+    yield from names.short_name_violations(wanted.name, namespace=backend.namespace, parent=None, path=path)
+    for part in facts.subpools:
+        yield from names.short_name_violations(part.name, namespace=backend.namespace, parent=wanted.name, path=path)
+
+
+def _write(
+    wanted: Sequence[_Wanted], facts: Mapping[int, PoolBalance], backends: Mapping[str, Backend]
+) -> list[PoolResult]:
+    warnings: dict[str, tuple[str, ...]] = {}
+    reactivated, new = set(), []
+    cohorts = get_or_create_cohorts({each.settings.cohort for each in wanted if each.settings.cohort})
+    touched = {row.pk for row in cohorts.values()}
+    touched |= {each.row.cohort_id for each in wanted if each.row and each.row.cohort_id}
+    before = read_admission_tree(tops := cohort_roots(touched).values())
+    for each in wanted:
+        columns = _columns(each.settings, backends, cohorts)
+        for backend_id in {columns["backend_id"], each.row.backend_id if each.row else None}:
+            backend_changed(backend_id)
+        cohorts_changed({columns["cohort_id"], each.row.cohort_id if each.row else None})
+        if each.row is None:
+            new.append(Pool(name=each.name, **columns))
+            continue
+        if each.row.archived:
+            reactivated.add(each.name)
+        warnings[each.name] = _draining(facts[each.row.pk], each.settings)
+        different = [column for column, value in columns.items() if getattr(each.row, column) != value]
+        for column in different:
+            setattr(each.row, column, columns[column])
+        if different:
+            each.row.save(update_fields=different)
+    Pool.objects.bulk_create(new)
+    create_pool_roles(*(row.name for row in new))
+    delete_unused_implicit_cohorts()
+    owing = tuple(debt_message(debt) for debt in new_debts(before, read_admission_tree(tops)))
+    fresh = Pool.objects.select_related("backend", "cohort").filter(name__in=[each.name for each in wanted])
+    rows = {row.name: row for row in fresh}
+    return [
+        PoolResult(rows[each.name], (*warnings.get(each.name, ()), *owing), each.name in reactivated) for each in wanted
+    ]
+
+
+def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: Mapping[str, Cohort]) -> dict[str, Any]:
+    return {
+        "backend_id": backends[settings.backend].pk,
+        "description": settings.description,
+        "guarantee": settings.guarantee,
+        "maximum": settings.maximum,
+        "weight": settings.weight,
+        "cohort_id": cohorts[settings.cohort].pk if settings.cohort else None,
+        "borrowing_limit": settings.borrowing_limit,
+        "lending_limit": settings.lending_limit,
+        "enable_maintenance": settings.enable_maintenance,
+        "config": dict(settings.config),
+        "archived": False,
+    }
+
+
+def _draining(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
+    """What a cut leaves to drain: nobody's work is stopped by it."""
+    after = replace(facts, guarantee=settings.effective_guarantee)
+    if settings.effective_guarantee == UNLIMITED_GPUS or after.shared_available >= 0:
+        return ()
+    sentence = (
+        f"{after.shared_usage.used} GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, which is "
+        f"{after.unallocated}: nothing is stopped, {-after.shared_available} GPUs drain as that work ends."
+    )
+    return (sentence,)
+
+
+def unknown_platform(pool: str, platform: str) -> NotFound:
+    """The answer for a platform that the pool does not have."""
+    return NotFound(f"Pool {pool} has no platform {platform[:60]!r}.")

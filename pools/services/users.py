@@ -1,0 +1,273 @@
+"""People and their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from django.contrib.auth.models import Group
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db.models import Q, QuerySet
+
+from pools.domain.errors import BadInput, Conflict, NotFound, Violation
+from pools.domain.roles import (
+    PLATFORM_ADMIN,
+    PLATFORM_ROLES,
+    SYSTEM,
+    Actor,
+    Permission,
+    PoolRoleKind,
+    parse_pool_role,
+    pool_role,
+)
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.models import AccessToken, Pool, RoleAssignment, User
+from pools.permissions import require_platform
+from pools.transactions import change
+
+MAX_NAME_LENGTH = 150  # as long as the column
+
+
+def create_user(
+    *,
+    actor: Actor,
+    username: str,
+    password: str | None = None,
+    roles: Collection[str] = (),
+    description: str = "",
+    skip_password_rules: bool = False,
+) -> User:
+    """Make a user with roles, or bring a removed one back with these roles only. Without a password it can only sign in
+    by token. `skip_password_rules`: the operator of the machine chose it and answers for it. Raises BadInput, Conflict."""
+    require_platform(actor)
+    found = [*_username_violations(username), *role_violations(roles)]
+    if not skip_password_rules:
+        found += _password_violations(password, username)
+    if found:
+        raise BadInput.of(found)
+    with change(actor=actor, description=description):
+        user = User.objects.select_for_update().filter(username=username).first() or User(
+            username=username, is_active=False
+        )
+        if user.is_active:
+            raise Conflict(f"User {username} exists already.")
+        if user.pk and _has_a_way_in(user):
+            raise Conflict(
+                f"User {username} exists already; the account is closed. Open it again, in the browser or with "
+                f"`osmo-admin user enable {username}`."
+            )
+        user.is_active, user.created_by = True, actor.username
+        user.set_password(password)
+        user.save()
+        _grant(user, roles, actor)
+        return user
+
+
+def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
+    """Remove a user with its roles and tokens. One whose workflows are on record keeps its row, and so its name."""
+    require_platform(actor)
+    if username == actor.username:
+        raise BadInput("You cannot remove yourself; ask another osmo-admin.")
+    with change(actor=actor, description=description):
+        user = _user(username, lock=True)  # accounts are locked before the role is held
+        require_another_admin(user)
+        if user.workflows.exists():  # the reverse edge is scheduling's
+            user.is_active = False
+            user.set_unusable_password()
+            user.save(update_fields=["is_active", "password"])
+            RoleAssignment.objects.filter(user=user).delete()
+            AccessToken.objects.filter(owner=user).delete()
+        else:
+            user.delete()
+
+
+def set_password(*, actor: Actor, username: str, password: str) -> None:
+    """Give a user another password. Oneself (a token does not count: it may hold fewer roles than a password opens) or
+    an osmo-admin."""
+    if actor.username != username or actor.token is not None:
+        require_platform(actor)
+    if found := _password_violations(password, username):
+        raise BadInput.of(found)
+    with change(actor=actor):
+        user = _user(username)
+        user.set_password(password)
+        user.save(update_fields=["password"])
+
+
+def grant_role(*, actor: Actor, username: str, role: str, description: str = "") -> RoleAssignment:
+    """Put a role in a user's hands; again is no error."""
+    require_platform(actor)
+    if found := role_violations([role], "role_name"):
+        raise BadInput.of(found)
+    with change(actor=actor, description=description):
+        user = _user(username)
+        _grant(user, [role], actor)
+        return RoleAssignment.objects.select_related("group", "user").get(user=user, group__name=role)
+
+
+def revoke_role(*, actor: Actor, username: str, role: str, description: str = "") -> None:
+    """Take a role back, from the user and from every token that was made with it."""
+    require_platform(actor)
+    if username == actor.username and role == PLATFORM_ADMIN:
+        raise BadInput(f"You cannot take {PLATFORM_ADMIN} from yourself; ask another {PLATFORM_ADMIN}.")
+    with change(actor=actor, description=description):
+        user = _user(username)
+        if role == PLATFORM_ADMIN:
+            require_another_admin(user)
+        gone, _ = RoleAssignment.objects.filter(user=user, group__name=role).delete()
+        if not gone:
+            raise NotFound(f"User {username} does not have the role {role}.")
+        for token in AccessToken.objects.filter(owner=user, roles__contains=[role]):
+            token.roles = [held for held in token.roles or () if held != role]
+            token.save(update_fields=["roles"])
+
+
+def require_another_admin(user: User) -> None:
+    """Refuse what would leave the house without an open account that may run it: `user` is about to lose its own.
+
+    Holds the role until the change is over, so that two admins who shut each other out come one after the other.
+    Raises Conflict.
+    """
+    _hold_role(PLATFORM_ADMIN)
+    if [*User.objects.filter(is_active=True, groups__name=PLATFORM_ADMIN)[:2]] == [user]:
+        raise Conflict.of(
+            [
+                Violation(
+                    "roles",
+                    "last_admin",
+                    f"{user.username} has the last open account with the role {PLATFORM_ADMIN}; without it nobody could "
+                    "run the house. Give the role to somebody else first.",
+                )
+            ]
+        )
+
+
+def _hold_role(role: str) -> None:
+    """Let one change at a time take this role from people; giving it waits for nobody."""
+    list(Group.objects.select_for_update(no_key=True).filter(name=role))
+
+
+def list_roles(username: str) -> list[str]:
+    """The roles of a user by name. Raises NotFound."""
+    return sorted(_user(username).as_actor().roles)
+
+
+def update_profile(
+    *,
+    actor: Actor,
+    pool: str | None = None,
+    email_notification: bool | None = None,
+    slack_notification: bool | None = None,
+) -> User:
+    """Change one's own settings; None leaves one as it is. Raises BadInput for a pool one may not submit to."""
+    with change(actor=actor):
+        user = _user(actor.username)
+        if pool is not None:
+            if not submittable_pools(actor).filter(name=pool).exists():
+                raise BadInput.of([Violation("pool", "unknown_pool", f"Pool {pool} not found.")])
+            user.default_pool = pool
+        if email_notification is not None:
+            user.email_notification = email_notification
+        if slack_notification is not None:
+            user.slack_notification = slack_notification
+        user.save(update_fields=["default_pool", "email_notification", "slack_notification"])
+        return user
+
+
+def submittable_pools(actor: Actor) -> QuerySet[Pool]:
+    """Pools and ACTIVE slices to which `actor` may submit, in the order of lists."""
+    open_pools = Pool.objects.not_archived().filter(Q(parent__isnull=True) | Q(subpool_state=SubpoolState.ACTIVE))
+    if not actor.is_admin:
+        mine = actor.pools_with(Permission.POOL_SUBMIT)
+        open_pools = open_pools.filter(Q(parent__isnull=True, name__in=mine) | Q(parent__name__in=mine))
+    return open_pools.in_tree_order()
+
+
+def create_pool_roles(*pools: str) -> None:
+    """The two roles of each new top-level pool; they stay when the pool is archived."""
+    roles = [Group(name=pool_role(pool, kind)) for pool in pools for kind in PoolRoleKind]
+    Group.objects.bulk_create(roles, ignore_conflicts=True)
+
+
+def delete_pool_roles(pool: str) -> None:
+    """Take back the roles of a pool that is gone for good, so that whoever had them has nothing on a later pool of that
+    name."""
+    Group.objects.filter(name__in=[pool_role(pool, kind) for kind in PoolRoleKind]).delete()
+
+
+def rename_default_pool(old: str, new: str) -> None:
+    """Let everybody whose default pool was renamed keep it."""
+    User.objects.filter(default_pool=old).update(default_pool=new)
+
+
+def rename_pool_roles(old: str, new: str) -> None:
+    """Take the roles of a renamed pool along: with everybody who holds them, and every token made with them."""
+    for kind in PoolRoleKind:
+        was, becomes = pool_role(old, kind), pool_role(new, kind)
+        Group.objects.filter(name=becomes).exclude(users__isnull=False).delete()
+        Group.objects.filter(name=was).update(name=becomes)
+        for token in AccessToken.objects.filter(roles__contains=[was]):
+            token.roles = [becomes if held == was else held for held in token.roles or ()]
+            token.save(update_fields=["roles"])
+
+
+def _user(username: str, *, lock: bool = False) -> User:
+    rows = User.objects.select_for_update() if lock else User.objects.all()
+    user = rows.filter(username=username, is_active=True).first()
+    if user is None:
+        raise NotFound(f"User {username} does not exist, or the account is closed.")
+    return user
+
+
+def _has_a_way_in(user: User) -> bool:
+    """Whether something of an account that is not open would count again if it were: it was closed, not removed."""
+    return user.has_usable_password() or user.groups.exists() or user.tokens.exists()
+
+
+def _grant(user: User, roles: Iterable[str], actor: Actor) -> None:
+    for role in roles:
+        group, _ = Group.objects.get_or_create(name=role)
+        RoleAssignment.objects.get_or_create(user=user, group=group, defaults={"assigned_by": actor.username})
+
+
+def _username_violations(username: str) -> list[Violation]:
+    try:
+        User._meta.get_field("username").run_validators(username)
+    except ValidationError as error:
+        return [Violation("id", "bad_username", " ".join(error.messages))]
+    if not username:
+        return [Violation("id", "bad_username", "A user needs a name.")]
+    if len(username) > MAX_NAME_LENGTH:
+        return [Violation("id", "bad_username", f"A user's name has at most {MAX_NAME_LENGTH} characters.")]
+    if username == SYSTEM.username:
+        return [Violation("id", "reserved_username", f"{username!r} is what the audit trail calls the house itself.")]
+    return []
+
+
+def role_violations(roles: Iterable[str], path: str = "roles") -> list[Violation]:
+    """One for each role that there is not. Roles exist with their pool: the two house roles always, a pool's while the
+    pool is known."""
+    found = []
+    for role in roles:
+        parsed = parse_pool_role(role)
+        if role in PLATFORM_ROLES or (parsed and Pool.objects.roots().filter(name=parsed[0]).exists()):
+            continue
+        found.append(
+            Violation(
+                path,
+                "unknown_role",
+                f"There is no role {role}. Roles are {', '.join(PLATFORM_ROLES)}, and osmo-POOL-admin and osmo-POOL-user "
+                "of each pool.",
+            )
+        )
+    return found
+
+
+def _password_violations(password: str | None, username: str) -> list[Violation]:
+    if password is None:
+        return []
+    try:
+        validate_password(password, User(username=username))
+    except ValidationError as error:
+        return [Violation("password", "weak_password", message) for message in error.messages]
+    return []

@@ -1,0 +1,107 @@
+"""The webhooks of each cluster: how strict, whom they let in, and who tried to go around the house."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, Sum
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError, Stale
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.models import Backend
+from pools.permissions import require_platform
+from scheduling.models import QueueGuard
+from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for, read_queue_guard
+
+MAX_CALLERS_SHOWN = 200
+
+
+class AdmissionWebhookForm(forms.ServiceForm):
+    """What `put_queue_guard` takes; accounts one a line."""
+
+    mode = forms.choice_field("Mode", QueueGuard.Mode.choices)
+    identity = forms.text_field(
+        "The cluster knows us as",
+        help_text="Our own user name there, such as system:serviceaccount:osmo:osmo-admin. Our work is never refused.",
+    )
+    accounts = forms.text_area_field(
+        "Others who may use our queues",
+        rows=4,
+        help_text="One user or group a line, as the API server names them. Their work holds GPUs that nobody counts.",
+    )
+    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    version = forms.hidden_number_field()
+
+    def body(self) -> dict[str, Any]:
+        """What the service takes."""
+        data = self.cleaned_data
+        lines = [line.strip() for line in data["accounts"].splitlines()]
+        return {
+            "mode": data["mode"],
+            "identity": data["identity"].strip(),
+            "accounts": [each for each in lines if each],
+        }
+
+
+@admin.register(QueueGuard)
+class AdmissionWebhookAdmin(PolicyAdmin):
+    """Looked at by those who read the house, changed by osmo-admin."""
+
+    def may_see(self, actor: Actor) -> bool:
+        return is_allowed(actor, Permission.PLATFORM_READ)
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        clusters = (
+            Backend.objects.filter(kind=Backend.Kind.KUBERNETES)
+            .select_related("guard")
+            .annotate(callers=Count("bypasses"), tries=Sum("bypasses__tries"))
+            .order_by("name")
+        )
+        rows = [
+            {"backend": row, "guard": row.guard if hasattr(row, "guard") else queue_guard_for(row)} for row in clusters
+        ]
+        return self.page(request, "osmo/guards.html", title="Webhooks", rows=rows)
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """`object_id` is the backend's name."""
+        actor = actor_of(request)
+        if request.method == "POST":
+            require_platform(actor)
+        row = read_queue_guard(actor, object_id)
+        initial = {"mode": row.mode, "identity": row.identity, "accounts": "\n".join(row.accounts)}
+        form = AdmissionWebhookForm(forms.submitted_data(request), initial=initial | {"version": row.version})
+        if request.method == "POST" and form.is_valid():
+            try:
+                put_queue_guard(
+                    actor=actor,
+                    backend=object_id,
+                    body=form.body(),
+                    description=form.cleaned_data["description"],
+                    expected_version=form.cleaned_data["version"],
+                )
+            except Stale as refusal:
+                form.add_stale_error(refusal, "version", str(row.version))
+            except DomainError as refusal:
+                form.add_errors(refusal)
+            else:
+                self.show_success(request, f"The webhooks of {object_id} are now in mode {form.cleaned_data['mode']}.")
+                return HttpResponseRedirect(request.path)
+        met = list_bypasses(actor, object_id)
+        return self.page(
+            request,
+            "osmo/guard.html",
+            title=f"Webhooks of {object_id}",
+            crumbs=[("Webhooks", reverse("admin:scheduling_queueguard_changelist"))],
+            form=form,
+            row=row,
+            bypasses=met[:MAX_CALLERS_SHOWN],
+            more=max(0, len(met) - MAX_CALLERS_SHOWN),
+            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
+            button="Save",
+            status=400 if form.errors else 200,
+        )

@@ -1,0 +1,26 @@
+"""What the beat does again and again. To look at: intervals are set where they belong, not in these rows."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django_celery_beat.models import PeriodicTask
+
+from pools.admin.base import PolicyAdmin
+from pools.domain.roles import Actor, Permission, is_allowed
+
+
+@admin.register(PeriodicTask)
+class BackgroundJobAdmin(PolicyAdmin):
+    """For those who read the house."""
+
+    def may_see(self, actor: Actor) -> bool:
+        return is_allowed(actor, Permission.PLATFORM_READ)
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked").order_by("name")
+        return self.page(request, "osmo/schedules.html", title="Schedules", schedules=list(rows))
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:django_celery_beat_periodictask_changelist"))

@@ -1,0 +1,75 @@
+"""How each cluster's queues follow the ledger: condition, drift with its authors, and the connection's test."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.models import Backend
+from pools.permissions import require_platform
+from pools.services.backends import read_backend
+from scheduling.models import QueueSync
+from scheduling.selectors.queue_sync_state import list_drift, queue_sync_body
+from scheduling.services.kubernetes.connection_test import queue_sync_row, request_connection_test
+from scheduling.services.kubernetes.queue_sync import request_sync
+
+
+@admin.register(QueueSync)
+class ClusterSyncAdmin(PolicyAdmin):
+    """Looked at by those who read the house; an osmo-admin asks a worker for a sync or a test."""
+
+    def may_see(self, actor: Actor) -> bool:
+        return is_allowed(actor, Permission.PLATFORM_READ)
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        clusters = Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name")
+        rows = [{"backend": each, "state": queue_sync_body(each)} for each in clusters]
+        return self.page(
+            request,
+            "osmo/clusters.html",
+            title="Clusters and queues",
+            rows=rows,
+            may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
+        )
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """`object_id` is the backend's name."""
+        backend = read_backend(actor_of(request), object_id)
+        row = queue_sync_row(backend)
+        if request.method == "POST":
+            return self._request_action(request, backend)
+        return self.page(
+            request,
+            "osmo/cluster.html",
+            title=f"Queues of {backend.name}",
+            crumbs=[("Clusters and queues", reverse("admin:scheduling_queuesync_changelist"))],
+            backend=backend,
+            row=row,
+            state=queue_sync_body(backend),
+            drift=list_drift(backend),
+            is_testing=row.connection_asked_at is not None
+            and (row.connection_at is None or row.connection_at < row.connection_asked_at),
+            may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
+        )
+
+    def _request_action(self, request: HttpRequest, backend: Backend) -> HttpResponse:
+        actor = actor_of(request)
+        require_platform(actor)
+        wish, queue = request.POST.get("do"), request.POST.get("queue", "")
+        try:
+            if wish == "test":
+                request_connection_test(actor=actor, backend=backend.name)
+                self.show_success(request, "A worker tries the cluster out; look again in a moment.")
+            elif wish == "reapply":
+                request_sync(actor=actor, backend=backend.name, reapply=[queue] if queue else True)
+                self.show_success(request, f"A worker writes {queue or 'all queues'} anew; look again in a moment.")
+            else:
+                request_sync(actor=actor, backend=backend.name)
+                self.show_success(request, "A worker syncs the queues; look again in a moment.")
+        except DomainError as refusal:
+            self.show_warning(request, refusal.message)
+        return HttpResponseRedirect(request.path)

@@ -1,0 +1,90 @@
+"""How the house runs workflows, as far as it can be turned while it runs."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from pools.admin import forms
+from pools.admin.base import PolicyAdmin, actor_of
+from pools.domain.errors import DomainError, Stale
+from pools.domain.roles import Actor, Permission, is_allowed
+from pools.permissions import require_platform
+from scheduling.models import WorkflowConfig
+from scheduling.services.workflow_config import DRAIN_INTERVAL, MAX_RETRY, current_config, update_workflow_config
+
+
+class SchedulerSettingsForm(forms.ServiceForm):
+    """The drain monitor's interval, the retries of a task, and the version that was shown."""
+
+    field_by_path = {DRAIN_INTERVAL: "minutes", MAX_RETRY: "retries"}
+    minutes = forms.text_field(
+        "Look for drained slices every … minutes",
+        help_text="1 to 10080. The last workflow that ends archives its slice at once; this is the net under it. "
+        "Counts from now, without a restart.",
+        inputmode="numeric",
+    )
+    retries = forms.text_field(
+        "Try a task again at most … times",
+        help_text="0 to 100, where its exit actions say RESCHEDULE. Preempted work is always tried again.",
+        inputmode="numeric",
+    )
+    version = forms.hidden_number_field()
+
+
+@admin.register(WorkflowConfig)
+class WorkflowConfigAdmin(PolicyAdmin):
+    """One row, one page."""
+
+    def may_see(self, actor: Actor) -> bool:
+        return is_allowed(actor, Permission.PLATFORM_READ)
+
+    def show_list(self, request: HttpRequest) -> HttpResponse:
+        actor = actor_of(request)
+        if request.method == "POST":
+            require_platform(actor)
+        row = current_config()
+        form = SchedulerSettingsForm(
+            forms.submitted_data(request),
+            initial={
+                "minutes": row.subpool_drain_interval_minutes,
+                "retries": row.max_retry_per_task,
+                "version": row.version,
+            },
+        )
+        if request.method == "POST" and form.is_valid():
+            minutes, retries = form.cleaned_data["minutes"], form.cleaned_data["retries"]
+            try:
+                update_workflow_config(
+                    actor=actor,
+                    drain_interval_minutes=_parse_number(minutes),
+                    max_retry_per_task=_parse_number(retries) if retries else None,  # an empty field changes nothing
+                    expected_version=form.cleaned_data["version"],
+                )
+            except Stale as refusal:
+                form.add_stale_error(refusal, "version", str(row.version))
+            except DomainError as refusal:
+                form.add_errors(refusal)
+            else:
+                self.show_success(request, f"The drain monitor looks every {minutes} minutes from now.")
+                return HttpResponseRedirect(request.path)
+        return self.page(
+            request,
+            "osmo/workflow_config.html",
+            title="Workflow configuration",
+            form=form,
+            row=row,
+            may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
+            back=reverse("admin:index"),
+            button="Save",
+            status=400 if form.errors else 200,
+        )
+
+    def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return HttpResponseRedirect(reverse("admin:scheduling_workflowconfig_changelist"))
+
+
+def _parse_number(text: str) -> int | str:
+    """What was typed, as a number if it is one."""
+    return int(text) if text.isascii() and text.isdigit() else text

@@ -1,0 +1,85 @@
+"""Who waits, and why (api.md, "Waiting and what-if")."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.rendering import utc_text
+from pools.api.request_parsing import query_page
+from pools.api.schema import (
+    BOOLEAN,
+    DATETIME,
+    INTEGER,
+    LIMIT,
+    OFFSET,
+    TEXT,
+    QueryParameter,
+    array_of,
+    describe_operation,
+    object_with,
+)
+from pools.api.views import View
+from scheduling.api.queries import query_list
+from scheduling.api.work_schemas import PRIORITY, QUEUE_POSITION
+from scheduling.pages import leaves_meant
+from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
+
+ENTRY = object_with(
+    {
+        "workflow": TEXT,
+        "group": TEXT,
+        "user": TEXT,
+        "backend": TEXT,
+        "pool": TEXT,
+        "queue": TEXT,
+        "priority": PRIORITY,
+        "submit_time": DATETIME,
+        "gpus": INTEGER,
+        **QUEUE_POSITION,
+    },
+    additional=True,
+)
+
+
+class PendingQueueList(View):
+    """The waiting gangs that the caller may see, in the order they are served. Positions count those he may not see."""
+
+    @describe_operation(
+        "Show what waits, at which place and why.",
+        query_parameters=[
+            QueryParameter("pool", TEXT, "Only on this pool with its slices, or on this slice.", is_list=True),
+            QueryParameter("user", TEXT, "Only work of this user.", is_list=True),
+            QueryParameter("workflow", TEXT, "Only the groups of this workflow.", is_list=True),
+            LIMIT,
+            OFFSET,
+        ],
+        answer=object_with({"entries": array_of(ENTRY), "more_entries": BOOLEAN}),
+    )
+    def get(self, request: Request) -> Response:
+        limit, offset = query_page(request, limit=100)
+        asked = query_list(request, "pool")
+        pools = [leaf for name in asked for leaf in leaves_meant(self.actor, name)]
+        found, more = list_waiting_gangs(
+            self.actor,
+            pools=pools,
+            users=query_list(request, "user"),
+            workflows=query_list(request, "workflow"),
+            limit=limit,
+            offset=offset,
+        )
+        return Response({"entries": [pending_gang_entry(told) for told in found], "more_entries": more})
+
+
+def pending_gang_entry(told: WaitingGang) -> dict[str, Any]:
+    """One waiting gang."""
+    return asdict(told) | {"submit_time": utc_text(told.submit_time), "unblock": list(told.unblock)}
+
+
+def queue_position_body(told: WaitingGang) -> dict[str, Any]:
+    """Where a gang stands and why, as the answer about its workflow carries it."""
+    body = pending_gang_entry(told)
+    return {key: body[key] for key in QUEUE_POSITION}

@@ -1,0 +1,21 @@
+"""Settling a simulated backend by hand (api.md, "Simulated backend, and starting it for a test")."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from pools.api.request_parsing import body_object, reject_unknown_keys
+from pools.api.schema import describe_operation
+from pools.api.views import View
+from scheduling.api.work_schemas import NOTES_BODY, SCHEDULING_RESULT
+from scheduling.services.simulated.reconcile import reconcile_now
+
+
+class ReconcileRequest(View):
+    """Run scheduling now. `osmo-admin` only; without it passes run on events and on a beat tick."""
+
+    @describe_operation("Run scheduling on a simulated backend now.", body=NOTES_BODY, answer=SCHEDULING_RESULT)
+    def post(self, request: Request, backend: str) -> Response:
+        reject_unknown_keys(body_object(request), "description", "tags")
+        return self.run_once(lambda: Response(reconcile_now(actor=self.actor, backend=backend)))

@@ -1,0 +1,218 @@
+"""Workflows, groups and tasks as the stock client indexes them (OSMO contract, 7.2), with the queue beside (api.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+from rest_framework.request import Request
+
+from pools.api.rendering import utc_text
+from scheduling.api.pending_queue import queue_position_body
+from scheduling.domain.cluster.naming import pod_name
+from scheduling.domain.gang_tree_rows import gang_body
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Group, Task, Workflow
+from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
+from scheduling.selectors.visible_queue import WaitingGang
+from scheduling.selectors.workflows import queue_names_of
+
+GIB = 2**30
+
+
+class WorkflowLinks:
+    """Addresses that an answer carries: where the browser finds a workflow, and where its texts are."""
+
+    def __init__(self, request: Request) -> None:
+        self._base = settings.OSMO.public_url or request.build_absolute_uri("/").rstrip("/")
+
+    def page_url(self, workflow: Workflow) -> str:
+        """The workflow in the dashboard."""
+        return f"{self._base}/scheduling/workflow/{workflow.pk}/change/"
+
+    def text_url(self, workflow: Workflow, kind: str) -> str:
+        """Its `logs`, `error_logs`, `events` or `spec`."""
+        return f"{self._base}/api/workflow/{workflow.name}/{kind}"
+
+    def task_text_url(self, workflow: Workflow, task: Task, kind: str) -> str:
+        """The same of one try of one task."""
+        return f"{self.text_url(workflow, kind)}?task_name={task.name}&retry_id={task.retry_id}"
+
+
+def workflow_list_entry(workflow: Workflow, links: WorkflowLinks) -> dict[str, Any]:
+    """One row of `workflow list`."""
+    queue, k8s_queue = queue_names_of(workflow)
+    return {
+        "user": workflow.submitted_by.username,
+        "name": workflow.name,
+        "workflow_uuid": str(workflow.pk),
+        **_times(workflow),
+        "status": workflow.status,
+        "overview": links.page_url(workflow),
+        "logs": links.text_url(workflow, "logs"),
+        "error_logs": links.text_url(workflow, "error_logs"),
+        "grafana_url": None,
+        "dashboard_url": links.page_url(workflow),
+        "pool": workflow.pool.name,
+        "app_owner": None,
+        "app_name": workflow.app_uuid or None,
+        "app_version": workflow.app_version or None,
+        "priority": workflow.priority,
+        "labels": workflow.labels,
+        "tags": workflow.tags,
+        "queue": queue,
+        "k8s_queue": k8s_queue,
+    }
+
+
+def workflow_detail(workflow: Workflow, links: WorkflowLinks, waiting: Mapping[str, WaitingGang]) -> dict[str, Any]:
+    """One workflow with groups and tasks, which must be loaded; `waiting` says of its groups why they wait."""
+    queue, k8s_queue = queue_names_of(workflow)
+    groups = list(workflow.groups.all())
+    assert workflow.root_pool.backend is not None
+    first = min(waiting.values(), key=lambda told: told.position, default=None)
+    return {
+        "name": workflow.name,
+        "uuid": str(workflow.pk),
+        "submitted_by": workflow.submitted_by.username,
+        "cancelled_by": workflow.cancelled_by or None,
+        "spec": links.text_url(workflow, "spec"),
+        "template_spec": f"{links.text_url(workflow, 'spec')}?use_template=True",
+        "logs": links.text_url(workflow, "logs"),
+        "error_logs": links.text_url(workflow, "error_logs"),
+        "events": links.text_url(workflow, "events"),
+        "overview": links.page_url(workflow),
+        "parent_name": workflow.parent.name if workflow.parent else None,
+        "parent_job_id": None,
+        "dashboard_url": links.page_url(workflow),
+        "grafana_url": None,
+        "tags": workflow.tags,
+        **_times(workflow),
+        "exec_timeout": _seconds(workflow.exec_timeout),
+        "queue_timeout": _seconds(workflow.queue_timeout),
+        "status": workflow.status,
+        "failure_message": workflow.failure_message or None,
+        "outputs": "",
+        "groups": [_group(workflow, group, groups, links, waiting.get(group.name)) for group in groups],
+        "pool": workflow.pool.name,
+        "backend": workflow.root_pool.backend.name,
+        "app_owner": None,
+        "app_name": workflow.app_uuid or None,
+        "app_version": workflow.app_version or None,
+        "plugins": {"rsync": False},
+        "priority": workflow.priority,
+        "labels": workflow.labels,
+        "warnings": workflow.warnings,
+        "queue": queue,
+        "k8s_queue": k8s_queue,
+        "reason": None if first is None else queue_position_body(first)["reason"],
+    }
+
+
+def task_entry(task: Task, links: WorkflowLinks) -> dict[str, Any]:
+    """One row of `task list`; memory and storage in GiB."""
+    workflow = task.group.workflow
+    return {
+        "user": workflow.submitted_by.username,
+        "workflow_id": workflow.name,
+        "workflow_uuid": str(workflow.pk),
+        "task_name": task.name,
+        "group_name": task.group.name,
+        "retry_id": task.retry_id,
+        "pool": workflow.pool.name,
+        "node": task.node_name or None,
+        "start_time": utc_text(task.start_time),
+        "end_time": utc_text(task.end_time),
+        "duration": _span(task.start_time, task.end_time),
+        "status": task.status,
+        "overview": links.page_url(workflow),
+        "logs": links.task_text_url(workflow, task, "logs"),
+        "error_logs": links.task_text_url(workflow, task, "error_logs"),
+        "storage": task.storage_bytes / GIB,
+        "cpu": task.cpu_count,
+        "memory": task.memory_bytes / GIB,
+        "gpu": task.gpu_count,
+        "priority": workflow.priority,
+    }
+
+
+def summary_entry(row: dict[str, Any]) -> dict[str, Any]:
+    """One row of `task list --summary`; memory and storage in GiB."""
+    body = {key: row[key] for key in ("user", "pool", "cpu", "gpu", "priority", "workflow_id") if key in row}
+    return body | {"storage": float(row["storage_bytes"] / GIB), "memory": float(row["memory_bytes"] / GIB)}
+
+
+def _group(
+    workflow: Workflow, group: Group, groups: list[Group], links: WorkflowLinks, waiting: WaitingGang | None
+) -> dict[str, Any]:
+    queue, k8s_queue = queue_names_of(workflow)
+    done = {each.name for each in groups if each.status == TaskStatus.COMPLETED}
+    return {
+        "name": group.name,
+        "status": group.status,
+        "start_time": utc_text(group.start_time),
+        "end_time": utc_text(group.end_time),
+        "processing_start_time": utc_text(group.ready_at),
+        "scheduling_start_time": utc_text(group.ready_at),
+        "initializing_start_time": utc_text(group.start_time),
+        "remaining_upstream_groups": [name for name in group.upstream if name not in done],
+        "downstream_groups": [each.name for each in groups if group.name in each.upstream],
+        "failure_message": group.failure_message or None,
+        "gpus": group.gpus,
+        "queue": queue,
+        "k8s_queue": k8s_queue,
+        "waiting": None if waiting is None else queue_position_body(waiting),
+        "gang": gang_body(read_gang_tree_rows(group)),
+        "tasks": [_task(workflow, group, task, links) for task in group.tasks.all()],
+    }
+
+
+def _task(workflow: Workflow, group: Group, task: Task, links: WorkflowLinks) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "retry_id": task.retry_id,
+        "status": task.status,
+        "failure_message": task.failure_message or None,
+        "exit_code": task.exit_code,
+        "logs": links.task_text_url(workflow, task, "logs"),
+        "error_logs": links.task_text_url(workflow, task, "error_logs"),
+        "events": links.task_text_url(workflow, task, "events"),
+        "processing_start_time": utc_text(group.ready_at),
+        "scheduling_start_time": utc_text(group.ready_at),
+        "initializing_start_time": utc_text(task.start_time),
+        "start_time": utc_text(task.start_time),
+        "end_time": utc_text(task.end_time),
+        "input_download_start_time": None,
+        "input_download_end_time": None,
+        "output_upload_start_time": None,
+        "dashboard_url": None,
+        "pod_name": None if task.dispatched_at is None else pod_name(task.pk),
+        "pod_ip": task.pod_ip or None,
+        "task_uuid": str(task.pk),
+        "node_name": task.node_name or None,
+        "lead": task.lead,
+        "sub_group": task.sub_group or None,
+        "gpu": task.gpu_count,
+    }
+
+
+def _times(workflow: Workflow) -> dict[str, Any]:
+    return {
+        "submit_time": utc_text(workflow.submit_time),
+        "start_time": utc_text(workflow.start_time),
+        "end_time": utc_text(workflow.end_time),
+        "queued_time": _span(workflow.submit_time, workflow.start_time or workflow.end_time),
+        "duration": _span(workflow.start_time, workflow.end_time),
+    }
+
+
+def _span(start: datetime | None, end: datetime | None) -> float | None:
+    """Seconds between two moments, up to now where the second is still to come."""
+    return None if start is None else ((end or timezone.now()) - start).total_seconds()
+
+
+def _seconds(span: Any) -> float | None:
+    return None if span is None else span.total_seconds()

@@ -1,0 +1,188 @@
+"""Our ValidatingWebhookConfiguration in a cluster: what it should be, putting it there, and whether it is right.
+
+Only what names a queue or a gang is sent to us, so that a house that is down holds up nobody else's pods.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduling.domain.cluster.gpu_pod import WORKER_LABEL, WORKER_VALUE
+from scheduling.domain.cluster.naming import FIELD_MANAGER, POD_GROUP_OF_POD
+from scheduling.domain.cluster.queue_access import QUEUE_LABELS
+from scheduling.kube import errors, resource_kinds
+from scheduling.kube.port import Cluster, Object, ResourceKind
+
+TIMEOUT_SECONDS = 5
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+_BINDING = "gpu-quota-binding"
+SELF_SUBJECT_REVIEW = ResourceKind(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookAddress:
+    """Where the API server finds us: a URL, or a Service in the cluster. `authority` is the PEM it must trust."""
+
+    ca_certificate: str
+    url: str = ""
+    service: tuple[str, str] | None = None
+    port: int = 443
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSpec:
+    """What is wanted of the webhooks of one backend. `fails_closed`: refuse while the house does not answer.
+    `namespaces` is a label selector in the API's own form; None: every namespace but the system's."""
+
+    backend: str
+    address: WebhookAddress
+    fails_closed: bool
+    namespace_selector: Mapping[str, Any] | None = field(default=None)
+    gpu_quota_token: str = ""
+    """By which the house knows that this cluster asks; without one GPU quota is not asked."""
+
+
+def configuration_name(backend: str) -> str:
+    """The configuration's name in the cluster; a cluster that serves several backends has several."""
+    return f"osmo-admin-{backend}"
+
+
+def webhook_configuration(spec: WebhookSpec) -> Object:
+    """The object. Pods are sent when they name a queue or a gang, PodGroups always."""
+    labelled = [f"has(object.metadata.labels) && '{label}' in object.metadata.labels" for label in QUEUE_LABELS]
+    annotated = f"has(object.metadata.annotations) && '{POD_GROUP_OF_POD}' in object.metadata.annotations"
+    names_us = " || ".join(f"({part})" for part in (*labelled, annotated))
+    return {
+        "metadata": {
+            "name": configuration_name(spec.backend),
+            "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
+        },
+        "webhooks": [
+            _webhook(spec, "pod", "", "v1", "pods", names_us),
+            _webhook(
+                spec,
+                "podgroup",
+                resource_kinds.POD_GROUP.group,
+                resource_kinds.POD_GROUP.version,
+                resource_kinds.POD_GROUP.plural,
+                "",
+            ),
+            *(_gpu_webhooks(spec) if spec.gpu_quota_token else ()),
+        ],
+    }
+
+
+def _gpu_webhooks(wish: WebhookSpec) -> list[Object]:
+    """GPU quota is asked when a worker's pod is made, and when any pod is bound: a binding does not show its pod's
+    labels. A house that does not answer holds up no binding; what it missed is counted when it is seen."""
+    pods = _webhook(wish, "gpu_quota", "", "v1", "pods", "")
+    pods["rules"][0]["operations"] = ["CREATE"]
+    pods["objectSelector"] = {"matchLabels": {WORKER_LABEL: WORKER_VALUE}}
+    bindings = _webhook(wish, "gpu_quota", "", "v1", "pods/binding", "")
+    bindings["rules"][0]["operations"] = ["CREATE"]
+    bindings["failurePolicy"] = "Ignore"
+    for name, made in (("gpu-quota", pods), (_BINDING, bindings)):
+        made["name"] = f"{name}.{wish.backend}.osmo-admin.local"
+        _lead_to(made["clientConfig"], f"/webhooks/gpu_quota/{wish.backend}/{wish.gpu_quota_token}", wish)
+    return [pods, bindings]
+
+
+def _lead_to(client: Object, path: str, wish: WebhookSpec) -> None:
+    if "service" in client:
+        client["service"]["path"] = path
+    else:
+        client["url"] = wish.address.url.rstrip("/") + path
+
+
+def _webhook(wish: WebhookSpec, what: str, group: str, version: str, plural: str, condition: str) -> Object:
+    path = f"/webhooks/{what}/{wish.backend}"
+    client: Object = {"caBundle": base64.b64encode(wish.address.ca_certificate.encode()).decode()}
+    if wish.address.service is not None:
+        namespace, service = wish.address.service
+        client["service"] = {"namespace": namespace, "name": service, "path": path, "port": wish.address.port}
+    else:
+        client["url"] = wish.address.url.rstrip("/") + path
+    outside = {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}
+        ]
+    }
+    made: Object = {
+        "name": f"{what}.{wish.backend}.osmo-admin.local",
+        "clientConfig": client,
+        "rules": [
+            {
+                "apiGroups": [group],
+                "apiVersions": [version],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": [plural],
+                "scope": "Namespaced",
+            }
+        ],
+        "failurePolicy": "Fail" if wish.fails_closed else "Ignore",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": dict(wish.namespace_selector) if wish.namespace_selector is not None else outside,
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+    }
+    if condition:
+        made["matchConditions"] = [{"name": "names-a-queue-or-a-gang", "expression": condition}]
+    return made
+
+
+def install_configuration(cluster: Cluster, spec: WebhookSpec) -> None:
+    """Put it there or bring it up to date. Raises what the port raises."""
+    cluster.apply(
+        resource_kinds.VALIDATING_WEBHOOK, webhook_configuration(spec), field_manager=FIELD_MANAGER, force=True
+    )
+
+
+def remove_configuration(cluster: Cluster, backend: str) -> bool:
+    """Take it out; False when it was not there."""
+    try:
+        cluster.delete(resource_kinds.VALIDATING_WEBHOOK, configuration_name(backend))
+    except errors.ObjectNotFound:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledWebhook:
+    """What a cluster says of our configuration."""
+
+    fails_closed: bool
+    address: str
+    ca_certificates: frozenset[str]
+    """The authorities in it, as PEM."""
+
+
+def read_installed_webhook(cluster: Cluster, backend: str) -> InstalledWebhook | None:
+    """What is there; None when nothing is."""
+    try:
+        found = cluster.get(resource_kinds.VALIDATING_WEBHOOK, configuration_name(backend))
+    except errors.ObjectNotFound:
+        return None
+    hooks = found.get("webhooks") or []
+    clients = [hook.get("clientConfig") or {} for hook in hooks]
+    first = clients[0] if clients else {}
+    service = first.get("service") or {}
+    address = first.get("url") or f"Service {service.get('namespace')}/{service.get('name')}"
+    bundles = {base64.b64decode(client.get("caBundle") or "").decode(errors="replace") for client in clients}
+    judging = [hook for hook in hooks if not str(hook.get("name", "")).startswith(_BINDING)]
+    closed = bool(judging) and all(hook.get("failurePolicy") == "Fail" for hook in judging)
+    return InstalledWebhook(closed, address, frozenset(bundles))
+
+
+def read_own_username(cluster: Cluster) -> str:
+    """The user name under which this cluster knows us; empty when it does not tell."""
+    try:
+        answer = cluster.create(SELF_SUBJECT_REVIEW, {"metadata": {}}, field_manager=FIELD_MANAGER)
+    except (errors.KindMissing, errors.ObjectNotFound, errors.AccessDenied):
+        return ""
+    return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")

@@ -1,0 +1,82 @@
+"""PodGroup manifests and plans from files, in batches like scenarios (api.md, "Waiting and what-if")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pools.domain.errors import BadInput, Violation
+from scheduling.domain.podgroup_plan import plan_pod_group
+from scheduling.domain.podgroup_rules import is_valid, validate_pod_group
+from scheduling.scenario.batch import Batch, answer_sources
+from scheduling.scenario.bounds import FILE_BOUNDS, WEB_BOUNDS, ScenarioBounds
+from scheduling.scenario.document_reader import DocumentMap
+
+PODGROUP_ERROR_CODE = "USER"
+
+
+def validation_body(manifest: Any) -> dict[str, Any]:
+    """`{"valid", "violations"}` of one manifest. Raises `BadInput` if a key stands in it twice."""
+    _refuse_repeated(manifest)
+    violations = validate_pod_group(manifest)
+    return {
+        "valid": is_valid(violations),
+        "violations": [{**violation.as_dict(), "severity": violation.severity} for violation in violations],
+    }
+
+
+def plan_body(body: Any, bounds: ScenarioBounds = FILE_BOUNDS) -> dict[str, Any]:
+    """The plan of one body. Raises `BadInput`."""
+    _refuse_too_large(body, bounds)
+    _refuse_repeated(body)
+    return plan_pod_group(body)
+
+
+def validate_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
+    """Every manifest in these files, directories, or `-`."""
+    return answer_sources(sources, validation_body, error_code=PODGROUP_ERROR_CODE, stdin=stdin)
+
+
+def plan_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
+    """Every plan body in these files, directories, or `-`."""
+    return answer_sources(sources, plan_body, error_code=PODGROUP_ERROR_CODE, stdin=stdin)
+
+
+def validation_exit_code(batch: Batch) -> int:
+    """0 if all are valid, 1 if some are not, 2 if something could not be read."""
+    if batch.exit_code:
+        return batch.exit_code
+    return 0 if all(entry.body["valid"] for entry in batch.entries) else 1
+
+
+def _refuse_too_large(body: Any, bounds: ScenarioBounds) -> None:
+    """Each step of giving up looks at each group, so their product is what the answer costs."""
+    podgroup = body.get("podgroup") if isinstance(body, dict) else None
+    spec = podgroup.get("spec") if isinstance(podgroup, dict) else None
+    groups = spec.get("subGroups") if isinstance(spec, dict) else None
+    pods = body.get("pods") if isinstance(body, dict) else None
+    if not isinstance(groups, list) or not isinstance(pods, list) or len(groups) * len(pods) <= bounds.members:
+        return
+    sentence = (
+        f"{len(groups)} groups with {len(pods)} pods are too many for one answer: groups times pods may be "
+        f"{bounds.members} at most here."
+    )
+    if bounds is WEB_BOUNDS:
+        sentence += f" `osmo podgroup plan FILE` takes {FILE_BOUNDS.members}."
+    raise BadInput(sentence, [Violation("pods", "too_large", sentence)])
+
+
+def _refuse_repeated(value: Any) -> None:
+    faults = []
+    stack = [("", value)]
+    while stack:
+        path, inner = stack.pop()
+        for key in inner.repeated_keys if isinstance(inner, DocumentMap) else ():
+            message = f"The key '{key}' stands here twice."
+            faults.append(Violation(f"{path}.{key}".lstrip("."), "duplicate_name", message))
+        if isinstance(inner, dict):
+            stack.extend((f"{path}.{key}".lstrip("."), below) for key, below in inner.items())
+        elif isinstance(inner, list):
+            stack.extend((f"{path}[{position}]", below) for position, below in enumerate(inner))
+    if faults:
+        raise BadInput.of(sorted(faults, key=lambda fault: fault.path))

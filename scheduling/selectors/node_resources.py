@@ -1,0 +1,127 @@
+"""Nodes as `osmo resource` shows them (OSMO contract, 6): numbers as texts, use rounded up, what there is down."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pools.domain.byte_sizes import size_text
+from pools.domain.node_sets import NodeGroup
+from pools.domain.platforms import platforms_of
+from pools.domain.roles import Actor
+from pools.models import Backend
+from pools.selectors.pool_lists import ListedPool, list_pools
+from scheduling.selectors.nodes import NodeUsage, read_node_usage
+
+RESERVED, SHARED, UNUSED = "RESERVED", "SHARED", "UNUSED"
+ResourceBody = dict[str, Any]
+
+
+def list_node_resources(
+    actor: Actor,
+    *,
+    pools: Collection[str] | None = None,
+    platforms: Collection[str] | None = None,
+    node: str | None = None,
+) -> list[ResourceBody]:
+    """The nodes of the pools that `actor` sees (of `pools` only, of `platforms` only, of one name only).
+
+    Nodes of no pool are for those who read the house. A slice's nodes are its pool's; it is named with them only when
+    it was asked for.
+    """
+    trees = list_pools(actor, names=pools)
+    members: dict[NodeGroup, list[ListedPool]] = defaultdict(list)
+    for tree in trees:
+        for platform in platforms_of(tree.root.config):
+            members[tree.root.backend_id, platform].append(tree)
+    backends = dict(Backend.objects.values_list("pk", "name"))
+    found = []
+    for use in read_node_usage(node):
+        mine = members.get((use.backend_id, use.platform), [])
+        if platforms is not None and use.platform not in platforms:
+            continue
+        if mine or (pools is None and actor.can_read_all):
+            found.append(_resource_body(use, mine, pools, backends.get(use.backend_id, "")))
+    return found
+
+
+def _resource_body(
+    use: NodeUsage, trees: Collection[ListedPool], asked: Collection[str] | None, backend: str
+) -> ResourceBody:
+    names = _pool_names(trees, asked)
+    config = {name: {use.platform: _platform_config(tree, use.platform)} for name, tree in names.items()}
+    allocatable = _amount_fields(use.cpu, use.gpus, use.memory_bytes, use.storage_bytes, round_up=False)
+    for_workflows = _amount_fields(
+        max(0, use.cpu - use.other_cpu),
+        max(0, use.gpus - use.other_gpus),
+        max(0, use.memory_bytes - use.other_memory),
+        max(0, use.storage_bytes - use.other_storage),
+        round_up=False,
+    )
+    available = _amount_fields(
+        use.cpu - use.used_cpu - use.other_cpu,
+        use.gpus - use.used_gpus - use.other_gpus,
+        max(0, use.memory_bytes - use.used_memory - use.other_memory),
+        max(0, use.storage_bytes - use.used_storage - use.other_storage),
+        round_up=False,
+    )
+    return {
+        "hostname": use.name,
+        "exposed_fields": {
+            "node": use.name,
+            "pool/platform": [f"{name}/{use.platform}" for name in names],
+            **allocatable,
+        },
+        "taints": [dict(taint) for taint in use.taints],
+        "usage_fields": _amount_fields(use.used_cpu, use.used_gpus, use.used_memory, use.used_storage, round_up=True),
+        "non_workflow_usage_fields": _foreign_usage(use),
+        "allocatable_fields": allocatable,
+        "platform_allocatable_fields": {name: {use.platform: allocatable} for name in names},
+        "platform_available_fields": {name: {use.platform: available} for name in names},
+        "platform_workflow_allocatable_fields": {name: {use.platform: for_workflows} for name in names},
+        "config_fields": config,
+        "label_fields": dict(use.labels or {}),
+        "conditions": None if use.conditions is None else list(use.conditions),
+        "pool_platform_labels": {name: [use.platform] for name in names},
+        "backend": backend,
+        "resource_type": UNUSED if not trees else RESERVED if len(trees) == 1 else SHARED,
+    }
+
+
+def _foreign_usage(use: NodeUsage) -> dict[str, str]:
+    """What pods of others hold, under the names that Kubernetes has for it; nothing on a simulated machine."""
+    amounts = {
+        "nvidia.com/gpu": str(use.other_gpus),
+        "cpu": str(use.other_cpu),
+        "memory": size_text(use.other_memory, round_up=True),
+        "ephemeral-storage": size_text(use.other_storage, round_up=True),
+    }
+    return {} if use.conditions is None else amounts
+
+
+def _pool_names(trees: Collection[ListedPool], asked: Collection[str] | None) -> dict[str, ListedPool]:
+    """The names under which the pools of a node are shown, in order."""
+    if asked is None:
+        return {tree.root.name: tree for tree in trees}
+    shown = {name: tree for tree in trees for name in (tree.root.name, *(row.name for row in tree.subpools))}
+    return {name: shown[name] for name in sorted(asked) if name in shown}
+
+
+def _platform_config(tree: ListedPool, platform: str) -> ResourceBody:
+    body: Mapping[str, Any] = platforms_of(tree.root.config)[platform]
+    return {
+        "host_network": body.get("host_network_allowed", False),
+        "privileged": body.get("privileged_allowed", False),
+        "default_mounts": [],
+        "allowed_mounts": body.get("allowed_mounts", []),
+    }
+
+
+def _amount_fields(cpu: int, gpus: int, memory: int, storage: int, *, round_up: bool) -> dict[str, str]:
+    return {
+        "storage": size_text(storage, round_up=round_up),
+        "cpu": str(cpu),
+        "memory": size_text(memory, round_up=round_up),
+        "gpu": str(gpus),
+    }

@@ -1,0 +1,230 @@
+"""A PodGroup manifest -> `WorkflowSpec`: one gang whose tree the manifest is (api.md, "Waiting and what-if"; D13).
+
+A manifest names minimums and no pods; its annotations say how many there are and what each is (`annotations`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from scheduling.domain.gang import tree_to_json
+from scheduling.domain.podgroup_rules import WARNING, PodGroup, is_structural
+from scheduling.domain.podgroup_rules import read_pod_group as read_podgroup
+from scheduling.domain.priorities import Priority
+from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
+from scheduling.specs import yaml_reader
+from scheduling.specs.exit_actions import read_exit_actions
+from scheduling.specs.faults import SpecFaults, quote
+from scheduling.specs.labels import check_labels
+from scheduling.specs.name_rules import UniqueNames, read_name
+from scheduling.specs.pod_annotations import SubGroupPods, read_pods
+from scheduling.specs.rules import SpecRules
+from scheduling.specs.yaml_cursor import YamlCursor
+from scheduling.specs.yaml_nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
+
+KIND = "PodGroup"
+MAX_SUB_GROUPS = 256
+PRIORITY_CLASSES = {f"osmo-{priority.lower()}": priority for priority in Priority}
+
+_KIND_LINE = re.compile(rf"""^(["']?)kind\1[ \t]*:[ \t]*(["']?){KIND}\2[ \t]*(?:#.*)?$""", re.MULTILINE)
+_LABEL = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_STEP = re.compile(r"\[(\d+)\]|[^.\[\]]+")
+_TOP = ("apiVersion", "kind", "metadata", "spec", "status")
+_SPEC = ("minMember", "minSubGroup", "subGroups", "priorityClassName")
+_SUB_GROUP = ("name", "parent", "minMember", "minSubGroup")
+_WHY_NOT_USED = {
+    "queue": ": the work goes into the queue of the pool it is submitted to",
+    "preemptibility": ": work of priority LOW may be taken back, other work may not",
+    "namespace": ": the work runs in the namespace of the pool's backend",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupManifest:
+    """A file that is a PodGroup. `node` is None if it is no YAML; what is wrong with it as such is in `faults`."""
+
+    node: Node | None
+    faults: SpecFaults
+
+
+def find_manifest(text: str) -> PodGroupManifest | None:
+    """The manifest that this file is, if it is one: it has `kind: PodGroup` at its top.
+
+    Where the text is no YAML, and so has no top, a line that says so at the left margin has to do.
+    """
+    if KIND not in text:
+        return None
+    faults = SpecFaults()
+    node = yaml_reader.read_yaml(text, faults, path="file", line_of=lambda line: line + 1)
+    if node is None:
+        is_one = _KIND_LINE.search(text) is not None
+    else:
+        kind = node.entries.get("kind") if isinstance(node, MapNode) else None
+        is_one = kind is not None and isinstance(kind.node, ScalarNode) and kind.node.text == KIND
+    return PodGroupManifest(node, faults) if is_one else None
+
+
+def read_manifest(node: Node, rules: SpecRules, faults: SpecFaults) -> WorkflowSpec:
+    """The spec; it is good only if no fault was noted."""
+    return _ManifestReader(node, rules, faults).spec()
+
+
+class _ManifestReader:
+    """One manifest. `meta`, `written` and `sub_groups` are the fields of its parts that are known and have a value."""
+
+    def __init__(self, node: Node, rules: SpecRules, faults: SpecFaults) -> None:
+        self.node, self.rules, self.faults = node, rules, faults
+        top = _used(YamlCursor(node, "", node.line, faults), _TOP)
+        self.metadata = top.get("metadata") or YamlCursor(MapNode(node.line), "metadata", node.line, faults)
+        self.meta = self.metadata.map_entries("name, labels, annotations")
+        self.written = _used(top["spec"], _SPEC) if "spec" in top else {}
+        groups = self.written.get("subGroups")
+        listed = groups.list_items("") if groups is not None and isinstance(groups.node, SequenceNode) else []
+        self.sub_groups = [_used(item, _SUB_GROUP) for item in listed]
+
+    def spec(self) -> WorkflowSpec:
+        name = self._name()
+        group = self._pod_group()
+        self._check_names()
+        least = None if group is None else _least(group)
+        pods = read_pods(self.meta.get("annotations"), self.metadata, least, self.rules)
+        gang = None if group is None else self._gang(name, group, pods)
+        return WorkflowSpec(
+            name=name,
+            groups=() if gang is None else (gang,),
+            exec_timeout=self.rules.default_exec_timeout,
+            queue_timeout=self.rules.default_queue_timeout,
+            labels=self._labels(),
+            priority=self._priority(),
+        )
+
+    def _name(self) -> str:
+        if "namespace" in self.meta:
+            _warn_unused(self.meta["namespace"], "namespace")
+        place = self.meta.get("name")
+        if place is None:
+            sentence = "The manifest has no name, and the workflow is called after it. Add `metadata.name`."
+            self.faults.add("metadata.name", "missing", sentence, self.metadata.line)
+        return read_name(place)
+
+    def _pod_group(self) -> PodGroup | None:
+        """The PodGroup with all that breaks its rules noted; None if its structure is broken."""
+        group, violations = read_podgroup(plain_value(self.node))
+        for violation in violations:
+            line = _line_of(self.node, violation.path)
+            if violation.severity == WARNING:
+                self.faults.add_warning(f"{violation.path} (line {line}): {violation.message}")
+            else:
+                self.faults.add(violation.path, violation.code, violation.message, line)
+        return None if is_structural(violations) else group
+
+    def _check_names(self) -> None:
+        """Pods are called after their SubGroup, so its name must do for a task, and for a cluster that shall have it.
+        What is no name at all, and a name that stands twice, was noted with the structure."""
+        told = {fault.path for fault in self.faults.violations}
+        names = UniqueNames()
+        for fields in self.sub_groups:
+            place = fields.get("name")
+            if place is None or place.path in told:
+                continue
+            name = names.claim_name(place)
+            if name and self.rules.on_cluster and not _LABEL.fullmatch(name):
+                place.add_fault(
+                    "bad_name",
+                    f"The name {quote(name)} is none that a cluster takes for a SubGroup: at most 63 lower-case "
+                    "letters, digits and `-`. Change it.",
+                )
+
+    def _gang(self, name: str, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> GroupSpec:
+        tasks = tuple(self._tasks(name, group, pods)) if self._is_bearable(group, pods) else ()
+        if any(task.name == name for task in tasks):
+            sentence = f"{quote(name)} is also the name of one of the pods. Choose another."
+            self.meta["name"].add_fault("duplicate_name", sentence)
+        tree = tree_to_json(group.min_member, group.min_sub_group, group.groups)
+        return GroupSpec(name, tasks, barrier=False, ignore_nonlead_status=False, gang=tree)
+
+    def _is_bearable(self, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> bool:
+        """Whether it has no more pods, and no more SubGroups, than scheduling is to walk over at every step."""
+        asked = sum(each.count for each in pods.values())
+        bounds = (
+            ("spec", asked, self.rules.max_pods, "pods"),
+            ("spec.subGroups", len(group.groups), MAX_SUB_GROUPS, "SubGroups"),
+        )
+        for path, count, most, what in bounds:
+            if count > most:
+                sentence = f"The PodGroup has {count} {what}; at most {most} are allowed. Split it."
+                self.faults.add(path, "too_many_tasks", sentence, _line_of(self.node, path))
+        return all(count <= most for _, count, most, _ in bounds)
+
+    def _tasks(self, name: str, group: PodGroup, pods: Mapping[str, SubGroupPods]) -> Iterator[TaskSpec]:
+        exit_actions = read_exit_actions(None, self.rules.exit_actions, self.faults)
+        for leaf, each in pods.items():
+            for number in range(each.count):
+                yield TaskSpec(
+                    name=f"{leaf if group.groups else name}-{number}",
+                    image=each.image,
+                    command=each.command,
+                    gpu=each.gpu,
+                    platform=each.platform,
+                    exit_actions=exit_actions,
+                    sub_group=leaf if group.groups else "",
+                )
+
+    def _labels(self) -> dict[str, str]:
+        place = self.meta.get("labels")
+        if place is None or place.is_absent:
+            return {}
+        labels = place.text_map("label: value")
+        lines = {name: entry.line for name, entry in place.map_entries("").items()} if place.is_map else {}
+        for fault in check_labels(labels, place.path, lines):
+            self.faults.add(fault.path, fault.code, fault.message, fault.line)
+        return labels
+
+    def _priority(self) -> Priority | None:
+        place = self.written.get("priorityClassName")
+        name = place.text() if place is not None else None
+        if place is None or name is None:
+            return None
+        if name not in PRIORITY_CLASSES:
+            allowed = ", ".join(PRIORITY_CLASSES)
+            place.add_fault(
+                "bad_value", f"The priority class is {quote(name)}; allowed are {allowed}, or none for NORMAL."
+            )
+        return PRIORITY_CLASSES.get(name)
+
+
+def _least(group: PodGroup) -> dict[str, int]:
+    """The minimum of each SubGroup without children by name, in the order of the file."""
+    tree = group.tree()
+    return {name: tree.thresholds[x] for name, x in tree.index.items() if tree.is_leaf(x)}
+
+
+def _used(place: YamlCursor, known: Collection[str]) -> dict[str, YamlCursor]:
+    """The fields of a map that are known and have a value; of the others the author is told that they do nothing."""
+    found = place.map_entries("") if place.is_map else {}
+    for name in found:
+        if name not in known:
+            _warn_unused(found[name], name, known)
+    return {name: found[name] for name in known if name in found and not found[name].is_absent}
+
+
+def _warn_unused(place: YamlCursor, name: str, known: Collection[str] = ()) -> None:
+    near = place.faults.suggestion(name, known)
+    place.add_warning(f"{quote(name)} is not used here{_WHY_NOT_USED.get(name, '')}.{near}")
+
+
+def _line_of(node: Node, path: str) -> int:
+    """The line of the value at `spec.subGroups[2].minSubGroup`, or of the nearest that is there around it."""
+    line = node.line
+    for step in _STEP.finditer(path):
+        if isinstance(node, SequenceNode) and step[1] and int(step[1]) < len(node.items):
+            node = node.items[int(step[1])]
+            line = node.line
+        elif isinstance(node, MapNode) and step[0] in node.entries:
+            entry = node.entries[step[0]]
+            node, line = entry.node, entry.line
+        else:
+            break
+    return line

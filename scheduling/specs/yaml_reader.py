@@ -1,0 +1,258 @@
+"""YAML text -> nodes that know their line, with a bound on everything a file can make grow.
+
+PyYAML does the scanning; the nodes are put together here from its events, so that depth, number and shared (aliased)
+parts are bounded while reading, a key given twice is seen, and no Python object is ever built from a tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import yaml
+
+from scheduling.specs.faults import SpecFaults, quote, shorten
+from scheduling.specs.yaml_nodes import MapEntry, MapNode, Node, ScalarNode, SequenceNode, key_kind_text, plain_value
+
+MAX_DEPTH = 40
+MAX_NUMBER_LENGTH = 100
+MAX_NODES = 50_000
+"""Nodes of a file with every alias written out."""
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CORE = "tag:yaml.org,2002:"
+_SCALAR_TAGS = {f"{_CORE}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "merge", "value")}
+_STRING = f"{_CORE}str"
+
+LineOf = Callable[[int], int]
+"""Line of the text that is read (from 0) -> line in the author's file (from 1)."""
+
+
+class _ReadingStopped(Exception):
+    """Reading cannot go on: code, sentence and line in the author's file."""
+
+    def __init__(self, code: str, message: str, line: int) -> None:
+        super().__init__(message)
+        self.code, self.message, self.line = code, message, line
+
+
+def read_yaml(text: str, faults: SpecFaults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
+    """The one document in `text`; None (and a fault) if it is no YAML, too much of it, or no single document."""
+    try:
+        return _Composer(text, faults, path, line_of, string_keys).document()
+    except _ReadingStopped as problem:
+        faults.add(path, problem.code, problem.message, problem.line)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if "end of stream" in (error.problem or "") and error.context_mark:
+            mark = error.context_mark  # a quote or bracket that is never closed: where it opens helps, the end does not
+        at = mark.line if mark is not None else 0
+        faults.add(path, "yaml_syntax", _syntax_sentence(error, text, at), line_of(at))
+    except yaml.YAMLError as error:
+        faults.add(path, "yaml_syntax", f"This is no YAML: {shorten(str(error), 200)}.", line_of(0))
+    return None
+
+
+class _Composer:
+    def __init__(self, text: str, faults: SpecFaults, path: str, line_of: LineOf, string_keys: bool) -> None:
+        self.events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
+        self.faults, self.path, self.line_of, self.string_keys = faults, path, line_of, string_keys
+        self.resolver, self.constructor = yaml.resolver.Resolver(), yaml.constructor.SafeConstructor()
+        self.anchors: dict[str, Node] = {}
+        self.nodes = 0
+
+    def document(self) -> Node:
+        found: Node | None = None
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self.anchors = {}
+                node = self.node(next(self.events), 0)
+                if _is_nothing(node):  # a `---` at the very end or beginning opens a document without anything in it
+                    continue
+                if found is not None:
+                    raise _ReadingStopped(
+                        "several_documents",
+                        "A second document begins here after `---`. "
+                        "One file holds one workflow: send each document on its own.",
+                        node.line,
+                    )
+                found = node
+        if found is None:
+            raise _ReadingStopped(
+                "empty", "The file holds no value, only comments. A workflow file begins with `workflow:`.", 1
+            )
+        return found
+
+    def node(self, event: yaml.Event, depth: int) -> Node:
+        line = self.line(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self.aliased(event, line)
+        self.count(1, line)
+        if depth > MAX_DEPTH:
+            raise _ReadingStopped(
+                "too_deep", f"Lists and maps stand more than {MAX_DEPTH} deep inside each other here.", line
+            )
+        node: Node
+        if isinstance(event, yaml.ScalarEvent):
+            node = self.scalar(event, line)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self.check_tag(event, "seq", line)
+            items = [self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent)]
+            node = SequenceNode(line, items, 1 + sum(item.weight for item in items))
+        else:
+            self.check_tag(event, "map", line)
+            node = self.mapping(line, depth)
+        if anchor := getattr(event, "anchor", None):
+            self.anchors[anchor] = node
+        return node
+
+    def mapping(self, line: int, depth: int) -> MapNode:
+        made, merged = MapNode(line), []
+        for event in self.until(yaml.MappingEndEvent):
+            key = self.node(event, depth + 1)
+            value = self.node(next(self.events), depth + 1)
+            made.weight += key.weight + value.weight
+            if not isinstance(key, ScalarNode):
+                self.faults.add(
+                    self.path,
+                    "bad_key",
+                    "A list or a map stands where a key is expected. If `{{ … }}` was "
+                    "meant, put quotes around the whole value.",
+                    key.line,
+                )
+            elif key.text == "<<" and key.value == "<<":
+                merged += self.sources_of_merge(value)
+            else:
+                self.put(made, key, value)
+        for source in merged:
+            for name, entry in source.entries.items():
+                made.entries.setdefault(name, entry)
+        return made
+
+    def put(self, made: MapNode, key: ScalarNode, value: Node) -> None:
+        if self.string_keys and not isinstance(key.value, str):
+            self.faults.add(
+                self.path,
+                "bad_key",
+                f"The key {quote(key.text)} is not read as text by YAML but as "
+                f"{key_kind_text(key.value)}. Put it in quotes.",
+                key.line,
+            )
+            return
+        before = made.entries.get(key.text)
+        if before is not None:
+            where = f"The key {quote(key.text)} stands twice in the same map, in lines {before.line} and {key.line}"
+            if plain_value(before.node) == plain_value(value):
+                self.faults.add_warning(f"{where}, with the same value; one of them can go.")
+            else:
+                self.faults.add(self.path, "duplicate_key", f"{where}, with different values. Keep one.", key.line)
+        made.entries[key.text] = MapEntry(key.value, key.line, value)
+
+    def sources_of_merge(self, value: Node) -> list[MapNode]:
+        sources = value.items if isinstance(value, SequenceNode) else [value]
+        maps = [source for source in sources if isinstance(source, MapNode)]
+        if len(maps) != len(sources):
+            self.faults.add(
+                self.path,
+                "bad_merge",
+                "`<<` merges maps; here stands something else. Name an anchor of a map, as in `<<: *common`.",
+                value.line,
+            )
+        return maps
+
+    def scalar(self, event: yaml.ScalarEvent, line: int) -> ScalarNode:
+        text = event.value
+        if bad := next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None):
+            self.faults.add(
+                self.path,
+                "bad_character",
+                f"The escape for U+{ord(bad):04X} makes a character that no container can be given. Remove it.",
+                line,
+            )
+            return ScalarNode(line, "", "")
+        tag = event.tag
+        if tag is None or tag == "!":
+            tag = self.resolver.resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
+        elif tag not in _SCALAR_TAGS:
+            self.unknown_tag(tag, line)
+            tag = _STRING
+        return ScalarNode(line, text, self.value(tag, text, line, event.tag is not None))
+
+    def value(self, tag: str, text: str, line: int, explicit: bool) -> Any:
+        if tag in (_STRING, f"{_CORE}merge", f"{_CORE}value"):
+            return text
+        if len(text) > MAX_NUMBER_LENGTH:  # sixty to the thousandth is quickly written, and slow to work out
+            return text
+        build = getattr(self.constructor, f"construct_yaml_{tag.removeprefix(_CORE)}")
+        try:
+            return build(yaml.ScalarNode(tag, text))
+        except (ValueError, LookupError, OverflowError, AttributeError):
+            # `2024-13-45` looks like a date and is none; a number of 5,000 digits is none Python reads. As text it
+            # can still be right (an argument), and where a number is asked for it is refused there.
+            if explicit:
+                self.faults.add(
+                    self.path, "bad_value", f"{quote(text)} is not what its tag says. Remove the tag.", line
+                )
+            return text
+
+    def aliased(self, event: yaml.AliasEvent, line: int) -> Node:
+        node = self.anchors.get(event.anchor or "")
+        if node is None:
+            raise _ReadingStopped(
+                "unknown_anchor",
+                f"`*{shorten(event.anchor or '')}` points to an anchor that is not complete "
+                "before this line. Define it above as `&name`, and not around its own use.",
+                line,
+            )
+        self.count(node.weight, line)
+        return node
+
+    def count(self, nodes: int, line: int) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise _ReadingStopped(
+                "too_many_values",
+                f"With every alias written out, the file has more than {MAX_NODES} "
+                "values up to this line; that is the most one file may have.",
+                line,
+            )
+
+    def until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
+        while not isinstance(event := next(self.events), end):
+            yield event
+
+    def check_tag(self, event: Any, kind: str, line: int) -> None:
+        if event.tag not in (None, "!", f"{_CORE}{kind}"):
+            self.unknown_tag(event.tag, line)
+
+    def unknown_tag(self, tag: str, line: int) -> None:
+        name = tag.replace(_CORE, "!!")
+        self.faults.add(
+            self.path,
+            "unknown_tag",
+            f"The tag {quote(name)} is not known here; values are text, numbers, "
+            "true/false, lists and maps. Remove the tag.",
+            line,
+        )
+
+    def line(self, event: yaml.Event) -> int:
+        return self.line_of(event.start_mark.line if event.start_mark is not None else 0)
+
+
+def _is_nothing(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.value is None
+
+
+def _syntax_sentence(error: yaml.MarkedYAMLError, text: str, at: int) -> str:
+    """What the scanner said, the line it said it of, and the usual cure."""
+    lines = text.split("\n")
+    row = lines[at] if at < len(lines) else ""
+    said = ", ".join(shorten(part, 120) for part in (error.context, error.problem) if part)
+    sentence = f"This is no YAML: {said}, at {quote(row.strip())}."
+    if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in said:
+        return sentence + " Indent with spaces, not with tabs."
+    if "mapping values are not allowed" in said:
+        return sentence + " Check the indentation; a value that holds `: ` needs quotes."
+    if row.lstrip().startswith(("{%", "{#")) or "{{" in row:
+        return sentence + " Put quotes around a value that begins with `{`."
+    return sentence + " Check the indentation and the quotes around it."

@@ -1,0 +1,101 @@
+"""What the browser tests find: one pool, its people, and work on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.support.stack import ADMIN_PASSWORD, Stack
+
+NODES = 20
+GPUS = 8
+
+WORKFLOW = """\
+workflow:
+  name: {name}
+  resources:
+    default: {{gpu: {gpus}, cpu: 1, memory: 1Gi, storage: 1Gi}}
+  tasks:
+  - name: main
+    image: ubuntu:24.04
+    command: [sleep, "60"]
+"""
+
+
+@dataclass
+class PoolScene:
+    """`pool` guarantees 100 GPUs on a backend of its own (20 nodes of 8) whose work ends only when it is reported."""
+
+    stack: Stack
+    pool: str
+    pool_admin: str
+    pool_user: str
+    password: str = ADMIN_PASSWORD
+
+    @classmethod
+    def build(cls, stack: Stack) -> PoolScene:
+        """Make the pool, its admin and its user."""
+        house = cls(stack, stack.unique_name("team"), stack.unique_name("chief"), stack.unique_name("user"))
+        with stack.orm():
+            from pools.domain.roles import SYSTEM
+            from pools.services.backends import put_backend
+            from pools.services.pools import put_pool
+            from pools.services.users import create_user
+
+            nodes = [{"name": f"n{number}", "gpus": GPUS} for number in range(NODES)]
+            body = {"namespace": house.pool, "auto_end": False, "nodes": nodes}
+            put_backend(actor=SYSTEM, name=house.pool, body=body)
+            gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
+            put_pool(actor=SYSTEM, name=house.pool, body={"backend": house.pool, "resources": {"gpu": gpu}})
+            for name, role in ((house.pool_admin, "admin"), (house.pool_user, "user")):
+                create_user(actor=SYSTEM, username=name, password=house.password, roles=(f"osmo-{house.pool}-{role}",))
+        return house
+
+    @property
+    def page(self) -> str:
+        """The pool's address."""
+        return f"/pools/pool/{self.pool}/change/"
+
+    def create_subpool(self, name: str, quota: int) -> None:
+        """Cut one."""
+        answer = self.stack.admin_client.post(
+            f"/api/configs/pool/{self.pool}/subpool", json={"subpool_name": name, "quota": quota}
+        )
+        assert answer.status_code == 200, answer.text
+
+    def run_workflows(self, leaf: str, *, gpus: int, count: int = 1, priority: str = "NORMAL") -> list[str]:
+        """Submit `count` workflows of one task each and wait until they run; their names."""
+        names = [self.submit_workflow(leaf, gpus=gpus, priority=priority) for _ in range(count)]
+        with self.stack.orm():
+            from pools.models import Backend
+            from scheduling.services.simulated.reconcile import reconcile_backend
+
+            reconcile_backend(Backend.objects.get(name=self.pool).pk, lock_timeout=10)
+        self.stack.wait_until(lambda: self._are_running(names), what=f"{names} run")
+        return names
+
+    def submit_workflow(self, leaf: str, *, gpus: int, priority: str = "NORMAL") -> str:
+        """Submit one workflow of one task; its name."""
+        with self.stack.orm():
+            from pools.models import User
+            from scheduling.domain.priorities import Priority
+            from scheduling.services.workflows.submission import Submission, submit
+
+            actor = User.objects.get(username=self.pool_user).as_actor()
+            text = WORKFLOW.format(name=self.stack.unique_name("work"), gpus=gpus)
+            receipt = submit(actor=actor, pool=leaf, submission=Submission(file=text, priority=Priority(priority)))
+        assert receipt.workflow is not None
+        return receipt.workflow.name
+
+    def end_workflow(self, workflow: str) -> None:
+        """Report that it has completed."""
+        answer = self.stack.admin_client.post(f"/api/workflow/{workflow}/end", json={"status": "COMPLETED"})
+        assert answer.status_code == 200, answer.text
+
+    def state(self, leaf: str) -> tuple[str, int]:
+        """(state, last quota) of a slice, from the database."""
+        (row,) = self.stack.query("SELECT subpool_state, last_quota FROM pools_pool WHERE name = %s", leaf)
+        return row["subpool_state"], row["last_quota"]
+
+    def _are_running(self, names: list[str]) -> bool:
+        rows = self.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", names)
+        return len(rows) == len(names) and all(row["status"] == "RUNNING" for row in rows)

@@ -1,0 +1,198 @@
+"""A pool admin cuts a pool into slices in the browser, and nobody's work is killed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.pool_scene import PoolScene
+
+pytestmark = pytest.mark.browser
+PHONE = {"viewport": {"width": 390, "height": 844}}
+
+
+def _cells(page: Any, part: str) -> list[str]:
+    """The cells of one line of the table of a pool's page."""
+    row = page.locator("table tr", has=page.locator("th[scope=row]", has_text=re.compile(rf"^\s*{part}\b"))).first
+    return [text.strip() for text in row.locator("td").all_inner_texts()]
+
+
+def test_partition_a_pool(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.pool_admin)
+    page = tab.page
+    page.get_by_role("link", name=house.pool, exact=True).click()
+    page.get_by_role("link", name="Create a slice").click()
+    page.get_by_label("Name").fill("a")
+    page.get_by_label("Quota in GPUs").fill("25%")
+    page.get_by_role("button", name="Show the effect").click()
+
+    assert f"{house.pool}--a is guaranteed 25 GPUs from now." in page.inner_text("main")
+    assert house.stack.query("SELECT 1 FROM pools_pool WHERE name = %s", f"{house.pool}--a") == []
+    assert "100→75" in page.inner_text("main").replace("\n", "")
+    tab.screenshot("preview")
+    tab.accessible()
+
+    page.get_by_role("button", name=f"Create {house.pool}--a").click()
+    assert f"{house.pool}--a was created and is guaranteed 25 GPUs." in page.inner_text("#page")
+    assert house.state(f"{house.pool}--a") == ("ACTIVE", 25)
+    assert _cells(page, "unallocated")[2] == "75"
+    tab.screenshot("pool")
+    tab.accessible()
+
+
+def test_shrink_under_use(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 40)
+    (work,) = house.run_workflows(f"{house.pool}--a", gpus=8)
+    tab = signed_in(house.pool_admin)
+    page = tab.open(house.page)
+    page.get_by_role("link", name=f"Resize {house.pool}--a").click()
+    page.get_by_label("Quota in GPUs").fill("5")
+    page.get_by_role("button", name="Show the effect").click()
+
+    told = page.inner_text("main")
+    assert f"{house.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped" in told
+    assert "32→\N{MINUS SIGN}3" in told.replace("\n", "")
+    tab.screenshot("preview")
+    page.get_by_role("button", name=f"Resize {house.pool}--a").click()
+
+    assert _cells(page, "a")[4] == "\N{MINUS SIGN}3"
+    drains = page.locator("section", has_text=f"{house.pool}--a drains to its new quota")
+    assert work in drains.inner_text()
+    assert house.pool_user in drains.inner_text()
+    tab.screenshot("draining")
+    tab.accessible()
+
+
+def test_delete_and_drain(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 40)
+    first, second = house.run_workflows(f"{house.pool}--a", gpus=8, count=2)
+    tab = signed_in(house.pool_admin)
+    page = tab.open(house.page)
+    page.get_by_role("link", name=f"Delete {house.pool}--a").click()
+    page.get_by_label("Why").fill("the project is over")
+    page.get_by_role("button", name="Show the effect").click()
+
+    told = page.inner_text("main")
+    assert f"2 workflows on {house.pool}--a go on undisturbed." in told
+    assert first in told
+    tab.screenshot("preview")
+    tab.accessible()
+    page.get_by_role("button", name=f"Delete {house.pool}--a").click()
+
+    assert house.state(f"{house.pool}--a") == ("DELETING", 40)
+    drains = page.locator("section", has_text=f"{house.pool}--a drains")
+    assert "2 workflows still hold 16 GPUs" in drains.inner_text()
+    assert {first, second} <= set(re.findall(r"work\S+", drains.inner_text()))
+    tab.screenshot("draining")
+    tab.accessible()
+
+    house.end_workflow(first)
+    assert "1 workflow still holds 8 GPUs" in tab.open(house.page).inner_text("main")
+    house.end_workflow(second)
+    house.stack.wait_until(lambda: house.state(f"{house.pool}--a")[0] == "ARCHIVED", what="the slice is archived")
+
+    page = tab.open(house.page)
+    page.get_by_text("1 archived slice").click()
+    page.get_by_role("link", name=f"Recreate {house.pool}--a").click()
+    assert page.get_by_label("Quota in GPUs").input_value() == "40"
+    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name=f"Recreate {house.pool}--a").click()
+    assert house.state(f"{house.pool}--a") == ("ACTIVE", 40)
+
+
+def test_refused_input_stays_in_the_form(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 60)
+    tab = signed_in(house.pool_admin)
+    page = tab.open(f"/pools/pool/{house.pool}/slices/create/")
+    page.get_by_label("Name").fill("Not--Allowed")
+    page.get_by_label("Quota in GPUs").fill("41")
+    page.get_by_label("Why").fill("a second group")
+    page.get_by_role("button", name="Show the effect").click()
+
+    told = page.inner_text("main")
+    assert "single hyphens" in told
+    assert "40 are free to give" in told
+    assert page.get_by_label("Name").input_value() == "Not--Allowed"
+    assert page.get_by_label("Quota in GPUs").input_value() == "41"
+    assert page.get_by_label("Why").input_value() == "a second group"
+    tab.screenshot("refused")
+    tab.accessible()
+
+    page.get_by_label("Name").fill("b")
+    page.get_by_label("Quota in GPUs").fill("40.9")
+    page.get_by_role("button", name="Show the effect").click()
+    assert "40.9 is not whole" in page.inner_text("main")
+    page.get_by_role("button", name="Change the input").click()
+    assert page.get_by_label("Name").input_value() == "b"
+    assert page.get_by_label("Why").input_value() == "a second group"
+
+
+def test_somebody_else_was_quicker(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 30)
+    tab = signed_in(house.pool_admin)
+    page = tab.open(f"/pools/pool/{house.pool}/slices/a/resize/")
+    page.get_by_label("Quota in GPUs").fill("50")
+    page.get_by_role("button", name="Show the effect").click()
+    house.create_subpool("b", 20)
+    page.get_by_role("button", name=f"Resize {house.pool}--a").click()
+
+    assert "changed meanwhile" in page.inner_text("main")
+    assert house.state(f"{house.pool}--a") == ("ACTIVE", 30)
+    page.get_by_role("button", name=f"Resize {house.pool}--a").click()
+    assert house.state(f"{house.pool}--a") == ("ACTIVE", 50)
+
+
+def test_a_foreign_pool_does_not_exist(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    foreign = PoolScene.build(house.stack)
+    foreign.create_subpool("a", 10)
+    tab = signed_in(house.pool_admin)
+    assert foreign.pool not in tab.open("/").inner_text("main")
+    addresses = [
+        foreign.page,
+        f"/pools/pool/{foreign.pool}--a/change/",
+        f"/pools/pool/{foreign.pool}/slices/create/",
+        f"/pools/pool/{foreign.pool}/slices/a/resize/",
+        f"/pools/pool/{foreign.pool}/slices/a/delete/",
+        f"/pools/pool/{foreign.pool}/configuration/",
+    ]
+    for address in addresses:
+        answer = tab.page.goto(tab.base_url + address)
+        assert answer.status == 404, address
+        assert "no role" in tab.page.inner_text("main")
+    menu = tab.page.get_by_role("navigation", name="Main").inner_text()
+    assert "Users and roles" not in menu
+    tab.screenshot("foreign")
+    tab.accessible()
+    own = tab.open(house.page)
+    assert own.get_by_role("link", name="Create a slice").is_visible()
+    assert own.get_by_role("link", name="Edit").count() == 0
+
+
+def test_phone_and_dark(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 30)
+    house.create_subpool("b", 20)
+    house.run_workflows(f"{house.pool}--a", gpus=8)
+    house.run_workflows(f"{house.pool}--b", gpus=8, count=4, priority="LOW")
+    tab = signed_in(house.pool_admin, **PHONE, color_scheme="dark")
+    for name, address in {
+        "home": "/",
+        "pool": house.page,
+        "resize": f"/pools/pool/{house.pool}/slices/a/resize/",
+        "workflows": "/scheduling/workflow/",
+        "submit": "/scheduling/workflow/submit/",
+        "audit": "/pools/auditentry/",
+        "tokens": "/pools/accesstoken/",
+    }.items():
+        page = tab.open(address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+        assert page.evaluate("document.documentElement.classList.contains('dark')"), address
+        tab.screenshot(name)
+        tab.accessible()
+    page = tab.open("/")
+    page.get_by_role("button", name="Menu").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Workflows").click()
+    page.wait_for_url(re.compile("/scheduling/workflow/"))

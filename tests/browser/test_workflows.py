@@ -1,0 +1,126 @@
+"""A researcher submits in the browser, sees why work waits, and cancels it; logging in and out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.pool_scene import WORKFLOW, PoolScene
+from tests.support.browser import Tab
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.browser
+
+BROKEN = """\
+workflow:
+  name: broken
+  resources:
+    default: {gpu: minus one}
+  tasks:
+  - name: main
+    imagine: ubuntu
+"""
+
+
+def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
+    house: PoolScene, signed_in: Callable[..., Any], tmp_path: Path
+) -> None:
+    tab = signed_in(house.pool_user)
+    page = tab.open(house.page)
+    page.get_by_role("link", name="Submit work").click()
+    assert page.get_by_label("Pool or slice").input_value() == house.pool
+    page.get_by_label("Workflow or PodGroup").fill(BROKEN)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    told = page.inner_text("main")
+    assert "Line 4" in told
+    assert "Line 7" in told
+    assert "imagine" in told
+    assert page.get_by_label("Workflow or PodGroup").input_value() == BROKEN
+    tab.screenshot("faults")
+    tab.accessible()
+
+    name = house.stack.unique_name("pasted")
+    page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=101))
+    page.get_by_role("button", name="Check it").click()
+    assert "The largest gang asks for 101 GPUs at once" in page.inner_text("main")
+
+    uploaded = tmp_path / "work.yaml"
+    uploaded.write_text(WORKFLOW.format(name=name, gpus=2))
+    page.set_input_files("input[name=upload]", uploaded)
+    page.get_by_role("button", name="Check it").click()
+    assert "would be accepted" in page.inner_text("main")
+    assert name in page.get_by_label("Workflow or PodGroup").input_value()
+    assert house.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
+    tab.screenshot("good")
+    tab.accessible()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(rf"/scheduling/workflow/{name}-1/change/"))
+    assert f"{name}-1 was submitted" in page.inner_text("#page")
+    tab.screenshot("workflow")
+    tab.accessible()
+
+
+def test_why_it_waits_and_cancelling_several(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    house.create_subpool("a", 10)
+    (running,) = house.run_workflows(f"{house.pool}--a", gpus=8)
+    waiting = house.submit_workflow(f"{house.pool}--a", gpus=8)
+    tab = signed_in(house.pool_user)
+    page = tab.open(f"/scheduling/workflow/{waiting}/change/")
+    told = page.inner_text("main")
+    queue = f"osmo-pool-{house.pool}-{house.pool}--a"
+    assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in told
+    assert f"or HIGH or NORMAL work in {queue} that holds as much ends ({running})." in told
+    tab.screenshot("waiting")
+    tab.accessible()
+
+    page = tab.open(f"/scheduling/workflow/?pool={house.pool}--a&status=live")
+    for name in (running, waiting):
+        page.get_by_label(f"Choose {name}").check()
+    tab.accessible()
+    page.get_by_role("button", name="Cancel the chosen ones").click()
+    assert "This cannot be taken back" in page.inner_text("main")
+    tab.screenshot("confirm")
+    tab.accessible()
+    page.get_by_label("Why").fill("wrong data")
+    page.get_by_role("button", name="Cancel these workflows").click()
+    assert "2 workflows were cancelled" in page.inner_text("#page")
+    rows = house.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", [running, waiting])
+    assert [row["status"] for row in rows] == ["FAILED_CANCELED"] * 2
+
+
+def test_a_wrong_password_and_too_many_of_them(stack: Stack, new_tab: Callable[..., Tab]) -> None:
+    who = stack.unique_name("forgetful")
+    stack.access_token(who)
+    tab = new_tab()
+    page = tab.open("/")
+    assert "/login/" in page.url
+    tab.accessible()
+    tab.screenshot("login")
+    for attempt in range(11):
+        page.fill("input[name=username]", who)
+        page.fill("input[name=password]", f"wrong-{attempt}")
+        page.press("input[name=password]", "Enter")
+        page.wait_for_load_state()
+        if page.locator("input[name=password]").count() == 0:
+            break
+        assert "do not fit together" in page.inner_text("main")
+        assert page.input_value("input[name=username]") == who
+    assert "Too many failed logins" in page.inner_text("main")
+    tab.screenshot("locked")
+    tab.accessible()
+
+
+def test_logging_out(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(house.pool_user)
+    page = tab.open("/")
+    page.locator("nav summary").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Log out").click()
+    assert "You are logged out" in page.inner_text("main")
+    tab.accessible()
+    tab.open("/")
+    assert "/login/" in page.url

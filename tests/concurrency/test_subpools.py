@@ -1,0 +1,192 @@
+"""Races about promises. Each is first shown to go wrong: without the lock and without the database's floor the
+promise is broken; with the floor alone it is refused at commit; with the lock it is refused with the numbers."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from pools.domain.errors import BadInput, Busy, Conflict, Stale
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, Pool
+from pools.selectors.pool_balance import read_balance
+from pools.services import pool_configuration, subpools
+from pools.services.pools import patch_pool
+from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool
+from scheduling.services.verify import verify
+from tests.support import factories
+from tests.support.races import Rendezvous, remove_tree_lock, without_triggers
+from tests.support.threads import run_concurrently
+
+pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+
+
+def _create(name: str, quota: int) -> SubpoolResult:
+    return create_subpool(actor=SYSTEM, parent="team", subpool_name=name, quota=quota)
+
+
+class TestTwoCreatesThatTogetherExceedTheParent:
+    def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        factories.make_pool("team", 100)
+        Rendezvous(2).after_call(monkeypatch, subpools, "balance")
+        return list(run_concurrently([lambda: _create("a", 60), lambda: _create("b", 60)]))
+
+    def test_without_lock_and_floor_both_win(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        remove_tree_lock(monkeypatch, subpools)
+        with without_triggers("pools_pool", "slices_within_guarantee"):
+            results = self._race(monkeypatch)
+        assert all(isinstance(result, SubpoolResult) for result in results)
+        assert read_balance(Pool.objects.get(name="team")).allocated == 120
+        assert [difference.code for difference in verify()] == ["promises"]
+
+    def test_without_lock_the_floor_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        remove_tree_lock(monkeypatch, subpools)
+        results = self._race(monkeypatch)
+        (refused,) = [result for result in results if isinstance(result, Exception)]
+        assert isinstance(refused, Conflict)
+        assert refused.details[0].code == "slices_within_guarantee"
+        assert read_balance(Pool.objects.get(name="team")).allocated == 60
+
+    def test_with_the_lock_one_is_told_the_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        results = self._race(monkeypatch)
+        (refused,) = [result for result in results if isinstance(result, Exception)]
+        assert isinstance(refused, BadInput)
+        assert refused.details[0].as_dict()["free"] == 40
+        assert verify() == []
+
+
+class TestCreateAgainstParentCut:
+    """A slice of 60 is created while the pool of 100 is cut to 50: both have read the pool before either writes."""
+
+    def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        factories.make_pool("team", 100)
+        meeting = (
+            Rendezvous(2)
+            .after_call(monkeypatch, subpools, "balance")
+            .after_call(monkeypatch, pool_configuration, "balances")
+        )
+        assert isinstance(meeting, Rendezvous)
+        patch = {"resources": {"gpu": {"guarantee": 50}}}
+        cut = lambda: patch_pool(actor=SYSTEM, name="team", patch=patch)  # noqa: E731
+        return list(run_concurrently([lambda: _create("a", 60), cut]))
+
+    @staticmethod
+    def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+        remove_tree_lock(monkeypatch, subpools)
+        plain_read = lambda ids: list(Pool.objects.filter(pk__in=ids))  # noqa: E731
+        monkeypatch.setattr(pool_configuration, "lock_pool_trees", plain_read)
+
+    def test_without_lock_and_floor_more_is_promised_than_there_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._unlocked(monkeypatch)
+        with without_triggers("pools_pool", "slices_within_guarantee"):
+            results = self._race(monkeypatch)
+        assert not [result for result in results if isinstance(result, Exception)]
+        assert read_balance(Pool.objects.get(name="team")).unallocated == -10
+        assert [difference.code for difference in verify()] == ["promises"]
+
+    def test_without_lock_the_floor_refuses_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._unlocked(monkeypatch)
+        (refused,) = [result for result in self._race(monkeypatch) if isinstance(result, Exception)]
+        if not isinstance(refused, Busy):  # without the lock the two may also hold each other up; the database ends one
+            assert isinstance(refused, Conflict)
+            assert refused.details[0].code == "slices_within_guarantee"
+        assert read_balance(Pool.objects.get(name="team")).unallocated >= 0
+        assert verify() == []
+
+    def test_with_the_lock_the_second_is_told_the_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        (refused,) = [result for result in self._race(monkeypatch) if isinstance(result, Exception)]
+        assert isinstance(refused, BadInput)
+        assert refused.details[0].code in {"quota_exceeds_parent", "guarantee_below_slices"}
+        assert read_balance(Pool.objects.get(name="team")).unallocated >= 0
+        assert verify() == []
+
+
+class TestTwoDeletes:
+    def _race(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        factories.make_pool("team", 100, a=60)
+        factories.submit_workflow(factories.admin_actor(), "team--a")
+        Rendezvous(2).after_call(monkeypatch, subpools, "_slice_row")
+        call = lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")  # noqa: E731
+        return list(run_concurrently([call, call]))
+
+    def test_without_the_lock_both_say_they_did_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        remove_tree_lock(monkeypatch, subpools)
+        assert all(isinstance(result, SubpoolResult) for result in self._race(monkeypatch))
+        assert AuditEntry.objects.filter(action="subpool.deleting").count() == 1
+
+    def test_with_the_lock_one_meets_what_the_other_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        results = self._race(monkeypatch)
+        (refused,) = [result for result in results if isinstance(result, Exception)]
+        assert isinstance(refused, Conflict)
+        assert "DELETING" in refused.message
+        assert verify() == []
+
+
+class TestDeleteAgainstRecreate:
+    """Somebody deletes the slice as it was read (version 1) while somebody else deletes and recreates it."""
+
+    def _race(self, monkeypatch: pytest.MonkeyPatch) -> tuple[object, object]:
+        factories.make_pool("team", 100, a=60)
+        seen = Pool.objects.get(name="team--a").version
+        checked, replaced = Rendezvous(2), Rendezvous(2)
+        real = subpools._check_version
+
+        def check_then_wait(row: Pool, expected: int | None) -> None:
+            real(row, expected)
+            if expected is not None:
+                checked.wait()
+                replaced.wait()
+
+        monkeypatch.setattr(subpools, "_check_version", check_then_wait)
+
+        def replace_it() -> SubpoolResult:
+            checked.wait()
+            delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+            made = _create("a", 80)
+            replaced.wait()
+            return made
+
+        first, second = run_concurrently(
+            [
+                lambda: delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", expected_version=seen),
+                replace_it,
+            ]
+        )
+        return first, second
+
+    def test_without_the_lock_the_new_slice_is_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        remove_tree_lock(monkeypatch, subpools)
+        deleted, made = self._race(monkeypatch)
+        assert isinstance(deleted, SubpoolResult)
+        assert isinstance(made, SubpoolResult)
+        assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
+
+    def test_with_the_lock_the_new_slice_stands(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        deleted, made = self._race(monkeypatch)
+        assert isinstance(deleted, SubpoolResult), "it came first"
+        assert isinstance(made, Conflict), "the replacement's own delete met an ARCHIVED slice"
+        made = _create("a", 80)
+        with pytest.raises(Stale):
+            delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", expected_version=1)
+        assert made.reactivated
+        assert verify() == []
+
+
+@pytest.mark.parametrize("locked", [False, True], ids=["lock off", "lock on"])
+def test_32_one_gpu_slices_on_20_free_gpus(locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly 20 win. Without lock and floor more do."""
+    factories.make_pool("team", 32, others=12)
+    if not locked:
+        remove_tree_lock(monkeypatch, subpools)
+        Rendezvous(32, seconds=10).after_call(monkeypatch, subpools, "balance")
+    with nullcontext() if locked else without_triggers("pools_pool", "slices_within_guarantee"):
+        results = run_concurrently([lambda n=n: _create(f"s{n}", 1) for n in range(32)])  # type: ignore[misc]
+    won = [result for result in results if isinstance(result, SubpoolResult)]
+    if locked:
+        assert len(won) == 20
+        assert {type(result) for result in results if isinstance(result, Exception)} == {BadInput}
+        assert verify() == []
+    else:
+        assert len(won) == 32
+        assert read_balance(Pool.objects.get(name="team")).unallocated == -12

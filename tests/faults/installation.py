@@ -1,0 +1,210 @@
+"""A house whose every part may be killed: five processes of its own, and what proves it whole again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import redis
+
+from osmo_admin.ops import process_commands
+from tests.support import database, factories
+from tests.support.own_servers import KillableServers
+from tests.support.stack import Stack
+
+GPUS = 10_000
+LOCK_TIMEOUT = 1.0
+_OFFLINE = """
+    UPDATE pools_backend SET offline = %s FROM pools_pool
+    WHERE pools_pool.backend_id = pools_backend.id AND pools_pool.name = %s RETURNING pools_backend.id
+"""
+
+
+class FaultyInstallation(Stack):
+    """The running house, with its servers. Each part is killed and started on its own."""
+
+    def __init__(self, servers: KillableServers, folder: Path, blocker: Any) -> None:
+        super().__init__(servers, folder, blocker, {"OSMO_LOCK_TIMEOUT_MS": str(round(LOCK_TIMEOUT * 1000))})
+        self.servers = servers
+
+    def start(self) -> None:
+        """Everything from nothing."""
+        self.servers.start_missing()
+        with self._blocker.unblock():
+            database.ensure_template(self.servers)
+        super().start()
+
+    def stop(self) -> None:
+        """Everything, and nothing is left. Nobody here needs a polite end."""
+        for client in self._clients:
+            client.close()
+        for name in self.children:
+            self.kill_process(name)
+        self.servers.remove()
+
+    def restart_dead(self) -> None:
+        """What was killed runs again, as a supervisor would have it; this does not wait until it answers."""
+        self.servers.start_missing()
+        for name, child in list(self.children.items()):
+            if child.exit_code() is not None:
+                self.kill_process(name)  # what is left of its group
+                self.start_process(name)
+
+    # --- killing ---
+    def kill_process(self, name: str) -> None:
+        """SIGKILL to one of the three, all its processes."""
+        self.children[name].kill_group()
+        self.children[name].popen.wait(10)
+
+    def child_pids_of(self, name: str) -> list[int]:
+        """The processes that one of the three has made."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if int(parent) == self.children[name].pid and state != "Z":
+                found.append(int(folder.name))
+        return found
+
+    def kill_children_of(self, name: str) -> None:
+        """SIGKILL to what one of the three has made; the maker lives."""
+        for pid in self.child_pids_of(name):
+            os.kill(pid, signal.SIGKILL)
+
+    @contextmanager
+    def suspend_process(self, name: str) -> Iterator[None]:
+        """One of the three stands still (SIGSTOP), then goes on as if nothing had been."""
+        group = self.children[name].pid
+        os.killpg(group, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(group, signal.SIGCONT)
+
+    def process_ids(self) -> dict[str, int]:
+        """The three processes, to show later that nobody restarted them."""
+        assert all(child.exit_code() is None for child in self.children.values())
+        return {name: child.pid for name, child in self.children.items()}
+
+    # --- preparing ---
+    def make_pools(self, count: int) -> list[str]:
+        """Pools on a backend of their own that has room for everything."""
+        with self.orm():
+            backend = factories.make_backend(self.unique_name("backend"), nodes=4, gpus=GPUS)
+            return [factories.make_pool(self.unique_name("pool"), GPUS, on=backend).name for _ in range(count)]
+
+    def set_offline(self, pool: str) -> None:
+        """Nothing starts on this pool's backend."""
+        self.query(_OFFLINE, True, pool)
+
+    def set_online(self, pool: str) -> None:
+        """Work may start again, and nobody is told: the beat finds out."""
+        self.query(_OFFLINE, False, pool)
+
+    def broker_client(self) -> redis.Redis:
+        """A client of the broker."""
+        return redis.Redis.from_url(self.env["REDIS_URL"])
+
+    @contextmanager
+    def hold_locks(self, query: str, *parameters: object) -> Iterator[None]:
+        """Somebody in psql holds the locks that this query takes."""
+        with psycopg.connect(self.env["DATABASE_URL"], application_name="somebody") as session:
+            assert session.execute(query, parameters).fetchall()  # type: ignore[call-overload]
+            yield
+            session.rollback()
+
+    @contextmanager
+    def hold_tables(self, *names: str) -> Iterator[None]:
+        """Somebody changes these tables in psql and takes long about it."""
+        with psycopg.connect(self.env["DATABASE_URL"], application_name="somebody") as session:
+            session.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE")
+            yield
+            session.rollback()
+
+    def is_waiting_for_lock(self) -> bool:
+        """Does a session of the house wait for a lock?"""
+        waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'osmo-admin'"
+        return bool(self.query(waiting))
+
+    # --- proving ---
+    def check_notifications(self, pool: str) -> None:
+        """Work starts at once and without the beat."""
+        with self.suspend_process(process_commands.BEAT):
+            self.wait_until(lambda: self._starts_at_once(pool), what="a hint starts work")
+
+    def _starts_at_once(self, pool: str) -> bool:
+        name = self.unique_name("hinted")
+        assert self.submit(pool, name).status_code == 200
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline and set(self.workflow_statuses(name).values()) != {"RUNNING"}:
+            time.sleep(0.05)
+        return set(self.workflow_statuses(name).values()) == {"RUNNING"}
+
+    def workflow_statuses(self, spec_name: str) -> dict[str, str]:
+        """Workflow → status, of all that were submitted under this name."""
+        rows = self.query("SELECT name, status FROM scheduling_workflow WHERE spec_name = %s", spec_name)
+        return {row["name"]: row["status"] for row in rows}
+
+    def audited_workflows(self, action: str, spec_name: str) -> list[str]:
+        """The workflows of this name that the audit trail tells this of, as often as it does."""
+        rows = self.query(
+            "SELECT workflow.name FROM pools_auditentry entry JOIN scheduling_workflow workflow"
+            " ON entry.object = 'workflow/' || workflow.name"
+            " WHERE entry.action = %s AND workflow.spec_name = %s ORDER BY 1",
+            action,
+            spec_name,
+        )
+        return [row["name"] for row in rows]
+
+    def wait_all_running(self, spec_name: str, *, seconds: float = 30) -> None:
+        """All that was submitted under this name gets started, each exactly once."""
+        self.wait_until(
+            lambda: set(self.workflow_statuses(spec_name).values()) == {"RUNNING"},
+            seconds=seconds,
+            what=f"all {spec_name} run",
+        )
+        assert self.audited_workflows("workflow.started", spec_name) == sorted(self.workflow_statuses(spec_name))
+
+    def assert_consistent(self) -> None:
+        """`osmo-admin verify` finds nothing."""
+        with self.orm():
+            from scheduling.services.verify import verify
+
+            assert verify() == []
+
+    def wait_serving(self, pool: str, *, seconds: float = 30) -> float:
+        """New work is taken and started without anybody's help. Returns the seconds this took."""
+        began, name = time.monotonic(), self.unique_name("fresh")
+
+        def taken() -> bool:
+            try:
+                return self.submit(pool, name).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        self.wait_until(taken, seconds=seconds, what="a submission is taken")
+        self.wait_all_running(name, seconds=seconds)
+        return time.monotonic() - began
+
+    def submit(self, pool: str, name: str, *, count: int = 1) -> httpx.Response:
+        """Submit one workflow, or many at once, as admin."""
+        file = factories.workflow_file(name)
+        if count == 1:
+            return self.admin_http.post(f"/api/pool/{pool}/workflow", json={"file": file})
+        return self.admin_http.post(f"/api/pool/{pool}/workflows", json={"workflows": [{"file": file}] * count})
+
+    @property
+    def admin_http(self) -> httpx.Client:
+        """One client of `admin` for all that the tests ask beside the load."""
+        if not self._clients:
+            self.client_for("admin")
+        return self._clients[0]

@@ -1,0 +1,103 @@
+"""`osmo-admin up` and all it has started are killed at work, as when the machine's power goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from tests.support import database, factories
+from tests.support.up import UpProcess, run_osmo_admin
+
+pytestmark = pytest.mark.fault
+
+WORKFLOWS = 32
+GPUS = 8  # work runs in waves
+PATIENCE = 90.0
+
+
+def kill_the_supervisor(house: UpProcess) -> None:
+    house.process.kill()
+
+
+def kill_everything(house: UpProcess) -> None:
+    for group in [house.process.pid, *house.child_pids().values()]:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kill", [kill_the_supervisor, pytest.param(kill_everything, marks=pytest.mark.nightly)])
+def test_killed_at_work_and_started_again(
+    up: Callable[..., UpProcess], django_db_blocker: Any, kill: Callable[[UpProcess], None]
+) -> None:
+    quick = {"OSMO_SIMULATED_RUNTIME": "0.5", "OSMO_SETTLE_INTERVAL": "0.5"}
+    first = up(env=quick).wait_ready()
+    with django_db_blocker.unblock(), database.use_database(first.runtime_addresses()["DATABASE_URL"]):
+        factories.make_pool("team", GPUS, on=factories.make_backend("waves", gpus=GPUS, auto_end=True))
+    token = run_osmo_admin("token", "create", "admin", "load", "--data-dir", first.data_dir).stdout.strip()
+    workflows = submitted(first, token)
+    until(first, lambda: states(first).get("COMPLETED", 0) > 0)
+    old = first.child_pids()
+    kill(first)
+    first.process.wait(5)
+
+    second = up(env=quick).wait_ready()
+    assert [each for each, pid in old.items() if Path(f"/proc/{pid}").exists()] == []
+    assert submitted(second, token) == workflows, "the key's answer outlived the house"
+    until(second, lambda: states(second) == {"COMPLETED": WORKFLOWS})
+    for action in ("workflow.submitted", "workflow.started", "workflow.ended"):
+        assert told(second, action) == sorted(workflows)
+    verified = run_osmo_admin("verify", "--data-dir", second.data_dir)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert second.stop() == 0
+
+
+def submitted(house: UpProcess, token: str) -> list[str]:
+    """Submit the work, always with the same key; its workflows."""
+    login = httpx.post(f"{house.base_url}/api/auth/jwt/access_token", json={"token": token}, timeout=30).json()
+    answer = httpx.post(
+        f"{house.base_url}/api/pool/team/workflows",
+        json={"workflows": [{"file": factories.workflow_file("wave")}] * WORKFLOWS},
+        headers={"Authorization": f"Bearer {login['token']}", "Idempotency-Key": "wave"},
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    return [workflow["name"] for workflow in answer.json()["workflows"]]
+
+
+def states(house: UpProcess) -> dict[str, int]:
+    """Status → number of workflows."""
+    return dict(rows(house, "SELECT status, count(*) FROM scheduling_workflow GROUP BY status"))
+
+
+def told(house: UpProcess, action: str) -> list[str]:
+    """The workflows that the audit trail tells this of, as often as it does."""
+    found = rows(house, "SELECT object FROM pools_auditentry WHERE action = %s", action)
+    return sorted(name.removeprefix("workflow/") for (name,) in found)
+
+
+def rows(house: UpProcess, query: str, *parameters: str) -> list[Any]:
+    with psycopg.connect(house.runtime_addresses()["DATABASE_URL"], autocommit=True) as session:
+        return session.execute(query, parameters).fetchall()  # type: ignore[call-overload]
+
+
+def until(house: UpProcess, condition: Callable[[], bool]) -> None:
+    """Raises AssertionError with where the work stands and what the house printed."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"{states(house)}\n{house.output_text()}\n{logs(house)}"
+        time.sleep(0.05)
+
+
+def logs(house: UpProcess) -> str:
+    """The ends of what its processes wrote."""
+    found = sorted(house.data_dir.rglob("*.log"))
+    return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in found)

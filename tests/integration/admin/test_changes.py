@@ -1,0 +1,305 @@
+"""What an osmo-admin changes on the pages, and what everybody changes of their own: through services, input kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, AuditEntry, Backend, Pool, User
+from pools.services.backends import put_backend
+from pools.services.users import create_user, set_password
+from scheduling.models import Workflow, WorkflowConfig
+from tests.integration.admin.conftest import WORKFLOW, actor_named, confirm_change, run_cycles, submit_workflow
+
+SECRET = "only-for-tests-4711"
+POOL = {"guarantee": "100", "maximum": "-1", "weight": "1"}
+
+
+def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Client]) -> None:
+    root, address = as_person("root"), "/pools/pool/team/configuration/"
+    form = root.get(address).context["form"]
+    assert {name: form[name].value() for name in ("guarantee", "maximum", "weight")} == {
+        "guarantee": 100,
+        "maximum": -1,
+        "weight": 1,
+    }
+    refused = root.post(address, {**POOL, "guarantee": "49", "about": "ours", "step": "preview"})
+    assert refused.status_code == 400
+    assert "below the 50 GPUs promised" in refused.context["form"].errors["guarantee"][0]
+    assert refused.context["form"]["about"].value() == "ours"
+    assert confirm_change(root, address, **POOL | {"guarantee": "80", "about": "ours"}).status_code == 302
+    row = Pool.objects.get(name="team")
+    assert (row.guarantee, row.description) == (80, "ours")
+    assert AuditEntry.objects.filter(object="pool/team").latest("id").actor == "root"
+
+
+def test_creating_a_pool_never_touches_one_that_is_there(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    answer = root.post("/pools/pool/create/", {"name": "team", "backend": "sim", "guarantee": "7", "step": "preview"})
+    assert "exists already" in answer.context["form"].errors["name"][0]
+    assert Pool.objects.get(name="team").guarantee == 100
+
+
+def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client]) -> None:
+    root, address = as_person("root"), "/pools/pool/other/archive/"
+    refused = root.post(address, {"version": Pool.objects.get(name="other").version})
+    assert refused.status_code == 400
+    confirm_change(root, "/pools/pool/other/slices/x/delete/")
+    assert root.post(address, {"version": 999}).status_code == 400
+    assert root.post(address, {"version": Pool.objects.get(name="other").version}).status_code == 302
+    assert Pool.objects.get(name="other").archived
+    page = root.get("/pools/pool/other/change/").content.decode()
+    assert "This pool is archived" in page
+    assert "Create a slice" not in page
+    assert confirm_change(root, "/pools/pool/other/configuration/", **POOL | {"guarantee": "50"}).status_code == 302
+    assert not Pool.objects.get(name="other").archived
+
+
+def test_roles_are_set_as_a_whole_and_not_over_somebody_else(as_person: Callable[[str], Client]) -> None:
+    root, address = as_person("root"), "/pools/user/worker/roles/"
+    seen = root.get(address).context["form"]["seen"].value()
+    assert seen == "osmo-team-user"
+    chosen = {"roles": ["osmo-team-admin", "osmo-other-user"], "seen": seen, "description": "moved"}
+    assert root.post(address, chosen).status_code == 302
+    assert User.objects.get(username="worker").as_actor().roles == {"osmo-team-admin", "osmo-other-user"}
+    stale = root.post(address, {"roles": ["osmo-team-user"], "seen": seen})
+    assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
+    unknown = root.post(address, {"roles": ["osmo-ghost-user"], "seen": seen})
+    assert unknown.status_code == 400
+    told = {entry.action for entry in AuditEntry.objects.filter(object="user/worker", actor="root")}
+    assert {"role.granted", "role.revoked"} <= told
+
+
+def test_nobody_closes_the_own_account(as_person: Callable[[str], Client]) -> None:
+    answer = as_person("root").post("/pools/user/root/close/")
+    assert "cannot close your own account" in answer.context["form"].non_field_errors()[0]
+    assert User.objects.get(username="root").is_active
+
+
+def test_closing_a_closed_account_does_not_open_it(as_person: Callable[[str], Client]) -> None:
+    first, second, address = as_person("root"), as_person("root"), "/pools/user/worker/close/"
+    shown = [tab.get(address).context["extra"] for tab in (first, second)]
+    for tab, sent in zip((first, second), shown, strict=True):
+        assert tab.post(address, sent).status_code == 302
+        assert not User.objects.get(username="worker").is_active
+    assert first.post(address, first.get(address).context["extra"]).status_code == 302
+    assert User.objects.get(username="worker").is_active
+
+
+def test_users_are_created_with_every_fault_at_once(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    answer = root.post("/pools/user/create/", {"username": "no blanks", "password": "a#9"})
+    assert set(answer.context["form"].errors) == {"username", "password"}
+    assert "a#9" not in answer.content.decode()
+    typed = {"username": "fresh", "password": "", "roles": ["osmo-viewer"]}
+    assert root.post("/pools/user/create/", typed).status_code == 302
+    fresh = User.objects.get(username="fresh")
+    assert not fresh.has_usable_password()
+    assert fresh.created_by == "root"
+
+
+def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Callable[[str], Client]) -> None:
+    """Sent again without it, the account would be made and nobody could enter."""
+    root, forgotten = as_person("root"), "a secret and was not kept"
+    refused = root.post("/pools/user/create/", {"username": "no blanks", "password": SECRET})
+    assert set(refused.context["form"].errors) == {"username"}
+    assert forgotten in refused.content.decode()
+    assert SECRET not in refused.content.decode()
+    assert forgotten not in root.post("/pools/user/create/", {"username": "no blanks"}).content.decode()
+    assert forgotten not in root.get("/pools/user/create/").content.decode()
+
+
+def test_faults_speak_of_what_stands_on_the_page(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"})
+    assert pool.context["form"].errors["weight"] == ["“Weight” is -5; the least is 0."]
+    backend = root.post("/pools/backend/sim/configuration/", {"namespace": "ns", "nodes": "n0 8\n\nn1"})
+    assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
+    typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
+    cohort = root.post("/pools/cohort/create/", typed).context["form"].errors
+    assert cohort["nominal"] == ["“Quota of its own, in GPUs” must be a whole number."]
+    assert set(cohort["others"]) == {
+        "Line 2: borrowing limit must be a whole number.",
+        "Line 3: quota must be a whole number.",
+    }
+
+
+def test_tokens_of_somebody_whose_name_has_a_plus(as_person: Callable[[str], Client]) -> None:
+    create_user(actor=SYSTEM, username="ann+ops@example", roles=("osmo-team-user",))
+    root = as_person("root")
+    made = root.post("/pools/accesstoken/create/?owner=ann%2Bops%40example", {"name": "ci", "days": "7"})
+    assert root.get(made.context["back"]).context["owner"].username == "ann+ops@example"
+    listed = root.get(made.context["back"]).content.decode()
+    assert "/pools/accesstoken/ci/revoke/?owner=ann%2Bops%40example" in listed
+
+
+def test_one_s_own_password(as_person: Callable[[str], Client]) -> None:
+    set_password(actor=actor_named("worker"), username="worker", password=SECRET)
+    worker = as_person("worker")
+    wrong = worker.post("/password_change/", {"old": "nope", "new": "another-secret-99", "again": "different"})
+    assert set(wrong.context["form"].errors) == {"old", "again"}
+    weak = worker.post("/password_change/", {"old": SECRET, "new": "password", "again": "password"})
+    assert weak.context["form"].errors["new"]
+    good = worker.post("/password_change/", {"old": SECRET, "new": "another-secret-99", "again": "another-secret-99"})
+    assert good.status_code == 302
+    assert worker.get("/").status_code == 200
+    assert User.objects.get(username="worker").check_password("another-secret-99")
+    entry = AuditEntry.objects.filter(action="user.password_changed").latest("id")
+    assert (entry.actor, entry.object) == ("worker", "user/worker")
+
+
+def test_a_token_s_secret_is_shown_once_and_never_kept(as_person: Callable[[str], Client]) -> None:
+    worker = as_person("worker")
+    bad = worker.post("/pools/accesstoken/create/", {"name": "9 lives", "days": "31"})
+    assert bad.context["form"].errors["name"]
+    made = worker.post("/pools/accesstoken/create/", {"name": "ci", "days": "31", "roles": ["osmo-team-user"]})
+    secret = made.context["secret"]
+    assert "no-store" in made.headers["Cache-Control"]
+    assert AccessToken.objects.get(name="ci").roles == ["osmo-team-user"]
+    assert secret not in worker.get("/pools/accesstoken/").content.decode()
+    assert not AuditEntry.objects.filter(after__icontains=secret).exists()
+    again = worker.post("/pools/accesstoken/create/", {"name": "ci", "days": "31"})
+    assert again.status_code == 400
+    foreign = as_person("chief").post("/pools/accesstoken/ci/revoke/?owner=worker")
+    assert foreign.status_code == 403
+    assert worker.post("/pools/accesstoken/ci/revoke/").status_code == 302
+    assert not AccessToken.objects.exists()
+    assert worker.post("/pools/accesstoken/ci/revoke/").status_code == 404
+
+
+def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
+    root, address = as_person("root"), "/pools/backend/sim/configuration/"
+    form = root.get(address).context["form"]
+    lines = form["nodes"].value().splitlines()
+    assert lines[0] == "n0 8 cpu=128 memory=1Ti storage=4Ti platform=default"
+    typed = {"namespace": "ns", "auto_end": "on", "version": form["version"].value()}
+    bad = root.post(address, {**typed, "nodes": "n0 eight\nn0 8\nn1 8 colour=red"})
+    assert bad.status_code == 400
+    assert len(bad.context["form"].errors["nodes"]) >= 3
+    assert bad.context["form"]["nodes"].value() == "n0 eight\nn0 8\nn1 8 colour=red"
+    assert root.post(address, {**typed, "nodes": "\n".join(lines[:4])}).status_code == 302
+    assert Backend.objects.get(name="sim").nodes.count() == 4
+    stale = root.post(address, {**typed, "nodes": "n0 8"})
+    assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
+    assert "in place of theirs" in stale.context["form"].non_field_errors()[1]
+    assert stale.context["form"]["nodes"].value() == "n0 8"
+    taken = root.post("/pools/backend/create/", {"name": "sim", "namespace": "x"})
+    assert "exists already" in taken.context["form"].non_field_errors()[0]
+    assert root.post("/pools/backend/create/", {"name": "second", "namespace": "x", "nodes": "m 4"}).status_code == 302
+
+
+@pytest.mark.parametrize("text", ["0", "10081", "1.5", "soon", "", "²"])
+def test_the_drain_interval_refuses_nonsense(as_person: Callable[[str], Client], text: str) -> None:
+    answer = as_person("root").post("/scheduling/workflowconfig/", {"minutes": text})
+    assert answer.status_code == 400
+    assert answer.context["form"].errors["minutes"]
+
+
+def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    version = root.get("/scheduling/workflowconfig/").context["form"]["version"].value()
+    assert root.post("/scheduling/workflowconfig/", {"minutes": "5", "version": version}).status_code == 302
+    assert WorkflowConfig.objects.get().subpool_drain_interval_minutes == 5
+    stale = root.post("/scheduling/workflowconfig/", {"minutes": "6", "version": version})
+    assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
+    assert "every 5 minutes" in root.get("/django_celery_beat/periodictask/").content.decode()
+    assert "5 minutes" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
+
+
+@pytest.mark.parametrize("text", ["-1", "101", "often"])
+def test_the_retries_of_a_task_refuse_nonsense(as_person: Callable[[str], Client], text: str) -> None:
+    answer = as_person("root").post("/scheduling/workflowconfig/", {"minutes": "15", "retries": text})
+    assert answer.status_code == 400
+    assert answer.context["form"].errors["retries"]
+
+
+def test_the_retries_of_a_task(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    assert root.post("/scheduling/workflowconfig/", {"minutes": "15", "retries": "2"}).status_code == 302
+    row = WorkflowConfig.objects.get()
+    assert (row.max_retry_per_task, row.subpool_drain_interval_minutes) == (2, 15)
+    assert "2 times" in as_person("viewer").get("/scheduling/workflowconfig/").content.decode()
+
+
+def test_submitting(as_person: Callable[[str], Client]) -> None:
+    worker, address = as_person("worker"), "/scheduling/workflow/submit/"
+    choices = [name for name, _ in worker.get(address).context["form"].fields["pool"].choices]
+    assert choices == ["team", "team--a", "team--b"]
+    typed = {"pool": "team--a", "priority": "NORMAL", "file": WORKFLOW.format(name="job", gpus=2).replace("\n", "\r\n")}
+    checked = worker.post(address, {**typed, "step": "check"})
+    assert checked.context["receipt"].spec.name == "job"
+    assert not Workflow.objects.exists()
+    assert worker.post(address, {**typed, "step": "submit"}).status_code == 302
+    row = Workflow.objects.get()
+    assert (row.name, row.pool.name, row.submitted_by.username) == ("job-1", "team--a", "worker")
+    assert "\r" not in row.spec
+    empty = worker.post(address, {**typed, "file": " ", "step": "submit"})
+    assert empty.context["form"].errors["file"]
+    foreign = worker.post(address, {**typed, "pool": "other", "step": "submit"})
+    assert foreign.context["form"].errors["pool"]
+    large = worker.post(address, {**typed, "file": WORKFLOW.format(name="job", gpus=31), "step": "submit"})
+    assert "team--a guarantees NORMAL work 30" in large.content.decode()
+    like = worker.get(f"{address}?like=job-1").context["form"]
+    assert like["file"].value() == row.spec
+    assert like["pool"].value() == "team--a"
+    assert worker.get(f"{address}?like=nothing-1").status_code == 200
+
+
+def test_reporting_an_end_lets_the_next_group_go_on(as_person: Callable[[str], Client]) -> None:
+    workflow = submit_workflow("team--a")
+    run_cycles()
+    chief, address = as_person("chief"), f"/scheduling/workflow/{workflow.name}/end/"
+    assert as_person("worker").post(address, {"status": "COMPLETED"}).status_code == 403
+    assert chief.post(address, {"status": "nonsense"}).status_code == 400
+    assert chief.post(address, {"status": "COMPLETED"}).status_code == 302
+    workflow.refresh_from_db()
+    assert workflow.status == "COMPLETED"
+    assert "not running" in chief.post(address, {"status": "FAILED"}).content.decode()
+
+
+def test_cancelling_some_that_can_be_and_some_that_cannot(as_person: Callable[[str], Client]) -> None:
+    mine, ended = submit_workflow("team--a"), submit_workflow("team--a", name="done")
+    run_cycles()
+    chief = as_person("chief")
+    chief.post(f"/scheduling/workflow/{ended.name}/end/", {"status": "COMPLETED"})
+    address = "/scheduling/workflow/cancel/"
+    asked = chief.get(address, {"name": [mine.name, ended.name]}).content.decode()
+    assert "has ended already" in asked
+    answer = chief.post(address, {"name": [mine.name, ended.name], "step": "confirm", "message": "m"}, follow=True)
+    told = [str(message) for message in answer.context["messages"]]
+    assert told[0] == "1 workflows were cancelled."
+    assert "has ended already" in told[1]
+    assert chief.get(address).status_code == 302
+    assert chief.get(address, {"name": "ghost-1"}).status_code == 404
+
+
+def test_why_a_group_waits(as_person: Callable[[str], Client]) -> None:
+    submit_workflow("team--a", gpus=8)
+    run_cycles()
+    waits = submit_workflow("team--b", gpus=9, name="wide")
+    page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
+    assert "the nodes could not hold that even if they were empty" in page
+    assert "Never on these nodes: it needs 9 GPUs" in page
+    put_backend(actor=SYSTEM, name="sim", body={"offline": True})
+    page = as_person("worker").get(f"/scheduling/workflow/{waits.name}/change/").content.decode()
+    assert "sim is offline" in page
+    assert "OFFLINE" in as_person("worker").get("/").content.decode()
+
+
+def test_what_stands_in_names_is_shown_and_not_run(as_person: Callable[[str], Client]) -> None:
+    root = as_person("root")
+    text = "<script>alert(1)</script>"
+    typed = {**POOL, "about": text}
+    preview = root.post("/pools/pool/team/configuration/", {**typed, "step": "preview"})
+    assert text not in preview.content.decode()
+    confirm_change(root, "/pools/pool/team/configuration/", **typed)
+    for address in (
+        "/pools/pool/team/change/",
+        "/pools/auditentry/",
+        f"/?q={text}",
+        f"/scheduling/workflow/?user={text}",
+    ):
+        assert text not in root.get(address).content.decode(), address

@@ -1,0 +1,205 @@
+"""Who may open which page, and who may not: in pairs, through the real middleware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+
+from pools.models import AuditEntry
+from tests.integration.admin.conftest import ROLES_BY_USER, submit_workflow
+
+EVERYBODY = frozenset(ROLES_BY_USER)
+HOUSE = frozenset({"root", "viewer"})
+ROOT = frozenset({"root"})
+SEE_TEAM = frozenset({"root", "viewer", "chief", "worker"})
+CUT_TEAM = frozenset({"root", "chief"})
+# address: (who gets 200, what the others get)
+PAGES = {
+    "/": (EVERYBODY, 403),
+    "/scheduling/workflow/": (EVERYBODY, 403),
+    "/pools/auditentry/": (EVERYBODY, 403),
+    "/pools/accesstoken/": (EVERYBODY, 403),
+    "/pools/accesstoken/create/": (EVERYBODY, 403),
+    "/pools/accesstoken/?owner=worker": (ROOT | {"worker"}, 403),
+    "/pools/accesstoken/create/?owner=worker": (ROOT | {"worker"}, 403),
+    "/password_change/": (EVERYBODY, 403),
+    "/scheduling/workflow/submit/": (EVERYBODY - {"viewer", "nobody"}, 403),
+    "/pools/user/": (HOUSE, 403),
+    "/pools/user/worker/change/": (HOUSE | {"worker"}, 403),
+    "/pools/user/create/": (ROOT, 403),
+    "/pools/user/worker/roles/": (ROOT, 403),
+    "/pools/user/worker/password/": (ROOT, 403),
+    "/pools/user/worker/close/": (ROOT, 403),
+    "/pools/backend/": (HOUSE, 403),
+    "/pools/backend/sim/change/": (HOUSE, 403),
+    "/pools/backend/create/": (ROOT, 403),
+    "/pools/backend/connect/": (ROOT, 403),
+    "/scheduling/queuesync/": (HOUSE, 403),
+    "/pools/backend/sim/configuration/": (ROOT, 403),
+    "/scheduling/workflowconfig/": (HOUSE, 403),
+    "/django_celery_beat/periodictask/": (HOUSE, 403),
+    "/pools/pool/create/": (ROOT, 403),
+}
+TEAM_PAGES = {
+    "/pools/pool/team/change/": SEE_TEAM,
+    "/pools/pool/team/slices/create/": CUT_TEAM,
+    "/pools/pool/team/slices/a/resize/": CUT_TEAM,
+    "/pools/pool/team/slices/a/delete/": CUT_TEAM,
+    "/pools/pool/team/slices/a/recreate/": CUT_TEAM,
+    "/pools/pool/team/configuration/": ROOT,
+    "/pools/pool/team/archive/": ROOT,
+}
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_pages_of_the_house(as_person: Callable[[str], Client], address: str) -> None:
+    allowed, refusal = PAGES[address]
+    for person in ROLES_BY_USER:
+        expected = 200 if person in allowed else refusal
+        assert as_person(person).get(address).status_code == expected, person
+
+
+@pytest.mark.parametrize("address", TEAM_PAGES)
+def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> None:
+    """Who does not see the pool is told that it does not exist; who sees it, that a role is missing."""
+    for person in ROLES_BY_USER:
+        expected = 200 if person in TEAM_PAGES[address] else 403 if person in SEE_TEAM else 404
+        assert as_person(person).get(address).status_code == expected, person
+
+
+@pytest.mark.parametrize(
+    ("address", "typed"),
+    [
+        ("/pools/pool/team/slices/create/", {"subpool_name": "new", "quota": "1"}),
+        ("/pools/pool/team/slices/a/resize/", {"quota": "1"}),
+        ("/pools/pool/team/slices/a/delete/", {}),
+        ("/pools/pool/team/configuration/", {"guarantee": "90", "maximum": "-1", "weight": "1"}),
+        ("/pools/pool/team/archive/", {}),
+        ("/pools/pool/create/", {"name": "fresh", "backend": "sim", "guarantee": "1"}),
+        ("/pools/user/create/", {"username": "fresh"}),
+        ("/pools/user/worker/roles/", {"roles": ["osmo-admin"]}),
+        ("/pools/user/worker/password/", {"password": "another-secret-99"}),
+        ("/pools/user/worker/close/", {}),
+        ("/pools/accesstoken/create/?owner=root", {"name": "stolen", "days": "7"}),
+        ("/pools/backend/create/", {"name": "fresh", "namespace": "x"}),
+        ("/pools/backend/sim/configuration/", {"namespace": "ns", "offline": "on"}),
+        ("/scheduling/workflowconfig/", {"minutes": "1"}),
+    ],
+)
+def test_writing_without_the_role_changes_nothing(
+    as_person: Callable[[str], Client], address: str, typed: dict[str, object]
+) -> None:
+    before = AuditEntry.objects.count()
+    for person in ("worker", "stranger", "prefix", "viewer", "nobody"):
+        if person == "stranger" and "/pools/pool/team" not in address and "workflowconfig" not in address:
+            continue  # told apart from the others only by the pool
+        for step in ("preview", "confirm"):
+            status = as_person(person).post(address, {**typed, "step": step}).status_code
+            assert status in {403, 404}, (person, status)
+    assert AuditEntry.objects.count() == before
+
+
+def test_a_workflow_is_seen_by_its_owner_and_its_pool(as_person: Callable[[str], Client]) -> None:
+    name = submit_workflow("team--a").name
+    for person in ROLES_BY_USER:
+        expected = 200 if person in SEE_TEAM else 404
+        assert as_person(person).get(f"/scheduling/workflow/{name}/change/").status_code == expected, person
+        listed = as_person(person).get("/scheduling/workflow/").content.decode()
+        assert (name in listed) == (person in SEE_TEAM), person
+
+
+@pytest.mark.parametrize("person", ROLES_BY_USER)
+def test_cancelling_is_for_the_owner_and_admins_of_the_pool(as_person: Callable[[str], Client], person: str) -> None:
+    workflow = submit_workflow("team--a")
+    client = as_person(person)
+    may = person in {"root", "chief", "worker"}
+    page = client.get(f"/scheduling/workflow/{workflow.name}/change/").content.decode()
+    assert ("Cancel</a>" in page) == may
+    client.post("/scheduling/workflow/cancel/", {"name": workflow.name, "step": "confirm"})
+    workflow.refresh_from_db()
+    assert (workflow.status == "FAILED_CANCELED") == may
+
+
+def test_the_menu_names_only_what_one_may_open(as_person: Callable[[str], Client]) -> None:
+    for person in ROLES_BY_USER:
+        client = as_person(person)
+        links = [item["link"] for group in client.get("/").context["sidebar_navigation"] for item in group["items"]]
+        assert links
+        assert {client.get(link).status_code for link in links} == {200}, person
+
+
+def test_a_pool_shows_others_only_what_they_may_do(as_person: Callable[[str], Client]) -> None:
+    chief = as_person("chief").get("/pools/pool/team/change/").content.decode()
+    worker = as_person("worker").get("/pools/pool/team/change/").content.decode()
+    assert "Create a slice" in chief
+    assert "slices/a/resize/" in chief
+    assert "configuration/" not in chief
+    assert "Create a slice" not in worker
+    assert "slices/a/resize/" not in worker
+
+
+def test_lists_and_sums_hold_only_what_is_seen(as_person: Callable[[str], Client]) -> None:
+    stranger = as_person("stranger").get("/")
+    assert [tree.pool.name for tree in stranger.context["found"].trees] == ["other"]
+    assert stranger.context["sums"].promised == 50
+    nobody = as_person("nobody").get("/")
+    assert nobody.context["found"].trees == []
+    assert "No pools that you may see" in nobody.content.decode()
+    root = as_person("root").get("/")
+    assert root.context["sums"].promised == 160
+
+
+def test_nobody_is_sent_to_the_login(house: None) -> None:
+    for address in (*PAGES, *TEAM_PAGES):
+        answer = Client().get(address)
+        assert answer.status_code == 302, address
+        assert answer.headers["Location"].startswith("/login/?next="), address
+
+
+def test_a_closed_account_is_out_at_once(as_person: Callable[[str], Client]) -> None:
+    worker = as_person("worker")
+    assert worker.get("/").status_code == 200
+    as_person("root").post("/pools/user/worker/close/")
+    assert worker.get("/").status_code == 302
+
+
+def test_only_pages_that_ask_the_policy_are_registered() -> None:
+    from pools.admin.base import PolicyAdmin
+
+    assert all(isinstance(page, PolicyAdmin) for page in admin.site._registry.values())
+    names = {model._meta.label for model in admin.site._registry}
+    assert names == {
+        "pools.Pool",
+        "pools.AuditEntry",
+        "pools.User",
+        "pools.AccessToken",
+        "pools.Backend",
+        "pools.Cohort",
+        "pools.GpuQuota",
+        "scheduling.Decision",
+        "scheduling.QueueGuard",
+        "scheduling.QueueSync",
+        "scheduling.Workflow",
+        "scheduling.WorkflowConfig",
+        "django_celery_beat.PeriodicTask",
+    }
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/pools/pool/add/",
+        "/pools/pool/1/delete/",
+        "/pools/pool/1/history/",
+        "/pools/user/add/",
+        "/auth/group/",
+        "/axes/accessattempt/",
+        "/django_celery_beat/intervalschedule/",
+        "/pools/auditentry/add/",
+    ],
+)
+def test_the_stock_pages_are_closed(as_person: Callable[[str], Client], address: str) -> None:
+    assert as_person("root").get(address).status_code == 404

@@ -1,0 +1,152 @@
+"""The database holds the rules of cohorts whoever writes, and tells every change in the trail."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from psycopg import errors as pg
+
+from pools.domain.roles import SYSTEM
+from pools.models import AuditEntry, Cohort, QuotaStamp
+from pools.services.cohorts import put_cohort
+from pools.services.pools import delete_pool, patch_pool
+from scheduling.services.verify import verify
+from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def _quotas(**amounts: object) -> str:
+    return "quotas = '" + json.dumps({"default/gpu": amounts}) + "' WHERE name = "
+
+
+SET = "UPDATE pools_cohort SET "
+BROKEN = {
+    "a name of capitals": (SET + "name = 'Org' WHERE name = 'top'", "cohort_name_rule"),
+    "a separator in the name": (SET + "name = 'o--r' WHERE name = 'top'", "cohort_name_rule"),
+    "a name of 64 letters": (SET + "name = repeat('o', 64) WHERE name = 'top'", "cohort_name_rule"),
+    "a negative quota": (SET + _quotas(nominal=-1) + "'left'", "cohort_no_negative_quota"),
+    "a negative limit": (SET + _quotas(nominal=1, lending_limit=-1) + "'left'", "cohort_no_negative_quota"),
+    "half a GPU": (SET + _quotas(nominal=0.5) + "'left'", "cohort_no_negative_quota"),
+    "an amount that nobody knows": (SET + _quotas(nominal=1, speed=1) + "'left'", "cohort_no_negative_quota"),
+    "no nominal quota": (SET + _quotas(lending_limit=1) + "'left'", "cohort_quotas"),
+    "a quota without a flavor": (SET + "quotas = '{\"gpu\": {\"nominal\": 1}}' WHERE name = 'top'", "cohort_quotas"),
+    "quotas in a list": (SET + "quotas = '[1]' WHERE name = 'top'", "cohort_quotas"),
+    "a limit without a parent": (SET + _quotas(nominal=1, borrowing_limit=1) + "'top'", "cohort_limits_need_parent"),
+    "a limit that loses its parent": (SET + "parent_id = NULL WHERE name = 'left'", "cohort_limits_need_parent"),
+    "a negative weight": (SET + "weight = -1 WHERE name = 'top'", "cohort_weight"),
+    "a named cohort with a quota": (SET + _quotas(nominal=1) + "'named'", "cohort_named_is_bare"),
+    "a cohort below itself": (SET + "parent_id = id WHERE name = 'top'", "cohort_no_circle"),
+    "a circle of three": (
+        SET + "parent_id = (SELECT id FROM pools_cohort WHERE name = 'leaf') WHERE name = 'top'",
+        "cohort_no_circle",
+    ),
+    "a cohort with a pool is removed": ("DELETE FROM pools_cohort WHERE name = 'leaf'", "foreign key"),
+    "truncate": ("TRUNCATE pools_cohort CASCADE", "no_truncate"),
+    "a pool's limit without a cohort": (
+        "UPDATE pools_pool SET borrowing_limit = 1 WHERE name = 'alone'",
+        "pool_limits_need_cohort",
+    ),
+    "a pool's negative limit": ("UPDATE pools_pool SET lending_limit = -1 WHERE name = 'p'", "pool_no_negative_limit"),
+    "a pool lends more than it has": (
+        "UPDATE pools_pool SET lending_limit = 11 WHERE name = 'p'",
+        "pool_lends_what_it_has",
+    ),
+    "a slice in a cohort": (
+        "UPDATE pools_pool SET cohort_id = (SELECT cohort_id FROM pools_pool WHERE name = 'p') WHERE name = 'alone--a'",
+        "pool_is_root_or_slice",
+    ),
+    "an archived pool in a cohort": (
+        "UPDATE pools_pool SET archived = true WHERE name = 'p'",
+        "pool_archived_has_no_cohort",
+    ),
+}
+
+
+@pytest.fixture
+def house() -> None:
+    """top > left > leaf, with pool `p` of 10 GPUs in `leaf`, `alone` with a slice in none, and `named` only named."""
+    create_cohorts("top 4", "  left 2 borrow 3", "    leaf 0")
+    create_member_pool("p", "leaf", 10)
+    factories.make_pool("alone", 10, a=5)
+    put_cohort(actor=SYSTEM, name="below", body={"parent": "named"})
+    factories.check_deferred_constraints()
+
+
+@pytest.mark.parametrize(("sql", "rule"), BROKEN.values(), ids=BROKEN)
+def test_raw_sql_meets_the_rule(house: None, sql: str, rule: str) -> None:
+    with pytest.raises(IntegrityError) as refused:
+        _at_commit(sql)
+    cause = refused.value.__cause__
+    assert isinstance(cause, pg.Error)
+    assert rule in {"foreign key", cause.diag.constraint_name}
+    assert cause.diag.message_primary
+
+
+def _at_commit(sql: str) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql)
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+
+def test_the_circle_is_named_whole(house: None) -> None:
+    with pytest.raises(IntegrityError, match="top → leaf → left → top"), transaction.atomic():
+        Cohort.objects.filter(name="top").update(parent=Cohort.objects.get(name="leaf"))
+
+
+def test_every_change_is_told_with_names() -> None:
+    create_cohorts("org 4", "other 0")
+    put_cohort(actor=SYSTEM, name="team", body={"parent": "org"}, description="a new team")
+    put_cohort(actor=SYSTEM, name="team", body={"parent": "org", "quotas": [gpu_quota_row(2, 1)]})
+    put_cohort(actor=SYSTEM, name="team", body={"parent": "other", "quotas": [gpu_quota_row(2, 1)]})
+    told = list(AuditEntry.objects.filter(object="cohort/team").order_by("id"))
+    assert [entry.action for entry in told] == ["cohort.created", "cohort.updated", "cohort.moved"]
+    assert [entry.after["parent"] for entry in told] == ["org", "org", "other"]
+    assert told[2].before["parent"] == "org"
+    assert told[1].after["quotas"]["default/gpu"] == {"nominal": 2, "borrowing_limit": 1, "lending_limit": None}
+    assert told[0].description == "a new team"
+
+
+def test_the_version_moves_with_configuration_alone(house: None) -> None:
+    row = Cohort.objects.get(name="left")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pools_cohort SET inactive_since = now() WHERE name = 'left'")
+        cursor.execute("UPDATE pools_cohort SET quotas = quotas WHERE name = 'left'")
+    assert Cohort.objects.get(name="left").version == row.version
+    Cohort.objects.filter(name="left").update(weight=2)
+    assert Cohort.objects.get(name="left").version == row.version + 1
+
+
+def test_the_stamp_is_new_with_everything_that_a_cohort_consists_of(house: None) -> None:
+    def stamp() -> object:
+        return QuotaStamp.objects.get().stamp
+
+    seen = {stamp()}
+    for sql in (
+        "UPDATE pools_cohort SET weight = 3 WHERE name = 'top'",
+        "UPDATE pools_pool SET guarantee = 9 WHERE name = 'p'",
+        "UPDATE pools_pool SET lending_limit = 1 WHERE name = 'p'",
+        "UPDATE pools_pool SET cohort_id = NULL, lending_limit = NULL WHERE name = 'p'",
+    ):
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+        assert stamp() not in seen, sql
+        seen.add(stamp())
+    patch_pool(actor=SYSTEM, name="alone", patch={"resources": {"gpu": {"guarantee": 20}}})
+    assert stamp() in seen, "a pool without a cohort moves nothing of theirs"
+
+
+def test_an_archived_pool_leaves_its_cohort_and_verify_finds_nothing(house: None) -> None:
+    factories.submit_workflow(factories.admin_actor(), "p")
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM pools_reservation")
+        cursor.execute("UPDATE scheduling_workflow SET status = 'COMPLETED'")
+        cursor.execute("UPDATE scheduling_group SET status = 'COMPLETED'")
+        cursor.execute("UPDATE scheduling_task SET status = 'COMPLETED'")
+    left = delete_pool(actor=SYSTEM, name="p")
+    assert left is not None
+    assert (left.archived, left.cohort_id) == (True, None)
+    assert [each for each in verify() if each.code == "audit"] == []

@@ -1,0 +1,359 @@
+"""Where all else is at rest, new work is looked at alone; and everything is looked at when that is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Event
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, GpuUsage, Node, Pool
+from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.pools import patch_pool
+from scheduling.domain.plan_units import PlanUnit
+from scheduling.domain.priorities import Priority
+from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group, Workflow
+from scheduling.selectors.live_facts import LiveFacts, read_live_facts
+from scheduling.services.simulated import reconcile as settling
+from scheduling.services.simulated.apply_plan import PlanExecution
+from scheduling.services.simulated.dirty import FULL_CYCLE_PACE, MAX_STATE_AGE, Scope, mark_dirty
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.submission import Submission, submit
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def team() -> Pool:
+    """8 GPUs on 2 nodes, none of which is free for more than 2 at once: `old-1` and `old-2` hold 6."""
+    backend = factories.make_backend(nodes=2, gpus=4)
+    pool = factories.make_pool("team", 6, on=backend)
+    for _ in range(2):
+        factories.submit_workflow(factories.admin_actor(), "team", 3, name="old")
+    factories.submit_workflow(factories.admin_actor(), "team", 3, name="waits", priority=Priority.LOW)
+    reconcile_backend(backend.pk)
+    return pool
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[LiveFacts]:
+    """What was read from now on, in order."""
+    found: list[LiveFacts] = []
+
+    def read(*args: Any, **more: Any) -> LiveFacts:
+        found.append(read_live_facts(*args, **more))
+        return found[-1]
+
+    monkeypatch.setattr(settling, "read_live_facts", read)
+    return found
+
+
+def names(live: LiveFacts) -> set[str]:
+    """The gangs that were listed, each for itself."""
+    return {gang.name for gang in live.facts.gangs if gang.name in live.gangs}
+
+
+def hinted(team: Pool, look: Scope = Scope.HINT) -> list[tuple[str, str]]:
+    """Settle as after a hint; (action, workflow) of each step."""
+    assert team.backend_id is not None
+    answer = reconcile_backend(team.backend_id, scope=look)
+    assert answer["settled"]
+    return [(step["action"], step["workflow"]) for step in answer["steps"]]
+
+
+def killed_after_one_deed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settle as after a hint; the process dies when the first deed of the plan is committed."""
+    once = PlanExecution._apply_together
+
+    def dies(self: PlanExecution, asked: Sequence[PlanUnit]) -> None:
+        once(self, asked[:1])
+        raise SystemExit
+
+    with monkeypatch.context() as killed:
+        killed.setattr(PlanExecution, "_apply_together", dies)
+        with pytest.raises(SystemExit):
+            hinted(team)
+
+
+def rest(team: Pool) -> BackendSchedulingState:
+    """What is known of the backend's rest."""
+    return BackendSchedulingState.objects.get(backend=team.backend_id)
+
+
+def test_new_work_starts_and_what_waits_is_not_even_read(team: Pool, looks: list[LiveFacts]) -> None:
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    assert hinted(team) == [("start", "new-1")]
+    (live,) = looks
+    assert names(live) == {"new-1"}
+    assert rest(team).owes
+
+
+def test_new_work_for_which_nothing_is_free_is_looked_at_beside_who_runs(team: Pool, looks: list[LiveFacts]) -> None:
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    factories.submit_workflow(factories.admin_actor(), "team", 3, name="waits-too", priority=Priority.LOW)
+    assert hinted(team) == [("start", "new-1")]
+    quick, live = looks
+    assert names(quick) == {"new-1", "waits-too-1"}
+    assert names(live) == {"old-1", "old-2", "new-1", "waits-too-1"}
+    assert live.facts.demand["osmo-pool-ns-team--_shared"]["default/gpu"] == 3  # waits-1
+    assert rest(team).owes
+
+
+def test_nothing_new_is_nothing_read(team: Pool, looks: list[LiveFacts]) -> None:
+    assert hinted(team) == []
+    assert hinted(team, Scope.TICK) == []
+    assert looks == []
+
+
+def test_what_was_new_is_known_the_next_time(team: Pool, looks: list[LiveFacts]) -> None:
+    factories.submit_workflow(factories.admin_actor(), "team", 3, name="new", priority=Priority.LOW)
+    assert hinted(team) == []
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="newer", priority=Priority.LOW)
+    assert hinted(team) == [("start", "newer-1")]
+    assert names(looks[-1]) == {"newer-1"}
+
+
+def test_who_dies_after_ending_what_was_due_leaves_word_of_it(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends are committed before anything is planned: whoever comes next has to know that there is room now."""
+    factories.submit_workflow(factories.admin_actor(), "team", 2, name="next", priority=Priority.HIGH)
+    assert hinted(team) == []
+    now = timezone.now()
+    Group.objects.filter(workflow__name="old-1").update(due_at=now, ends_at=now)
+
+    def dies(*_: Any, **__: Any) -> LiveFacts:
+        raise SystemExit
+
+    with monkeypatch.context() as killed:
+        killed.setattr(settling, "read_live_facts", dies)
+        with pytest.raises(SystemExit):
+            hinted(team)
+    assert Workflow.objects.get(name="old-1").status == "COMPLETED"
+    assert ("start", "next-1") in hinted(team)
+
+
+def test_killed_in_the_middle_of_a_plan_the_next_hint_does_the_rest_of_it(
+    team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = factories.admin_actor()
+    for name, gpus in (("filler", 1), ("filler", 1), ("low", 3), ("tiny", 1)):
+        factories.submit_workflow(admin, "team", gpus, name=name, priority=Priority.LOW)
+    Node.objects.create(backend=team.backend, name="small", gpus=3)
+    Pool.objects.filter(name="team").update(guarantee=8)
+    reconcile_backend(team.backend_id or 0)
+    factories.submit_workflow(admin, "team", 2, name="firm")
+    killed_after_one_deed(team, monkeypatch)
+    assert Workflow.objects.get(name="firm-1").status == "RUNNING"
+    assert hinted(team) == [("start", "tiny-1")]  # in what firm-1 left of the room it took
+    assert not BackendDirtyMark.objects.exists()
+    assert not rest(team).owes
+
+
+def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[LiveFacts]) -> None:
+    """It was made before somebody else's, and could not be seen when that one was settled."""
+    admin = factories.admin_actor()
+    factories.make_pool("other", 6, on=team.backend)
+    reconcile_backend(team.backend_id or 0)
+    looks.clear()
+    made, go_on = Event(), Event()
+
+    def late() -> None:
+        with transaction.atomic():
+            factories.submit_workflow(admin, "other", 1, name="late", priority=Priority.LOW)
+            made.set()
+            assert go_on.wait(60)
+        connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(late)
+        assert made.wait(60)
+        factories.submit_workflow(admin, "team", 1, name="quick", priority=Priority.LOW)
+        assert hinted(team) == [("start", "quick-1")]
+        go_on.set()
+        waiting.result(60)
+    assert hinted(team) == [("start", "late-1")]
+    assert [("waits-1" in names(live)) for live in looks] == [False, False]
+
+
+@pytest.mark.parametrize("what", ["end", "cancel", "quota", "nodes"])
+def test_whatever_else_moves_everything_is_looked_at(team: Pool, looks: list[LiveFacts], what: str) -> None:
+    deeds: dict[str, Callable[[], object]] = {
+        "end": lambda: end_workflow(actor=factories.admin_actor(), name="old-1", status=settling.TaskStatus.COMPLETED),
+        "cancel": lambda: cancel_workflow(actor=factories.admin_actor(), name="old-1"),
+        "quota": lambda: patch_pool(
+            actor=SYSTEM, name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}}
+        ),
+        "nodes": lambda: mark_dirty(team.backend_id or 0),
+    }
+    deeds[what]()
+    assert BackendDirtyMark.objects.count() == 1
+    hinted(team)
+    assert "waits-1" in names(looks[0])
+    assert not BackendDirtyMark.objects.exists()
+    assert Workflow.objects.get(name="waits-1").status == ("RUNNING" if what in {"end", "cancel"} else "PENDING")
+    looks.clear()
+    assert hinted(team) == []
+    assert looks == []
+
+
+def test_a_move_that_is_rolled_back_was_none(team: Pool) -> None:
+    with transaction.atomic():
+        mark_dirty(team.backend_id or 0)
+        transaction.set_rollback(True)
+    assert not BackendDirtyMark.objects.exists()
+
+
+def test_a_cluster_that_is_not_simulated_keeps_no_moves(team: Pool) -> None:
+    mark_dirty(Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k").pk)
+    assert not BackendDirtyMark.objects.exists()
+
+
+def test_what_has_to_take_something_is_judged_beside_everybody(team: Pool, looks: list[LiveFacts]) -> None:
+    factories.submit_workflow(factories.admin_actor(), "team", 2, name="low", priority=Priority.LOW)
+    Pool.objects.filter(name="team").update(guarantee=8)
+    Node.objects.create(backend=team.backend, name="small", gpus=2)
+    reconcile_backend(team.backend_id or 0)
+    looks.clear()
+    factories.submit_workflow(factories.admin_actor(), "team", 2, name="firm")
+    assert hinted(team) == [("preempt", "low-1"), ("start", "firm-1")]
+    assert [("waits-1" in names(live)) for live in looks] == [False, False, True]
+    assert not rest(team).owes
+
+
+def test_the_beat_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFacts]) -> None:
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    hinted(team)
+    looks.clear()
+    BackendSchedulingState.objects.update(
+        seconds=2, looked_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE - 30)
+    )
+    hinted(team, Scope.TICK)
+    assert looks == []
+    BackendSchedulingState.objects.update(looked_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE))
+    hinted(team, Scope.HINT)  # it is not asked for
+    assert looks == []
+    hinted(team, Scope.TICK)
+    assert [("waits-1" in names(live)) for live in looks] == [True]
+    assert not rest(team).owes
+
+
+def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = factories.admin_actor()
+    BackendSchedulingState.objects.update(looked_at=timezone.now() - MAX_STATE_AGE)
+    looking, go_on = Event(), Event()
+
+    def slowly(backend: Backend, **more: Any) -> LiveFacts:
+        found = read_live_facts(backend, **more)
+        if not more:
+            looking.set()
+            assert go_on.wait(60)
+        return found
+
+    monkeypatch.setattr(settling, "read_live_facts", slowly)
+
+    def tick() -> list[tuple[str, str]]:
+        try:
+            return hinted(team, Scope.TICK)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        beat = pool.submit(tick)
+        assert looking.wait(60)
+        factories.submit_workflow(admin, "team", 1, name="new", priority=Priority.LOW)
+        assert hinted(team) == [("start", "new-1")]
+        assert hinted(team, Scope.TICK) == []  # one such look at a time
+        go_on.set()
+        assert beat.result(60) == []
+    assert rest(team).looked_at > timezone.now() - MAX_STATE_AGE
+
+
+def test_a_look_at_everything_leaves_new_work_to_who_settles_it(team: Pool, looks: list[LiveFacts]) -> None:
+    BackendSchedulingState.objects.update(looked_at=timezone.now() - MAX_STATE_AGE)
+    before = rest(team).looked_at
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    assert hinted(team, Scope.TICK) == [("start", "new-1")]
+    assert [("waits-1" in names(live)) for live in looks] == [True, False]
+    assert rest(team).looked_at > before  # else under many submissions no look would ever be the last for a while
+    assert hinted(team, Scope.TICK) == []
+    assert len(looks) == 2
+
+
+def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
+    """A move that nobody told of."""
+    Node.objects.create(backend=team.backend, name="more", gpus=4)
+    BackendDirtyMark.objects.all().delete()
+    BackendSchedulingState.objects.update(looked_at=timezone.now() - MAX_STATE_AGE)
+    assert hinted(team, Scope.TICK) == [("start", "waits-1")]
+
+
+def test_new_work_that_waits_for_its_namespace_is_what_the_beat_looks_at(team: Pool) -> None:
+    """Room in a namespace is no move of the backend, so whoever is held there is looked at with every beat."""
+    worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
+    patch_pool(actor=SYSTEM, name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth})
+
+    def room_for(workers: int) -> None:
+        usage = GpuUsage.objects.filter(pk="team-a").first()
+        most = workers + (0 if usage is None else usage.workers)
+        put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": most}})
+
+    room_for(1)
+    reconcile_backend(team.backend_id or 0)
+    assert not rest(team).waits_outside
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="fits", priority=Priority.LOW)
+    assert hinted(team) == [("start", "fits-1")]
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="held", priority=Priority.LOW)
+    assert hinted(team) == []
+    room_for(1)
+    assert hinted(team, Scope.TICK) == [("start", "held-1")]
+
+
+@pytest.mark.parametrize("change", [{"waits_outside": True}, {"looked_at": timezone.now() - timedelta(minutes=2)}])
+def test_the_beat_looks_at_everything_where_it_cannot_know(
+    team: Pool, looks: list[LiveFacts], change: dict[str, Any]
+) -> None:
+    BackendSchedulingState.objects.update(**change)
+    hinted(team, Scope.TICK)
+    assert len(looks) == 1
+
+
+def test_a_submission_leaves_the_look_at_everything_to_the_beat_while_there_is_one(
+    team: Pool, looks: list[LiveFacts]
+) -> None:
+    """After the longest time without one the beat takes it; when even that is long over, whoever comes next does."""
+    BackendSchedulingState.objects.update(looked_at=timezone.now() - MAX_STATE_AGE)
+    factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
+    assert hinted(team) == [("start", "new-1")]
+    assert [names(live) for live in looks] == [{"new-1"}]
+    BackendSchedulingState.objects.update(looked_at=timezone.now() - 2 * MAX_STATE_AGE)
+    hinted(team)
+    assert "waits-1" in names(looks[-1])
+
+
+def test_work_that_is_due_ends_first(team: Pool, looks: list[LiveFacts]) -> None:
+    Group.objects.filter(workflow__name="old-1").update(ends_at=timezone.now(), due_at=timezone.now())
+    assert hinted(team) == [("end", "old-1"), ("start", "waits-1")]
+
+
+def test_a_person_who_asks_gets_everything_looked_at(team: Pool, looks: list[LiveFacts]) -> None:
+    assert settling.reconcile_now(actor=factories.admin_actor(), backend="sim") == {"steps": [], "settled": True}
+    assert "waits-1" in names(looks[0])
+
+
+def test_killed_between_the_pods_of_new_work_the_next_hint_starts_the_rest(
+    team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction does not hold all starts of a large elastic gang."""
+    notes = "{osmo/gpus-per-pod: 1, osmo/pods: 2}"
+    file = f"kind: PodGroup\nmetadata: {{name: new, annotations: {notes}}}\nspec: {{minMember: 1}}\n"
+    submit(actor=factories.admin_actor(), pool="team", submission=Submission(file, Priority.LOW))
+    killed_after_one_deed(team, monkeypatch)
+    assert Workflow.objects.get(name="new-1").status == "RUNNING"
+    assert hinted(team) == [("start", "new-1")]

@@ -1,0 +1,433 @@
+"""API, command and pages of queue sync and connection test: they ask a worker and show what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from django.test import Client
+from typer.testing import CliRunner
+
+from osmo_admin.cli.server import app
+from pools.domain.roles import SYSTEM
+from pools.models import AccessToken, Backend, KubernetesSettings, User
+from pools.services.access_tokens import create_token
+from pools.services.backends import put_backend
+from pools.services.pools import put_pool
+from pools.services.subpools import create_subpool
+from pools.services.users import create_user
+from scheduling import tasks
+from scheduling.kube import connections, errors
+from scheduling.kube.fake import FakeCluster
+from scheduling.kube.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
+from scheduling.models import QueueSync
+from scheduling.services import notifications
+from scheduling.services.kubernetes import connection_test
+from scheduling.services.kubernetes.connection_test import run_connection_test
+from tests.integration.kube.conftest import KUBECONFIG, SyncHarness
+from tests.integration.pools.conftest import ApiCaller
+
+KUBECONFIG_TEXT = "apiVersion: v1\nusers: [{name: u, user: {token: secret-token}}]\n"
+
+
+def pool(name: str = "team", guarantee: int = 100) -> None:
+    put_pool(actor=SYSTEM, name=name, body={"backend": "lab", "resources": {"gpu": {"guarantee": guarantee}}})
+
+
+@pytest.fixture
+def at_once(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of a worker from now on is done on the spot."""
+
+    def send(task: str, arguments: list[Any], **_: Any) -> None:
+        tasks.__dict__[NAMES[task]](*arguments)
+
+    monkeypatch.setattr(notifications, "_send", send)
+    monkeypatch.setattr(notifications, "_enqueue", lambda task, backend_id: send(task, [backend_id]))
+
+
+NAMES = {
+    notifications.RECONCILE_TASK: "settle_backend",
+    notifications.QUEUE_SYNC_TASK: "sync_queues",
+    notifications.MANUAL_QUEUE_SYNC_TASK: "sync_queues_by_hand",
+    notifications.CONNECTION_TEST_TASK: "test_connection",
+}
+
+
+@pytest.fixture
+def caller(twin_lab: SyncHarness) -> Callable[[str, str], ApiCaller]:
+    def make(name: str, role: str) -> ApiCaller:
+        create_user(actor=SYSTEM, username=name, roles=[role])
+        return ApiCaller(create_token(actor=SYSTEM, owner=name, name=f"t{AccessToken.objects.count()}")[0])
+
+    return make
+
+
+@pytest.fixture
+def admin(at_once: None, caller: Callable[[str, str], ApiCaller]) -> ApiCaller:
+    return caller("root", "osmo-admin")
+
+
+@pytest.fixture
+def browser(at_once: None) -> Client:
+    create_user(actor=SYSTEM, username="chief", roles=["osmo-admin"])
+    client = Client()
+    client.force_login(User.objects.get(username="chief"))
+    return client
+
+
+# --- the hint and the tick --------------------------------------------------------------------------------------------
+
+
+def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(twin_lab: SyncHarness, at_once: None) -> None:
+    pool()
+    assert twin_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+    twin_lab.cluster.clear_calls()
+    create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=30)
+    assert twin_lab.queues()["team--a"] == 30
+    assert len(twin_lab.cluster.writes) == 2
+
+
+def test_a_hint_that_changes_no_queue_asks_the_cluster_nothing(twin_lab: SyncHarness, at_once: None) -> None:
+    pool()
+    twin_lab.cluster.clear_calls()
+    tasks.reconcile_simulated_backend(twin_lab.backend.pk)
+    assert twin_lab.cluster.calls == []
+
+
+def test_the_tick_finds_what_a_lost_hint_left(
+    twin_lab: SyncHarness, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(notifications, "_enqueue", lambda *_: None)
+        pool()
+    assert twin_lab.queues() == {}
+    tasks.sync_all_queues()
+    assert twin_lab.queues() == {"": -1, "team": 100, "team---shared": 100}
+
+
+# --- API --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_state_of_the_queues(twin_lab: SyncHarness, admin: ApiCaller) -> None:
+    path = "/api/backend/lab/sync"
+    pool()
+    body = admin("GET", path).body
+    assert body["in_step"] is True
+    assert body["generation_applied"] == body["generation_wanted"] > 0
+    assert body["condition"]["status"] == "True"
+    assert body["condition"]["reason"] == "InStep"
+    assert (body["mode"], body["drift"], body["connection"]) == ("apply", [], None)
+    twin_lab.edit("team", {"spec": {"priority": 1}})
+    body = admin("POST", path).body
+    (drift,) = body["drift"]
+    assert (drift["queue"], drift["field"], drift["theirs"], drift["ours"], drift["by"]) == (
+        twin_lab.name("team"), "spec.priority", 1, 100, "kim",
+    )  # fmt: skip
+    assert drift["reapplied_at"] is not None
+
+
+def test_reapplying_where_the_sync_only_reports(twin_lab: SyncHarness, admin: ApiCaller) -> None:
+    path = "/api/backend/lab/sync"
+    pool()
+    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    for short in ("team", "team---shared"):
+        twin_lab.edit(short, {"spec": {"priority": 1}})
+    assert {each["reapplied_at"] for each in admin("POST", path).body["drift"]} == {None}
+    named = admin("POST", path, {"reapply": [twin_lab.name("team")]}).body["drift"]
+    assert [each["queue"] for each in named if each["reapplied_at"] is None] == [twin_lab.name("team---shared")]
+    everything = admin("POST", path, {"reapply": True}).body["drift"]
+    assert [each for each in everything if each["reapplied_at"] is None] == []
+    assert admin("POST", path, {"reapply": "x"}).codes == {("reapply", "bad_value")}
+    assert admin("POST", path, {"colour": 1}).status == 400
+
+
+def test_who_may_ask(twin_lab: SyncHarness, admin: ApiCaller, caller: Callable[[str, str], ApiCaller]) -> None:
+    pool()
+    viewer, user = caller("vera", "osmo-viewer"), caller("ann", "osmo-team-user")
+    assert viewer("GET", "/api/backend/lab/sync").status == 200
+    assert viewer("POST", "/api/backend/lab/sync").status == 403
+    assert viewer("POST", "/api/backend/lab/test").status == 403
+    assert user("GET", "/api/backend/lab/sync").status == 403
+    assert admin("GET", "/api/backend/nowhere/sync").status == 404
+    assert admin("POST", "/api/backend/nowhere/test").status == 404
+    for method, path in (("GET", "sync"), ("POST", "sync"), ("POST", "test")):
+        assert admin(method, f"/api/backend/simulated/{path}").status == 409
+
+
+# --- the connection's test --------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_has_everything(twin_lab: SyncHarness, admin: ApiCaller) -> None:
+    body = admin("POST", "/api/backend/lab/test").body
+    report = body["connection"]
+    assert report["ok"] is True
+    assert report["sentence"] == "Connected to Kubernetes v1.36.4: queues and work of namespace t1 can be kept there."
+    assert {check["ok"] for check in report["checks"]} == {True}
+    assert body["connection_at"] >= body["connection_asked_at"]
+    assert twin_lab.queues() == {}, "it leaves nothing behind"
+
+
+@pytest.mark.parametrize(
+    ("lacks", "names", "said"),
+    [
+        (QUEUE, ["queues", "queue writes"], "install KAI"),
+        (POD_GROUP, ["PodGroups", "PodGroup writes"], "install KAI"),
+        (TOPOLOGY, [], ""),
+    ],
+)
+def test_what_a_cluster_lacks_is_said(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, lacks: Any, names: list[str], said: str
+) -> None:
+    cluster = FakeCluster(namespaces=["t1"])
+    cluster.uninstall_kinds(lacks)
+    monkeypatch.setattr(connections, "connect", lambda _: cluster)
+    report = run_connection_test(twin_lab.backend.pk)
+    assert report is not None
+    assert report.is_ok is (not names)
+    assert [check.name for check in report.checks if not check.is_ok and check.is_required] == names
+    assert said in report.message
+
+
+def test_a_namespace_that_is_not_there(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "connect", lambda _: FakeCluster(namespaces=["elsewhere"]))
+    report = run_connection_test(twin_lab.backend.pk)
+    assert report is not None
+    assert report.message.startswith("Namespace t1 is not there; make it: kubectl create namespace t1.")
+    failed = [check.name for check in report.checks if not check.is_ok]
+    assert failed == ["namespace", "PodGroup writes", "pod writes"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errors.Unreachable("No connection in time."), "The cluster does not answer"),
+        (errors.Unauthorized("Unauthorized"), "expired or was revoked"),
+        (errors.BadCredentials("The stored kubeconfig cannot be read."), "credential cannot be used"),
+    ],
+)
+def test_a_cluster_that_cannot_be_asked(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch, error: errors.ClusterError, said: str
+) -> None:
+    class Deaf(FakeCluster):
+        def version(self) -> str:
+            raise error
+
+    monkeypatch.setattr(connections, "connect", lambda _: Deaf())
+    report = run_connection_test(twin_lab.backend.pk)
+    assert report is not None
+    assert said in report.message
+    assert [check.name for check in report.checks] == ["connection"]
+
+
+def test_a_cluster_that_falls_silent_is_not_asked_on(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(FakeCluster):
+        def get(self, *_: Any, **__: Any) -> Any:
+            raise errors.Unreachable("Connected, but no answer in time.")
+
+    monkeypatch.setattr(connections, "connect", lambda _: Silent())
+    report = run_connection_test(twin_lab.backend.pk)
+    assert report is not None
+    assert [check.name for check in report.checks] == ["connection", "queues"]
+
+
+def test_a_backend_without_a_cluster_or_that_is_gone(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    KubernetesSettings.objects.all().delete()
+    report = run_connection_test(twin_lab.backend.pk)
+    assert report is not None
+    assert "has no cluster configured" in report.message
+    assert run_connection_test(10**9) is None
+
+
+@pytest.mark.k8s
+def test_a_real_cluster_leaves_nothing_behind(kube: Any, ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = yaml.safe_dump(KUBECONFIG)
+    body = {"type": "kubernetes", "namespace": kube.namespace, "kubeconfig": text}
+    backend = put_backend(actor=SYSTEM, name="lab", body=body).row
+    monkeypatch.setattr(connections, "connect", lambda _: kube.cluster)
+    report = run_connection_test(backend.pk)
+    assert report is not None
+    assert report.is_ok, report
+    assert kube.cluster.list(QUEUE, labels=f"osmo.namespace={kube.namespace}").items == []
+    assert kube.cluster.list(POD_GROUP, namespace=kube.namespace).items == []
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def test_connecting_a_cluster_in_the_browser(browser: Client) -> None:
+    good = yaml.safe_dump({**KUBECONFIG, "clusters": [{"name": "c", "cluster": {"server": "https://new.example"}}]})
+    form = {
+        "name": "new",
+        "namespace": "osmo",
+        "access": "kubeconfig",
+        "sync_mode": "apply",
+        "kubeconfig": KUBECONFIG_TEXT,
+    }
+    refused = browser.post("/pools/backend/connect/", form)
+    assert refused.status_code == 400
+    assert "names no current-context" in str(refused.context["form"].errors["kubeconfig"])
+    assert "secret-token" not in refused.content.decode(), "what was pasted does not come back"
+    assert "was not kept: type it again" in refused.content.decode()
+    made = browser.post("/pools/backend/connect/", form | {"kubeconfig": good, "node_pool": "gpu"})
+    assert made.status_code == 302
+    row = KubernetesSettings.objects.get(backend__name="new")
+    assert (row.server, row.node_pool) == ("https://new.example", "gpu")
+    page = browser.get("/pools/backend/new/change/").content.decode()
+    assert "https://new.example" in page
+    edited = browser.get("/pools/backend/new/configuration/")
+    assert edited.context["form"]["kubeconfig"].value() is None
+    change = form | {"kubeconfig": "", "node_pool": "", "version": row.backend.version}
+    assert browser.post("/pools/backend/new/configuration/", change).status_code == 302
+    row.refresh_from_db()
+    assert row.node_pool == ""
+    assert row.sealed_kubeconfig
+    assert "exists already" in str(
+        browser.post("/pools/backend/connect/", form | {"kubeconfig": good}).context["form"].errors
+    )
+
+
+def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> None:
+    KubernetesSettings.objects.all().delete()
+    assert "nothing yet" in browser.get("/pools/backend/lab/change/").content.decode()
+    change = {
+        "namespace": "t1",
+        "access": "in_cluster",
+        "sync_mode": "off",
+        "version": Backend.objects.get(name="lab").version,
+    }
+    assert browser.post("/pools/backend/lab/configuration/", change).status_code == 302
+    assert KubernetesSettings.objects.get().access == "in_cluster"
+
+
+def test_the_page_of_a_clusters_queues(browser: Client, twin_lab: SyncHarness) -> None:
+    address = "/scheduling/queuesync/lab/change/"
+    assert "not looked at yet" in browser.get(address).content.decode()
+    pool()
+    assert "The queues follow the ledger" in browser.get(address).content.decode()
+    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    twin_lab.edit("team", {"spec": {"priority": 77}})
+    answer = browser.post(address, {"do": "sync"}, follow=True).content.decode()
+    assert "The queues do not follow the ledger" in answer
+    assert "77" in answer
+    assert "kim" in answer
+    assert "Write ours again" in answer
+    browser.post(address, {"do": "reapply", "queue": twin_lab.name("team")})
+    assert twin_lab.get("team")["spec"]["priority"] == 100
+    twin_lab.edit("team", {"spec": {"priority": 78}})
+    browser.post(address, {"do": "reapply"})
+    assert twin_lab.get("team")["spec"]["priority"] == 100
+    tested = browser.post(address, {"do": "test"}, follow=True).content.decode()
+    assert "Connected to Kubernetes v1.36.4" in tested
+    listed = browser.get("/scheduling/queuesync/").content.decode()
+    assert "lab" in listed
+    assert browser.get("/scheduling/queuesync/simulated/change/").status_code == 409
+
+
+def test_a_test_that_was_asked_for_and_not_made_yet(
+    browser: Client, twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "_enqueue", lambda *_: None)
+    browser.post("/scheduling/queuesync/lab/change/", {"do": "test"})
+    assert "A worker is trying the cluster out" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
+    assert QueueSync.objects.get(backend=twin_lab.backend).connection is None
+    assert connection_test.run_connection_test(twin_lab.backend.pk)
+    assert "is trying" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
+
+
+def test_viewers_look_and_do_not_touch(twin_lab: SyncHarness) -> None:
+    create_user(actor=SYSTEM, username="vera", roles=["osmo-viewer"])
+    client = Client()
+    client.force_login(User.objects.get(username="vera"))
+    page = client.get("/scheduling/queuesync/lab/change/")
+    assert page.status_code == 200
+    assert "Sync now" not in page.content.decode()
+    assert client.post("/scheduling/queuesync/lab/change/", {"do": "sync"}).status_code == 403
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def _run(*words: str) -> tuple[int, str]:
+    ran = CliRunner().invoke(app, ["sync", *words], catch_exceptions=False)
+    return ran.exit_code, ran.stdout
+
+
+def test_osmo_admin_sync_prints_the_plan_and_carries_it_out(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
+    pool()
+    code, said = _run("--dry-run")
+    assert code == 0
+    assert f"  + create {twin_lab.name('team')}: 100 GPUs below {twin_lab.root}" in said
+    assert "6 writes would be made." in said
+    assert twin_lab.queues() == {}
+    code, said = _run()
+    assert (code, twin_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
+    assert "3 queues follow the ledger's generation" in said
+    twin_lab.edit("team", {"spec": {"priority": 1}})
+    code, said = _run("--dry-run", "--backend", "lab")
+    assert f"  ! kim changed {twin_lab.name('team')} spec.priority: 1 instead of 100" in said
+    assert "1 write would be made." in said
+    _run()
+    assert "Nothing to do." in _run("--dry-run")[1]
+
+
+def test_osmo_admin_sync_says_what_is_wrong(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
+
+    def fails(verb: str, *_: Any) -> None:
+        raise errors.Unauthorized("Unauthorized")
+
+    twin_lab.cluster.before_call = fails
+    for words in ((), ("--dry-run",)):
+        code, said = _run(*words)
+        assert code == 1
+        assert "expired or was revoked" in said
+
+
+def test_osmo_admin_sync_takes_over_what_a_lost_house_left(
+    twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
+    pool()
+    labels = {"osmo.namespace": "t1", "osmo.house": "lost"}
+    body = {"metadata": {"name": twin_lab.name("team"), "labels": labels}, "spec": {}}
+    twin_lab.cluster.cluster.create(QUEUE, body, field_manager="kim")
+    code, said = _run()
+    assert code == 1
+    assert "left alone" in said
+    code, said = _run("--take-over")
+    assert (code, twin_lab.queues()) == (0, {"": -1, "team": 100, "team---shared": 100})
+
+
+def test_osmo_admin_sync_without_a_cluster(ledger: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
+    assert _run() == (0, "There is no Kubernetes backend.\n")
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_scraper_sees_which_cluster_is_behind(twin_lab: SyncHarness) -> None:
+    from scheduling.selectors.queue_sync_state import read_sync_metrics
+
+    pool()
+    behind = read_sync_metrics()["lab"]
+    assert (behind["in_step"], behind["generations_behind"] > 0) == (0, True)
+    twin_lab.sync()
+    assert read_sync_metrics()["lab"] == {
+        "in_step": 1, "generations_behind": 0, "drift_fields": 0, "sync_failures": 0,
+    }  # fmt: skip
+    put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
+    twin_lab.edit("team", {"spec": {"priority": 1}})
+    tasks.sync_backend_queues(twin_lab.backend.pk)
+    assert read_sync_metrics()["lab"]["drift_fields"] == 1
+    create_user(actor=SYSTEM, username="prometheus", roles=["osmo-viewer"])
+    secret = create_token(actor=SYSTEM, owner="prometheus", name="scrape")[1]
+    page = Client().get("/metrics", headers={"Authorization": f"Bearer {secret}"}).content.decode()
+    assert 'osmo_cluster_drift_fields{backend="lab"} 1.0' in page
+    assert 'osmo_cluster_in_step{backend="lab"} 0.0' in page

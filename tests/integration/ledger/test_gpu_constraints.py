@@ -1,0 +1,133 @@
+"""The floor under GPU quota: what no writer gets past, raw SQL included."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pools.domain.gpu_quota.workers import AllocationRequest, GpuWorker, WorkerTotals, totals_of_worker
+from pools.domain.roles import SYSTEM
+from pools.models import GpuAllocation, GpuUsage
+from pools.selectors.gpu_namespace import read_namespaces
+from pools.services.gpu_allocations import adjust, allocate, commit, release
+from tests.support import factories
+from tests.unit.gpu_quota.builders import make_amounts
+
+pytestmark = pytest.mark.django_db
+
+
+def made(name: str = "w1", **more: Any) -> GpuAllocation:
+    return allocate(
+        actor=SYSTEM,
+        namespace="ns",
+        request=AllocationRequest(name, "", GpuWorker(make_amounts(5, "1Gi"), make_amounts(7), 2)),
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "sentence"),
+    [
+        ("UPDATE pools_gpuusage SET workers = 7", "it is not edited"),
+        ("UPDATE pools_gpuallocation SET state = 'assumed', expires_at = now()", "is not assumed again"),
+        ("UPDATE pools_gpuallocation SET namespace = 'other'", "keeps its namespace"),
+        ("UPDATE pools_gpuallocation SET expires_at = now()", "gpu_allocation_state"),
+        ("UPDATE pools_gpuallocation SET count = 0", "gpu_allocation_amounts"),
+        ("UPDATE pools_gpuallocation SET request_tflops = -1", "gpu_allocation_amounts"),
+        ("TRUNCATE pools_gpuallocation", "cannot be truncated"),
+        ("TRUNCATE pools_gpuusage CASCADE", "cannot be truncated"),
+    ],
+)
+def test_raw_sql_is_refused(sql: str, sentence: str) -> None:
+    made()
+    factories.check_deferred_constraints()
+    with pytest.raises(DatabaseError, match=sentence), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+def test_what_was_released_stays_as_it_was() -> None:
+    made()
+    release(actor=SYSTEM, namespace="ns", name="w1")
+    with pytest.raises(DatabaseError, match="stays as it was"), transaction.atomic():
+        GpuAllocation.objects.update(count=3)
+
+
+def test_counters_follow_raw_rows_too() -> None:
+    row = made()
+    copies = [
+        GpuAllocation(namespace=name, name=f"c{number}", request_tflops=Decimal(3), count=2)
+        for number in range(3)
+        for name in ("ns", "new")
+    ]
+    GpuAllocation.objects.bulk_create(copies)
+    assert (GpuUsage.objects.get(pk="ns").requests_tflops, GpuUsage.objects.get(pk="new").workers) == (28, 3)
+    GpuAllocation.objects.filter(namespace="ns").update(count=1)
+    assert GpuUsage.objects.get(pk="ns").requests_tflops == 14
+    row.delete()
+    assert GpuUsage.objects.get(pk="ns").workers == 3
+    GpuAllocation.objects.all().delete()
+    assert {usage.workers for usage in GpuUsage.objects.all()} == {0}
+
+
+def test_a_counter_bent_below_its_rows_refuses_to_become_negative() -> None:
+    made()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('osmo.recount', 'on', true)")
+        cursor.execute("UPDATE pools_gpuusage SET workers = 0")
+        cursor.execute("SELECT set_config('osmo.recount', 'off', true)")
+    with pytest.raises(DatabaseError, match="gpu_usage_never_negative"), transaction.atomic():
+        GpuAllocation.objects.update(state="released")
+
+
+deeds = st.lists(
+    st.tuples(
+        st.sampled_from(["allocate", "assume", "commit", "adjust", "release"]),
+        st.integers(0, 3),
+        st.integers(0, 2**63 - 1),
+        st.integers(0, 5000),
+        st.integers(1, 128),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deeds)
+def test_counters_are_the_sum_of_what_lives_whatever_happens(steps: list[tuple[str, int, int, int, int]]) -> None:
+    with transaction.atomic():
+        model: dict[str, tuple[str, GpuWorker]] = {}
+        for deed, which, vram, milli, count in steps:
+            name = f"w{which}"
+            worker = GpuWorker(make_amounts(f"{milli}m", str(vram)), make_amounts(1, f"{milli}m"), count)
+            state = model[name][0] if name in model else None
+            if deed in {"allocate", "assume"} and state is None:
+                allocate(
+                    actor=SYSTEM, namespace="ns", request=AllocationRequest(name, "", worker), assume=deed == "assume"
+                )
+                model[name] = ("assumed" if deed == "assume" else "committed", worker)
+            elif deed == "commit" and state is not None:
+                commit(actor=SYSTEM, namespace="ns", name=name)
+                model[name] = ("committed", model[name][1])
+            elif deed == "adjust" and state is not None:
+                body = {"request": worker.request.as_dict(), "limit": worker.limit.as_dict()}
+                adjust(actor=SYSTEM, namespace="ns", name=name, body=body)
+                model[name] = (model[name][0], GpuWorker(worker.request, worker.limit, model[name][1].count))
+            elif deed == "release" and state is not None:
+                release(actor=SYSTEM, namespace="ns", name=name)
+                del model[name]
+        facts = read_namespaces(["ns"])["ns"]
+        for state, found in (("committed", facts.committed), ("assumed", facts.assumed)):
+            expected = sum(
+                (totals_of_worker(worker) for how, worker in model.values() if how == state), start=WorkerTotals()
+            )
+            assert (found.workers, found.requests.millis, found.limits.millis) == (
+                expected.workers,
+                expected.requests.millis,
+                expected.limits.millis,
+            )
+        transaction.set_rollback(True)

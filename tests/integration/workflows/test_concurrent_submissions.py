@@ -1,0 +1,127 @@
+"""More than one at a time: the tree's lock, settlings side by side, hints that come while one runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+from django.test import Client
+
+from pools.models import Backend, LeafUsage, Node, Pool, User
+from scheduling.models import Workflow
+from scheduling.services import notifications
+from scheduling.services.simulated import reconcile
+from scheduling.services.simulated.dirty import Scope
+from scheduling.services.verify import verify
+from tests.support import factories
+from tests.support.factories import workflow_file
+from tests.support.threads import run_concurrently
+
+
+@pytest.fixture
+def team(transactional_db: None, settings: Any) -> Pool:
+    """Pool `team` with 100 GPUs in committed data; a lock is waited for only shortly."""
+    settings.OSMO = dataclasses.replace(settings.OSMO, lock_timeout_ms=200)
+    return factories.make_pool("team", 100)
+
+
+def client_of(name: str) -> Client:
+    """A logged-in client."""
+    client = Client()
+    client.force_login(User.objects.get(username=name), "django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+def test_a_busy_tree_is_a_503_that_says_when_to_come_back(team: Pool) -> None:
+    factories.make_user("alice", "osmo-team-user")
+    client = client_of("alice")
+    other = connections.create_connection("default")
+    body = {"file": workflow_file()}
+    with other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [team.pk])
+        busy = client.post("/api/pool/team/workflow", body, content_type="application/json")
+        cursor.execute("ROLLBACK")
+    other.close()
+
+    assert busy.status_code == 503
+    assert int(busy.headers["Retry-After"]) >= 1
+    assert busy.json()["error_code"] == "SERVER"
+    assert not Workflow.objects.exists()
+    assert client.post("/api/pool/team/workflow", body, content_type="application/json").status_code == 200
+
+
+def test_settlings_side_by_side_start_everything_once(team: Pool) -> None:
+    alice = factories.make_user("alice", "osmo-team-user")
+    Node.objects.update(gpus=10)
+    for _ in range(30):
+        factories.submit_workflow(alice, "team", 1)
+    answers = run_concurrently([lambda: reconcile.reconcile_backend(team.backend_id, lock_timeout=20)] * 4)
+
+    started = [step["workflow"] for answer in answers for step in answer["steps"]]  # type: ignore[index]
+    assert sorted(started) == sorted(set(started))
+    assert len(started) == 30
+    assert LeafUsage.objects.get(pool=team).used == 30
+    assert verify() == []
+
+
+def test_a_busy_tree_does_not_hold_up_the_others(team: Pool) -> None:
+    alice = factories.make_user(
+        "alice",
+        "osmo-team-user",
+    )
+    factories.make_pool("other", 100, on=Backend.objects.get(name="sim"))
+    bob = factories.make_user("bob", "osmo-other-user")
+    factories.submit_workflow(alice, "team", 1, name="held")
+    factories.submit_workflow(bob, "other", 1, name="free")
+    other = connections.create_connection("default")
+    with other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [team.pk])
+        with pytest.raises(reconcile.Busy):
+            reconcile.reconcile_backend(team.backend_id)
+        cursor.execute("ROLLBACK")
+    other.close()
+    assert dict(Workflow.objects.values_list("name", "status")) == {"held-1": "PENDING", "free-1": "RUNNING"}
+
+    reconcile.reconcile_backend(team.backend_id)
+    assert set(Workflow.objects.values_list("status", flat=True)) == {"RUNNING"}
+
+
+def test_a_hint_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = iter([True, True, False])
+    rounds: list[tuple[int | None, Scope]] = []
+    monkeypatch.setattr(notifications, "is_reconcile_requested", lambda _: next(asked))
+    monkeypatch.setattr(reconcile, "reconcile_backend", lambda backend_id, look: rounds.append((backend_id, look)))
+    reconcile.reconcile_while_requested(team.backend_id, Scope.TICK)
+
+    assert rounds == [(team.backend_id, look) for look in (Scope.TICK, Scope.HINT, Scope.HINT)]
+
+
+def test_beside_a_settling_under_way_nothing_is_done_and_the_hint_stays(
+    team: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(notifications, "reconcile_started", taken.append)
+    other = connections.create_connection("default")
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [reconcile._LOCK_SPACE, team.backend_id])
+        reconcile.reconcile_while_requested(team.backend_id)
+        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [reconcile._LOCK_SPACE, team.backend_id])
+    other.close()
+    assert taken == []
+
+    reconcile.reconcile_while_requested(team.backend_id)
+    assert taken == [team.backend_id]
+
+
+def test_a_settling_inside_a_transaction_that_fails_leaves_nothing(team: Pool) -> None:
+    alice = factories.make_user("alice", "osmo-team-user")
+    factories.submit_workflow(alice, "team", 1)
+    with transaction.atomic():
+        assert reconcile.reconcile_backend(team.backend_id)["steps"]
+        transaction.set_rollback(True)
+    assert set(Workflow.objects.values_list("status", flat=True)) == {"PENDING"}
+    assert reconcile.reconcile_backend(team.backend_id)["steps"]

@@ -1,0 +1,491 @@
+"""Starting, ending, cancelling, timeouts, drain, restart: what the rules say happens (D3 to D6, api.md)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, LeafUsage, Node, Pool, Reservation
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Group, Task, Workflow
+from scheduling.services.simulated import reconcile as settling
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.verify import verify
+from scheduling.services.workflows.user_actions import end_workflow
+from tests.support import factories
+from tests.support.factories import workflow_file
+
+CHAIN = """workflow:
+  name: chain
+  resources: {default: {gpu: 4}}
+  groups:
+  - {name: first, tasks: [{name: one, image: i, command: [sh]}]}
+  - {name: aside, tasks: [{name: two, image: i, command: [sh]}]}
+  - {name: second, tasks: [{name: three, image: i, command: [sh], inputs: [{task: one}]}]}
+  - {name: third, tasks: [{name: four, image: i, command: [sh], inputs: [{task: three}]}]}
+"""
+TIMED = "workflow:\n  name: timed\n  timeout: {%s}\n  tasks:\n  - {name: t, image: i, command: [sh]}\n"
+
+
+def statuses() -> dict[str, str]:
+    """Workflow → status."""
+    return dict(Workflow.objects.values_list("name", "status"))
+
+
+def groups(workflow: str) -> dict[str, str]:
+    """Group → status."""
+    return dict(Group.objects.filter(workflow__name=workflow).order_by("position").values_list("name", "status"))
+
+
+def usage(pool: str) -> tuple[int, int, int]:
+    """(used, total, live) of a leaf."""
+    row = LeafUsage.objects.get(pool__name=pool)
+    return row.used, row.total_usage, row.live_workflows
+
+
+def end(name: str, group: str | None = None) -> None:
+    """Report that what runs of a workflow is done."""
+    end_workflow(actor=SYSTEM, name=name, status=TaskStatus.COMPLETED, group=group)
+
+
+def later(**ago: int) -> None:
+    """Let time pass for everything that is due one day."""
+    for group in Group.objects.exclude(due_at=None):
+        span = timedelta(**ago)
+        group.due_at = group.due_at - span if group.due_at else None
+        group.ready_at = group.ready_at - span if group.ready_at else None
+        group.ends_at = group.ends_at - span if group.ends_at else None
+        group.save()
+    for workflow in Workflow.objects.exclude(start_time=None):
+        assert workflow.start_time is not None
+        Workflow.objects.filter(pk=workflow.pk).update(start_time=workflow.start_time - timedelta(**ago))
+
+
+@pytest.fixture(autouse=True)
+def clean_ledger(db: None) -> Any:
+    """Whatever a test did, counters and statuses tell one story afterwards."""
+    yield
+    assert verify() == []
+
+
+def test_a_gang_starts_whole_and_counts_on_its_leaf(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", workflow_file("hello", gpus=8), query="priority=HIGH")
+    steps = settled()
+
+    assert [(step["action"], step["workflow"]) for step in steps] == [("start", "hello-1")]
+    assert statuses() == {"hello-1": "RUNNING"}
+    assert usage("team--a") == (8, 8, 1)
+    assert usage("team") == (0, 0, 0)
+    assert settled() == []
+
+
+def test_low_counts_as_total_but_not_as_used(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", workflow_file(gpus=40), query="priority=LOW")
+    alice.submit("team--a", workflow_file(gpus=30))
+    Node.objects.update(gpus=100)
+    settled()
+
+    assert usage("team--a") == (30, 70, 2)
+
+
+def test_priority_then_submit_time_then_place(alice: Any, settled: Any) -> None:
+    for name, priority in (("low", "LOW"), ("n1", "NORMAL"), ("n2", "NORMAL"), ("high", "HIGH")):
+        alice.submit("team--a", workflow_file(name, gpus=20), query=f"priority={priority}")
+    Node.objects.filter(name__in=["sim-n3", "sim-n4"]).delete()
+
+    assert [step["workflow"] for step in settled()] == ["high-1", "low-1"]
+    assert statuses()["n1-1"] == "PENDING"
+
+
+def test_a_bulk_submission_is_served_in_its_order(alice: Any, settled: Any) -> None:
+    items = [{"file": workflow_file(f"w{number}", gpus=30)} for number in range(9)]
+    alice.post("/api/pool/team--a/workflows", {"workflows": items})
+
+    order = []
+    for _ in range(3):
+        order += [step["workflow"] for step in settled()]
+        end(order[-1])
+    assert order == ["w0-1", "w1-1", "w2-1"]
+
+
+def test_firm_work_waits_at_its_quota_and_smaller_work_may_pass(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", workflow_file("one", gpus=20))
+    alice.submit("team--a", workflow_file("two", gpus=20))
+    alice.submit("team--a", workflow_file("three", gpus=10))
+    settled()
+
+    assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING", "three-1": "RUNNING"}
+
+
+def test_machines_limit_what_quotas_allow(alice: Any, settled: Any) -> None:
+    Node.objects.update(gpus=8)
+    alice.submit("team", workflow_file("wide", gpus=9))
+    for number in range(5):
+        alice.submit("team", workflow_file(f"w{number}", gpus=8))
+    settled()
+
+    running = [name for name, status in statuses().items() if status == "RUNNING"]
+    assert len(running) == 4
+    assert "wide-1" not in running
+    nodes = Task.objects.filter(status="RUNNING").values_list("node_name", flat=True)
+    assert len(set(nodes)) == 4
+
+
+def test_a_gang_of_tasks_starts_together_or_not_at_all(alice: Any, settled: Any) -> None:
+    tasks = "".join(f"    - {{name: t{n}, image: i, command: [sh], lead: {str(n == 0).lower()}}}\n" for n in range(5))
+    file = (
+        f"workflow:\n  name: gang\n  resources: {{default: {{gpu: 32}}}}\n  groups:\n  - name: g\n    tasks:\n{tasks}"
+    )
+    Pool.objects.filter(name="team").update(guarantee=200)
+    alice.submit("team", file)
+    assert settled() == []
+    assert set(Task.objects.values_list("status", flat=True)) == {"SCHEDULING"}
+
+    Node.objects.create(backend=Backend.objects.get(name="sim"), name="sim-n5", gpus=32)
+    settled()
+    assert set(Task.objects.values_list("status", flat=True)) == {"RUNNING"}
+
+
+def test_the_whole_pool_s_guarantee_binds_firm_work(alice: Any, settled: Any, team: Pool) -> None:
+    """Work that was there before a slice was cut still holds the container's quota (seed, "Negative Available")."""
+    Node.objects.update(gpus=100)
+    alice.submit("team", workflow_file("old", gpus=70))
+    settled()
+    create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=60)
+    alice.submit("team--b", workflow_file("new", gpus=60))
+    settled()
+
+    assert statuses() == {"old-1": "RUNNING", "new-1": "PENDING"}
+    end("old-1")
+    settled()
+    assert statuses()["new-1"] == "RUNNING"
+
+
+def test_low_goes_up_to_the_maximum(alice: Any, settled: Any, team: Pool) -> None:
+    Node.objects.update(gpus=100)
+    Pool.objects.filter(pk=team.pk).update(maximum=50)
+    alice.submit("team", workflow_file("one", gpus=50), query="priority=LOW")
+    alice.submit("team", workflow_file("two", gpus=1), query="priority=LOW")
+    settled()
+
+    assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING"}
+
+
+def test_groups_follow_their_upstream(alice: Any, admin: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN)
+    settled()
+    assert list(groups("chain-1").values()) == ["RUNNING", "RUNNING", "WAITING", "WAITING"]
+    assert usage("team") == (8, 8, 1)
+
+    answer = admin.post("/api/workflow/chain-1/end", {"status": "COMPLETED", "group": "first"})
+    assert (admin.status, answer["status"]) == (200, "RUNNING")
+    assert list(groups("chain-1").values()) == ["COMPLETED", "RUNNING", "SCHEDULING", "WAITING"]
+    settled()
+    assert list(groups("chain-1").values()) == ["COMPLETED", "RUNNING", "RUNNING", "WAITING"]
+    admin.post("/api/workflow/chain-1/end", {"status": "COMPLETED"})
+    assert statuses() == {"chain-1": "PENDING"}
+    settled()
+    answer = admin.post("/api/workflow/chain-1/end", {"status": "COMPLETED"})
+    assert answer["status"] == "COMPLETED"
+    assert usage("team") == (0, 0, 0)
+    assert not Reservation.objects.exists()
+
+
+def test_a_failed_upstream_fails_what_is_behind_it_all_the_way(alice: Any, admin: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN)
+    settled()
+    admin.post("/api/workflow/chain-1/end", {"status": "FAILED", "group": "first"})
+    assert list(groups("chain-1").values()) == ["FAILED", "RUNNING", "FAILED_UPSTREAM", "FAILED_UPSTREAM"]
+    assert statuses() == {"chain-1": "RUNNING"}
+    assert set(Task.objects.filter(group__name="third").values_list("exit_code", flat=True)) == {3000}
+
+    admin.post("/api/workflow/chain-1/end", {"status": "COMPLETED"})
+    assert statuses() == {"chain-1": "FAILED"}
+
+
+def test_end_refuses_what_does_not_run(alice: Any, admin: Any, caller: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN)
+    path = "/api/workflow/chain-1/end"
+    admin.post(path, {"status": "COMPLETED"})
+    assert admin.status == 409
+    settled()
+    for body, status in (
+        ({"status": "COMPLETED", "group": "second"}, 409),
+        ({"status": "COMPLETED", "group": "nothing"}, 404),
+        ({"status": "DONE"}, 400),
+        ({}, 400),
+        ({"status": "COMPLETED", "group": 3}, 400),
+        ({"status": "COMPLETED", "colour": 3}, 400),
+    ):
+        admin.post(path, body)
+        assert admin.status == status, body
+    alice.post(path, {"status": "COMPLETED"})
+    assert alice.status == 403
+    caller("vera", "osmo-viewer").post(path, {"status": "COMPLETED"})
+    teresa = caller("teresa", "osmo-team-admin")
+    teresa.post(path, {"status": "COMPLETED"})
+    assert teresa.status == 200
+    factories.make_pool("team2", 1)
+    stranger = caller("stan", "osmo-team2-admin")
+    stranger.post(path, {"status": "COMPLETED"})
+    assert stranger.status == 404
+
+
+def test_auto_end_ends_work_when_its_time_is_over(alice: Any, team: Pool) -> None:
+    Backend.objects.update(auto_end=True)
+    alice.submit("team", workflow_file("short", gpus=1), query="label=osmo/simulated-runtime=30s")
+    alice.submit("team", workflow_file("usual", gpus=1))
+    reconcile_backend(team.backend_id)
+    assert Group.objects.filter(ends_at=None).count() == 0
+
+    later(seconds=31)
+    steps = reconcile_backend(team.backend_id)["steps"]
+    assert [(step["action"], step["workflow"], step["status"]) for step in steps] == [("end", "short-1", "COMPLETED")]
+    later(seconds=3600)
+    reconcile_backend(team.backend_id)
+    assert statuses() == {"short-1": "COMPLETED", "usual-1": "COMPLETED"}
+
+
+def test_without_auto_end_nothing_ends_by_itself(alice: Any, settled: Any) -> None:
+    alice.submit("team", workflow_file(gpus=1), query="label=osmo/simulated-runtime=1s")
+    settled()
+    assert Group.objects.filter(due_at=None, ends_at=None).count() == 1
+    later(days=100)
+
+    assert settled() == []
+
+
+def test_queue_timeout_ends_what_waited_too_long(alice: Any, settled: Any) -> None:
+    Node.objects.all().delete()
+    alice.submit("team", TIMED % "queue_timeout: 60s")
+    assert settled() == []
+    later(seconds=61)
+    settled()
+
+    assert statuses() == {"timed-1": "FAILED_QUEUE_TIMEOUT"}
+    assert "queue_timeout" in alice.get("/api/workflow/timed-1")["failure_message"]
+    assert usage("team") == (0, 0, 0)
+
+
+def test_exec_timeout_ends_the_whole_workflow(alice: Any, settled: Any) -> None:
+    alice.submit("team", CHAIN.replace("  resources", "  timeout: {exec_timeout: 60s}\n  resources"))
+    settled()
+    later(seconds=61)
+    settled()
+
+    assert statuses() == {"chain-1": "FAILED_EXEC_TIMEOUT"}
+    assert list(groups("chain-1").values()) == ["FAILED_EXEC_TIMEOUT"] * 2 + ["FAILED_UPSTREAM"] * 2
+
+
+def test_work_done_before_its_timeout_has_completed_however_late_we_look(alice: Any, team: Pool) -> None:
+    Backend.objects.update(auto_end=True)
+    file = TIMED % "exec_timeout: 60s"
+    alice.submit("team", file, query="label=osmo/simulated-runtime=30s")
+    reconcile_backend(team.backend_id)
+    later(seconds=3600)
+    reconcile_backend(team.backend_id)
+
+    assert statuses() == {"timed-1": "COMPLETED"}
+
+
+def test_cancel_by_owner_and_by_the_pool_s_admin_only(alice: Any, caller: Any, settled: Any) -> None:
+    for name in ("one", "two", "three"):
+        alice.submit("team", workflow_file(name, gpus=2))
+    settled()
+    bob = caller("bob", "osmo-team-user")
+    bob.post("/api/workflow/one-1/cancel")
+    assert bob.status == 403
+    vera = caller("vera", "osmo-viewer")
+    vera.post("/api/workflow/one-1/cancel")
+    assert vera.status == 403
+    nobody = caller("nobody")
+    nobody.post("/api/workflow/one-1/cancel")
+    assert nobody.status == 404
+
+    assert alice.post("/api/workflow/one-1/cancel", query="force=False&message=wrong+data") == {"name": "one-1"}
+    teresa = caller("teresa", "osmo-team-admin")
+    assert teresa.post("/api/workflow/two-1/cancel") == {"name": "two-1"}
+    detail = alice.get("/api/workflow/one-1")
+    assert (detail["status"], detail["cancelled_by"], detail["failure_message"]) == (
+        "FAILED_CANCELED",
+        "alice",
+        "wrong data",
+    )
+    assert detail["groups"][0]["tasks"][0]["status"] == "FAILED_CANCELED"
+    assert usage("team") == (2, 2, 1)
+
+
+def test_a_finished_workflow_is_cancelled_only_by_force_which_changes_nothing(alice: Any, settled: Any) -> None:
+    alice.submit("team", workflow_file("one"))
+    settled()
+    end("one-1")
+    alice.post("/api/workflow/one-1/cancel")
+    assert alice.status == 400
+    assert alice.post("/api/workflow/one-1/cancel", query="force=True") == {"name": "one-1"}
+    assert statuses() == {"one-1": "COMPLETED"}
+
+
+def test_dry_runs_tell_and_change_nothing(alice: Any, admin: Any, settled: Any) -> None:
+    alice.submit("team", workflow_file("one"))
+    settled()
+    effect = alice.post("/api/workflow/one-1/cancel", query="dry_run=True")
+    assert (effect["dry_run"], effect["before"]["status"], effect["after"]["status"]) == (
+        True,
+        "RUNNING",
+        "FAILED_CANCELED",
+    )
+    effect = admin.post("/api/workflow/one-1/end", {"status": "FAILED"}, query="dry_run=True")
+    assert effect["after"]["status"] == "FAILED"
+    effect = admin.post("/api/workflow/one-1/end", {"status": "FAILED", "group": "x"}, query="dry_run=True")
+    assert admin.status == 404
+    effect = alice.post("/api/workflow/one-1/tag", query="dry_run=True&add=x")
+    assert effect["after"]["tags"] == ["x"]
+    assert statuses() == {"one-1": "RUNNING"}
+    assert alice.get("/api/workflow/one-1")["tags"] == []
+
+
+def test_restart_is_for_failed_workflows(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", workflow_file("hello", gpus=2), query="priority=HIGH&label=project=x")
+    answer = alice.post("/api/pool/team--a/workflow/hello-1/restart")
+    assert (alice.status, answer["error_code"], answer["workflow_id"]) == (400, "USAGE", "hello-1")
+    alice.post("/api/workflow/hello-1/cancel")
+
+    answer = alice.post("/api/pool/team--a/workflow/hello-1/restart")
+    assert (answer["name"], answer["status"], answer["pool"]) == ("hello-2", "PENDING", "team--a")
+    detail = alice.get("/api/workflow/hello-2")
+    assert (detail["parent_name"], detail["priority"], detail["labels"]) == ("hello-1", "HIGH", {"project": "x"})
+    assert alice.post("/api/pool/team/workflow/hello-1/restart", query="dry_run=True")["spec"]
+    assert len(statuses()) == 2
+    alice.post("/api/pool/team/workflow/nothing-1/restart")
+    assert alice.status == 404
+
+
+def test_the_last_workflow_that_ends_archives_a_draining_slice(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", workflow_file("one", gpus=10))
+    alice.submit("team--a", workflow_file("two", gpus=10))
+    settled()
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    end("one-1")
+    assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
+    alice.post("/api/workflow/two-1/cancel")
+    assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
+
+
+def test_a_draining_workflow_with_gangs_still_to_start_can_finish(alice: Any, settled: Any) -> None:
+    """D4: the leaf keeps what its live work needs, and the shared leaf gets only the rest."""
+    Node.objects.update(gpus=100)
+    file = CHAIN.replace("gpu: 4", "gpu: 15")
+    alice.submit("team--a", file)
+    settled()
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    end("chain-1")
+    alice.submit("team", workflow_file("greedy", gpus=100), query="priority=HIGH")
+    settled()
+
+    assert groups("chain-1")["second"] == "RUNNING"
+    assert statuses()["greedy-1"] == "PENDING"
+    end("chain-1")
+    settled()
+    end("chain-1")
+    assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
+    settled()
+    assert statuses() == {"chain-1": "COMPLETED", "greedy-1": "RUNNING"}
+
+
+def test_a_smaller_quota_touches_nothing_that_runs(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", workflow_file("one", gpus=30))
+    settled()
+    resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=5)
+    alice.submit("team--a", workflow_file("two", gpus=5))
+    settled()
+    assert statuses() == {"one-1": "RUNNING", "two-1": "PENDING"}
+    end("one-1")
+    settled()
+    assert statuses()["two-1"] == "RUNNING"
+
+
+def test_deleting_with_cancel_pending_ends_what_waits(alice: Any, settled: Any) -> None:
+    alice.submit("team--a", workflow_file("one", gpus=30))
+    settled()
+    alice.submit("team--a", workflow_file("two", gpus=30))
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", cancel_pending=True)
+    assert statuses() == {"one-1": "RUNNING", "two-1": "FAILED_CANCELED"}
+    assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
+
+
+def test_settle_by_hand(alice: Any, admin: Any, caller: Any) -> None:
+    alice.submit("team", workflow_file("one"))
+    path = "/api/backend/sim/settle"
+    answer = admin.post(path)
+    assert answer["settled"] is True
+    assert [(step["pass"], step["action"], step["workflow"]) for step in answer["steps"]] == [(1, "start", "one-1")]
+    assert admin.post(path) == {"steps": [], "settled": True}
+    admin.post("/api/backend/nothing/settle")
+    assert admin.status == 404
+    for person in (alice, caller("teresa", "osmo-team-admin"), caller("vera", "osmo-viewer")):
+        person.post(path)
+        assert person.status == 403
+    Backend.objects.create(name="real", kind=Backend.Kind.KUBERNETES, namespace="k")
+    admin.post("/api/backend/real/settle")
+    assert admin.status == 409
+
+
+def test_another_settling_under_way_is_told_not_waited_for_ever(alice: Any, admin: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(settling, "MANUAL_LOCK_TIMEOUT", 0.2)
+    other = connections.create_connection("default")
+    try:
+        with other.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_advisory_lock(%s, %s)", [settling._LOCK_SPACE, Backend.objects.get(name="sim").pk]
+            )
+        answer = admin.post("/api/backend/sim/settle")
+    finally:
+        other.close()
+    assert (admin.status, answer["error_code"]) == (503, "SERVER")
+    assert admin.last.headers["Retry-After"]
+
+
+def test_starting_and_ending_many_costs_the_statements_of_one(alice: Any, team: Pool) -> None:
+    Backend.objects.update(auto_end=True)
+
+    def statements(number: int) -> tuple[int, int]:
+        body = {"workflows": [{"file": workflow_file("x", gpus=1), "label": ["osmo/simulated-runtime=10s"]}] * number}
+        alice.post("/api/pool/team/workflows", body)
+        counts = []
+        for wait in (0, 11):
+            later(seconds=wait)
+            with CaptureQueriesContext(connection) as queries:
+                reconcile_backend(team.backend_id)
+            counts.append(len(queries))
+        assert not Reservation.objects.exists()
+        return counts[0], counts[1]
+
+    statements(1)
+    assert statements(2) == statements(60)
+
+
+def test_a_backlog_is_searched_to_its_end(alice: Any, settled: Any) -> None:
+    Node.objects.update(gpus=4)
+    for number in range(7):
+        alice.submit("team", workflow_file(f"wide{number}", gpus=5))
+    alice.submit("team", workflow_file("small", gpus=4))
+    settled()
+
+    assert [name for name, status in statuses().items() if status == "RUNNING"] == ["small-1"]
+
+
+def test_times_are_told_in_order(alice: Any, settled: Any) -> None:
+    alice.submit("team", workflow_file("one"))
+    settled()
+    end("one-1")
+    row = Workflow.objects.get()
+    assert row.start_time is not None
+    assert row.end_time is not None
+    assert row.submit_time <= row.start_time <= row.end_time <= timezone.now()

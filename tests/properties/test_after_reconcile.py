@@ -1,0 +1,200 @@
+"""Whatever people submit, end and change, a settled house is right: asked of the rows, not of the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.db.models import Sum
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pools.domain.errors import DomainError
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, LeafUsage, Node, Pool
+from pools.services.subpools import delete_subpool, resize_subpool
+from scheduling.domain.gang import tree_from_json
+from scheduling.domain.priorities import Priority
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Decision, Group, Task, Workflow
+from scheduling.selectors.start_gates import read_gate_paths
+from scheduling.services.simulated.dirty import Scope
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.verify import verify
+from scheduling.services.workflows.submission import Submission, submit
+from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
+from tests.support import factories
+
+SLICES = ("one--a", "one--b", "two--c")
+LEAVES = ("one", "two", *SLICES)
+SEQUENCES = {"default": 15, "nightly": 300}
+
+NUMBER, LEAF, LEAST = st.integers(1, 12), st.sampled_from(LEAVES), st.integers(1, 3)
+LOW_OR_FIRM = st.sampled_from([Priority.LOW, Priority.LOW, Priority.NORMAL, Priority.HIGH])
+work = st.one_of(
+    st.tuples(st.just("submit"), LEAF, LOW_OR_FIRM, st.integers(1, 2), st.integers(1, 2)),
+    st.tuples(st.just("elastic"), LEAF, LOW_OR_FIRM, st.integers(2, 5), LEAST),
+)
+change = st.one_of(
+    st.tuples(st.just("end"), NUMBER, st.sampled_from([TaskStatus.COMPLETED, TaskStatus.FAILED])),
+    st.tuples(st.just("cancel"), NUMBER),
+    st.tuples(st.just("quota"), st.sampled_from(SLICES), st.integers(0, 3)),
+    st.tuples(st.just("delete"), st.sampled_from(SLICES)),
+)
+look = st.tuples(st.just("settle"), st.sampled_from(Scope))
+days = st.lists(
+    st.tuples(st.lists(work, min_size=2, max_size=5), st.lists(change, max_size=2), look), min_size=3, max_size=5
+)
+"""Work comes, something else happens, scheduling runs: a few times over, so that a full house meets more work."""
+
+
+def job(gpus: int, tasks: int) -> str:
+    """A gang of equal tasks."""
+    lines = [f"  - {{name: t{n}, image: i, command: [c], lead: {str(n == 0).lower()}}}" for n in range(tasks)]
+    head = f"workflow:\n  name: job\n  resources: {{default: {{gpu: {gpus}}}}}\n  groups:\n  - name: g\n    tasks:\n"
+    return head + "\n".join(f"  {line}" for line in lines)
+
+
+def elastic(pods: int, least: int) -> str:
+    """A PodGroup of pods of one GPU."""
+    notes = f"{{osmo/gpus-per-pod: 1, osmo/pods: {max(pods, least)}}}"
+    return f"kind: PodGroup\nmetadata: {{name: job, annotations: {notes}}}\nspec: {{minMember: {least}}}\n"
+
+
+class House:
+    """Two pools that share two nodes, and what is asked of them after each settling."""
+
+    def __init__(self) -> None:
+        self.backend = factories.make_backend(nodes=2, gpus=4)
+        factories.make_pool("one", 4, on=self.backend, a=2, b=1)
+        factories.make_pool("two", 4, on=self.backend, c=2)
+        self.admin = factories.admin_actor()
+
+    def do(self, what: str, *how: Any) -> None:
+        """One deed; what is refused changes nothing."""
+        try:
+            with transaction.atomic():
+                self._do(what, *how)
+        except DomainError:
+            pass
+
+    def _do(self, what: str, *how: Any) -> None:
+        if what == "submit":
+            leaf, priority, gpus, tasks = how
+            submit(actor=self.admin, pool=leaf, submission=Submission(job(gpus, tasks), priority))
+        elif what == "elastic":
+            leaf, priority, pods, least = how
+            submit(actor=self.admin, pool=leaf, submission=Submission(elastic(pods, least), priority))
+        elif what == "end":
+            end_workflow(actor=SYSTEM, name=f"job-{how[0]}", status=how[1])
+        elif what == "cancel":
+            cancel_workflow(actor=self.admin, name=f"job-{how[0]}")
+        elif what == "quota":
+            parent, _, short = how[0].partition("--")
+            resize_subpool(actor=SYSTEM, parent=parent, subpool_name=short, quota=how[1])
+        elif what == "delete":
+            parent, _, short = how[0].partition("--")
+            delete_subpool(actor=SYSTEM, parent=parent, subpool_name=short)
+        else:
+            self.settle(how[0])
+
+    def settle(self, look: Scope = Scope.THOROUGH) -> None:
+        """Run scheduling, and ask everything of what it leaves."""
+        used, total, quotas = self._numbers()
+        last = Decision.objects.order_by("-id").values_list("id", flat=True).first() or 0
+        assert reconcile_backend(self.backend.pk, scope=look)["settled"]
+        taken = self._taken(last)
+        self._firm_work_went_over_no_quota(used)
+        self._a_leaf_inside_its_quota_lost_nothing_to_others(taken, total, quotas)
+        self._nodes_are_not_overfull()
+        self._gangs_hold_their_minimum_or_nothing()
+        assert verify() == []
+        if look is Scope.THOROUGH:
+            assert reconcile_backend(self.backend.pk)["steps"] == [], "settling again changes nothing"
+            self._nobody_waits_who_would_fit()
+
+    def _numbers(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+        rows = LeafUsage.objects.all()
+        quotas = {
+            leaf: path[0].quota for root in Pool.objects.roots().all() for leaf, path in read_gate_paths(root).items()
+        }
+        return {row.pool_id: row.used for row in rows}, {row.pool_id: row.total_usage for row in rows}, quotas
+
+    @staticmethod
+    def _taken(last: int) -> Counter[int]:
+        lost: Counter[int] = Counter()
+        for decision in Decision.objects.filter(pk__gt=last, action="reclaim"):
+            assert decision.workflow.priority == Priority.LOW
+            lost[decision.pool_id] += decision.gpus
+        for decision in Decision.objects.filter(pk__gt=last).exclude(for_workflow=None):
+            assert decision.workflow.priority == Priority.LOW, "nothing firm is ever taken or moved"
+        return lost
+
+    def _firm_work_went_over_no_quota(self, before: dict[int, int]) -> None:
+        used, _, quotas = self._numbers()
+        for leaf, held in used.items():
+            if leaf in quotas:  # a quota may be cut below what runs; then nothing more starts
+                assert held <= max(quotas[leaf], before.get(leaf, 0))
+
+    @staticmethod
+    def _a_leaf_inside_its_quota_lost_nothing_to_others(
+        taken: Counter[int], total: dict[int, int], quotas: dict[int, int]
+    ) -> None:
+        for leaf, gpus in taken.items():
+            started = Decision.objects.filter(pool_id=leaf, action="start").aggregate(held=Sum("gpus"))["held"] or 0
+            assert gpus > 0
+            assert total.get(leaf, 0) + started > quotas[leaf]
+
+    @staticmethod
+    def _nodes_are_not_overfull() -> None:
+        held = Task.objects.filter(status=TaskStatus.RUNNING).values_list("node_name").annotate(Sum("gpu_count"))
+        for node, gpus in held:
+            assert gpus <= Node.objects.get(name=node).gpus
+
+    @staticmethod
+    def _gangs_hold_their_minimum_or_nothing() -> None:
+        for group in Group.objects.filter(status__in=[TaskStatus.RUNNING, TaskStatus.SCHEDULING]):
+            pods = group.tasks.filter(status=TaskStatus.RUNNING).count()
+            whole = group.tasks.filter(status__in=[TaskStatus.RUNNING, TaskStatus.SCHEDULING]).count()
+            least = whole if group.gang is None else tree_from_json(group.gang, whole).thresholds[0]
+            assert pods >= least if group.status == TaskStatus.RUNNING else pods == 0
+
+    def _nobody_waits_who_would_fit(self) -> None:
+        """Of gangs of one task, which any free node would take."""
+        free = {node.name: node.gpus for node in Node.objects.filter(backend=self.backend)}
+        for node, gpus in (
+            Task.objects.filter(status=TaskStatus.RUNNING).values_list("node_name").annotate(Sum("gpu_count"))
+        ):
+            free[node] -= gpus
+        paths = {leaf: path for root in Pool.objects.roots() for leaf, path in read_gate_paths(root).items()}
+        waiting = Task.objects.filter(status=TaskStatus.SCHEDULING, group__status=TaskStatus.SCHEDULING)
+        for task in waiting.select_related("group__workflow"):
+            workflow = task.group.workflow
+            if task.group.tasks.count() > task.retry_id + 1:
+                continue
+            firm = workflow.priority != Priority.LOW
+            allowed = all(not firm or gate.used + task.gpu_count <= gate.quota for gate in paths[workflow.pool_id])
+            assert not allowed or max(free.values()) < task.gpu_count, workflow.name
+
+
+@pytest.mark.django_db
+@pytest.mark.timeout(1800)
+def test_a_settled_house_is_right(request: pytest.FixtureRequest) -> None:
+    nightly = bool(request.config.getoption("--nightly"))
+
+    @settings(max_examples=SEQUENCES["nightly" if nightly else "default"], deadline=None)
+    @given(days)
+    def people_do(asked: list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], tuple[Any, ...]]]) -> None:
+        with transaction.atomic():
+            house = House()
+            for coming, changes, settling in asked:
+                for what, *how in (*coming, *changes, settling):
+                    house.do(what, *how)
+            house.settle()
+            transaction.set_rollback(True)
+
+    people_do()
+    assert Workflow.objects.count() == 0, "every sequence was rolled back"
+    assert Backend.objects.count() <= 1

@@ -1,0 +1,218 @@
+"""A Kubernetes backend of the house, with what a cluster's own parts do to pods: nothing of it runs in tests, so the
+tests do it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from pools.models import Backend, KubernetesSettings, Pool
+from scheduling.domain.cluster.naming import TASK_UUID
+from scheduling.domain.priorities import Priority
+from scheduling.kube import errors, resource_kinds
+from scheduling.kube.port import Cluster, Object
+from scheduling.models import Group, Task, Workflow
+from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
+from scheduling.services.workflows.submission import Submission, submit
+from tests.support import factories
+from tests.support.foreign_objects import FOREIGN_LABEL
+
+KUBELET = "kubelet"
+
+
+def kubernetes_backend(namespace: str, name: str = "lab") -> Backend:
+    """A backend of type kubernetes; tests bring its connection."""
+    row = Backend.objects.create(name=name, namespace=namespace, kind=Backend.Kind.KUBERNETES)
+    KubernetesSettings.objects.create(backend=row, access=KubernetesSettings.Access.IN_CLUSTER, server=f"test:{name}")
+    return row
+
+
+@dataclass
+class AgentHarness:
+    """One pool on one cluster, and the agent between them, worked by hand."""
+
+    cluster: Cluster
+    backend: Backend
+    pool: Pool
+    agent: ClusterAgent
+
+    @classmethod
+    def make(
+        cls, cluster: Cluster, namespace: str, *, name: str = "lab", pool: str = "team", **slices: int
+    ) -> AgentHarness:
+        """A pool of 100 GPUs with these slices."""
+        backend = kubernetes_backend(namespace, name)
+        row = factories.make_pool(pool, 100, on=backend, **slices)
+        return cls(
+            cluster,
+            backend,
+            row,
+            ClusterAgent(backend.pk, connect=lambda _: cluster, intervals=AgentIntervals(recount=0)),
+        )
+
+    def new_agent(self) -> ClusterAgent:
+        """One more that thinks the backend is his."""
+        return ClusterAgent(self.backend.pk, connect=lambda _: self.cluster, intervals=AgentIntervals(recount=0))
+
+    def run_agent(self, times: int = 3) -> None:
+        """Let the agent look until what followed from the first look is done."""
+        for _ in range(times):
+            self.agent.relist_and_reconcile()
+
+    def submit(
+        self, file: str | None = None, *, gpus: int = 1, to: str = "", priority: Priority = Priority.NORMAL
+    ) -> Workflow:
+        """A workflow of `root-admin`, of one task unless `file` says otherwise."""
+        submission = Submission(file=file or factories.workflow_file(gpus=gpus), priority=priority)
+        receipt = submit(actor=factories.admin_actor(), pool=to or self.pool.name, submission=submission)
+        assert receipt.workflow is not None
+        return receipt.workflow
+
+    # --- what the cluster shows -------------------------------------------------------------------------------------
+    def list_pods(self, of: Workflow | None = None) -> list[Object]:
+        """Pods of the namespace, by task name and try; bystanders are none of them."""
+        labels = f"!{FOREIGN_LABEL}" if of is None else f"osmo.workflow_uuid={of.pk}"
+        found = self.cluster.list(resource_kinds.POD, namespace=self.backend.namespace, labels=labels).items
+        return sorted(found, key=lambda pod: (_label(pod, "osmo.task_name"), _label(pod, "osmo.retry_id")))
+
+    def list_pod_groups(self) -> list[Object]:
+        """PodGroups of the namespace."""
+        return self.cluster.list(
+            resource_kinds.POD_GROUP, namespace=self.backend.namespace, labels=f"!{FOREIGN_LABEL}"
+        ).items
+
+    def find_pod(self, workflow: Workflow, name: str, retry: int = 0) -> Object:
+        """The pod of one try."""
+        (found,) = [
+            pod
+            for pod in self.list_pods(workflow)
+            if (_label(pod, "osmo.task_name"), _label(pod, "osmo.retry_id")) == (name, str(retry))
+        ]
+        return found
+
+    # --- what scheduler and machine do ------------------------------------------------------------------------------
+    def set_pod_status(self, pod: Object, **status: Any) -> None:
+        """The status of a pod, as the machine reports it."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        self.cluster.merge(
+            resource_kinds.POD, name, {"status": status}, field_manager=KUBELET, namespace=namespace, status=True
+        )
+
+    def run_pods(self, *pods: Object) -> None:
+        """The pods run."""
+        for pod in pods:
+            started = {"running": {"startedAt": _now()}}
+            self.set_pod_status(pod, phase="Running", podIP="10.0.0.7", containerStatuses=[_container(pod, started)])
+
+    def finish_pods(self, *pods: Object, code: int = 0, reason: str = "") -> None:
+        """The pods' own containers end."""
+        for pod in pods:
+            over = {"terminated": {"exitCode": code, "reason": reason or ("Completed" if code == 0 else "Error")}}
+            self.set_pod_status(pod, phase="Failed" if code else "Succeeded", containerStatuses=[_container(pod, over)])
+
+    def set_container_waiting(self, pod: Object, reason: str, message: str = "") -> None:
+        """The container waits."""
+        waiting = {"waiting": {"reason": reason, "message": message}}
+        self.set_pod_status(pod, phase="Pending", containerStatuses=[_container(pod, waiting)])
+
+    def evict_pods(
+        self, *pods: Object, reason: str = "PreemptionByScheduler", message: str = "needed elsewhere"
+    ) -> None:
+        """The scheduler (or whoever) marks the pods and deletes them; the machine has not let go of them yet."""
+        for pod in pods:
+            condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+            self.set_pod_status(pod, conditions=[condition | {"lastTransitionTime": _now()}])
+            self.delete_pod(pod)
+
+    def delete_pod(self, pod: Object) -> None:
+        """Somebody deletes a pod."""
+        self.cluster.delete(
+            resource_kinds.POD, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"], grace_seconds=0
+        )
+
+    def force_delete_pod(self, pod: Object) -> None:
+        """Somebody takes our finalizer off and deletes the pod: it is gone without a trace."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        self.cluster.merge(
+            resource_kinds.POD, name, {"metadata": {"finalizers": []}}, field_manager="somebody", namespace=namespace
+        )
+        try:
+            self.delete_pod(pod)
+        except errors.ObjectNotFound:
+            return
+
+    def mark_unschedulable(self, pod_group: Object, reason: str, message: str, **details: Any) -> None:
+        """KAI says why a PodGroup waits."""
+        said = {"reason": reason, "message": message} | ({"details": {"queueDetails": details}} if details else {})
+        condition = {
+            "type": "UnschedulableOnNodePool",
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "nodePool": "default",
+            "transitionID": "1",
+            "lastTransitionTime": _now(),
+            "reasons": [said],
+        }
+        self.cluster.merge(
+            resource_kinds.POD_GROUP,
+            pod_group["metadata"]["name"],
+            {"status": {"schedulingConditions": [condition]}},
+            field_manager="kai-scheduler",
+            namespace=self.backend.namespace,
+            status=True,
+        )
+
+
+def task_statuses(workflow: Workflow) -> list[tuple[str, int, str, int | None]]:
+    """Every try of a workflow: (task, retry, status, exit code)."""
+    tasks = Task.objects.filter(group__workflow=workflow).order_by("group__position", "position", "retry_id")
+    return [(task.name, task.retry_id, task.status, task.exit_code) for task in tasks]
+
+
+def find_group(workflow: Workflow, name: str | None = None) -> Group:
+    """The group of this name, or the only one."""
+    groups = Group.objects.filter(workflow=workflow)
+    return groups.get(name=name) if name else groups.get()
+
+
+def gang_file(
+    *tasks: str,
+    name: str = "job",
+    gpus: int = 1,
+    task_fields: str = "",
+    ignore_nonlead: bool = True,
+    workflow_lines: Sequence[str] = (),
+) -> str:
+    """A workflow file of one group of these tasks, the first of them the lead; `task_fields` goes into each task, `workflow_lines` are
+    further lines of the workflow."""
+    lines = ["workflow:", f"  name: {name}", *[f"  {line}" for line in workflow_lines], "  groups:", "  - name: gang"]
+    lines += [f"    ignoreNonleadStatus: {str(ignore_nonlead).lower()}", "    tasks:"]
+    for place, task in enumerate(tasks):
+        lead = ", lead: true" if place == 0 else ""
+        lines.append(
+            f"    - {{name: {task}, image: ubuntu, command: [sh], resource: r{lead}{task_fields and ', ' + task_fields}}}"
+        )
+    lines += ["  resources:", f"    r: {{gpu: {gpus}}}"]
+    return "\n".join(lines) + "\n"
+
+
+def task_uuid_of(pod: Object) -> UUID:
+    """The id of a pod's try."""
+    return UUID(_label(pod, TASK_UUID))
+
+
+def _label(pod: Object, key: str) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(key, ""))
+
+
+def _container(pod: Object, state: Object) -> Object:
+    name = pod["spec"]["containers"][0]["name"]
+    return {"name": name, "state": state, "image": "ubuntu", "imageID": "", "ready": False, "restartCount": 0}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,97 @@
+"""Pools, slices and work for tests, each made through the services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from django.db import connection
+
+from pools.domain.roles import SYSTEM, Actor
+from pools.models import Backend, Node, Pool, Reservation, User
+from pools.services.subpools import create_subpool
+from pools.services.users import create_pool_roles, create_user
+from scheduling.domain.priorities import Priority
+from scheduling.models import Group, Task, Workflow
+from scheduling.services.workflows.submission import Submission, submit
+
+
+def make_backend(
+    name: str = "sim", *, namespace: str = "ns", nodes: int = 4, gpus: int = 32, auto_end: bool = False
+) -> Backend:
+    """A simulated backend with nodes; work on it ends only when reported, unless `auto_end`."""
+    row, created = Backend.objects.get_or_create(
+        name=name, defaults={"namespace": namespace, "auto_end": auto_end, "kind": Backend.Kind.SIMULATED}
+    )
+    if created:
+        Node.objects.bulk_create(
+            [Node(backend=row, name=f"{name}-n{index}", gpus=gpus) for index in range(1, nodes + 1)]
+        )
+    return row
+
+
+def make_pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = None, **slices: int) -> Pool:
+    """A pool with ACTIVE slices, `pool("team", 100, a=30, b=40)`."""
+    row = Pool.objects.create(name=name, backend=on or make_backend(), guarantee=guarantee, maximum=-1, weight=1)
+    create_pool_roles(name)
+    for short, quota in slices.items():
+        create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
+    return row
+
+
+def make_user(name: str, *roles: str) -> Actor:
+    """Somebody with these roles."""
+    return create_user(actor=SYSTEM, username=name, roles=roles).as_actor()
+
+
+def workflow_file(name: str = "job", gpus: int = 1, **labels: str) -> str:
+    """A workflow file of one task."""
+    lines = [f"workflow:\n  name: {name}"]
+    if labels:
+        lines.append("  labels: {" + ", ".join(f"{key}: '{value}'" for key, value in labels.items()) + "}")
+    lines.append("  tasks:\n  - {name: train, image: ubuntu, command: [sh], resource: r}")
+    lines.append(f"  resources:\n    r: {{gpu: {gpus}}}\n")
+    return "\n".join(lines)
+
+
+def submit_workflow(
+    actor: Actor, to: str, gpus: int = 1, *, name: str = "job", priority: Priority = Priority.NORMAL
+) -> Workflow:
+    """A workflow on a leaf."""
+    receipt = submit(actor=actor, pool=to, submission=Submission(file=workflow_file(name, gpus), priority=priority))
+    assert receipt.workflow is not None
+    return receipt.workflow
+
+
+def make_reservation(leaf: str, gpus: int, *, priority: Priority = Priority.LOW, needs: int = 0) -> None:
+    """Somebody's GPUs on a leaf as the ledger counts them, without the work itself."""
+    Reservation.objects.create(
+        workflow=uuid4(), workflow_name=f"held-{uuid4().hex[:8]}", pool=Pool.objects.get(name=leaf), owner="somebody",
+        priority=str(priority), held_gpus=gpus, needed_gpus=max(gpus, needs),
+    )  # fmt: skip
+
+
+def set_gang_tree(
+    workflow: str, gang: dict[str, Any], *, gpus: int, sub_groups: Mapping[str, str] | None = None
+) -> None:
+    """Give the one gang of a waiting workflow a tree (as its row keeps it) whose minimum asks for `gpus`; `sub_groups`
+    names the leaf of each task."""
+    row = Group.objects.get(workflow__name=workflow)
+    Group.objects.filter(pk=row.pk).update(gang=gang, gpus=gpus)
+    Reservation.objects.filter(workflow=row.workflow_id).update(needed_gpus=gpus)
+    for name, leaf in (sub_groups or {}).items():
+        Task.objects.filter(group=row, name=name).update(sub_group=leaf)
+
+
+def admin_actor() -> Actor:
+    """The one who may everything, as a person whose work can be told."""
+    user = User.objects.filter(username="root-admin").first()
+    return user.as_actor() if user else make_user("root-admin", "osmo-admin")
+
+
+def check_deferred_constraints() -> None:
+    """Ask now what the database asks at a commit, which a test in a transaction of its own never comes to."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")

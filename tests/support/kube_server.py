@@ -1,0 +1,222 @@
+"""A real Kubernetes API server for tests: started from `OSMO_ENVTEST`, with KAI's CRDs from the folder beside it.
+
+A server belongs to one pytest worker and is shared by its tests, each in a namespace of its own; names of cluster-wide
+objects begin with what a test makes of that namespace. Tests that kill a server take one of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from scheduling.kube import errors, resource_kinds
+from scheduling.kube.client import KubernetesCluster, Timeouts
+from scheduling.kube.cluster_access import KubeconfigAccess
+from scheduling.kube.port import Cluster, ResourceKind
+from tests.support.optional_tools import ENVTEST
+
+CRDS = ENVTEST.parent.parent / "crds"
+PINNED = ("scheduling.run.ai_queues.yaml", "scheduling.run.ai_podgroups.yaml", "kai.scheduler_topologies.yaml")
+NEWER = (
+    "newer/scheduling.run.ai_queues.yaml",
+    "newer/scheduling.run.ai_podgroups.yaml",
+    "kai.scheduler_topologies.yaml",
+)
+TENSOR_FUSION = "tensor-fusion.ai_gpuresourcequotas.yaml"
+CRD = ResourceKind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+CONFIG_MAP = ResourceKind("", "v1", "configmaps", "ConfigMap")
+"""A kind that the house has no use for; tests of the port have."""
+
+START_SECONDS = 120
+_numbers = itertools.count(1)
+Found = TypeVar("Found")
+
+
+def wait_for(condition: Callable[[], Found], *, seconds: float = 60, description: str = "") -> Found:
+    """What `condition` finds as soon as it finds something; fails when it never does."""
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds:.0f} s: {description or condition!r}")
+        time.sleep(0.05)
+
+
+@dataclass
+class KubeServer:
+    """One API server with its etcd, on `folder`. Restarted, it keeps its address, its data and its tokens."""
+
+    folder: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's."""
+        return self.folder / "kubeconfig"
+
+    def start(self) -> None:
+        """Both answer when this returns."""
+        port = self.address.rpartition(":")[2] if self.kubeconfig.exists() else "0"
+        done = subprocess.run(
+            [ENVTEST, self.folder, port], capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"the Kubernetes API server did not start: {done.stderr}")
+
+    def stop(self, *, delete: bool = False) -> None:
+        """Both end in order."""
+        options = ["--delete"] if delete else []
+        stop = ENVTEST.with_name("stop.sh")
+        subprocess.run([stop, self.folder, *options], capture_output=True, timeout=START_SECONDS, check=False)
+
+    def kill(self) -> None:
+        """The API server dies at once; etcd stays."""
+        pid = int((self.folder / "apiserver.pid").read_text())
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Both anew, on the data they had."""
+        self.stop()
+        self.start()
+
+    @property
+    def address(self) -> str:
+        """`https://127.0.0.1:PORT`."""
+        return str(self.kubeconfig_body()["clusters"][0]["cluster"]["server"])
+
+    @property
+    def certificate(self) -> Path:
+        """Its certificate."""
+        return self.folder / "certs" / "apiserver.crt"
+
+    def kubeconfig_body(self, user: str = "admin") -> dict[str, Any]:
+        """The kubeconfig of `admin`, of `viewer` (reads all) or of `nobody` (403 everywhere)."""
+        path = self.kubeconfig if user == "admin" else self.folder / f"kubeconfig-{user}"
+        return dict(yaml.safe_load(path.read_text()))
+
+    def kubeconfig_text(self, token: str | None = None) -> str:
+        """The admin's kubeconfig as it is sent to a backend; `token` in place of the right credential."""
+        content = self.kubeconfig_body()
+        if token is not None:
+            content["users"][0]["user"] = {"token": token}
+        return yaml.safe_dump(content)
+
+    def connect(self, user: str = "admin", *, limits: Timeouts | None = None, address: str = "") -> KubernetesCluster:
+        """A connection; `address` puts somebody in between."""
+        content = self.kubeconfig_body(user)
+        if address:
+            content["clusters"][0]["cluster"] = {"server": address}
+        return KubernetesCluster(KubeconfigAccess(content), timeouts=limits or Timeouts(call=60))
+
+    def install(self, *files: str) -> None:
+        """Apply these CRDs; the server serves their kinds when this returns."""
+        with closing(self.connect()) as cluster:
+            for body in (yaml.safe_load((CRDS / file).read_text()) for file in files):
+                cluster.apply(CRD, body, field_manager="tests", force=True)
+                name, spec = body["metadata"]["name"], body["spec"]
+                kind = ResourceKind(
+                    spec["group"], spec["versions"][-1]["name"], spec["names"]["plural"], spec["names"]["kind"]
+                )
+                wait_for(lambda kind=kind: is_served(cluster, kind), description=f"{name} is served")
+
+    def uninstall(self, kind: ResourceKind) -> None:
+        """Remove a kind with all its objects; the server serves it no more when this returns."""
+        with closing(self.connect()) as cluster:
+            cluster.delete(CRD, f"{kind.plural}.{kind.group}")
+            wait_for(lambda: not is_served(cluster, kind), description=f"{kind} is gone")
+
+
+@dataclass(frozen=True)
+class KubeNamespace:
+    """A connection as admin, and a namespace that nobody else uses."""
+
+    cluster: Cluster
+    namespace: str
+
+    def object_name(self, short: str) -> str:
+        """A name for a cluster-wide object of this test."""
+        return f"{self.namespace}-{short}"
+
+
+def is_served(cluster: Cluster, kind: ResourceKind) -> bool:
+    """Whether lists of this kind are answered."""
+    try:
+        cluster.list(kind)
+    except errors.KindMissing:
+        return False
+    return True
+
+
+def create_namespace(cluster: Cluster) -> str:
+    """A new namespace of a name that no other test has."""
+    name = f"t{os.getpid()}-{next(_numbers)}"
+    cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="tests")
+    return name
+
+
+def run_server(folder: Path, *crds: str) -> Iterator[KubeServer]:
+    """For fixtures: a server with these CRDs, stopped and deleted at the end."""
+    server = KubeServer(folder)
+    try:
+        server.start()
+        server.install(*crds)
+        yield server
+    finally:
+        server.stop(delete=True)
+
+
+@dataclass
+class RecordingCluster:
+    """A connection that remembers what was asked of it. `before` may look at a call before it is made (verb, kind,
+    name), and raise in its place."""
+
+    cluster: Cluster
+    before_call: Callable[[str, ResourceKind, str], None] = lambda verb, kind, name: None
+    calls: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def __getattr__(self, verb: str) -> Any:
+        real = getattr(self.cluster, verb)
+        if verb not in VERBS:
+            return real
+
+        def call(kind: ResourceKind, *arguments: Any, **options: Any) -> Any:
+            name = _name_in(arguments)
+            self.before_call(verb, kind, name)
+            self.calls.append((verb, kind.name, name))
+            return real(kind, *arguments, **options)
+
+        return call
+
+    @property
+    def writes(self) -> list[str]:
+        """What was asked to be written, as `apply osmo-pool-ns-team`."""
+        return [f"{verb} {name}" for verb, _, name in self.calls if verb in WRITES]
+
+    def clear_calls(self) -> None:
+        """Listen anew."""
+        self.calls.clear()
+
+
+READS = ("list", "watch", "get")
+WRITES = ("apply", "create", "merge", "delete")
+VERBS = READS + WRITES
+
+
+def _name_in(arguments: tuple[Any, ...]) -> str:
+    if not arguments:
+        return ""
+    return arguments[0] if isinstance(arguments[0], str) else str(arguments[0]["metadata"]["name"])

@@ -1,0 +1,412 @@
+"""Every action of the audit trail reads as a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pools.domain.audit_messages import LONGEST_VALUE, audit_message
+
+SLICE = {"id": 7, "name": "team--b", "parent_id": 1, "last_quota": 50, "subpool_state": "ACTIVE", "version": 3}
+POOL = {"id": 1, "name": "team", "guarantee": 100, "maximum": -1, "enable_maintenance": False, "config": {}}
+TOKEN = {"id": 4, "name": "ci", "owner": "bob", "roles": None}
+WORK = {"name": "hello-1", "pool": "team--a", "priority": "HIGH", "status": "PENDING", "failure_message": ""}
+
+CASES: dict[str, tuple[str, str, str, Any, Any, str]] = {
+    "cut": (
+        "subpool.updated",
+        "pool/team--b",
+        "alice",
+        SLICE,
+        SLICE | {"last_quota": 20, "version": 4},
+        "alice cut team--b from 50 to 20",
+    ),
+    "raised": (
+        "subpool.updated",
+        "pool/team--b",
+        "alice",
+        SLICE,
+        SLICE | {"last_quota": 60},
+        "alice raised team--b from 50 to 60",
+    ),
+    "created": (
+        "subpool.created",
+        "pool/team--a",
+        "bob",
+        None,
+        SLICE | {"last_quota": 30},
+        "bob created slice team--a with 30 GPUs",
+    ),
+    "one GPU": (
+        "subpool.created",
+        "pool/team--a",
+        "bob",
+        None,
+        SLICE | {"last_quota": 1},
+        "bob created slice team--a with 1 GPU",
+    ),
+    "deleting": (
+        "subpool.deleting",
+        "pool/team--b",
+        "bob",
+        SLICE,
+        SLICE | {"subpool_state": "DELETING"},
+        "bob deleted slice team--b, which drains its 50 GPUs first",
+    ),
+    "drained": (
+        "subpool.archived",
+        "pool/team--a",
+        "system",
+        SLICE | {"subpool_state": "DELETING"},
+        SLICE | {"subpool_state": "ARCHIVED"},
+        "system archived team--a: drained",
+    ),
+    "deleted empty": (
+        "subpool.archived",
+        "pool/team--a",
+        "bob",
+        SLICE,
+        SLICE | {"subpool_state": "ARCHIVED"},
+        "bob deleted slice team--a, which held nothing and is archived",
+    ),
+    "recreated": (
+        "subpool.reactivated",
+        "pool/team--b",
+        "bob",
+        SLICE | {"subpool_state": "ARCHIVED"},
+        SLICE | {"last_quota": 10},
+        "bob brought slice team--b back with 10 GPUs",
+    ),
+    "slice renamed with its pool": (
+        "subpool.renamed",
+        "pool/squad--b",
+        "root",
+        SLICE,
+        SLICE | {"name": "squad--b"},
+        "root renamed slice team--b to squad--b",
+    ),
+    "pool created": ("pool.created", "pool/team", "root", None, POOL, "root created pool team with 100 GPUs"),
+    "pool without limit": (
+        "pool.created",
+        "pool/team",
+        "root",
+        None,
+        POOL | {"guarantee": None},
+        "root created pool team without a limit",
+    ),
+    "pool cut": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        POOL,
+        POOL | {"guarantee": 80, "description": "x"},
+        "root cut pool team from 100 to 80 (description: nothing → x)",
+    ),
+    "pool unlimited": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        POOL,
+        POOL | {"guarantee": -1},
+        "root raised pool team from 100 to unlimited",
+    ),
+    "two spellings of unlimited": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        POOL | {"guarantee": None},
+        POOL | {"guarantee": -1},
+        "root updated pool team (guarantee: nothing → -1)",
+    ),
+    "maintenance": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        POOL,
+        POOL | {"enable_maintenance": True},
+        "root put pool team into maintenance",
+    ),
+    "out of maintenance": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        POOL | {"enable_maintenance": True},
+        POOL,
+        "root took pool team out of maintenance",
+    ),
+    "nested configuration": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        POOL | {"config": {"a": {"b": 1}}},
+        POOL | {"config": {"a": {"b": 2}}},
+        "root updated pool team (config.a.b: 1 → 2)",
+    ),
+    "pool renamed": (
+        "pool.renamed",
+        "pool/squad",
+        "root",
+        POOL,
+        POOL | {"name": "squad"},
+        "root renamed pool team to squad",
+    ),
+    "pool archived": ("pool.archived", "pool/team", "root", POOL, POOL, "root archived pool team"),
+    "pool back": ("pool.reactivated", "pool/team", "root", POOL, POOL, "root brought pool team back"),
+    "pool deleted": ("pool.deleted", "pool/team", "root", POOL, None, "root deleted pool team"),
+    "user created": ("user.created", "user/bob", "root", None, {"username": "bob"}, "root created user bob"),
+    "account closed": (
+        "user.updated",
+        "user/bob",
+        "root",
+        {"is_active": True},
+        {"is_active": False},
+        "root closed the account of bob",
+    ),
+    "account opened": (
+        "user.updated",
+        "user/bob",
+        "root",
+        {"is_active": False},
+        {"is_active": True},
+        "root opened the account of bob",
+    ),
+    "user removed": (
+        "user.password_changed",
+        "user/bob",
+        "root",
+        {"is_active": True},
+        {"is_active": False},
+        "root removed user bob",
+    ),
+    "user back": (
+        "user.password_changed",
+        "user/bob",
+        "root",
+        {"is_active": False},
+        {"is_active": True},
+        "root brought back user bob",
+    ),
+    "own profile": (
+        "user.updated",
+        "user/bob",
+        "bob",
+        {"default_pool": ""},
+        {"default_pool": "team"},
+        "bob updated the own profile (default_pool: nothing → team)",
+    ),
+    "own password": ("user.password_changed", "user/bob", "bob", {}, {}, "bob changed the own password"),
+    "password": ("user.password_changed", "user/bob", "root", {}, {}, "root changed the password of bob"),
+    "granted": (
+        "role.granted",
+        "user/bob",
+        "alice",
+        None,
+        {"role": "osmo-team-user"},
+        "alice granted osmo-team-user to bob",
+    ),
+    "revoked": (
+        "role.revoked",
+        "user/bob",
+        "alice",
+        {"role": "osmo-team-user"},
+        None,
+        "alice revoked osmo-team-user from bob",
+    ),
+    "own token": ("token.created", "token/ci", "bob", None, TOKEN, "bob made token ci"),
+    "another's token": ("token.created", "token/ci", "root", None, TOKEN, "root made token ci for bob"),
+    "limited token": (
+        "token.created",
+        "token/ci",
+        "bob",
+        None,
+        TOKEN | {"roles": ["osmo-team-user"]},
+        "bob made token ci with the roles osmo-team-user",
+    ),
+    "token deleted": ("token.deleted", "token/ci", "root", TOKEN, None, "root deleted token ci of bob"),
+    "backend": ("backend.created", "backend/simulated", "system", None, {}, "system created backend simulated"),
+    "backend changed": (
+        "backend.updated",
+        "backend/simulated",
+        "root",
+        {"offline": False},
+        {"offline": True},
+        "root updated backend simulated (offline: no → yes)",
+    ),
+    "interval": (
+        "workflow_config.updated",
+        "config/workflow",
+        "root",
+        {"subpool_drain_interval_minutes": 15},
+        {"subpool_drain_interval_minutes": 5},
+        "root set the drain monitor's interval from 15 to 5 minutes",
+    ),
+    "submitted": (
+        "workflow.submitted",
+        "workflow/hello-1",
+        "carol",
+        None,
+        WORK,
+        "carol submitted hello-1 to team--a with priority HIGH",
+    ),
+    "started": (
+        "workflow.started",
+        "workflow/hello-1",
+        "system",
+        WORK,
+        WORK | {"status": "RUNNING"},
+        "system started hello-1 on team--a",
+    ),
+    "waiting": ("workflow.waiting", "workflow/hello-1", "system", WORK, WORK, "system put hello-1 back in the queue"),
+    "canceled": (
+        "workflow.canceled",
+        "workflow/hello-1",
+        "carol",
+        WORK,
+        WORK | {"status": "FAILED_CANCELED"},
+        "carol cancelled hello-1",
+    ),
+    "ended": (
+        "workflow.ended",
+        "workflow/hello-1",
+        "system",
+        WORK,
+        WORK | {"status": "COMPLETED"},
+        "system ended hello-1: COMPLETED",
+    ),
+    "ended badly": (
+        "workflow.ended",
+        "workflow/hello-1",
+        "system",
+        WORK,
+        WORK | {"status": "FAILED_EXEC_TIMEOUT", "failure_message": "ran longer than its exec_timeout"},
+        "system ended hello-1: FAILED_EXEC_TIMEOUT (ran longer than its exec_timeout)",
+    ),
+    "unforeseen": ("bridge.created", "bridge/org", "root", None, {"weight": 1}, "root created bridge org"),
+    "a cohort": (
+        "cohort.created",
+        "cohort/org",
+        "root",
+        None,
+        {"quotas": {"default/gpu": {"nominal": 4}}, "parent": "corp"},
+        "root configured cohort org below corp with 4 default/gpu",
+    ),
+    "a cohort's limit": (
+        "cohort.updated",
+        "cohort/org",
+        "root",
+        {"quotas": {"default/gpu": {"nominal": 4, "lending_limit": None}}},
+        {"quotas": {"default/gpu": {"nominal": 4, "lending_limit": 2}}},
+        "root updated cohort org (quotas.default/gpu.lending_limit: nothing → 2)",
+    ),
+    "a cohort on top": (
+        "cohort.moved",
+        "cohort/org",
+        "root",
+        {"parent": "corp", "parent_id": 3},
+        {"parent": None, "parent_id": None},
+        "root made cohort org the top of its own tree",
+    ),
+    "a pool joins": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        {"cohort": None, "cohort_id": None, "lending_limit": None},
+        {"cohort": "org", "cohort_id": 4, "lending_limit": 2},
+        "root put pool team into cohort org (lending_limit: nothing → 2)",
+    ),
+    "a pool changes sides": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        {"cohort": "a", "cohort_id": 1},
+        {"cohort": "b", "cohort_id": 2},
+        "root put pool team into cohort b instead of a",
+    ),
+    "a pool leaves": (
+        "pool.updated",
+        "pool/team",
+        "root",
+        {"cohort": "org", "cohort_id": 4},
+        {"cohort": None, "cohort_id": None},
+        "root took pool team out of cohort org",
+    ),
+    "unforeseen change": (
+        "gpu_quota.limits_moved",
+        "gpu_quota/ml",
+        "root",
+        {"total": 1},
+        {"total": 2},
+        "root limits moved gpu quota ml (total: 1 → 2)",
+    ),
+    "no object": ("", "", "", None, None, "somebody changed something"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_sentence(case: tuple[str, str, str, Any, Any, str]) -> None:
+    action, subject, actor, before, after, expected = case
+    assert audit_message(action, subject, actor, before, after) == expected
+
+
+def test_a_persons_reason_stands_behind_the_sentence() -> None:
+    said = audit_message(
+        "subpool.updated", "pool/team--b", "alice", SLICE, SLICE | {"last_quota": 20}, "a paper is due"
+    )
+    assert said == "alice cut team--b from 50 to 20: a paper is due"
+
+
+def test_the_systems_reason_says_nothing_new() -> None:
+    before, after = SLICE | {"subpool_state": "DELETING"}, SLICE | {"subpool_state": "ARCHIVED"}
+    said = audit_message("subpool.archived", "pool/team--a", "system", before, after, "drained")
+    assert said == "system archived team--a: drained"
+
+
+def test_long_lists_of_changes_are_counted_not_listed() -> None:
+    before = {f"key{n}": n for n in range(5)}
+    after = {f"key{n}": n + 1 for n in range(5)}
+    said = audit_message("backend.updated", "backend/b", "root", before, after)
+    assert said == "root updated backend b (key0: 0 → 1, key1: 1 → 2, key2: 2 → 3, and 2 more)"
+
+
+def test_long_values_are_cut() -> None:
+    said = audit_message("backend.updated", "backend/b", "root", {"note": ""}, {"note": "x" * 500})
+    assert said == f"root updated backend b (note: nothing → {'x' * (LONGEST_VALUE - 1)}…)"
+
+
+@pytest.mark.parametrize(
+    ("action", "before", "after", "told"),
+    [
+        (
+            "committed",
+            None,
+            {"count": 2, "state": "committed"},
+            "amy allocated worker w1 of 2 GPUs in namespace team-a",
+        ),
+        ("assumed", None, {"count": 1, "state": "assumed"}, "amy reserved worker w1 of 1 GPU in namespace team-a"),
+        (
+            "committed",
+            {"count": 1, "state": "assumed"},
+            {"count": 1, "state": "committed"},
+            "amy committed worker w1 of 1 GPU in namespace team-a",
+        ),
+        (
+            "released",
+            {"count": 1, "state": "committed"},
+            {"count": 1, "state": "released"},
+            "amy released worker w1 in namespace team-a",
+        ),
+    ],
+)
+def test_workers_of_a_gpu_quota(action: str, before: Any, after: Any, told: str) -> None:
+    assert audit_message(f"gpu_allocation.{action}", "gpu_allocation/team-a/w1", "amy", before, after) == told
+
+
+def test_the_alert_of_a_gpu_quota() -> None:
+    told = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", {"alerts": 0}, {"alerts": 1})
+    assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota"
+    one, two = {"alerting": ["requests.vram"]}, {"alerting": ["requests.tflops", "requests.vram", "workers"]}
+    told = audit_message("gpu_quota.alert", "gpu_quota/team-a", "amy", one, two)
+    assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota (requests.tflops, workers)"
+    told = audit_message("gpu_quota.calm", "gpu_quota/team-a", "amy", two, one)
+    assert told.endswith("fall back below the alert threshold of its GPU quota (requests.tflops, workers)")

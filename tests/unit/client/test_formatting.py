@@ -1,0 +1,141 @@
+"""Tables, times, effects: functions without a server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from osmo_admin.cli import tables, times
+from osmo_admin.cli.client_errors import ClientError
+from osmo_admin.cli.config_difference import UNCHANGED, find_changes
+from osmo_admin.cli.effect_text import change_lines
+from osmo_admin.cli.list_options import OptionGrammar, repeat_list_options
+
+
+def test_a_table_is_as_wide_as_its_widest_cell_and_has_no_spaces_at_line_ends():
+    text = tables.format_table(("A", "Long name"), [("x" * 5, None), ("日本", "y")], minimum=(3,), total=("", 7))
+    assert text.splitlines() == [
+        "A      Long name",
+        "-----  ---------",
+        "xxxxx  -",
+        "日本   y",
+        "-----  ---------",
+        "       7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        ("", "-"),
+        ([], "-"),
+        ({}, "-"),
+        (0, "0"),
+        (False, "False"),
+        ("a\n b\tc", "a b c"),
+        (["a", None], "a, -"),
+        ({"b": 1, "a": [2]}, "a=2, b=1"),
+        ("\x1b[2J", "�[2J"),
+        ("\u202eevil", "�evil"),
+        ("\ud800", "�"),
+    ],
+)
+def test_a_cell_is_one_line_that_cannot_harm_the_terminal(value, shown):
+    assert tables.format_cell(value) == shown
+
+
+NOW = datetime(2026, 11, 20, 12, 0, 0, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("2026-11-01", "2026-11-01T00:00:00"),
+        ("2026-11-01T10:30", "2026-11-01T10:30:00"),
+        ("2026-11-01 10:30:00+02:00", "2026-11-01T08:30:00"),
+        ("2026-11-01T10:30Z", "2026-11-01T10:30:00"),
+        ("90m", "2026-11-20T10:30:00"),
+        ("12h", "2026-11-20T00:00:00"),
+        ("7d", "2026-11-13T12:00:00"),
+        ("2w", "2026-11-06T12:00:00"),
+    ],
+)
+def test_times_are_asked_for_in_naive_utc(home, typed, sent):
+    assert times.parse_time(typed, now=NOW) == sent
+
+
+@pytest.mark.parametrize("typed", ["yesterday", "", "7y", "2026-13-01", "-1d"])
+def test_what_is_no_time(typed):
+    with pytest.raises(ClientError, match="is not a time"):
+        times.parse_time(typed)
+
+
+def test_local_time_is_local(monkeypatch):
+    import time
+
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    assert times.format_local_time("2026-11-20T10:00:00.123") == "2026-11-20 11:00:00 CET"
+    assert times.parse_time("2026-07-01") == "2026-06-30T22:00:00"
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    assert times.format_local_time(None) is None
+    assert times.format_local_time("soon") == "soon"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, None), (0, "0s"), (59.9, "59s"), (60, "1m 00s"), (3600, "1h 00m"), (100000, "27h 46m")],
+)
+def test_durations(seconds, shown):
+    assert times.format_duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "sent"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1}, UNCHANGED),
+        ({"a": 1, "b": 2}, {"a": 3, "b": 2}, {"a": 3}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, {"a": {"c": 3}}),
+        ({"a": [1, 2]}, {"a": [2, 1]}, {"a": [2, 1]}),
+        ({"a": 1}, {"a": 1, "n": {}}, {"n": {}}),
+        ({"a": 1}, {"a": True}, {"a": True}),
+        ({"a": None}, {"a": None}, UNCHANGED),
+        ({"a": 1}, {"a": None}, {"a": None}),
+        ({"a": {"b": 1}}, {"a": 5}, {"a": 5}),
+        ({}, {}, UNCHANGED),
+    ],
+)
+def test_only_what_differs_is_sent(current, wanted, sent):
+    assert find_changes(current, wanted) == sent
+
+
+def test_changes_are_listed_by_path():
+    assert change_lines({"a": {"b": 1}, "c": 2}, {"a": {"b": 3}, "d": None}) == ["a.b: 1 → 3", "c: 2 → -"]
+    assert change_lines(None, {"a": {"b": 1}, "c": 2}) == ["a.b: - → 1", "c: - → 2"]
+    assert change_lines({"a": {"b": 1}}, {"a": None}) == ["a.b: 1 → -"]
+    assert change_lines(None, 5) == ["value: - → 5"]
+
+
+GRAMMAR = OptionGrammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozenset({"-o"}), 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "spread_out"),
+    [
+        ("F -p a b", "F -p a -p b"),
+        ("-p a F", "-p a F"),
+        ("--set a=1 b=2 F", "--set a=1 --set b=2 F"),
+        ("--set a=1 F --set b=2 c=3", "--set a=1 F --set b=2 --set c=3"),
+        ("-o json F -p a b", "-o json F -p a -p b"),
+        ("F -p a -x -p b", "F -p a -x -p b"),
+        ("F -p a -- b c", "F -p a -- b c"),
+        ("--set=a=1 b=2", "--set=a=1 b=2"),
+        ("-p", "-p"),
+        ("- -p a b", "- -p a -p b"),
+    ],
+)
+def test_lists_are_spread_out_where_a_word_cannot_be_anything_else(words, spread_out):
+    assert repeat_list_options(words.split(), GRAMMAR) == spread_out.split()

@@ -1,0 +1,370 @@
+"""Who may take from whom (kai.md 6.4): consolidation, preemption, elastic gangs. Reclaim has a file of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import HIGH, LOW, NORMAL, GangFacts, TaskFacts
+from scheduling.domain.engine.outcome import waiting_reasons
+from scheduling.domain.gang import GangTree, SubGroup
+from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue, run_cycle_of, running_gangs, step_pairs
+
+
+def test_preemption_needs_a_strictly_lower_priority_in_the_same_leaf():
+    same = [gang("old", "q", LOW, on="n"), gang("new", "q", LOW)]
+    assert step_pairs(run_cycle_of([queue("q", 0)], same, {"n": 1})) == []
+    lower = [gang("old", "q", 40, on="n"), gang("new", "q", LOW)]
+    assert step_pairs(run_cycle_of([queue("q", 0)], lower, {"n": 1})) == [("preempt", "old"), ("start", "new")]
+
+
+def test_equal_priorities_are_not_taken_beside_lower_ones():
+    work = [
+        gang("lower", "q", 40, on="n"),
+        gang("equal", "q", LOW, gpus=2, on="n", at=9),
+        gang("new", "q", LOW, gpus=2),
+    ]
+    assert step_pairs(run_cycle_of([queue("q", 0)], work, {"n": 3})) == []
+
+
+def test_what_cannot_be_preempted_is_never_taken():
+    fixed = GangFacts("old", "q", (TaskFacts("old-0", {GPU: 1}, state="running", node="n"),), LOW, preemptible=False)
+    assert step_pairs(run_cycle(facts([queue("q", 9)], [fixed, gang("new", "q", HIGH)], {"n": 1}))) == []
+    assert step_pairs(run_cycle(facts([queue("q", 9, limit=1)], [fixed, gang("new", "q", HIGH)], {"n": 8}))) == []
+    assert (
+        step_pairs(run_cycle(facts([queue("q", 9), queue("new", 9)], [fixed, gang("new", "new", HIGH)], {"n": 1})))
+        == []
+    )
+
+
+def test_victims_go_lowest_priority_first_then_newest():
+    work = [gang(f"l{i}", "q", LOW, on="n", at=i) for i in range(3)]
+    after = run_cycle_of(
+        [queue("q", 9)], [*work, gang("m", "q", 60, on="n", at=9), gang("new", "q", NORMAL, gpus=2)], {"n": 4}
+    )
+    assert [name for action, name in step_pairs(after) if action == "preempt"] == ["l2", "l1"]
+
+
+def test_no_more_victims_than_needed_and_one_rather_than_two():
+    work = [
+        gang("two", "q", LOW, gpus=2, on="n", at=1),
+        gang("one", "q", LOW, gpus=1, on="n", at=2),
+        gang("another", "q", LOW, gpus=1, on="n", at=3),
+    ]
+    after = run_cycle_of([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=2)], {"n": 4})
+    assert step_pairs(after) == [("preempt", "two"), ("start", "new")]
+
+
+def test_of_single_victims_the_one_served_last_goes():
+    """Each of the large ones alone would do, as would the small ones together."""
+    work = [
+        gang(f"{size}{i}", "q", LOW, gpus=gpus, on="n", at=at)
+        for at, (size, i, gpus) in enumerate([("large", 0, 2), ("large", 1, 2), ("small", 0, 1), ("small", 1, 1)])
+    ]
+    after = run_cycle_of([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=2)], {"n": 6})
+    assert step_pairs(after) == [("preempt", "large1"), ("start", "new")]
+
+
+def test_fewer_victims_are_not_bought_with_a_higher_priority():
+    work = [
+        gang("two", "q", 60, gpus=2, on="n", at=1),
+        gang("one", "q", LOW, gpus=1, on="n", at=2),
+        gang("another", "q", LOW, gpus=1, on="n", at=3),
+    ]
+    after = run_cycle_of([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=2)], {"n": 4})
+    assert sorted(name for action, name in step_pairs(after) if action == "preempt") == ["another", "one"]
+
+
+def test_a_victim_that_does_not_help_is_spared():
+    work = [gang("elsewhere", "q", LOW, gpus=1, on="n1", at=9), gang("here", "q", LOW, gpus=4, on="n2", at=1)]
+    after = run_cycle_of([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=4)], {"n1": 2, "n2": 4})
+    assert step_pairs(after) == [("preempt", "here"), ("start", "new")]
+
+
+def test_who_does_not_help_is_spared_among_many():
+    """Four stand in front of the order; the youngest, on the other node, is of no use and returns."""
+    here = [gang(f"here{i}", "q", LOW, gpus=1, on="n2", at=i) for i in range(3)]
+    work = [gang("elsewhere", "q", LOW, gpus=1, on="n1", at=9), *here, gang("new", "q", NORMAL, gpus=3)]
+    after = run_cycle_of([queue("q", 9)], work, {"n1": 1, "n2": 3})
+    assert step_pairs(after) == [("preempt", "here2"), ("preempt", "here1"), ("preempt", "here0"), ("start", "new")]
+
+
+@pytest.mark.parametrize(("gangs", "starts"), [(16, True), (17, False)])
+def test_at_most_sixteen_gangs_move_for_one(gangs, starts):
+    here = [gang(f"l{i:02}", "q", LOW, on="n1", at=i) for i in range(gangs)]
+    fixed = gang("fixed", "q", NORMAL, gpus=17, on="n2")
+    after = run_cycle_of([queue("q", 34)], [*here, fixed, gang("new", "q", LOW, gpus=34, at=99)], {"n1": 34, "n2": 34})
+    assert ("new" in running_gangs(after)) is starts
+    assert len([1 for action, _name in step_pairs(after) if action == "move"]) == (gangs if starts else 0)
+
+
+def test_consolidation_gives_everybody_a_place_or_does_nothing():
+    """Three of the four would find a place, so nobody moves."""
+    here = [gang(f"l{i}", "q", LOW, gpus=2, on="n1", at=i) for i in range(4)]
+    work = [*here, gang("fixed", "q", NORMAL, gpus=2, on="n2"), gang("new", "q", LOW, gpus=8, at=9)]
+    assert step_pairs(run_cycle_of([queue("q", 8)], work, {"n1": 8, "n2": 8})) == []
+    assert ("start", "new") in step_pairs(run_cycle_of([queue("q", 8)], work, {"n1": 8, "n2": 10}))
+
+
+def test_as_many_nodes_are_cleared_as_the_gang_needs():
+    work = [gang(f"l{i}", "q", LOW, on=f"n{i}", at=i) for i in (1, 2)]
+    after = run_cycle_of(
+        [queue("q", 0)], [*work, gang("new", "q", LOW, gpus=4, count=2, at=9)], {"n1": 4, "n2": 4, "n3": 2}
+    )
+    assert sorted(step_pairs(after)) == [("move", "l1"), ("move", "l2"), ("start", "new")]
+
+
+def test_on_one_node_who_is_served_last_moves():
+    work = [gang("old", "q", LOW, on="n1", at=1), gang("young", "q", LOW, on="n1", at=2)]
+    after = run_cycle_of([queue("q", 0)], [*work, gang("new", "q", LOW, gpus=3, at=9)], {"n1": 4, "n2": 1})
+    assert step_pairs(after) == [("move", "young"), ("start", "new")]
+
+
+def test_what_could_not_move_may_move_in_the_next_pass():
+    """`low` has no other place until `half`, which cannot be whole, has given up its own."""
+    tasks = (TaskFacts("half-0", {GPU: 2}, state="running", node="n2"), TaskFacts("half-1", {GPU: 9}))
+    half = GangFacts("half", "q", tasks, LOW, True, 0)
+    work = [half, gang("low", "q", LOW, gpus=2, on="n1", at=1), gang("new", "q", LOW, gpus=4, at=9)]
+    after = run_cycle(facts([queue("q", 0)], work, {"n1": 4, "n2": 2, "n3": 1, "n4": 1}))
+    assert step_pairs(after) == [("give_up", "half"), ("move", "low"), ("start", "new")]
+
+
+def test_the_node_with_fewest_gangs_to_move_is_cleared():
+    """On each of two nodes two pods stand in the way; on n2 they are of one gang, although an older one."""
+    pair = gang("pair", "q", LOW, count=2, on="n2", at=1)
+    singles = [gang(f"single{i}", "q", LOW, on="n1", at=5 + i) for i in range(2)]
+    work = [pair, *singles, gang("new", "q", LOW, gpus=4, at=9)]
+    assert step_pairs(run_cycle_of([queue("q", 0)], work, {"n1": 4, "n2": 4, "n3": 2})) == [
+        ("move", "pair"),
+        ("start", "new"),
+    ]
+
+
+def test_nobody_moves_for_what_could_start_in_free_room():
+    work = [gang("l", "q", LOW, on="n1"), gang("new", "q", LOW, gpus=4, at=9)]
+    assert step_pairs(run_cycle_of([queue("q", 0)], work, {"n1": 4, "n2": 4})) == [("start", "new")]
+
+
+def test_nobody_loses_anything_where_a_gang_of_its_own_leaf_can_move():
+    """The new one is inside its fair share, and may take the place of `lent`."""
+    work = [
+        gang("own", "a", LOW, gpus=2, on="n1", at=1),
+        gang("lent", "b", LOW, gpus=4, on="n2", at=2),
+        gang("new", "a", LOW, gpus=4, at=9),
+    ]
+    after = run_cycle_of([queue("a", 6), queue("b", 0)], work, {"n1": 4, "n2": 4, "n3": 2})
+    assert step_pairs(after) == [("move", "own"), ("start", "new")]
+
+
+def test_a_lender_takes_back_before_it_preempts_its_own():
+    """Work in the leaf of the new one and work that another leaf borrowed would both do."""
+    work = [gang("own", "a", LOW, on="n", at=9), gang("lent", "b", LOW, on="n", at=1), gang("new", "a", NORMAL)]
+    after = run_cycle_of([queue("a", 3), queue("b", 0)], work, {"n": 2})
+    assert step_pairs(after) == [("reclaim", "lent"), ("start", "new")]
+
+
+def test_a_victim_that_fits_elsewhere_moves():
+    work = [gang("l", "q", LOW, gpus=2, on="n2", at=1)]
+    after = run_cycle_of([queue("q", 9)], [*work, gang("new", "q", NORMAL, gpus=4)], {"n1": 3, "n2": 4})
+    assert step_pairs(after) == [("move", "l"), ("start", "new")]
+    assert running_gangs(after) == {"l", "new"}
+
+
+def test_consolidation_moves_preemptible_work_for_preemptible_work():
+    work = [gang("a", "q", LOW, gpus=4, on="n1", at=1), gang("b", "q", LOW, gpus=4, on="n2", at=2)]
+    after = run_cycle_of([queue("q", 0)], [*work, gang("c", "q", LOW, gpus=8, at=3)], {"n1": 8, "n2": 8})
+    assert step_pairs(after) == [("move", "b"), ("start", "c")]
+    fixed = [gang("a", "q", NORMAL, gpus=4, on="n1", at=1), gang("b", "q", NORMAL, gpus=4, on="n2", at=2)]
+    after = run_cycle_of([queue("q", 8)], [*fixed, gang("c", "q", LOW, gpus=8, at=3)], {"n1": 8, "n2": 8})
+    assert step_pairs(after) == []
+    assert waiting_reasons(after.world)["c"].code == "fragmented"
+
+
+@pytest.mark.parametrize("leaf", ["q", "other"])
+def test_what_cannot_be_preempted_is_not_even_moved(leaf):
+    """Both stand where the new one would, and either would find a place on n2; `fixed`, the younger, would be first."""
+    fixed = GangFacts("fixed", "q", (TaskFacts("fixed-0", {GPU: 1}, state="running", node="n1"),), LOW, False, 9)
+    work = [gang("free", "q", LOW, on="n1", at=1), fixed, gang("new", leaf, NORMAL, gpus=3, at=20)]
+    after = run_cycle(facts([queue("q", 5), queue("other", 5)], work, {"n1": 4, "n2": 1}))
+    assert step_pairs(after) == [("move", "free"), ("start", "new")]
+    low = [*work[:2], gang("new", leaf, LOW, gpus=3, at=20)]
+    assert step_pairs(run_cycle(facts([queue("q", 5), queue("other", 5)], low, {"n1": 4, "n2": 1}))) == step_pairs(
+        after
+    )
+
+
+def test_inside_a_leaf_too_nobody_loses_his_place_where_moving_is_enough():
+    work = [gang("small", "q", LOW, gpus=2, on="n2", at=1), gang("large", "q", LOW, gpus=4, on="n1", at=2)]
+    after = run_cycle_of([queue("q", 4)], [*work, gang("w", "q", NORMAL, gpus=4)], {"n1": 4, "n2": 4, "n3": 2})
+    assert step_pairs(after) == [("move", "small"), ("start", "w")]
+
+
+def test_a_preemption_moves_only_lower_priorities_of_its_own_leaf():
+    """The queue is above its fair share, so no room is made for it elsewhere; on n1 one more would have to move."""
+    queues, more = [queue("q", 4), queue("other", 4)], {"usage": {"q": {GPU: 9}}}
+
+    def after(*standing):
+        work = [*standing, gang("low", "q", LOW, on="n1", at=1), gang("new", "q", NORMAL, gpus=4, at=20)]
+        return step_pairs(run_cycle(facts(queues, work, {"n1": 4, "n2": 2}, **more)))
+
+    def on_n1(where, priority):
+        return GangFacts("its", where, (TaskFacts("its-0", {GPU: 1}, state="running", node="n1"),), priority, True, 9)
+
+    assert after() == [("move", "low"), ("start", "new")]
+    assert after(on_n1("q", LOW)) == [("move", "low"), ("move", "its"), ("start", "new")]
+    assert after(on_n1("q", HIGH)) == []
+    assert after(on_n1("other", LOW)) == []
+
+
+def test_low_takes_back_only_up_to_its_fair_share():
+    queues = [queue("a", 4, created=1), queue("b", 4, created=2)]
+    held = [gang(f"b{i}", "b", LOW, on="n", at=i) for i in range(8)]
+    waits = [gang(f"a{i}", "a", LOW, at=20 + i) for i in range(8)]
+    after = run_cycle_of(queues, [*held, *waits], {"n": 8})
+    assert sum(q.alloc[0] for q in after.world.queues) == 8
+    assert [q.alloc[0] for q in after.world.queues] == [4, 4]
+    assert {action for action, _name in step_pairs(after)} == {"reclaim", "start"}
+
+
+def test_a_gang_above_its_fair_share_reclaims_nothing():
+    queues = [queue("a", 2, created=1), queue("b", 2, created=2)]
+    work = [gang("b0", "b", LOW, gpus=4, on="n"), gang("a0", "a", LOW, gpus=3)]
+    assert step_pairs(run_cycle_of(queues, work, {"n": 4})) == []
+
+
+def test_borrowers_are_judged_where_the_branches_part():
+    """x1 is over its quota, but its pool is not: the neighbour pool may not take from it, its sibling may."""
+    queues = [
+        queue("x", None), queue("x1", 2, "x"), queue("x2", 4, "x"),
+        queue("y", 2),
+    ]  # fmt: skip
+    held = [gang("low1", "x1", LOW, gpus=2, on="n", at=1), gang("low2", "x1", LOW, gpus=2, on="n", at=2)]
+    outside = run_cycle_of(queues, [*held, gang("want", "y", NORMAL, gpus=2)], {"n": 4})
+    assert step_pairs(outside) == []
+    inside = run_cycle_of(queues, [*held, gang("want", "x2", NORMAL, gpus=2)], {"n": 4})
+    assert step_pairs(inside) == [("reclaim", "low2"), ("start", "want")]
+
+
+def test_a_lender_gets_its_gpus_back_nearest_borrower_first():
+    org = (cohort("top"), cohort("org", 0, "top"))
+    queues = [
+        queue("lender", 4, "org", created=1), queue("near", 0, "org", created=2), queue("far", 0, "top", created=3),
+    ]  # fmt: skip
+    work = [
+        gang("near-low", "near", LOW, gpus=2, on="n", at=1),
+        gang("far-low", "far", LOW, gpus=2, on="n", at=9),
+        gang("mine", "lender", NORMAL, gpus=2),
+    ]
+    after = run_cycle_of(queues, work, {"n": 8}, cohorts=org)
+    assert step_pairs(after) == [("reclaim", "near-low"), ("start", "mine")]
+
+
+def test_a_lender_that_is_bound_by_the_tree_reclaims_although_nodes_are_free():
+    org = (cohort("org"),)
+    queues = [queue("lender", 4, "org"), queue("borrower", 0, "org")]
+    work = [gang("low", "borrower", LOW, gpus=4, on="n"), gang("mine", "lender", NORMAL, gpus=1)]
+    after = run_cycle_of(queues, work, {"n": 64}, cohorts=org)
+    assert step_pairs(after) == [("reclaim", "low"), ("start", "mine")]
+
+
+def test_elastic_pods_start_one_by_one_and_are_given_up_first():
+    elastic = gang("e", "q", LOW, count=4, tree=GangTree(2))
+    after = run_cycle_of([queue("q", 9)], [elastic], {"n": 3})
+    assert [len(step.tasks) for step in after.steps] == [2, 1]
+    full = gang("e", "q", LOW, count=4, on="n", tree=GangTree(2))
+    after = run_cycle_of([queue("q", 9)], [full, gang("new", "q", NORMAL, gpus=1)], {"n": 4})
+    assert [(step.action, step.gang, step.tasks) for step in after.steps] == [
+        ("preempt", "e", ("e-3",)),
+        ("start", "new", ("new-0",)),
+    ]
+    assert running_gangs(after) == {"e", "new"}
+
+
+def test_the_next_pod_of_an_elastic_gang_competes_by_its_priority():
+    """It stands in line again at once: its surplus comes before work of a lower priority, and after its equals."""
+    elastic = gang("e", "q", 60, count=4, tree=GangTree(2))
+    for priority, started in ((50, ["e", "e", "e"]), (60, ["e", "o"])):
+        after = run_cycle_of([queue("q", 0)], [elastic, gang("o", "q", priority, count=2, at=9)], {"n": 4})
+        assert [name for _action, name in step_pairs(after)] == started
+
+
+def test_a_group_that_needs_no_pod_grows_last():
+    """`b` holds three times what it needs and is served before `a`, which needs nothing and has nothing."""
+    tree = GangTree(None, None, [SubGroup("a", None, 0), SubGroup("b", None, 1)])
+    on = [None, "n", "n", "n", None]
+    mine = gang("g", "q", LOW, count=5, on=on, tree=tree, groups=["a", "b", "b", "b", "b"])
+    assert [step.tasks for step in run_cycle_of([queue("q", 0)], [mine], {"n": 4}).steps] == [("g-4",)]
+
+
+def test_of_groups_that_need_no_pod_the_one_with_fewer_grows_first():
+    tree = GangTree(None, None, [SubGroup("a", None, 0), SubGroup("b", None, 0)])
+    mine = gang("g", "q", LOW, count=4, on=["n", None, None, None], tree=tree, groups=["a", "a", "b", "b"])
+    after = run_cycle_of([queue("q", 0)], [mine], {"n": 4})
+    assert [step.tasks for step in after.steps] == [("g-2",), ("g-1",), ("g-3",)]
+
+
+def test_a_gang_below_its_minimum_has_no_surplus_to_give_first():
+    """Of `a` two pods run and one is needed; but `b` cannot start, so nothing of it is of use to anybody."""
+    tree = GangTree(None, None, [SubGroup("a", None, 1), SubGroup("b", None, 1)])
+    states = ("running", "running", "pending")
+    tasks = tuple(
+        TaskFacts(f"g-{i}", {GPU: 1 if state == "running" else 9}, group, state, "n" if state == "running" else None)
+        for i, (state, group) in enumerate(zip(states, "aab", strict=True))
+    )
+    half = GangFacts("half", "q", tasks, LOW, True, 0, tree)
+    after = run_cycle(facts([queue("q", 1)], [half, gang("new", "q", NORMAL)], {"n": 2}))
+    assert [(step.action, step.tasks) for step in after.steps] == [("preempt", ("g-0", "g-1")), ("start", ("new-0",))]
+
+
+def test_groups_that_stand_in_each_others_way_are_placed_together():
+    """The pod of `a` would take the fullest node, n1, where alone the pod of `b` may stand."""
+    tree = GangTree(None, None, [SubGroup("a", None, 1), SubGroup("b", None, 1)])
+    tasks = (TaskFacts("a-0", {GPU: 1}, "a"), TaskFacts("b-0", {GPU: 1}, "b", allowed_nodes=frozenset({"n1"})))
+    after = run_cycle(facts([queue("q", 0)], [GangFacts("g", "q", tasks, LOW, True, 0, tree)], {"n1": 1, "n2": 2}))
+    assert [(step.tasks, step.nodes) for step in after.steps] == [(("a-0", "b-0"), ("n2", "n1"))]
+
+
+def test_elastic_pods_take_nothing_from_others():
+    elastic = gang("e", "q", NORMAL, count=3, on=["n", "n", None], tree=GangTree(2))
+    assert step_pairs(run_cycle_of([queue("q", 9)], [elastic, gang("l", "q", LOW, on="n")], {"n": 3})) == []
+
+
+def replicas(*sizes, need=2, on=None):
+    """A gang of replicas, one pod each, of these sizes."""
+    tree = GangTree(None, need, [SubGroup(f"r{i}", None, 1) for i in range(len(sizes))])
+    tasks = tuple(
+        TaskFacts(f"r{i}-0", {GPU: size}, f"r{i}", "running" if on else "pending", on) for i, size in enumerate(sizes)
+    )
+    return GangFacts("replicas", "q", tasks, LOW, True, 0, tree)
+
+
+def test_an_optional_replica_that_cannot_be_placed_never_makes_the_gang_fail():
+    after = run_cycle(facts([queue("q", 0)], [replicas(9, 2, 2)], {"n": 4}))
+    assert after.world.gang_of["replicas"].is_running
+    assert [step.tasks for step in after.steps] == [("r1-0", "r2-0")]
+
+
+def test_all_or_nothing_below_the_minimum():
+    after = run_cycle(facts([queue("q", 0)], [replicas(9, 9, 2)], {"n": 4}))
+    assert after.steps == ()
+
+
+def test_an_optional_replica_is_given_up_whole_before_the_core():
+    after = run_cycle_of([queue("q", 9)], [replicas(2, 2, 2, on="n"), gang("new", "q", NORMAL, gpus=2)], {"n": 6})
+    assert [(step.action, step.tasks) for step in after.steps] == [("preempt", ("r2-0",)), ("start", ("new-0",))]
+
+
+def test_two_queues_never_take_each_others_work_for_ever():
+    """Larger LOW work of a higher priority does not preempt its leaf beyond the leaf's share, only to be reclaimed."""
+    queues = [queue("a", 6, created=1), queue("b", 5, created=2)]
+    work = [
+        gang("a-base", "a", HIGH, gpus=4, on="n", at=1),
+        gang("a-small", "a", 50, gpus=3, on="n", at=2),
+        gang("a-large", "a", 60, gpus=4, at=3),
+        gang("b-base", "b", NORMAL, gpus=4, on="n", at=4),
+    ]
+    after = run_cycle_of(queues, work, {"n": 12}, demand={"b": {GPU: 9}})
+    assert after.settled
+    assert step_pairs(after) == []
+    free = run_cycle_of(queues, work, {"n": 12})
+    assert step_pairs(free) == [("preempt", "a-small"), ("start", "a-large")]

@@ -1,0 +1,37 @@
+"""What the engine made goes with its last user, without a search by the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.facts import LOW, NORMAL
+from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
+from scheduling.domain.engine.state import GangState, QueueState
+from tests.unit.engine.sample_clusters import cohort, facts, gang, queue
+
+
+def alive():
+    return [each for each in gc.get_objects() if isinstance(each, QueueState | GangState)]
+
+
+def test_a_world_that_nobody_needs_is_no_garbage_to_be_found():
+    given = facts(
+        [queue("p", 4, parent="c"), queue("q", 2, parent="p"), queue("r", 2, parent="p")],
+        [gang("low", "q", LOW, on="n", gpus=4), gang("new", "r", NORMAL, gpus=2), gang("waits", "q", LOW, gpus=2)],
+        {"n": 4},
+        cohorts=(cohort("c"),),
+    )
+    gc.collect()
+    before = len(alive())
+    gc.disable()
+    try:
+        settled = run_cycle(given)
+        assert settled.steps
+        assert waiting_reasons(settled.world)
+        assert queue_positions(settled.world)
+        assert len(alive()) > before
+        del settled
+        assert len(alive()) == before
+    finally:
+        gc.enable()

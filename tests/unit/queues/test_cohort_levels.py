@@ -1,0 +1,80 @@
+"""Cohorts as levels of queues: what each is promised on this cluster, and the most it may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pools.domain.amounts import GPU
+from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest
+from scheduling.domain.queues.cohort_levels import CohortLevels, CohortPlacement, cohort_levels
+from scheduling.domain.queues.desired import CohortLevel
+
+
+def gpu(nominal: int, borrowing: int | None = None, lending: int | None = None) -> Mapping[str, Any]:
+    return {GPU: {"nominal": nominal, "borrowing_limit": borrowing, "lending_limit": lending}}
+
+
+def pool(name: str, cohort: str, guarantee: int, **more: Any) -> PoolQuotaFacts:
+    return PoolQuotaFacts(name, cohort, guarantee, quota=guarantee, **more)
+
+
+def test_no_cohorts_no_levels() -> None:
+    assert cohort_levels(build_forest([], []), {}) == CohortLevels()
+
+
+def test_a_level_is_what_is_below_it_and_its_own() -> None:
+    tree = build_forest(
+        [CohortQuotaFacts("org", None, gpu(2)), CohortQuotaFacts("lab", "org", gpu(4, borrowing=6), weight=3)],
+        [pool("a", "lab", 10), pool("b", "org", 20)],
+    )
+    assert cohort_levels(tree, {"a": 10, "b": 20}) == CohortLevels(
+        (CohortLevel("lab", 14, 20, 3.0, "org"), CohortLevel("org", 36, 36, 1.0, None)),
+        {"a": CohortPlacement("lab", 20), "b": CohortPlacement("org", 36)},
+    )
+
+
+def test_a_pool_may_hold_what_the_tree_could_give_it_lending_limits_and_all() -> None:
+    tree = build_forest(
+        [CohortQuotaFacts("org")],
+        [
+            pool("a", "org", 10, lending_limit=4),
+            pool("b", "org", 20, borrowing_limit=3),
+            pool("c", "org", 5, maximum=7),
+        ],
+    )
+    found = cohort_levels(tree, {"a": 10, "b": 20, "c": 5})
+    assert found.pools == {
+        "a": CohortPlacement("org", 35),
+        "b": CohortPlacement("org", 23),
+        "c": CohortPlacement("org", 7),
+    }
+    (org,) = found.cohorts
+    assert (org.quota, org.limit) == (35, 35), "the level counts also what a pool does not lend"
+
+
+def test_pools_on_other_clusters_count_for_the_limit_only() -> None:
+    tree = build_forest([CohortQuotaFacts("org", None, gpu(1))], [pool("here", "org", 10), pool("there", "org", 30)])
+    found = cohort_levels(tree, {"here": 10})
+    assert found.cohorts == (CohortLevel("org", 11, 41, 1.0, None),)
+    assert found.pools == {"here": CohortPlacement("org", 41)}
+
+
+def test_a_level_that_no_pool_of_this_cluster_needs_is_left_out() -> None:
+    tree = build_forest(
+        [CohortQuotaFacts("org"), CohortQuotaFacts("far", "org"), CohortQuotaFacts("near", "org")],
+        [pool("p", "near", 5)],
+    )
+    assert [level.name for level in cohort_levels(tree, {"p": 5}).cohorts] == ["near", "org"]
+
+
+def test_unlimited_is_unlimited_all_the_way_up() -> None:
+    tree = build_forest([CohortQuotaFacts("org")], [pool("a", "org", -1), pool("b", "org", 5)])
+    found = cohort_levels(tree, {"a": -1, "b": 5})
+    assert found.cohorts == (CohortLevel("org", -1, -1, 1.0, None),)
+    assert found.pools["b"] == CohortPlacement("org", -1)
+
+
+def test_a_circle_is_no_level() -> None:
+    tree = build_forest([CohortQuotaFacts("x", "y"), CohortQuotaFacts("y", "x")], [pool("p", "x", 5)])
+    assert cohort_levels(tree, {"p": 5}) == CohortLevels()

@@ -1,0 +1,80 @@
+"""What a person reads about a deed, and what somebody reads who may not know the other's names."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
+from scheduling.domain.engine.steps import StepAction
+
+CASES = [
+    (
+        DecisionFacts(StepAction.START, "hello-1", "team--a", 4, ["n1"]),
+        "hello-1 starts in team--a with 4 GPUs.",
+        "hello-1 starts in team--a with 4 GPUs.",
+    ),
+    (DecisionFacts(StepAction.START, "hello-1", "team", 0), "hello-1 starts in team.", "hello-1 starts in team."),
+    (
+        DecisionFacts(StepAction.START, "hello-1", "team", 1, is_growth=True),
+        "hello-1 grows in team with 1 GPU.",
+        "hello-1 grows in team with 1 GPU.",
+    ),
+    (
+        DecisionFacts(
+            StepAction.MOVE, "hello-1", "team", 2, ["n2", "n2"], beneficiary="big-1", beneficiary_leaf="other"
+        ),
+        "hello-1 moves with 2 GPUs to n2, so that big-1 can start.",
+        "hello-1 moves with 2 GPUs to n2, so that other work can start.",
+    ),
+    (
+        DecisionFacts(
+            StepAction.MOVE,
+            "hello-1",
+            "team",
+            4,
+            ["n1", "n2", "n3", "n4"],
+            beneficiary="big-1",
+            beneficiary_leaf="other",
+        ),
+        "hello-1 moves with 4 GPUs to n1, n2, n3, …, so that big-1 can start.",
+        "hello-1 moves with 4 GPUs to n1, n2, n3, …, so that other work can start.",
+    ),
+    (
+        DecisionFacts(StepAction.RECLAIM, "wf3-1", "pool1", 1, beneficiary="wf5-1", beneficiary_leaf="pool2"),
+        "pool2 takes back 1 GPU that wf3-1 had borrowed in pool1, for wf5-1.",
+        "Another pool takes back 1 GPU that wf3-1 had borrowed in pool1.",
+    ),
+    (
+        DecisionFacts(StepAction.PREEMPT, "wf1-1", "pool", 2),
+        "The scheduler of the cluster took 2 GPUs in pool from wf1-1.",
+        "The scheduler of the cluster took 2 GPUs in pool from wf1-1.",
+    ),
+    (
+        DecisionFacts(StepAction.PREEMPT, "wf1-1", "pool", 1, beneficiary="wf5-1", beneficiary_leaf="pool"),
+        "wf1-1 gives up 1 GPU in pool to wf5-1.",
+        "wf1-1 gives up 1 GPU in pool to work of a higher priority.",
+    ),
+    (
+        DecisionFacts(StepAction.PREEMPT, "wf1-1", "pool", 0, beneficiary="wf5-1", beneficiary_leaf="pool"),
+        "wf1-1 gives up its place in pool to wf5-1.",
+        "wf1-1 gives up its place in pool to work of a higher priority.",
+    ),
+    (
+        DecisionFacts(StepAction.GIVE_UP, "wf1-1", "pool", 2),
+        "wf1-1 is below its minimum and gives up 2 GPUs in pool.",
+        "wf1-1 is below its minimum and gives up 2 GPUs in pool.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("deed", "told", "told_to_others"), CASES)
+def test_sentences(deed: DecisionFacts, told: str, told_to_others: str) -> None:
+    assert decision_message(deed) == told
+    assert anonymous_decision_message(deed) == told_to_others
+
+
+@pytest.mark.parametrize("action", StepAction)
+def test_others_never_read_the_name_of_the_beneficiary_or_its_pool(action: StepAction) -> None:
+    deed = DecisionFacts(action, "mine", "here", 1, ["n1"], beneficiary="secret-1", beneficiary_leaf="hidden")
+    assert "secret" not in anonymous_decision_message(deed)
+    assert "hidden" not in anonymous_decision_message(deed)

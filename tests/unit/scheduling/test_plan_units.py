@@ -1,0 +1,132 @@
+"""What of a plan belongs together, and whether it can still be done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+
+from scheduling.domain.admission import Gate
+from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.steps import Step, StepAction
+from scheduling.domain.plan_units import Gates, NodeCapacity, PlanUnit, split_plan
+from scheduling.domain.priorities import Priority
+from tests.unit.engine import sample_clusters
+from tests.unit.engine.sample_clusters import facts, gang, queue
+
+
+def step(action: StepAction, name: str, *nodes: str, whom: str | None = None) -> Step:
+    """One step about the only task of a gang."""
+    return Step(1, action, name, (f"{name}-0",), whom, "", nodes)
+
+
+def start(name: str, node: str) -> Step:
+    """It starts there."""
+    return step(StepAction.START, name, node)
+
+
+def reclaim(name: str, whom: str) -> Step:
+    """It loses its place to somebody."""
+    return step(StepAction.RECLAIM, name, whom=whom)
+
+
+class TestDeeds:
+    def test_what_is_taken_belongs_to_the_start_it_is_for(self) -> None:
+        steps = [
+            start("a", "n"),
+            reclaim("x", "b"),
+            step(StepAction.MOVE, "y", "m", whom="b"),
+            start("b", "n"),
+            step(StepAction.GIVE_UP, "z"),
+            start("c", "n"),
+        ]
+        found = list(split_plan(steps))
+        assert [[each.gang for each in deed.steps] for deed in found] == [["a"], ["x", "y", "b"], ["z"], ["c"]]
+        assert [deed.is_plain_start for deed in found] == [True, False, False, True]
+        assert found[1].gangs == {"x", "y", "b"}
+
+    @given(sample_clusters.cluster_facts())
+    def test_every_step_of_a_plan_is_in_one_deed_and_ends_with_a_start_or_a_giving_up(self, given_facts: Any) -> None:
+        plan = run_cycle(given_facts)
+        found = list(split_plan(plan.steps))
+        assert [each for deed in found for each in deed.steps] == list(plan.steps)
+        for deed in found:
+            *taken, last = deed.steps
+            assert last.action in {StepAction.START, StepAction.GIVE_UP}
+            assert all(each.beneficiary == last.gang for each in taken)
+
+    @given(sample_clusters.cluster_facts())
+    def test_a_plan_that_nobody_disturbs_finds_the_room_it_counted_on(self, given_facts: Any) -> None:
+        room = NodeCapacity(given_facts)
+        assert all(room.book(deed) for deed in split_plan(run_cycle(given_facts).steps))
+
+
+class TestRoom:
+    """Node n of 2 GPUs with `old` of 1 on it; `a`, `b`, `wide` (2) wait."""
+
+    def room(self) -> NodeCapacity:
+        work = [gang("old", "q", on="n"), gang("a", "q"), gang("b", "q"), gang("wide", "q", gpus=2)]
+        return NodeCapacity(facts([queue("q", 9)], work, {"n": 2}))
+
+    def test_what_is_full_is_full(self) -> None:
+        room = self.room()
+        assert room.book(PlanUnit((start("a", "n"),)))
+        assert not room.book(PlanUnit((start("b", "n"),)))
+
+    def test_what_leaves_makes_room_in_the_same_deed(self) -> None:
+        room = self.room()
+        assert not room.book(PlanUnit((start("wide", "n"),)))
+        assert room.book(PlanUnit((reclaim("old", "wide"), start("wide", "n"))))
+        assert not room.book(PlanUnit((start("a", "n"),)))
+
+    def test_a_dropped_deed_gives_nobody_room(self) -> None:
+        room = self.room()
+        assert not room.book(PlanUnit((reclaim("old", "wide"), start("wide", "n"), start("a", "n"))))
+        assert room.book(PlanUnit((start("a", "n"),)))
+
+    def test_what_was_not_done_after_all_is_taken_back(self) -> None:
+        room = self.room()
+        mark = room.mark()
+        assert room.book(PlanUnit((start("a", "n"),)))
+        room.undo(mark)
+        assert room.book(PlanUnit((start("b", "n"),)))
+
+    def test_a_move_gives_the_old_node_back(self) -> None:
+        work = [gang("old", "q", on="n"), gang("wide", "q", gpus=2)]
+        room = NodeCapacity(facts([queue("q", 9)], work, {"n": 2, "m": 2}))
+        assert room.book(PlanUnit((step(StepAction.MOVE, "old", "m", whom="wide"), start("wide", "n"))))
+
+    def test_nobody_starts_on_a_node_that_is_not_there(self) -> None:
+        assert not self.room().book(PlanUnit((start("a", "gone"),)))
+
+    def test_an_overfull_node_takes_only_what_does_not_ask_for_more_of_that(self) -> None:
+        work = [gang("old", "q", on="n", gpus=4), gang("a", "q"), gang("none", "q", gpus=0)]
+        room = NodeCapacity(facts([queue("q", 9)], work, {"n": 2}))
+        assert not room.book(PlanUnit((start("a", "n"),)))
+        assert room.book(PlanUnit((start("none", "n"),)))
+
+
+class TestGates:
+    """Leaf 1 of 10 in a pool of 12 that may hold 15."""
+
+    def gates(self) -> Gates:
+        pool = Gate("pool", 12, 0, 15, 0)
+        return Gates({1: (Gate("a", 10, 0, -1, 0), pool), 2: (Gate("b", 2, 0, -1, 0), pool)})
+
+    def test_firm_work_counts_against_quotas_and_low_work_against_the_maximum(self) -> None:
+        gates = self.gates()
+        assert gates.verdict(1, Priority.NORMAL, 10) is None
+        gates.add_usage(1, Priority.NORMAL, 10)
+        wait = gates.verdict(1, Priority.HIGH, 1)
+        assert (wait.code if wait else None) == "leaf_quota"
+        gates.add_usage(2, Priority.LOW, 5)
+        wait = gates.verdict(1, Priority.LOW, 1)
+        assert (wait.code if wait else None) == "pool_maximum"
+        gates.add_usage(2, Priority.LOW, -5)
+        assert gates.verdict(1, Priority.LOW, 5) is None
+
+    def test_what_stands_above_two_leaves_counts_for_both(self) -> None:
+        gates = self.gates()
+        gates.add_usage(1, Priority.NORMAL, 10)
+        assert gates.path(2) == (Gate("b", 2, 0, -1, 0), Gate("pool", 12, 10, 15, 10))
+        assert gates.path(3) == ()
