@@ -84,7 +84,7 @@ class GpuQuotaController:
         self._lock, self._moved = threading.Lock(), set[str]()
         self._rebuilt_at: float | None = None
         self._lease = Lease(backend_id, GpuControllerLease)
-        common: dict[str, Any] = {"connect": lambda: self._cluster, "pace": intervals.informer_timing}
+        common: dict[str, Any] = {"connect": lambda: self._cluster, "timing": intervals.informer_timing}
         self._quotas: Informer[str] = Informer(
             resource_kinds.GPU_RESOURCE_QUOTA, key_of=_namespace, on_change=lambda _: None, name_of=_full_name, **common
         )

@@ -35,10 +35,10 @@ class ClusterInformers:
         self._moved: set[UUID | None] = set()
         self._nodes_moved = True
         namespace, ours = context.backend.namespace, installation_selector(context.installation_id)
-        common: dict[str, Any] = {"connect": connect, "pace": timing}
+        common: dict[str, Any] = {"connect": connect, "timing": timing}
         of_gangs: dict[str, Any] = {
-            "key": group_id_of,
-            "changed": self._gang_moved,
+            "key_of": group_id_of,
+            "on_change": self._gang_moved,
             "namespace": namespace,
             "labels": ours,
         }
