@@ -149,7 +149,12 @@ def usage_bar(parts: UsageBar, label: str) -> SafeString:
     """The four-part bar with a sentence for those who do not see it. Built here: a page has hundreds."""
     if not parts.length:
         return format_html(_EMPTY_BAR, label)
-    shown = [(name, getattr(parts, name)) for name in ("inside", "over", "draining", "free")]
+    shown = [
+        ("inside", parts.within_quota),
+        ("over", parts.over_quota),
+        ("draining", parts.draining),
+        ("free", parts.free),
+    ]
     return format_html(
         _BAR,
         label,
