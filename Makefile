@@ -1,5 +1,5 @@
-# Two commands for everybody: `make run` starts the house, `make test` tests it. Both set up what they need.
-# Python 3.11 or newer is all they ask for; uv is used when it is there.
+# Two commands for everybody: `make run` starts OSMO Admin, `make test` tests it. Both set up what they need.
+# Python 3.11 or newer is the only requirement; uv is used when it is installed.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -9,36 +9,39 @@ PYTEST ?=
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly lint format types imports migrations check deploy-check openapi lock lock-check bench deps-debian setup setup-dev clean
+.PHONY: help run test test-nightly lint format types imports words migrations check deploy-check openapi openapi-check lock lock-check bench deps-debian setup setup-dev clean
 
-help: ## what there is to do
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: setup ## start the house (UP="--port 9000 --no-demo" for options of osmo-admin up)
+run: setup ## start OSMO Admin (UP="--port 9000 --no-demo" for options of osmo-admin up)
 	@exec $(BIN)/osmo-admin up $(UP)
 
-test: setup-dev ## run every test; says at its end what could not run and how to get it
+test: setup-dev ## run every test; names at the end the tests whose tools are missing
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST)
 
-test-nightly: setup-dev ## the long ones too, with larger samples
+test-nightly: setup-dev ## run the long tests too, with larger samples
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nightly $(PYTEST)
 
-lint: setup-dev ## ruff: rules and format
+lint: setup-dev ## check rules and format with ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-format: setup-dev ## ruff: mend what can be mended
+format: setup-dev ## fix with ruff what can be fixed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-types: setup-dev ## mypy, strict
+types: setup-dev ## check types with mypy, strict
 	@$(BIN)/mypy
 
-imports: setup-dev ## which room may import which
+imports: setup-dev ## check which package imports which
 	@$(BIN)/lint-imports
 
-migrations: setup-dev ## no model change without its migration
+words: ## check that no banished word is used (scripts/check-words)
+	@$(PYTHON) scripts/check-words
+
+migrations: setup-dev ## check that each model change has its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run
 
-deploy-check: setup-dev ## a production configuration must pass Django's and our own checks without a warning
+deploy-check: setup-dev ## check a production configuration with Django's and our own checks
 	@OSMO_SECURE=true OSMO_PUBLIC_URL=https://osmo.example OSMO_ALLOWED_HOSTS=osmo.example \
 	 OSMO_SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(48))') \
 	 DATABASE_URL= OSMO_ADMIN_HOME= $(BIN)/python manage.py check --deploy --fail-level WARNING
@@ -46,28 +49,28 @@ deploy-check: setup-dev ## a production configuration must pass Django's and our
 openapi: setup-dev ## write docs/openapi.yaml
 	@$(BIN)/python manage.py spectacular --file docs/openapi.yaml
 
-openapi-check: setup-dev
+openapi-check: setup-dev ## check that docs/openapi.yaml is current
 	@mkdir -p artifacts && $(BIN)/python manage.py spectacular --file artifacts/openapi.yaml \
 	 && diff -u docs/openapi.yaml artifacts/openapi.yaml || { echo "docs/openapi.yaml is stale: make openapi"; exit 1; }
 
-lock: setup-dev ## pin every dependency anew (UPGRADE=--upgrade takes newer versions)
+lock: setup-dev ## write the lock files again (UPGRADE=--upgrade takes newer versions)
 	@./scripts/lock $(BIN)/uv $(UPGRADE)
 
-lock-check: setup-dev
+lock-check: setup-dev ## check that the lock files are current
 	@./scripts/lock $(BIN)/uv --check
 
-check: lint types imports migrations openapi-check lock-check deploy-check ## all quick checks
+check: lint types imports words migrations openapi-check lock-check deploy-check ## run all quick checks
 
 bench: setup-dev ## measure; JSON on standard output
 	@$(BIN)/python -m bench
 
-deps-debian: ## what the tests would like on Debian: PostgreSQL, Chromium, etcd
+deps-debian: ## install the tools of the tests on Debian: PostgreSQL, Chromium, etcd
 	apt-get update && apt-get install -y --no-install-recommends chromium etcd-server postgresql
 
-clean: ## remove what make made (never your data)
+clean: ## remove everything that make built (never your data)
 	rm -rf $(VENV) artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# A stamp is newer than its lock exactly when the environment holds what the lock says.
+# A stamp is newer than its lock file exactly when the environment holds the locked versions.
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
 

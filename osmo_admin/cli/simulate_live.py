@@ -44,12 +44,16 @@ def _read_changes(files: Sequence[str]) -> list[Any]:
     try:
         plain: list[Any] = json.loads(json.dumps(value, default=_encode_decimal))
     except TypeError as error:
-        raise ClientError(f"{files[0]} holds a value that is none: {error}") from error
+        raise ClientError(f"{files[0]} holds a value that cannot be read: {error}") from error
     return plain
 
 
 def _encode_decimal(value: Any) -> float:
-    """Fractions were read from decimals. Raises TypeError for what the reader could not read."""
+    """A fraction, which was read from a decimal number. Raises TypeError for a value that the reader could not read."""
+    from scheduling.scenario.document_reader import UnreadableScalar
+
     if isinstance(value, Fraction):
         return float(value)
-    raise TypeError(f"{getattr(value, 'text', value)!s} {getattr(value, 'why', 'is not known here')}.")
+    if isinstance(value, UnreadableScalar):
+        raise TypeError(f"{value.text} {value.reason}.")
+    raise TypeError(f"{value!s} is not known here.")
