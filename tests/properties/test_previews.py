@@ -264,7 +264,7 @@ def test_new_work_starts_beside_sums_as_it_does_beside_all(house: House, works: 
 def _made_available(facts: ClusterFacts, blocker: Any, world: World) -> ClusterFacts:
     """Exactly the missing amounts of one blocker: on the nodes that are named, or in the number that is named."""
     if blocker.limit == "nodes":
-        more = {short.node: world.named_amounts(short.missing) for short in blocker.where}
+        more = {short.node: world.named_amounts(short.missing) for short in blocker.node_shortages}
         return replace(
             facts,
             nodes=tuple(

@@ -30,7 +30,7 @@ class World:
         # Queues and gangs refer to each other. Where thousands wait, the collector would take longer to find them than
         # to make them, and stop whoever runs just then.
         for queue in getattr(self, "queues", ()):
-            queue.let_go()
+            queue.unlink()
 
     def _build(self, built: WorldRecords, facts: ClusterFacts) -> None:
         self.facts = facts

@@ -64,25 +64,25 @@ def test_an_end_that_was_known_is_not_told_again_but_counts() -> None:
 
 
 def test_exit_actions_have_the_last_word() -> None:
-    assert follows(lead(S.FAILED, action="COMPLETE")).verdict is S.COMPLETED
-    assert follows(lead(S.COMPLETED, action="FAIL")).verdict is S.FAILED
-    assert follows(lead(S.FAILED_EVICTED, action="FAIL")).verdict is S.FAILED_EVICTED
+    assert follows(lead(S.FAILED, exit_action="COMPLETE")).verdict is S.COMPLETED
+    assert follows(lead(S.COMPLETED, exit_action="FAIL")).verdict is S.FAILED
+    assert follows(lead(S.FAILED_EVICTED, exit_action="FAIL")).verdict is S.FAILED_EVICTED
 
 
 def test_one_more_try_if_the_house_allows_it() -> None:
-    found = follows(lead(S.FAILED, action="RESCHEDULE", may_retry=True), other(S.RUNNING))
+    found = follows(lead(S.FAILED, exit_action="RESCHEDULE", may_retry=True), other(S.RUNNING))
     assert found == GangOutcome({"lead": S.RESCHEDULED}, tasks_to_retry=frozenset({"lead"}))
-    assert follows(lead(S.FAILED, action="RESCHEDULE"), other(S.RUNNING)).verdict is S.FAILED
+    assert follows(lead(S.FAILED, exit_action="RESCHEDULE"), other(S.RUNNING)).verdict is S.FAILED
 
 
 def test_a_gang_that_counts_every_status_begins_together_again() -> None:
-    retried = other(S.FAILED, action="RESCHEDULE", may_retry=True)
+    retried = other(S.FAILED, exit_action="RESCHEDULE", may_retry=True)
     found = follows(lead(S.RUNNING), retried, other(S.COMPLETED, "done"), ignores=False, before=frozenset({"done"}))
     assert (found.tasks_to_retry, found.tasks_to_restart, found.verdict) == ({"other"}, {"lead"}, None)
 
 
 def test_a_failure_beside_a_retry_fails() -> None:
-    retried = other(S.FAILED, action="RESCHEDULE", may_retry=True)
+    retried = other(S.FAILED, exit_action="RESCHEDULE", may_retry=True)
     assert follows(lead(S.FAILED), retried).verdict is S.FAILED
 
 

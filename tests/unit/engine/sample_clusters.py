@@ -65,7 +65,7 @@ def step_pairs(settled):
 
 
 def running_gangs(settled):
-    return {gang.fact.name for gang in settled.world.gangs if gang.holds}
+    return {gang.fact.name for gang in settled.world.gangs if gang.is_running}
 
 
 def run_cycle_of(*args, **more):
@@ -191,7 +191,7 @@ def broken_invariants(world):
                     found.append(f"node {node} holds {-free} {key} more than it has")
                 if free != world.nodes.free[node][r]:
                     found.append(f"node {node} counts {world.nodes.free[node][r]} free {key}, has {free}")
-    found.extend(f"{g} is half started" for g in world.gangs if any(g.active) and not g.satisfied)
+    found.extend(f"{g} is half started" for g in world.gangs if any(g.active) and not g.is_satisfied)
     governed = {q.column for q in world.queues if q.governed}
     for column in world.columns:
         found.extend(f"{world.tree.names[x]} is in debt" for x in governed if column.debt(x))

@@ -59,9 +59,9 @@ def test_replicas_that_fit_alone_but_not_together_are_chosen_together():
 
 def test_never_is_said_when_no_way_is_left():
     for mine in (replicas(9, 8), unlike(9, 8)):
-        assert why([queue("q", 0)], [mine], {"n": 4}).never
-        assert why([queue("q", 0, limit=4)], [mine], {"n": 20}).never
-        assert why([queue("q", 4, "org")], [mine], {"n": 20}, cohorts=(cohort("org"),)).never
+        assert why([queue("q", 0)], [mine], {"n": 4}).is_permanent
+        assert why([queue("q", 0, limit=4)], [mine], {"n": 20}).is_permanent
+        assert why([queue("q", 4, "org")], [mine], {"n": 20}, cohorts=(cohort("org"),)).is_permanent
 
 
 def test_what_can_run_takes_places_although_a_larger_replica_comes_first():
@@ -98,10 +98,10 @@ def test_who_can_never_run_is_told_the_least_that_it_needs():
     """Of replicas of 9 and of 8 GPUs one is needed: a limit of 8 would do, and so 8 is the number that is too much."""
     for mine in (replicas(9, 8), unlike(9, 8)):
         reason = why([queue("q", 0, limit=4)], [mine], {"n": 20})
-        assert (reason.never, dict(reason.requested), dict(reason.missing)) == (True, {GPU: 8}, {GPU: 4})
+        assert (reason.is_permanent, dict(reason.requested), dict(reason.missing)) == (True, {GPU: 8}, {GPU: 4})
         assert reason.message == "It asks for 8 GPUs, more than the limit of q (4) could ever give."
         reason = why([queue("q", 0)], [mine], {"n": 4})
-        assert (reason.never, dict(reason.requested)) == (True, {GPU: 8})
+        assert (reason.is_permanent, dict(reason.requested)) == (True, {GPU: 8})
         assert reason.message == "It asks for 8 GPUs; the nodes could not hold that even if they were empty."
         assert step_pairs(run_cycle(facts([queue("q", 0, limit=8)], [mine], {"n": 20}))) == [("start", "g")]
 
@@ -155,7 +155,7 @@ def test_the_least_of_unlike_pods_is_the_one_with_fewest_gpus():
     """Ten cores are less than nine GPUs, whatever the numbers."""
     mine = _pods({GPU: 9}, {CPU: 10})
     reason = why([queue("q", 0)], [mine], {"n": 4})
-    assert (reason.never, dict(reason.requested)) == (True, {CPU: 10})
+    assert (reason.is_permanent, dict(reason.requested)) == (True, {CPU: 10})
 
 
 def _whole(*tasks):

@@ -11,13 +11,13 @@ from tests.unit.engine.sample_clusters import GPU, cohort, facts, gang, queue, r
 
 
 def outside(name, quota=0, **more):
-    return replace(queue(name, quota, "corp", **more), outside=True)
+    return replace(queue(name, quota, "corp", **more), is_external=True)
 
 
 def elsewhere(name, where, gpus=1, **more):
     """Work that runs on another cluster: it holds what it holds, and no node of ours will do for it."""
     found = gang(name, where, gpus=gpus, on="*", **more)
-    return replace(found, tasks=tuple(replace(task, allowed=frozenset()) for task in found.tasks))
+    return replace(found, tasks=tuple(replace(task, allowed_nodes=frozenset()) for task in found.tasks))
 
 
 CORP = (cohort("corp"),)

@@ -53,7 +53,7 @@ def test_nobody_waits_who_would_fit_without_taking_anything(drawn):
 def may_start_somewhere(world, gang):
     """Whether what the gang would start next is allowed and has places, found by trying all of them."""
     tasks = gang.next_tasks()
-    if gang.queue is None or not gang.complete or len(tasks) > 5:
+    if gang.queue is None or not gang.is_complete or len(tasks) > 5:
         return False
     free = [list(have) for have in world.nodes.free]
 
@@ -70,7 +70,7 @@ def may_start_somewhere(world, gang):
                     have[r] += amount
         return False
 
-    return may_start(world, gang.queue, gang.ask, preemptible=gang.preemptible) and stand(tasks)
+    return may_start(world, gang.queue, gang.next_request, preemptible=gang.preemptible) and stand(tasks)
 
 
 @given(STATES, st.randoms(use_true_random=False))
@@ -158,7 +158,7 @@ def everybody_else_gone(facts, name):
 def loosen(facts, blocker, world):
     """The facts with so much more as the blocker says is missing."""
     if blocker.limit == "nodes":
-        more = {short.node: world.amounts(short.missing) for short in blocker.where}
+        more = {short.node: world.named_amounts(short.missing) for short in blocker.node_shortages}
         nodes = (replace(n, resources=added(n.resources, more.get(n.name, {}))) for n in facts.nodes)
         return replace(facts, nodes=tuple(nodes))
 

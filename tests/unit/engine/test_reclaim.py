@@ -29,7 +29,7 @@ def low(name, where, gpus=1, *, at=0, count=1, tree=None):
 def taken(queues, work, gpus, **more):
     """Who was taken, in order; the fullness of the node is what makes the asker ask."""
     after = run_cycle_of(queues, work, {"n": gpus}, **more)
-    assert after.settled
+    assert after.has_converged
     return [step.gang for step in after.steps if step.action == "reclaim"]
 
 
@@ -355,7 +355,7 @@ def test_two_pools_do_not_take_each_others_work_for_ever():
         low("b-three", "b", 3, at=4),
     ]
     after = run_cycle_of(queues, work, {"n": 5}, capacity={GPU: 6})
-    assert after.settled
+    assert after.has_converged
     assert step_pairs(after) == [("reclaim", "b-three"), ("start", "a-one"), ("start", "a-pair")]
 
 

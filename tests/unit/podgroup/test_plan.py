@@ -182,7 +182,7 @@ def test_growth_reaches_the_minimum_or_places_nothing(drawn, blocked):
         left[x] -= count
     assert min(left) >= 0
     if started:
-        assert tree.satisfied(after)
+        assert tree.is_satisfied(after)
     else:
         assert placed == []
         assert blocked or growth.is_satisfied or not growth.is_possible
@@ -191,11 +191,11 @@ def test_growth_reaches_the_minimum_or_places_nothing(drawn, blocked):
 @given(gangs())
 def test_giving_up_keeps_the_gang_whole_until_its_last_step(drawn):
     tree, active, _waiting = drawn
-    whole = tree.satisfied(active)
-    while step := tree.give_up(active):
+    whole = tree.is_satisfied(active)
+    while step := tree.give_up_step(active):
         for x, count in step:
             active[x] -= count
             assert active[x] >= 0
         if whole and any(active):
-            assert tree.satisfied(active)
+            assert tree.is_satisfied(active)
     assert not any(active)
