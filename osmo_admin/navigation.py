@@ -61,4 +61,4 @@ def _menu_item(title: str, icon: str, address: str, *, path: str) -> dict[str, A
 
 
 def _may_submit(actor: Any) -> bool:
-    return actor.is_admin or bool(actor.pools_for(Permission.POOL_SUBMIT))
+    return actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT))

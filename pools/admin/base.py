@@ -73,7 +73,9 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
 
         def guarded(request: HttpRequest, **arguments: Any) -> HttpResponse:
             allowed = self.may_see(actor_of(request))
-            answer: HttpResponse = view(request, **arguments) if allowed else self.admin_site.closed_page(request)
+            answer: HttpResponse = (
+                view(request, **arguments) if allowed else self.admin_site.role_required_page(request)
+            )
             return answer
 
         return self.admin_site.admin_view(guarded)

@@ -72,7 +72,7 @@ class CreateSubpoolFlow(PoolTreeFlow):
 
     def success_message(self, form: ChangeForm, result: Any) -> str:
         verb = "is back" if result.reactivated else "was created"
-        return f"{result.row.name} {verb} and is guaranteed {result.part.quota} GPUs."
+        return f"{result.row.name} {verb} and is guaranteed {result.subpool.quota} GPUs."
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class ResizeSubpoolFlow(ExistingSubpoolFlow):
         )
 
     def success_message(self, form: ChangeForm, result: Any) -> str:
-        return f"{result.row.name} is guaranteed {result.part.quota} GPUs now."
+        return f"{result.row.name} is guaranteed {result.subpool.quota} GPUs now."
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class RecreateSubpoolFlow(ResizeSubpoolFlow):
     service: ClassVar[Callable[..., SubpoolResult]] = create_subpool
 
     def success_message(self, form: ChangeForm, result: Any) -> str:
-        return f"{result.row.name} is back and is guaranteed {result.part.quota} GPUs."
+        return f"{result.row.name} is back and is guaranteed {result.subpool.quota} GPUs."
 
 
 @dataclass(slots=True)
@@ -165,12 +165,12 @@ class DeleteSubpoolFlow(ExistingSubpoolFlow):
     def effect_messages(
         self, nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: Any
     ) -> tuple[str, ...]:
-        cancelled = self.row.usage.live_workflows - result.part.usage.live_workflows
+        cancelled = self.row.usage.live_workflows - result.subpool.usage.live_workflows
         return consequence_messages(nodes, draining=len(remaining), cancelled=cancelled)
 
     def success_message(self, form: ChangeForm, result: Any) -> str:
-        usage, name = result.part.usage, result.row.name
-        if result.part.state is SubpoolState.DELETING:
+        usage, name = result.subpool.usage, result.row.name
+        if result.subpool.state is SubpoolState.DELETING:
             return f"{name} drains: {usage.live_workflows} live workflows hold {usage.total_usage} GPUs."
         return f"{name} is archived; nothing is live on it."
 

@@ -16,9 +16,9 @@ NAMED = {"subtree_quota", "usage", "t", "available", "potential_available", "bor
 
 def value_of(term):
     if term.least_of:
-        assert {part.decides for part in term.least_of} >= {True}
+        assert {part.is_deciding for part in term.least_of} >= {True}
         least = min(value_of(part) for part in term.least_of)
-        assert all(part.decides == (part.amount == least) for part in term.least_of)
+        assert all(part.is_deciding == (part.amount == least) for part in term.least_of)
         assert term.amount == least
     if term.sum_of:
         assert term.amount == max(0, sum(part.sign * value_of(part) for part in term.sum_of))

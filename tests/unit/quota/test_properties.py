@@ -32,23 +32,23 @@ def children_of(tree, name):
     return [node for node in tree.nodes.values() if node.parent == name]
 
 
-def t_by_the_seed(tree, name):
+def balance_by_the_kep(tree, name):
     """`T` of the KEP: own quota minus own use, plus what each child has or owes, held back by its lending limit."""
     own = tree._usage.get(name, {}).get(GPU, 0)
     balance = tree.nodes[name].quotas[GPU].nominal - own
     for child in children_of(tree, name):
-        balance += min(child.quotas[GPU].lending_limit, t_by_the_seed(tree, child.name))
+        balance += min(child.quotas[GPU].lending_limit, balance_by_the_kep(tree, child.name))
     return balance
 
 
-def admits_by_the_seed(tree, leaf, amount):
+def admits_by_the_kep(tree, leaf, amount):
     """The KEP's rule on the whole tree after the request: no node below −borrowing limit, no root below 0."""
     held = {**tree._usage.get(leaf, {})}
     held[GPU] = held.get(GPU, 0) + amount
     after = tree.with_change(usage={leaf: held})
     for name, node in after.nodes.items():
         bound = 0 if node.parent is None else node.quotas[GPU].borrowing_limit
-        if t_by_the_seed(after, name) < -bound:
+        if balance_by_the_kep(after, name) < -bound:
             return False
     return True
 
@@ -58,7 +58,7 @@ def test_t_is_subtree_quota_minus_usage_at_every_node(drawn):
     tree, _leaves = drawn
     column = tree.columns[GPU]
     for name in tree.names:
-        assert column.t(tree.index[name]) == t_by_the_seed(tree, name)
+        assert column.balance(tree.index[name]) == balance_by_the_kep(tree, name)
 
 
 @given(trees(usage=st.just(0)), st.data())
@@ -70,7 +70,7 @@ def test_fast_path_equals_the_formula_and_a_debt_free_tree_stays_so(drawn, data)
         leaf, amount = data.draw(st.sampled_from(leaves)), data.draw(st.integers(1, 12))
         now = QuotaTree(tree.nodes.values(), {n: {GPU: column.own[tree.index[n]]} for n in leaves})
         fits = not tree.shortfalls(leaf, {GPU: amount})
-        assert fits == admits_by_the_seed(now, leaf, amount)
+        assert fits == admits_by_the_kep(now, leaf, amount)
         if fits:
             column.reserve(tree.index[leaf], amount)
             assert all(column.debt(x) == 0 for x in range(len(tree.names)))
@@ -81,12 +81,12 @@ def test_available_is_what_the_balances_say(drawn):
     """available(x) = min(T(x) + borrowing limit, what x keeps and does not use + available(parent)), debts or not."""
     tree, _leaves = drawn
     column = tree.columns[GPU]
-    everywhere = column.available_everywhere()
+    everywhere = column.available_of_all()
     for x, parent in enumerate(tree.parents):
-        told = column.t(x)
+        told = column.balance(x)
         if parent >= 0:
             kept = max(0, column.local[x] - column.usage[x])
-            told = min(column.t(x) + column.borrowing[x], kept + column.available(parent))
+            told = min(column.balance(x) + column.borrowing[x], kept + column.available(parent))
         assert column.available(x) == everywhere[x] == told
 
 
@@ -103,7 +103,7 @@ def test_what_is_admitted_beside_a_debt_puts_no_limit_of_its_path_out_of_hand(dr
         way.append(x)
         x = tree.parents[x]
     # Where the request ends in what a node keeps for itself, nothing above it moves.
-    moved = [x for x in way if after.columns[GPU].t(x) != tree.columns[GPU].t(x)]
+    moved = [x for x in way if after.columns[GPU].balance(x) != tree.columns[GPU].balance(x)]
     if not tree.shortfalls(leaf, {GPU: amount}):
         assert all(after.columns[GPU].debt(x) == 0 for x in moved)
     elif not any(tree.columns[GPU].debt(x) for x in way):
@@ -162,10 +162,10 @@ def test_the_reason_is_true(drawn, data):
 
 
 @given(trees())
-def test_one_walk_finds_what_is_available_everywhere(drawn):
+def test_one_walk_finds_what_is_available_of_all(drawn):
     tree, _leaves = drawn
     column = tree.columns[GPU]
-    assert column.available_everywhere() == [column.available(x) for x in range(len(tree.names))]
+    assert column.available_of_all() == [column.available(x) for x in range(len(tree.names))]
 
 
 def test_a_chain_is_as_long_as_it_is_written():
@@ -187,7 +187,7 @@ def test_what_bounds_the_potential_is_true(drawn):
         x = tree.index[leaf]
         most = column.potential(x)
         assert most >= column.available(x)
-        node, limit = column.potential_binding(x)
+        node, limit = column.binding_potential_limit(x)
         assert (limit == "quota") == (tree.parents[node] < 0)
         kept = column.subtree[node] + (column.borrowing[node] if limit == "borrowing_limit" else 0)
         way = []
