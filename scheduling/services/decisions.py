@@ -1,25 +1,64 @@
-"""How long decisions are kept: a bounded time, and a bounded number."""
+"""Records of scheduling decisions: how one is written, and how long it is kept (a bounded time, a bounded number)."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db import connection
 from django.utils import timezone
 
+from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
+from scheduling.models import Decision
 from scheduling.models.decision import MIN_RETENTION_DAYS
 
 RETENTION = timedelta(days=30)
 MAX_DECISIONS = 1_000_000
-"""The oldest beyond these go too, but for what is younger than a day."""
+"""The oldest decisions beyond this number are deleted too, except those that are younger than a day."""
 
 BATCH_SIZE = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class DecisionRows:
+    """The rows that a decision is about, by their ids; `beneficiary` is the workflow that gained, if one did."""
+
+    backend: int
+    root_pool: int
+    pool: int
+    workflow: UUID
+    group: UUID
+    beneficiary: UUID | None = None
+
+
+def build_decision(
+    facts: DecisionFacts, rows: DecisionRows, *, time: datetime, tasks: Sequence[str], nodes: Sequence[str]
+) -> Decision:
+    """A decision, not yet saved: the caller saves many in one statement. `nodes` are those of the tasks, in the same
+    order: where each task runs after a start or a move, or ran before it lost its place."""
+    return Decision(
+        time=time,
+        action=facts.action,
+        backend_id=rows.backend,
+        root_pool_id=rows.root_pool,
+        pool_id=rows.pool,
+        workflow_id=rows.workflow,
+        group_id=rows.group,
+        tasks=list(tasks),
+        nodes=list(nodes),
+        gpus=facts.gpus,
+        for_workflow_id=rows.beneficiary,
+        sentence=decision_message(facts),
+        sentence_without_name=anonymous_decision_message(facts),
+    )
+
+
 def delete_old_decisions() -> int:
-    """Delete the decisions that are too old or too many, a batch at a time; how many went."""
+    """Delete the decisions that are too old or too many, one batch after the other; returns how many were deleted."""
     now = timezone.now()
-    forgotten = 0
+    deleted = 0
     while True:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -34,7 +73,7 @@ def delete_old_decisions() -> int:
                 """,
                 [now - RETENTION, now - timedelta(days=MIN_RETENTION_DAYS, minutes=1), MAX_DECISIONS, BATCH_SIZE],
             )
-            gone: int = cursor.rowcount
-        forgotten += gone
-        if gone < BATCH_SIZE:
-            return forgotten
+            count: int = cursor.rowcount
+        deleted += count
+        if count < BATCH_SIZE:
+            return deleted

@@ -46,7 +46,7 @@ class TestTheLastBorrowableGpu:
             factories.submit_workflow(factories.admin_actor(), name, gpus, priority=Priority.LOW)
             assert pool.backend_id is not None
             backends.append(pool.backend_id)
-        Rendezvous(2, patience).after_call(monkeypatch, apply_plan, "tree_gates")
+        Rendezvous(2, patience).after_call(monkeypatch, apply_plan, "read_tree_gates")
         calls = [lambda pk=pk: reconcile_backend(pk) for pk in backends]
         results = run_concurrently(calls)
         assert not [result for result in results if isinstance(result, Exception)], results

@@ -26,13 +26,14 @@ from pools.models import Backend, Pool
 from pools.transactions import DatabaseLost, change
 from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
 from scheduling.domain.cluster.pod_status import PodStatusReport
-from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
+from scheduling.domain.decision_messages import DecisionFacts
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.statuses import TaskStatus
 from scheduling.domain.workflow_spec import WorkflowSpec, exit_action
 from scheduling.models import Decision, Group, Task
 from scheduling.selectors.admitted_specs import find_group_spec, read_admitted_specs
 from scheduling.selectors.cluster_gangs import STATUSES_IN_CLUSTER
+from scheduling.services.decisions import DecisionRows, build_decision
 from scheduling.services.workflows.transitions import WorkflowTransition
 
 CLUSTER_FAULT = "cluster_fault"
@@ -97,7 +98,7 @@ class ObservedTransition(WorkflowTransition):
         workflow, backend = self.workflows[group.workflow_id], self.root.backend_id
         assert backend is not None, "a top-level pool has a backend"
         nodes = [task.node_name for task in tasks]
-        decided = DecisionFacts(
+        facts = DecisionFacts(
             action,
             workflow.name if len(self.groups[workflow.pk]) == 1 else f"{workflow.name}/{group.name}",
             self._leaves[workflow.pool_id],
@@ -105,22 +106,9 @@ class ObservedTransition(WorkflowTransition):
             nodes,
             is_growth=group.status == TaskStatus.RUNNING,
         )
-        self._decisions.append(
-            Decision(
-                time=self.now,
-                action=action,
-                backend_id=backend,
-                root_pool_id=self.root.pk,
-                pool_id=workflow.pool_id,
-                workflow_id=workflow.pk,
-                group_id=group.pk,
-                tasks=[task.name for task in tasks],
-                nodes=nodes,
-                gpus=decided.gpus,
-                sentence=decision_message(decided),
-                sentence_without_name=anonymous_decision_message(decided),
-            )
-        )
+        rows = DecisionRows(backend, self.root.pk, workflow.pool_id, workflow.pk, group.pk)
+        names = [task.name for task in tasks]
+        self._decisions.append(build_decision(facts, rows, time=self.now, tasks=names, nodes=nodes))
 
     @cached_property
     def _leaves(self) -> Mapping[int, str]:
@@ -284,7 +272,7 @@ def end_overdue_gangs(backend: Backend) -> int:
     """End what waited or ran longer than it may. Returns how many gangs were looked at."""
     due = Group.objects.filter(due_at__lte=timezone.now(), workflow__root_pool__backend=backend)
     late = list(due.values_list("pk", flat=True)[:MAX_GANGS_PER_TRANSACTION])
-    _in_trees(backend, late, "observed", lambda work, group: work.end_timed_out(work.workflows[group.workflow_id]))
+    _in_trees(backend, late, "observed", lambda work, group: work.end_overdue(work.workflows[group.workflow_id]))
     return len(late)
 
 

@@ -1,8 +1,8 @@
-"""Settling a simulated backend: end what is due, then do what the engine says, until nothing moves.
+"""Reconciliation of a simulated backend: end what is due, then run scheduling cycles until nothing changes.
 
-One settling per backend at a time (an advisory lock). The plan is made from an unlocked snapshot and carried out deed
-by deed (:mod:`scheduling.services.simulated.apply_plan`), so a crash between two deeds leaves nothing half done: a gang starts, with
-all that is taken for it, in one transaction or not at all.
+At most one reconciliation per backend runs at a time (an advisory lock). A plan is made from an unlocked snapshot and
+applied unit by unit (:mod:`scheduling.services.simulated.apply_plan`), so a crash between two units leaves nothing half
+done: a gang starts, with all that is taken for it, in one transaction or not at all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, connection
@@ -18,16 +17,14 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from pools.domain.errors import Busy, Conflict, NotFound
-from pools.domain.roles import SYSTEM, Actor
-from pools.locking import lock_pool_tree
+from pools.domain.roles import Actor
 from pools.models import Backend
 from pools.permissions import require_platform
-from pools.transactions import DatabaseLost, change, one_snapshot
-from scheduling.domain.engine.cycle import CycleResult
-from scheduling.domain.engine.cycle import run_cycle as plan
+from pools.transactions import one_snapshot
+from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.statuses import TaskStatus
-from scheduling.models import Group, Task
+from scheduling.models import Task
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 from scheduling.services import notifications
 from scheduling.services.simulated.apply_plan import PlanExecution
@@ -37,33 +34,26 @@ from scheduling.services.simulated.dirty import (
     find_clean_state,
     find_sufficient_state,
     mark_clean,
-    mark_dirty,
     mark_new_work_done,
     mark_plan_started,
     new_workflow_names,
     take_snapshot,
 )
-from scheduling.services.workflows.transitions import WorkflowTransition
+from scheduling.services.simulated.end_due import due_groups, end_due_groups
 
-MAX_ROUNDS = 100  # plans of one settling
-MAX_FRUITLESS_ROUNDS = 3  # of them in a row of which nothing could be done
-MAX_ENDS = 1000  # gangs ended in one transaction
-MANUAL_LOCK_TIMEOUT = 10.0  # seconds that somebody who asks for a settling waits for another one to finish
-_LOCK_SPACE = 0x05E7  # first key of the advisory locks of settling; the second is the backend's id
-_EVALUATION_LOCK_SPACE = 0x05E8  # the same, of looks at everything beside it
-
-_MESSAGES = {
-    TaskStatus.FAILED_EXEC_TIMEOUT: "ran longer than its exec_timeout",
-    TaskStatus.FAILED_QUEUE_TIMEOUT: "waited longer than its queue_timeout",
-}
+MAX_ROUNDS = 100  # plans of one reconciliation
+MAX_FRUITLESS_ROUNDS = 3  # plans in a row of which no step could be done
+MANUAL_LOCK_TIMEOUT = 10.0  # seconds that a person's request waits for another reconciliation to finish
+_LOCK_SPACE = 0x05E7  # first key of the advisory locks of reconciliations; the second key is the backend's id
+_EVALUATION_LOCK_SPACE = 0x05E8  # the same, of evaluations of everything beside a reconciliation
 
 
 class AlreadyReconciling(Busy):
-    """Somebody else is at it."""
+    """Another reconciliation of this backend is running."""
 
 
 def reconcile_now(*, actor: Actor, backend: str) -> dict[str, Any]:
-    """Settle by hand and say what moved (api.md, "Simulated backend"). `osmo-admin` only."""
+    """Reconcile on request and return the steps (api.md, "Simulated backend"). `osmo-admin` only."""
     require_platform(actor)
     row = Backend.objects.filter(name=backend).first()
     if row is None:
@@ -74,10 +64,10 @@ def reconcile_now(*, actor: Actor, backend: str) -> dict[str, Any]:
 
 
 def reconcile_while_requested(backend_id: int, scope: Scope = Scope.HINT) -> None:
-    """Settle as far as need be, and again while new hints came meanwhile.
+    """Reconcile as far as the scope asks for, and again while new requests arrive.
 
-    Beside a settling under way there is nothing to do: that one looks for hints after it has let go of its lock, so a
-    hint whose task met the lock is not lost.
+    While another reconciliation runs there is nothing to do: it looks for requests after it has released its lock, so a
+    request whose task met the lock is not lost.
     """
     for _ in range(MAX_ROUNDS):
         try:
@@ -86,64 +76,65 @@ def reconcile_while_requested(backend_id: int, scope: Scope = Scope.HINT) -> Non
             return
         if not notifications.is_reconcile_requested(backend_id):
             return
-        scope = Scope.HINT  # whatever else was asked for is done
+        scope = Scope.HINT  # the wider scope has been dealt with
 
 
 def reconcile_backend(backend_id: int, *, lock_timeout: float = 0, scope: Scope = Scope.THOROUGH) -> dict[str, Any]:
-    """End what is due and carry out plans until nothing moves: `{"steps": [...], "settled": bool}`. Only a thorough
-    look is sure to be at everything (:mod:`scheduling.services.simulated.dirty`).
+    """End what is due and apply plans until nothing changes: `{"steps": [...], "settled": bool}`. Only a thorough scope
+    always reads everything (:mod:`scheduling.services.simulated.dirty`).
 
-    Raises AlreadySettling when another settling of the same backend is not over after `lock_timeout` seconds, and Busy when
-    a tree's lock was not had; the other trees were settled then all the same.
+    Raises AlreadyReconciling when another reconciliation of this backend has not finished after `lock_timeout` seconds,
+    and Busy when the lock of a tree was not had in time; the other trees were reconciled all the same.
     """
     if scope is Scope.TICK:
         scope = _evaluate_beside(backend_id)
     with _backend_lock(backend_id, lock_timeout):
-        notifications.reconcile_started(backend_id)  # what moves from now on asks for another settling
+        notifications.reconcile_started(backend_id)  # a later change needs another request
         backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED).first()
         if backend is None:
             return {"steps": [], "settled": True}
-        settling = Reconciliation(backend)
-        settled = settling.start_new_work(scope) or settling.run()
-        return {"steps": settling.steps, "settled": settled}
+        reconciliation = Reconciliation(backend)
+        has_converged = reconciliation.start_new_work(scope) or reconciliation.run()
+        return {"steps": reconciliation.steps, "settled": has_converged}
 
 
 def _evaluate_beside(backend_id: int) -> Scope:
-    """Pay an owed look at everything beside whoever settles new work meanwhile: it takes seconds where thousands wait,
-    and mostly finds nothing. What look is left to take then; all of it, where there is more to do than to start what
-    is new.
+    """Run a full cycle that is due beside the reconciliations of new work. It takes seconds where thousands of gangs
+    wait, and mostly finds nothing to do. Returns the scope that is left: everything, if there is more to do than to
+    start new work.
 
-    No lock is needed for that. What is found is true of one snapshot, and what came since is new work or a move.
+    No lock of the backend is needed: the result is true of one snapshot, and later changes are new work or dirty marks.
     """
     backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED, offline=False).first()
     now = timezone.now()
     if (
         backend is None
         or find_sufficient_state(backend, Scope.TICK, now) is not None
-        or (rest := find_clean_state(backend)) is None
+        or (state := find_clean_state(backend)) is None
     ):
         return Scope.TICK
     try:
         with _backend_lock(backend_id, 0, _EVALUATION_LOCK_SPACE):
             with one_snapshot():
-                moment, new, live = take_snapshot(backend), set(new_workflow_names(rest)), read_live_facts(backend)
-            planned = plan(live.facts)
+                snapshot, live = take_snapshot(backend), read_live_facts(backend)
+                new = set(new_workflow_names(state))
+            plan = run_cycle(live.facts)
             only_new = all(
-                step.action is StepAction.START and live.gangs[step.gang].workflow_name in new for step in planned.steps
+                step.action is StepAction.START and live.gangs[step.gang].workflow_name in new for step in plan.steps
             )
-            if moment.dirty_marks or not only_new or not planned.has_converged:
+            if snapshot.dirty_marks or not only_new or not plan.has_converged:
                 return Scope.TICK
-            if planned.steps:  # what is new stays new until it has started
-                moment = SchedulingSnapshot(rest.snapshot, moment.dirty_marks)
-            took = (timezone.now() - now).total_seconds()
-            mark_clean(backend, moment, now=now, seconds=took, waits_for_external=live.waits_for_external)
+            if plan.steps:  # new work stays new until it has started
+                snapshot = SchedulingSnapshot(state.snapshot, snapshot.dirty_marks)
+            seconds = (timezone.now() - now).total_seconds()
+            mark_clean(backend, snapshot, now=now, seconds=seconds, waits_for_external=live.waits_for_external)
     except AlreadyReconciling:
-        pass  # somebody else looks
+        pass  # another process runs the full cycle
     return Scope.HINT
 
 
 class Reconciliation:
-    """One settling of one backend; its lock is held."""
+    """One reconciliation of one backend, whose lock is held."""
 
     def __init__(self, backend: Backend) -> None:
         self.steps: list[dict[str, Any]] = []
@@ -151,112 +142,95 @@ class Reconciliation:
         self._pass_offset = 0
 
     def start_new_work(self, scope: Scope) -> bool:
-        """Start what is new, where all else is known to be at rest. False: everything has to be looked at.
+        """Start new work alone, where nothing else has changed. False: everything has to be planned.
 
-        Only starts that take nothing are done this way: they are the same whoever else waits. Where all of the new work
-        starts in what is free, it does not even matter who runs.
+        Only starts that take nothing from other work are done this way; they do not depend on the gangs that wait.
+        Where all new work starts in free capacity, they do not depend on the running gangs either.
         """
         now = timezone.now()
-        rest = find_sufficient_state(self._backend, scope, now)
-        if rest is None or self._backend.offline or self._due_groups(now).exists():
+        state = find_sufficient_state(self._backend, scope, now)
+        if state is None or self._backend.offline or due_groups(self._backend, now).exists():
             return False
-        for counted in (True, False):
+        for totals_only in (True, False):
             with one_snapshot():
-                moment, new = take_snapshot(self._backend), new_workflow_names(rest)
-                if moment.dirty_marks:
+                snapshot, new = take_snapshot(self._backend), new_workflow_names(state)
+                if snapshot.dirty_marks:
                     return False
                 if not new:
                     return True
-                if counted and _partly_started(new).exists():
-                    continue  # who began it was killed: what is left of it cannot be told from a sum
-                live = read_live_facts(self._backend, new_workflows=new, totals_only=counted)
-            planned = plan(live.facts)
-            if not counted or _starts_everything(live, planned):
+                if totals_only and _partly_started(new).exists():
+                    continue  # a killed process left a gang half started; totals do not show what is left of it
+                live = read_live_facts(self._backend, new_workflows=new, totals_only=totals_only)
+            plan = run_cycle(live.facts)
+            if not totals_only or _starts_everything(live, plan):
                 break
-        if any(step.action is not StepAction.START for step in planned.steps):
+        if any(step.action is not StepAction.START for step in plan.steps):
             return False
-        doing = self._apply(live, planned)
-        if doing.as_planned and doing.busy_error is None:
-            mark_new_work_done(rest, moment, waits_for_external=live.waits_for_external)
+        execution = self._apply(live, plan)
+        if execution.as_planned and execution.busy_error is None:
+            mark_new_work_done(state, snapshot, waits_for_external=live.waits_for_external)
             return True
         return False
 
     def run(self) -> bool:
-        """Round after round; whether it came to rest."""
+        """Plan and apply, round after round; returns whether nothing is left to do."""
         fruitless = 0
         for _ in range(MAX_ROUNDS):
             before, now = len(self.steps), timezone.now()
-            busy = self._end_due()
+            ended, busy = end_due_groups(self._backend)
+            self._add_steps(ended)
             if self._backend.offline:
-                rests = True
+                has_converged = True
             else:
                 with one_snapshot():
-                    moment, live = take_snapshot(self._backend), read_live_facts(self._backend)
-                planned = plan(live.facts)
-                if planned.steps:
-                    moment = mark_plan_started(self._backend, moment)
-                doing = self._apply(live, planned)
-                rests, busy = doing.as_planned, doing.busy_error or busy
+                    snapshot, live = take_snapshot(self._backend), read_live_facts(self._backend)
+                plan = run_cycle(live.facts)
+                if plan.steps:
+                    snapshot = mark_plan_started(self._backend, snapshot)
+                execution = self._apply(live, plan)
+                has_converged, busy = execution.as_planned, execution.busy_error or busy
             if busy is not None:
                 raise busy
-            if rests and not self._due_groups(timezone.now()).exists():
+            if has_converged and not due_groups(self._backend, timezone.now()).exists():
                 if not self._backend.offline:
-                    took = (timezone.now() - now).total_seconds()
-                    mark_clean(self._backend, moment, now=now, seconds=took, waits_for_external=live.waits_for_external)
+                    seconds = (timezone.now() - now).total_seconds()
+                    external = live.waits_for_external
+                    mark_clean(self._backend, snapshot, now=now, seconds=seconds, waits_for_external=external)
                 return True
             fruitless = 0 if len(self.steps) > before else fruitless + 1
             if fruitless == MAX_FRUITLESS_ROUNDS:
                 break
         return False
 
-    def _apply(self, live: LiveFacts, planned: CycleResult) -> PlanExecution:
-        doing = PlanExecution(self._backend, live, timezone.now())
-        doing.apply(planned.steps)
-        doing.as_planned &= planned.has_converged
-        self._add_steps(doing.steps)
-        return doing
+    def _apply(self, live: LiveFacts, plan: CycleResult) -> PlanExecution:
+        execution = PlanExecution(self._backend, live, timezone.now())
+        execution.apply(plan.steps)
+        execution.as_planned &= plan.has_converged
+        self._add_steps(execution.steps)
+        return execution
 
     def _add_steps(self, steps: list[dict[str, Any]]) -> None:
         self.steps += [{**step, "pass": self._pass_offset + step["pass"]} for step in steps]
         self._pass_offset = max((step["pass"] for step in self.steps), default=0)
 
-    def _due_groups(self, now: datetime) -> QuerySet[Group]:
-        return Group.objects.filter(due_at__lte=now, workflow__root_pool__backend=self._backend)
-
-    def _end_due(self) -> Busy | None:
-        """End what has run its time, and what has run or waited longer than it may, tree by tree in the order of ids.
-        A tree that is busy does not keep the others waiting; a lost connection does, for the settling's lock went with
-        it."""
-        now, busy = timezone.now(), None
-        roots = self._due_groups(now).values_list("workflow__root_pool_id", flat=True)
-        for root_id in sorted(set(roots)):
-            try:
-                while ended := _end_due_in_tree(root_id, now):
-                    self._add_steps(ended)
-            except DatabaseLost:
-                raise
-            except Busy as error:
-                busy = error
-        return busy
-
 
 def _partly_started(workflows: Collection[str]) -> QuerySet[Task]:
-    """The tasks of these workflows that wait beside others of their gang, which run."""
+    """The tasks of these workflows that wait while other tasks of their gang run."""
     return Task.objects.filter(
         group__workflow__name__in=workflows, group__status=TaskStatus.RUNNING, status=TaskStatus.SCHEDULING
     )
 
 
-def _starts_everything(live: LiveFacts, planned: CycleResult) -> bool:
-    """Whether the plan is to start every task of the gangs, and nothing else."""
+def _starts_everything(live: LiveFacts, plan: CycleResult) -> bool:
+    """Whether the plan starts every task of the gangs, and does nothing else."""
     waiting = Counter({gang.name: len(gang.tasks) for gang in live.facts.gangs if gang.name in live.gangs})
-    started = Counter(name for step in planned.steps for name in [step.gang] * len(step.tasks))
-    return waiting == started and all(step.action is StepAction.START for step in planned.steps)
+    started = Counter(name for step in plan.steps for name in [step.gang] * len(step.tasks))
+    return waiting == started and all(step.action is StepAction.START for step in plan.steps)
 
 
 @contextmanager
 def _backend_lock(backend_id: int, lock_timeout: float, lock_space: int = _LOCK_SPACE) -> Iterator[None]:
-    """Hold the backend's lock of that space. It belongs to the connection, so it goes with a process that dies, and
+    """Hold the backend's lock of that space. The lock belongs to the connection: it ends with a process that dies, and
     with a connection that is lost."""
     with connection.cursor() as cursor:
         for _ in range(1 + round(lock_timeout * 10)):
@@ -265,49 +239,9 @@ def _backend_lock(backend_id: int, lock_timeout: float, lock_space: int = _LOCK_
                 break
             cursor.execute("SELECT pg_sleep(%s)", [0.1 if lock_timeout else 0])
         else:
-            raise AlreadyReconciling("This backend is being settled already; try again in a moment.", retry_after=1)
+            raise AlreadyReconciling("This backend is being reconciled already; try again in a moment.", retry_after=1)
     try:
         yield
     finally:
         with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [lock_space, backend_id])
-
-
-def _end_due_in_tree(root_id: int, now: datetime) -> list[dict[str, Any]]:
-    with change(actor=SYSTEM, description="settled"):
-        root = lock_pool_tree(root_id)
-        due = Group.objects.filter(due_at__lte=now, workflow__root_pool=root).order_by("due_at")
-        work = WorkflowTransition(root, set(due.values_list("workflow_id", flat=True)[:MAX_ENDS]), now=now)
-        steps = _end_those_due(work)
-        work.save()
-        if steps and root.backend_id is not None:
-            mark_dirty(root.backend_id)  # should nobody come to the plan that follows
-        return steps
-
-
-def _end_those_due(work: WorkflowTransition) -> list[dict[str, Any]]:
-    before = {group.pk: group.status for groups in work.groups.values() for group in groups.values()}
-    for workflow in work.workflows.values():
-        groups = list(work.groups[workflow.pk].values())
-        verdicts = {group.pk: work.group_deadlines(group).verdict(work.now) for group in groups}
-        for group in groups:
-            status = verdicts[group.pk]
-            if status is TaskStatus.COMPLETED:
-                work.report_end(group, status)
-            elif status is TaskStatus.FAILED_QUEUE_TIMEOUT:
-                work.end_group(group, status, _MESSAGES[status])
-        if TaskStatus.FAILED_EXEC_TIMEOUT in verdicts.values():  # the time is the workflow's, so all of it ends
-            late = TaskStatus.FAILED_EXEC_TIMEOUT
-            work.end_open_groups(workflow, late, _MESSAGES[late], include_waiting=False)
-    return [
-        {
-            "pass": 1,
-            "action": "end",
-            "workflow": work.workflows[group.workflow_id].name,
-            "group": name,
-            "status": group.status if TaskStatus(group.status).is_finished else TaskStatus.RESCHEDULED,
-        }
-        for groups in work.groups.values()
-        for name, group in groups.items()
-        if group.status != before[group.pk]
-    ]

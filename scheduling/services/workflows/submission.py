@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.utils import timezone
 
 from pools.domain.errors import ErrorCode, Violation
@@ -20,7 +21,6 @@ from pools.domain.subpool_lifecycle import SubpoolState
 from pools.locking import lock_leaf
 from pools.models import Backend, Pool
 from pools.permissions import require_permission, unknown_pool
-from pools.selectors.pool_balance import read_balance
 from pools.selectors.quota_potential import potential_limit
 from pools.selectors.submission_path import find_leaf_with_root
 from pools.services.reservations import ReservationClaim, create_reservations
@@ -100,18 +100,16 @@ def resubmission(original: Workflow, submission: Submission) -> Submission:
 
 
 def check_submission(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
-    """All that a submission would be told, without submitting it. Raises what :func:`submit` raises."""
+    """The dry run of :func:`submit`; it raises the same errors."""
     return check_submissions(actor=actor, pool=pool, submissions=[submission])[0]
 
 
 def check_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[SubmissionReceipt]:
-    """All that :func:`submit_many` would say, without submitting anything."""
-    leaf, prepared = _read_submissions(actor, pool, submissions)
-    state = SubpoolState(leaf.subpool_state) if leaf.subpool_state else None
-    _refuse_or_accept(
-        actor, _leaf_facts(leaf, leaf.root, state, read_balance(leaf.root).quota_of(leaf.subpool_name)), prepared
-    )
-    return [SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings) for item in prepared]
+    """The dry run of :func:`submit_many`: the submission itself, rolled back. It raises the same errors."""
+    with transaction.atomic():
+        receipts = submit_many(actor=actor, pool=pool, submissions=submissions)
+        transaction.set_rollback(True)
+    return [replace(receipt, workflow=None) for receipt in receipts]
 
 
 def submit(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:

@@ -157,15 +157,18 @@ class WorkflowTransition:
             if is_open and (include_waiting or group.status != TaskStatus.WAITING):
                 self.end_group(group, status, message)
 
-    def end_timed_out(self, workflow: Workflow) -> None:
-        """End what of a workflow waited or ran longer than it may. The time to run is the workflow's, so all of it
-        ends."""
-        verdicts = {
-            group.pk: self.group_deadlines(group).verdict(self.now) for group in self.groups[workflow.pk].values()
-        }
-        for group in self.groups[workflow.pk].values():
-            if verdicts[group.pk] is TaskStatus.FAILED_QUEUE_TIMEOUT:
-                self.end_group(group, TaskStatus.FAILED_QUEUE_TIMEOUT, QUEUE_TIMEOUT_MESSAGE)
+    def end_overdue(self, workflow: Workflow) -> None:
+        """End the gangs of a workflow whose simulated work is done, and those that waited or ran longer than they may.
+        The exec_timeout belongs to the workflow, so all its gangs end with it. Nothing else ends a gang by the clock,
+        on any kind of backend."""
+        groups = list(self.groups[workflow.pk].values())
+        verdicts = {group.pk: self.group_deadlines(group).verdict(self.now) for group in groups}
+        for group in groups:
+            status = verdicts[group.pk]
+            if status is TaskStatus.COMPLETED:
+                self.report_end(group, status)
+            elif status is TaskStatus.FAILED_QUEUE_TIMEOUT:
+                self.end_group(group, status, QUEUE_TIMEOUT_MESSAGE)
         if TaskStatus.FAILED_EXEC_TIMEOUT in verdicts.values():
             self.end_open_groups(workflow, TaskStatus.FAILED_EXEC_TIMEOUT, EXEC_TIMEOUT_MESSAGE, include_waiting=False)
 

@@ -26,7 +26,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     """`meanwhile(deed)`: somebody does that right after the next plan was made."""
 
     def arrange(deed: Callable[[], object]) -> None:
-        waiting, real = [deed], reconcile.plan
+        waiting, real = [deed], reconcile.run_cycle
 
         def plan_then(facts: Any) -> Any:
             planned = real(facts)
@@ -34,7 +34,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
                 waiting.pop()()
             return planned
 
-        monkeypatch.setattr(reconcile, "plan", plan_then)
+        monkeypatch.setattr(reconcile, "run_cycle", plan_then)
 
     return arrange
 

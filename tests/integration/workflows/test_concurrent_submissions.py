@@ -94,7 +94,7 @@ def test_a_hint_that_came_meanwhile_is_followed(team: Pool, monkeypatch: pytest.
     asked = iter([True, True, False])
     rounds: list[tuple[int | None, Scope]] = []
     monkeypatch.setattr(notifications, "is_reconcile_requested", lambda _: next(asked))
-    monkeypatch.setattr(reconcile, "reconcile_backend", lambda backend_id, look: rounds.append((backend_id, look)))
+    monkeypatch.setattr(reconcile, "reconcile_backend", lambda backend_id, scope: rounds.append((backend_id, scope)))
     reconcile.reconcile_while_requested(team.backend_id, Scope.TICK)
 
     assert rounds == [(team.backend_id, look) for look in (Scope.TICK, Scope.HINT, Scope.HINT)]

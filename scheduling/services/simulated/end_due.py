@@ -1,0 +1,74 @@
+"""Ending gangs of a simulated backend that are due: their work is done, or they ran or waited longer than they may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from pools.domain.errors import Busy
+from pools.domain.roles import SYSTEM
+from pools.locking import lock_pool_tree
+from pools.models import Backend
+from pools.transactions import DatabaseLost, change
+from scheduling.domain.statuses import TaskStatus
+from scheduling.models import Group
+from scheduling.services.simulated.dirty import mark_dirty
+from scheduling.services.workflows.transitions import WorkflowTransition
+
+MAX_ENDS = 1000  # workflows of one transaction
+
+
+def due_groups(backend: Backend, now: datetime) -> QuerySet[Group]:
+    """The gangs of this backend that are due."""
+    return Group.objects.filter(due_at__lte=now, workflow__root_pool__backend=backend)
+
+
+def end_due_groups(backend: Backend) -> tuple[list[dict[str, Any]], Busy | None]:
+    """End all due gangs, tree by tree in the order of ids: the steps that were done, each with its pass, and the error
+    of the last tree whose lock was not had in time.
+
+    A busy tree does not hold up the others. Raises DatabaseLost, because the lock of the reconciliation is lost with
+    the connection.
+    """
+    now, passes, busy = timezone.now(), list[list[dict[str, Any]]](), None
+    for root_id in sorted(set(due_groups(backend, now).values_list("workflow__root_pool_id", flat=True))):
+        try:
+            while ended := _end_in_tree(root_id, now):
+                passes.append(ended)
+        except DatabaseLost:
+            raise
+        except Busy as error:
+            busy = error
+    return [{"pass": number, **step} for number, steps in enumerate(passes, 1) for step in steps], busy
+
+
+def _end_in_tree(root_id: int, now: datetime) -> list[dict[str, Any]]:
+    with change(actor=SYSTEM, description="reconciled"):
+        root = lock_pool_tree(root_id)
+        due = Group.objects.filter(due_at__lte=now, workflow__root_pool=root).order_by("due_at")
+        transition = WorkflowTransition(root, set(due.values_list("workflow_id", flat=True)[:MAX_ENDS]), now=now)
+        before = {group.pk: group.status for group in _groups(transition)}
+        for workflow in transition.workflows.values():
+            transition.end_overdue(workflow)
+        steps = [_step(transition, group) for group in _groups(transition) if group.status != before[group.pk]]
+        transition.save()
+        if steps and root.backend_id is not None:
+            mark_dirty(root.backend_id)  # a process that dies before the next plan leaves this mark
+        return steps
+
+
+def _groups(transition: WorkflowTransition) -> Sequence[Group]:
+    return [group for groups in transition.groups.values() for group in groups.values()]
+
+
+def _step(transition: WorkflowTransition, group: Group) -> dict[str, Any]:
+    return {
+        "action": "end",
+        "workflow": transition.workflows[group.workflow_id].name,
+        "group": group.name,
+        "status": group.status if TaskStatus(group.status).is_finished else TaskStatus.RESCHEDULED,
+    }
