@@ -5,8 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.query_times import query_datetime
-from pools.api.request_parsing import query_page
+from pools.api.request_parsing import collect_faults, query_page
 from pools.api.schema import (
     BOOLEAN,
     DATETIME,
@@ -22,7 +21,9 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
-from pools.selectors.audit_trail import entry_body, visible_entries
+from pools.filtersets.audit import AuditFilterSet
+from pools.models import AuditEntry
+from pools.selectors.audit_trail import entry_body
 
 AUDIT_ENTRY = object_with(
     {
@@ -58,15 +59,7 @@ class AuditTrail(View):
         answer=object_with({"entries": array_of(AUDIT_ENTRY), "more_entries": BOOLEAN}),
     )
     def get(self, request: Request) -> Response:
-        limit, offset = query_page(request, limit=50)
-        asked = request.query_params
-        found = visible_entries(
-            self.actor,
-            object_name=asked.get("object"),
-            actor_name=asked.get("actor"),
-            action=asked.get("action"),
-            since=query_datetime(request, "since"),
-            until=query_datetime(request, "until"),
-        )
+        filters = AuditFilterSet(request.query_params, AuditEntry.objects.visible_to(self.actor), actor=self.actor)
+        (limit, offset), found = collect_faults(lambda: query_page(request, limit=50), filters.matching_rows)
         rows = list(found[offset : offset + limit + 1])
         return Response({"entries": [entry_body(row) for row in rows[:limit]], "more_entries": len(rows) > limit})

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from pools.api.gpu_quotas import GPU_AMOUNTS
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import query_boolean, query_page, reject_unknown_keys, unwrap_body
+from pools.api.request_parsing import collect_faults, query_boolean, query_page, reject_unknown_keys, unwrap_body
 from pools.api.schema import (
     BOOLEAN,
     DATETIME,
@@ -28,6 +28,7 @@ from pools.api.schema import (
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound
 from pools.domain.gpu_quota.workers import parse_allocation
+from pools.filtersets.gpu_quota import GpuAllocationFilterSet
 from pools.models import GpuAllocation
 from pools.permissions import require_namespace
 from pools.representations.gpu_quota import allocation_body
@@ -64,10 +65,9 @@ class GpuAllocationList(View):
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
-        limit, offset = query_page(request)
-        rows = GpuAllocation.objects.filter(namespace=namespace).order_by("-id")
-        if not query_boolean(request, "include_released"):
-            rows = rows.exclude(state=GpuAllocation.State.RELEASED)
+        newest_first = GpuAllocation.objects.filter(namespace=namespace).order_by("-id")
+        filters = GpuAllocationFilterSet(request.query_params, newest_first, actor=self.actor)
+        (limit, offset), rows = collect_faults(lambda: query_page(request), filters.matching_rows)
         found = list(rows[offset : offset + limit + 1])
         return Response({"allocations": [_rendered(row) for row in found[:limit]], "more_entries": len(found) > limit})
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
-from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.query_times import query_datetime
 from pools.api.request_parsing import (
+    collect_faults,
     etag_header,
     expected_version,
     query_boolean,
@@ -37,6 +35,7 @@ from pools.api.schema import (
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.domain.gpu_quota.workers import parse_worker
+from pools.filtersets.gpu_quota import GpuSampleFilterSet
 from pools.models import GpuUsage, GpuUsageSample
 from pools.permissions import namespaces_for, require_namespace, require_platform, unknown_namespace
 from pools.representations.gpu_quota import (
@@ -92,7 +91,6 @@ WORKER_PARAMETERS = (
 )
 SAMPLE = object_with({"time": DATETIME, "requests": GPU_AMOUNTS, "limits": GPU_AMOUNTS, "workers": INTEGER})
 SINCE = QueryParameter("since", DATETIME, "Begin here; a day ago if not given.")
-DEFAULT_HISTORY = timedelta(days=1)
 
 
 class GpuQuotaList(View):
@@ -194,9 +192,9 @@ class GpuUsageHistory(View):
     )
     def get(self, request: Request, namespace: str) -> Response:
         require_namespace(self.actor, namespace)
-        limit, offset = query_page(request, limit=1000)
-        since = query_datetime(request, "since") or timezone.now() - DEFAULT_HISTORY
-        rows = GpuUsageSample.objects.filter(namespace=namespace, at__gte=since).order_by("at")
+        oldest_first = GpuUsageSample.objects.filter(namespace=namespace).order_by("at")
+        filters = GpuSampleFilterSet(request.query_params, oldest_first, actor=self.actor)
+        (limit, offset), rows = collect_faults(lambda: query_page(request, limit=1000), filters.matching_rows)
         found = list(rows[offset : offset + limit + 1])
         more = len(found) > limit
         usage = None if more else GpuUsage.objects.filter(namespace=namespace).first()

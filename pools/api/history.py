@@ -8,7 +8,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.pool_requests import pool_snapshot
-from pools.api.query_times import query_datetime
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import (
     collect_faults,
@@ -36,12 +35,12 @@ from pools.api.schema import (
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Permission
+from pools.filtersets.revisions import RevisionFilterSet
 from pools.models import ConfigRevision, Pool
 from pools.permissions import require_platform
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.config_history import (
     POOL,
-    HistoryFilter,
     current_revision,
     get_revision,
     list_revisions,
@@ -88,11 +87,11 @@ class RevisionList(View):
         answer=object_with({"configs": array_of(REVISION)}),
     )
     def get(self, request: Request) -> Response:
-        limit, offset = query_page(request)
-        rows = list_revisions(self.actor, _filter(request))
-        if _order(request) == "ASC":
-            rows = rows.order_by("revision")
-        with_data = not query_boolean(request, "omit_data")
+        filters = RevisionFilterSet(request.query_params, list_revisions(self.actor), actor=self.actor)
+        (limit, offset), omit_data, rows = collect_faults(
+            lambda: query_page(request), lambda: query_boolean(request, "omit_data"), filters.matching_rows
+        )
+        with_data = not omit_data
         if with_data:
             limit = min(limit, MAX_ROWS_WITH_DATA)
         return Response({"configs": [revision_body(row, with_data=with_data) for row in rows[offset : offset + limit]]})
@@ -165,36 +164,6 @@ def _first_revision(request: Request) -> int:
     if not request.query_params.get("first_revision"):
         raise BadInput.of([Violation("first_revision", "missing", "first_revision is missing.")])
     return query_integer(request, "first_revision", 0, minimum=1)
-
-
-def _filter(request: Request) -> HistoryFilter:
-    query = request.query_params
-    at, before, after, revision = collect_faults(
-        lambda: query_datetime(request, "at_timestamp"),
-        lambda: query_datetime(request, "created_before"),
-        lambda: query_datetime(request, "created_after"),
-        lambda: query_integer(request, "revision", 0, minimum=1) or None,
-    )
-    if at is not None and (before is not None or after is not None):
-        raise BadInput.of(
-            [Violation("at_timestamp", "bad_query", "Give either at_timestamp, or created_before and created_after.")]
-        )
-    return HistoryFilter(
-        config_types=[each for each in query.getlist("config_types") if each],
-        name=query.get("name") or None,
-        revision=revision,
-        tags=[tag for tag in query.getlist("tags") if tag],
-        created_before=before,
-        created_after=after,
-        at=at,
-    )
-
-
-def _order(request: Request) -> str:
-    order = request.query_params.get("order") or "DESC"
-    if order.upper() not in ORDERS:
-        raise BadInput.of([Violation("order", "bad_query", f"order={order[:60]!r}: give ASC or DESC.")])
-    return order.upper()
 
 
 def revision_body(row: ConfigRevision, *, with_data: bool) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from pools.api.warnings_header import WARNING_HEADER
 from pools.domain import names
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Permission
+from pools.filtersets.pools import PoolFilterSet
 from pools.models import Pool
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_body, pool_list_body
@@ -58,12 +59,9 @@ class PoolConfigs(View):
         answer=object_with({"pools": OBJECT}),
     )
     def get(self, request: Request) -> Response:
-        rows = Pool.objects.visible_to(self.actor).roots().select_related("backend", "cohort").order_by("name")
-        if not query_boolean(request, "include_archived"):
-            rows = rows.not_archived()
-        if backend := request.query_params.get("backend"):
-            rows = rows.filter(backend__name=backend)
-        verbose = query_boolean(request, "verbose")
+        roots = Pool.objects.visible_to(self.actor).roots().select_related("backend", "cohort").order_by("name")
+        filters = PoolFilterSet(request.query_params, roots, actor=self.actor)
+        rows, verbose = filters.matching_rows(), bool(filters.value("verbose"))
         return Response({"pools": {row.name: pool_list_body(row, verbose=verbose) for row in rows}})
 
     @describe_operation(

@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 from django.http import HttpRequest
 from rest_framework import parsers
 from rest_framework.request import Request
 
 from pools.domain.errors import BadInput, Stale, Violation
+from pools.domain.query_values import (
+    BOOLEAN_RULE,
+    DATETIME_RULE,
+    MAX_INTEGER,
+    integer_rule,
+    parse_boolean,
+    parse_datetime,
+    parse_integer,
+)
+
+Value = TypeVar("Value")
 
 MAX_ROWS = 1000
 
@@ -70,25 +82,32 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def query_boolean(request: Request, name: str, default: bool = False) -> bool:
-    """A query's boolean; `True`/`False` as Python writes them, any case, or 1/0."""
-    value = request.query_params.get(name)
-    if value is None or value == "":
-        return default
-    if value.lower() in {"true", "1"}:
-        return True
-    if value.lower() in {"false", "0"}:
-        return False
-    raise _bad_query(name, value, "True or False")
+    """The boolean of a query parameter."""
+    found = _query_value(request, name, parse_boolean, BOOLEAN_RULE)
+    return default if found is None else found
 
 
-def query_integer(request: Request, name: str, default: int, *, minimum: int = 0, maximum: int = 2**31 - 1) -> int:
-    """A query's whole number inside its bounds."""
-    value = request.query_params.get(name)
-    if value is None or value == "":
-        return default
-    if not value.isascii() or not value.isdigit() or len(value) > 10 or not minimum <= int(value) <= maximum:
-        raise _bad_query(name, value, f"a whole number from {minimum} to {maximum}")
-    return int(value)
+def query_integer(request: Request, name: str, default: int, *, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
+    """The whole number of a query parameter, inside its bounds."""
+    found = _query_value(
+        request, name, lambda text: parse_integer(text, minimum, maximum), integer_rule(minimum, maximum)
+    )
+    return default if found is None else found
+
+
+def query_datetime(request: Request, name: str) -> datetime | None:
+    """The time of a query parameter, None when it is not there."""
+    return _query_value(request, name, parse_datetime, DATETIME_RULE)
+
+
+def _query_value(request: Request, name: str, parse: Callable[[str], Value | None], rule: str) -> Value | None:
+    text = request.query_params.get(name)
+    if not text:
+        return None
+    found = parse(text)
+    if found is None:
+        raise BadInput.of([Violation(name, "bad_query", f"{name}={text[:60]!r}: give {rule}.")])
+    return found
 
 
 def query_page(request: Request, *, limit: int = 20) -> tuple[int, int]:
@@ -112,10 +131,6 @@ def collect_faults(*reads: Callable[[], Any]) -> list[Any]:
     if faults:
         raise BadInput.of(faults)
     return values
-
-
-def _bad_query(name: str, value: str, wanted: str) -> BadInput:
-    return BadInput.of([Violation(name, "bad_query", f"{name}={value[:60]!r}: give {wanted}.")])  # type: ignore[return-value]
 
 
 def body_object(request: Request) -> dict[str, Any]:

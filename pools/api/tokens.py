@@ -7,9 +7,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.query_times import query_datetime
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import body_object, query_boolean, reject_unknown_keys
+from pools.api.request_parsing import body_object, query_boolean, query_datetime, reject_unknown_keys
 from pools.api.schema import (
     DATETIME,
     DRY_RUN,

@@ -33,6 +33,7 @@ from pools.api.schema import (
 from pools.api.views import View
 from pools.domain.errors import BadInput, NotFound, Violation
 from pools.domain.roles import Permission
+from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
 from pools.permissions import require_platform
 from pools.services.dry_run import read_effect
@@ -65,15 +66,14 @@ class UserList(View):
     )
     def get(self, request: Request) -> Response:
         require_platform(self.actor, Permission.PLATFORM_READ)
-        count, start = collect_faults(
+        filters = UserFilterSet(
+            request.query_params, User.objects.filter(is_active=True).order_by("username"), actor=self.actor
+        )
+        count, start, rows = collect_faults(
             lambda: query_integer(request, "count", 100, minimum=1, maximum=MAX_ROWS),
             lambda: query_integer(request, "start_index", 1, minimum=1),
+            filters.matching_rows,
         )
-        rows = User.objects.filter(is_active=True).order_by("username")
-        if prefix := request.query_params.get("id_prefix"):
-            rows = rows.filter(username__startswith=prefix)
-        if roles := [role for role in request.query_params.getlist("roles") if role]:
-            rows = rows.filter(pk__in=RoleAssignment.objects.filter(group__name__in=roles).values("user"))
         page = [user_body(row) for row in rows[start - 1 : start - 1 + count]]
         answer = {"total_results": rows.count(), "start_index": start, "items_per_page": len(page), "users": page}
         return Response(answer)

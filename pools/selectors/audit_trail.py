@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from django.db import connection
@@ -49,20 +49,6 @@ def _image(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if "subpool_state" in row and row["subpool_state"] is not None:
         shown["quota"] = row.get("last_quota") if row["subpool_state"] == SubpoolState.ACTIVE else 0
     return shown
-
-
-def visible_entries(
-    actor: Actor,
-    *,
-    object_name: str | None = None,
-    actor_name: str | None = None,
-    action: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> Any:
-    """What `actor` may see of the trail, the newest first; both ends of the time are included."""
-    asked = {"object": object_name, "actor": actor_name, "action": action, "time__gte": since, "time__lte": until}
-    return AuditEntry.objects.visible_to(actor).filter(**{key: value for key, value in asked.items() if value})
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
@@ -34,19 +33,6 @@ class PastPool:
     settings: PoolSettings
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryFilter:
-    """Which revisions are asked for; None and empty mean all. With `at` only the one in force then."""
-
-    config_types: Collection[str] = ()
-    name: str | None = None
-    revision: int | None = None
-    tags: Collection[str] = ()
-    created_before: datetime | None = None
-    created_after: datetime | None = None
-    at: datetime | None = None
-
-
 def record_revision(*, actor: Actor, name: str, description: str, tags: Sequence[str] | None) -> ConfigRevision:
     """Number the pool configuration as it is now. Inside the change's own transaction, after its writes, under
     :func:`pools.locking.lock_configuration`. `name` is the touched pool, '' for many."""
@@ -66,35 +52,15 @@ def next_revision() -> int:
     return (ConfigRevision.objects.filter(config_type=POOL).aggregate(last=Max("revision"))["last"] or 0) + 1
 
 
-def list_revisions(actor: Actor, criteria: HistoryFilter) -> QuerySet[ConfigRevision]:
-    """Revisions, newest first, for those who read the house. A deleted one is not listed."""
+def list_revisions(actor: Actor) -> QuerySet[ConfigRevision]:
+    """All revisions but deleted ones, newest first, for those who may read the platform."""
     require_platform(actor, Permission.PLATFORM_READ)
-    rows = ConfigRevision.objects.filter(deleted_at__isnull=True).order_by("-revision")
-    if criteria.config_types:
-        rows = rows.filter(config_type__in=[each.upper() for each in criteria.config_types])
-    if criteria.name is not None:
-        rows = rows.filter(name=criteria.name)
-    if criteria.revision is not None:
-        rows = rows.filter(revision=criteria.revision)
-    if criteria.tags:
-        tagged = Q()
-        for tag in criteria.tags:
-            tagged |= Q(tags__contains=[tag])
-        rows = rows.filter(tagged)
-    if criteria.created_before is not None:
-        rows = rows.filter(created_at__lte=criteria.created_before)
-    if criteria.created_after is not None:
-        rows = rows.filter(created_at__gte=criteria.created_after)
-    if criteria.at is not None:
-        then = ConfigRevision.objects.filter(deleted_at__isnull=True, created_at__lte=criteria.at)
-        newest = then.order_by("config_type", "-revision").distinct("config_type").values_list("pk", flat=True)
-        rows = rows.filter(pk__in=list(newest))
-    return rows
+    return ConfigRevision.objects.filter(deleted_at__isnull=True).order_by("-revision")
 
 
 def get_revision(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
-    """One revision that is not deleted, for those who read the house."""
-    row = list_revisions(actor, HistoryFilter(config_types=[config_type], revision=revision)).first()
+    """One revision that is not deleted, for those who may read the platform."""
+    row = list_revisions(actor).filter(config_type=config_type.upper(), revision=revision).first()
     if row is None:
         raise NotFound(f"There is no revision {revision} of {config_type.upper()}.")
     return row
@@ -102,7 +68,7 @@ def get_revision(actor: Actor, config_type: str, revision: int) -> ConfigRevisio
 
 def current_revision(actor: Actor) -> ConfigRevision | None:
     """The revision in force."""
-    return list_revisions(actor, HistoryFilter(config_types=[POOL])).first()
+    return list_revisions(actor).filter(config_type=POOL).first()
 
 
 def revision_data(row: ConfigRevision) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
@@ -20,11 +21,11 @@ from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.submit import submit_workflow_page
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.filtersets.work import WorkflowFilterSet
 from scheduling.models import Workflow
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflows import (
-    WorkflowFilter,
     get_full_workflow,
     get_visible_workflow,
     list_workflows,
@@ -57,18 +58,20 @@ class WorkflowFilterForm(forms.FilterForm):
     since = forms.datetime_field("Submitted from")
     until = forms.datetime_field("Submitted until")
 
-    def to_workflow_filter(self, actor: Actor) -> WorkflowFilter:
-        """The same for the selector."""
+    def matching_rows(self, actor: Actor) -> QuerySet[Workflow]:
+        """The workflows that the form describes, of those that `actor` may see."""
         since, until = self.value("since"), self.value("until")
-        return WorkflowFilter(
-            users=[self.value("user")] if self.value("user") else None,
-            statuses=pages.statuses_meant(self.value("status") or ""),
-            pools=pages.leaves_meant(actor, self.value("pool")) if self.value("pool") else (),
-            priorities=[self.value("priority")] if self.value("priority") else (),
-            name=self.value("q") or "",
-            submitted_after=since if isinstance(since, datetime) else None,
-            submitted_before=until if isinstance(until, datetime) else None,
-        )
+        query = {
+            "users": [self.value("user")] if self.value("user") else [],
+            "all_users": "True",
+            "statuses": pages.statuses_meant(self.value("status") or ""),
+            "pools": pages.leaves_meant(actor, self.value("pool")) if self.value("pool") else [],
+            "priority": [self.value("priority")] if self.value("priority") else [],
+            "name": self.value("q") or "",
+            "submitted_after": since.isoformat() if isinstance(since, datetime) else "",
+            "submitted_before": until.isoformat() if isinstance(until, datetime) else "",
+        }
+        return WorkflowFilterSet(query, Workflow.objects.visible_to(actor), actor=actor).matching_rows()
 
 
 class CancelWorkflowForm(forms.ServiceForm):
@@ -109,7 +112,7 @@ class WorkflowAdmin(PolicyAdmin):
         actor, filters = actor_of(request), WorkflowFilterForm(request.GET)
         number = parse_page_number(request.GET.get("page"))
         rows, more = list_workflows(
-            actor, filters.to_workflow_filter(actor), limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE
+            filters.matching_rows(actor), limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE
         )
         listed = [(row, WorkflowStatus(row.status).is_active and may_cancel(actor, row)) for row in rows]
         return self.page(

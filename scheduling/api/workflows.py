@@ -8,9 +8,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.query_times import query_datetime
 from pools.api.request_parsing import (
     body_object,
+    collect_faults,
     query_boolean,
     query_page,
     reject_unknown_keys,
@@ -20,21 +20,14 @@ from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, QueryParameter, array
 from pools.api.views import View
 from pools.domain.errors import BadInput, Violation
 from pools.services.dry_run import read_effect
-from scheduling.api.queries import (
-    is_newest_first,
-    parse_enum_values,
-    query_label_selectors,
-    query_list,
-    query_pools,
-    query_priorities,
-    query_users,
-)
+from scheduling.api.queries import query_list
 from scheduling.api.work_schemas import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
 from scheduling.api.workflow_bodies import WorkflowLinks, workflow_detail, workflow_list_entry
-from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.domain.statuses import TaskStatus
+from scheduling.filtersets.work import WorkflowFilterSet
+from scheduling.models import Workflow
 from scheduling.selectors.visible_queue import waiting_gangs_of
 from scheduling.selectors.workflows import (
-    WorkflowFilter,
     get_full_workflow,
     get_visible_workflow,
     list_tags,
@@ -50,23 +43,9 @@ class WorkflowList(View):
 
     @describe_operation("List workflows.", query_parameters=WORKFLOW_FILTERS, answer=WORKFLOW_LIST_ANSWER)
     def get(self, request: Request) -> Response:
-        limit, offset = query_page(request)
-        app, _, version = (request.query_params.get("app") or "").partition(":")
-        asked = WorkflowFilter(
-            users=query_users(request, self.actor),
-            statuses=parse_enum_values(query_list(request, "statuses"), WorkflowStatus, "statuses"),
-            pools=query_pools(request),
-            priorities=query_priorities(request),
-            name=request.query_params.get("name") or "",
-            tags=query_list(request, "tags"),
-            labels=query_label_selectors(request),
-            no_labels=query_list(request, "no_label"),
-            app=(app, version) if app else None,
-            submitted_after=query_datetime(request, "submitted_after"),
-            submitted_before=query_datetime(request, "submitted_before"),
-            newest_first=is_newest_first(request),
-        )
-        rows, more = list_workflows(self.actor, asked, limit=limit, offset=offset)
+        filters = WorkflowFilterSet(request.query_params, Workflow.objects.visible_to(self.actor), actor=self.actor)
+        (limit, offset), matching = collect_faults(lambda: query_page(request), filters.matching_rows)
+        rows, more = list_workflows(matching, limit=limit, offset=offset)
         links = WorkflowLinks(request)
         return Response({"workflows": [workflow_list_entry(row, links) for row in rows], "more_entries": more})
 

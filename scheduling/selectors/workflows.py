@@ -3,77 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
-from django.db.models import F, Func, Prefetch, Q, TextField, Value, prefetch_related_objects
+from django.db.models import F, Func, Prefetch, Q, QuerySet, TextField, prefetch_related_objects
 
 from pools.domain import names
 from pools.domain.errors import NotFound
 from pools.domain.roles import Actor
-from scheduling.domain.statuses import WorkflowStatus
 from scheduling.models import Group, Task, Workflow
-from scheduling.models.workflow import WorkflowQuerySet
 
 _LARGE_COLUMNS = ("spec", "template_spec", "env_vars")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowFilter:
-    """Which workflows a list is about. Empty and None mean: no such condition. `users` None is everybody.
-
-    `labels` are (key, regular expression of the whole value); `app` is (uuid, version or empty).
-    """
-
-    users: Sequence[str] | None = None
-    statuses: Sequence[WorkflowStatus] = ()
-    pools: Sequence[str] = ()
-    priorities: Sequence[str] = ()
-    name: str = ""
-    tags: Sequence[str] = ()
-    labels: Sequence[tuple[str, str]] = ()
-    no_labels: Sequence[str] = ()
-    app: tuple[str, str] | None = None
-    submitted_after: datetime | None = None
-    submitted_before: datetime | None = None
-    newest_first: bool = True
-
-
-def list_workflows(actor: Actor, criteria: WorkflowFilter, *, limit: int, offset: int) -> tuple[list[Workflow], bool]:
-    """One page of what `actor` may see, and whether there is more behind it. One query."""
-    order = ("-submit_time", "-name") if criteria.newest_first else ("submit_time", "name")
-    rows = _matching(Workflow.objects.visible_to(actor), criteria).order_by(*order)
+def list_workflows(rows: QuerySet[Workflow], *, limit: int, offset: int) -> tuple[list[Workflow], bool]:
+    """One page of the rows of a `WorkflowFilterSet`, and whether there is more behind it. One query."""
     rows = rows.select_related("pool", "root_pool__backend", "submitted_by").defer(*_LARGE_COLUMNS)
     found = list(rows[offset : offset + limit + 1])
     return found[:limit], len(found) > limit
-
-
-def _matching(rows: WorkflowQuerySet, criteria: WorkflowFilter) -> WorkflowQuerySet:
-    simple = {
-        "submitted_by__username__in": criteria.users,
-        "status__in": criteria.statuses or None,
-        "pool__name__in": criteria.pools or None,
-        "priority__in": criteria.priorities or None,
-        "name__contains": criteria.name or None,
-        "tags__contains": list(criteria.tags) or None,
-        "submit_time__gte": criteria.submitted_after,
-        "submit_time__lt": criteria.submitted_before,
-    }
-    rows = rows.filter(**{lookup: value for lookup, value in simple.items() if value is not None})
-    if criteria.app:
-        uuid, version = criteria.app
-        rows = rows.filter(Q(app_uuid=uuid) & (Q(app_version=version) if version else Q()))
-    for place, (key, pattern) in enumerate(criteria.labels):
-        # Not KeyTextTransform: it takes a key of digits for a place in a list.
-        value = Func(
-            F("labels"), Value(key), template="(%(expressions)s)", arg_joiner=" ->> ", output_field=TextField()
-        )
-        rows = rows.alias(**{f"label{place}": value})
-        rows = rows.filter(**{f"label{place}__regex": pattern})
-    for key in criteria.no_labels:
-        rows = rows.exclude(labels__has_key=key)
-    return rows
 
 
 def get_visible_workflow(actor: Actor, name: str) -> Workflow:

@@ -187,7 +187,7 @@ class TestRefusals:
         def lost(*_: Any, **__: Any) -> None:
             raise OperationalError("server closed the connection")
 
-        monkeypatch.setattr(audit, "visible_entries", lost)
+        monkeypatch.setattr(audit, "AuditFilterSet", lost)
         answer = bob("GET", "/api/audit")
         assert (answer.status, answer.body["error_code"]) == (503, "SERVER")
         assert int(answer.headers["Retry-After"]) >= 1
@@ -201,7 +201,7 @@ class TestRefusals:
         def broken(*_: Any, **__: Any) -> None:
             raise RuntimeError("a secret of the house")
 
-        monkeypatch.setattr(audit, "visible_entries", broken)
+        monkeypatch.setattr(audit, "AuditFilterSet", broken)
         client = Client(raise_request_exception=False)
         response = client.get("/api/audit", headers={"Authorization": _bearer(bob)})
         assert response.status_code == 500

@@ -1,0 +1,42 @@
+"""The filters of GPU allocations and of the samples of GPU use."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from pools.filtersets.base import BooleanFilter, DateTimeFilter, QueryFilterSet
+from pools.models import GpuAllocation
+
+DEFAULT_HISTORY = timedelta(days=1)
+
+
+class GpuAllocationFilterSet(QueryFilterSet):
+    """Which allocations of a namespace to show; released ones only on request."""
+
+    include_released = BooleanFilter(method="keep")
+
+    def keep(self, rows: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
+        """`filter_queryset` decides, because the parameter counts when it is absent, too."""
+        return rows
+
+    def filter_queryset(self, queryset: Any) -> Any:
+        rows = super().filter_queryset(queryset)
+        return rows if self.value("include_released") else rows.exclude(state=GpuAllocation.State.RELEASED)
+
+
+class GpuSampleFilterSet(QueryFilterSet):
+    """Which samples of a namespace to show: those of the last day, unless `since` says otherwise."""
+
+    since = DateTimeFilter(method="keep")
+
+    def keep(self, rows: QuerySet[Any], name: str, value: object) -> QuerySet[Any]:
+        """`filter_queryset` decides, because the parameter has a default."""
+        return rows
+
+    def filter_queryset(self, queryset: Any) -> Any:
+        rows = super().filter_queryset(queryset)
+        return rows.filter(at__gte=self.value("since") or timezone.now() - DEFAULT_HISTORY)

@@ -1,0 +1,25 @@
+"""The filters of the list of pool configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from pools.filtersets.base import BooleanFilter, QueryFilterSet, TextFilter
+
+
+class PoolFilterSet(QueryFilterSet):
+    """Which top-level pools to show; archived ones only on request."""
+
+    backend = TextFilter("backend__name")
+    include_archived = BooleanFilter(method="keep")
+    verbose = BooleanFilter(method="keep")
+
+    def keep(self, rows: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
+        """A parameter that no single row decides."""
+        return rows
+
+    def filter_queryset(self, queryset: Any) -> Any:
+        rows = super().filter_queryset(queryset)
+        return rows if self.value("include_archived") else rows.not_archived()

@@ -1,0 +1,50 @@
+"""The filters of the configuration history."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db.models import Q, QuerySet
+
+from pools.filtersets.base import (
+    DateTimeFilter,
+    IntegerFilter,
+    OrderFilter,
+    QueryFilterSet,
+    TextFilter,
+    TextListFilter,
+)
+from pools.models import ConfigRevision
+
+Revisions = QuerySet[ConfigRevision]
+
+
+class RevisionFilterSet(QueryFilterSet):
+    """Which revisions to show. With `at_timestamp` only those in force at that time, one for each type."""
+
+    config_types = TextListFilter("config_type", parse=str.upper)
+    name = TextFilter("name")
+    revision = IntegerFilter("revision", minimum=1)
+    tags = TextListFilter(method="with_any_tag")
+    created_after = DateTimeFilter("created_at", "gte")
+    created_before = DateTimeFilter("created_at", "lte")
+    at_timestamp = DateTimeFilter(method="in_force_at")
+    order = OrderFilter("revision")
+
+    def with_any_tag(self, rows: Revisions, name: str, tags: list[str]) -> Revisions:
+        """Revisions that carry one of the tags."""
+        condition = Q()
+        for tag in tags:
+            condition |= Q(tags__contains=[tag])
+        return rows.filter(condition)
+
+    def in_force_at(self, rows: Revisions, name: str, moment: datetime) -> Revisions:
+        """The newest revision of each type that was made by then."""
+        if self.value("created_before") is not None or self.value("created_after") is not None:
+            message = "Give either at_timestamp, or created_before and created_after."
+            raise ValidationError(message, code="at_timestamp")
+        made: Any = ConfigRevision.objects.filter(deleted_at__isnull=True, created_at__lte=moment)
+        newest = made.order_by("config_type", "-revision").distinct("config_type").values_list("pk", flat=True)
+        return rows.filter(pk__in=list(newest))

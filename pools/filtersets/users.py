@@ -1,0 +1,19 @@
+"""The filters of the list of users."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from pools.filtersets.base import QueryFilterSet, TextFilter, TextListFilter
+from pools.models import RoleAssignment, User
+
+
+class UserFilterSet(QueryFilterSet):
+    """Which users to show."""
+
+    id_prefix = TextFilter("username", "startswith")
+    roles = TextListFilter(method="with_any_role")
+
+    def with_any_role(self, rows: QuerySet[User], name: str, roles: list[str]) -> QuerySet[User]:
+        """Users who hold one of the roles."""
+        return rows.filter(pk__in=RoleAssignment.objects.filter(group__name__in=roles).values("user"))

@@ -1,0 +1,53 @@
+"""Filters of lists: each unreadable value is reported under the name of its parameter, all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.pools.conftest import ApiCaller
+
+UNREADABLE: list[tuple[str, list[tuple[str, str]]]] = [
+    ("/api/audit", [("since", "soon"), ("until", "2026-13-01"), ("limit", "0")]),
+    ("/api/configs/history", [("created_after", "x"), ("revision", "0"), ("order", "UP"), ("omit_data", "maybe")]),
+    ("/api/auth/user", [("count", "-1"), ("start_index", "0")]),
+    ("/api/configs/pool", [("include_archived", "maybe"), ("verbose", "2")]),
+    ("/api/gpu_quota/team/allocation", [("include_released", "maybe"), ("offset", "-1")]),
+    ("/api/gpu_quota/team/history", [("since", "yesterday")]),
+    ("/api/workflow", [("statuses", "DONE"), ("priority", "TOP"), ("label", "x"), ("order", "UP"), ("limit", "x")]),
+    ("/api/task", [("statuses", "DONE"), ("started_after", "x"), ("summary", "maybe"), ("all_users", "maybe")]),
+]
+
+
+@pytest.mark.parametrize(("address", "query"), UNREADABLE, ids=[address for address, _ in UNREADABLE])
+def test_all_unreadable_values_are_reported_at_once(admin: ApiCaller, address: str, query: Any) -> None:
+    answer = admin("GET", address, query=query)
+
+    assert answer.status == 400
+    assert answer.codes == {(name, "bad_query") for name, _ in query}
+    for name, value in query:
+        assert any(f"{name}={value!r}: give " in fault["message"] for fault in answer.body["details"])
+
+
+@pytest.mark.parametrize(("address", "query"), UNREADABLE, ids=[address for address, _ in UNREADABLE])
+def test_an_empty_value_is_no_condition(admin: ApiCaller, address: str, query: Any) -> None:
+    without = admin("GET", address)
+    with_empty_values = admin("GET", address, query=[(name, "") for name, _ in query])
+
+    assert (without.status, with_empty_values.status) == (200, 200)
+    assert with_empty_values.body.keys() == without.body.keys()
+
+
+def test_conditions_narrow_the_list_of_users(admin: ApiCaller, caller: Callable[..., ApiCaller]) -> None:
+    for name, roles in (("ann", ["osmo-viewer"]), ("anton", []), ("bea", ["osmo-viewer"])):
+        caller(name, *roles)
+
+    def names(**query: str | list[str]) -> list[str]:
+        return [user["id"] for user in admin("GET", "/api/auth/user", query=query).body["users"]]
+
+    assert names(id_prefix="an") == ["ann", "anton"]
+    assert names(roles=["osmo-viewer", ""]) == ["ann", "bea"]
+    assert names(id_prefix="an", roles="osmo-viewer") == ["ann"]
+    assert names(id_prefix="") == ["ann", "anton", "bea", "root"]
