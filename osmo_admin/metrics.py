@@ -33,12 +33,11 @@ from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, UsageCounts
 from pools.domain.roles import Permission
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.locking import cohort_roots
 from pools.models import Cohort, GpuQuota, Pool
 from pools.permissions import require_platform
 from pools.selectors.gpu_namespace import read_namespaces
 from pools.selectors.pool_balance import read_balances
-from pools.selectors.quota_facts import read_admission_tree
+from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from scheduling.selectors.queue_sync_state import read_sync_metrics
 
 MAX_POOLS = 1000  # a page that grows with the house without a limit would in the end take the scraper down

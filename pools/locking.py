@@ -1,12 +1,29 @@
-"""The one place that takes the row locks of pools and cohorts.
+"""Every lock of the ledger, and the one order in which a transaction takes locks.
 
-The scarce thing is a pool's tree: slices share its guarantee, work shares its leaves. So the lock is the top-level row,
-taken late, once, and (for several) in the order of ids. Give-backs take it too: the last workflow that ends archives
-its slice, and that must not meet a recreate half way.
+A transaction takes locks only downwards in this table, each as late as possible, and several of one kind in the order
+given. Two transactions that keep the order can wait for each other, but never in a cycle.
 
-Pools of one cohort share what the cohort's tree can lend, so whoever starts work in such a pool also holds the row at
-the top of that tree. The order is: configuration, pools, tops of cohort trees. Giving back takes no cohort's lock: what
-others read without it is only less than there is.
+| # | lock | row or advisory lock | several in the order of |
+|---|------|----------------------|-------------------------|
+| 1 | idempotency key | the row of the key, by the INSERT that claims it (`pools.services.idempotency`) | one only |
+| 2 | account | `User` row | one only |
+| 3 | role | `Group` row, while a role is taken away | one only |
+| 4 | configuration | advisory lock `CONFIGURATION_LOCK` | one only |
+| 5 | pool tree | row of the top-level `Pool` | id |
+| 6 | cohort tree | row of the `Cohort` at the root of the tree | id |
+| 7 | GPU namespace | `GpuUsage` row | name |
+| 8 | at commit, by trigger | `LedgerGeneration` rows of the backends whose promises changed | backend id |
+
+Locks outside the table: `lock_revision` and `lock_backend` are the only lock of their transaction. The locks of
+scheduling's own tables stand in :mod:`scheduling.locking`, whose table continues this one. Leases (agents, queue sync,
+GPU quota controller) are rows claimed by a single UPDATE, so no lock is held while a lease is.
+
+Triggers repeat locks 4 and 5 for writers that go around the services; a service that keeps the order holds them already.
+
+The pool tree is the contended lock: subpools share the guarantee of their pool, workflows share its leaves. A release
+takes it too, because the last workflow that ends archives its subpool, and that must not interleave with a recreate.
+Starting work in a pool of a cohort also takes the cohort tree, since the pools of a tree lend to each other. A release
+needs no cohort lock: a reader without the lock sees at most less free quota than there is.
 """
 
 from __future__ import annotations
@@ -15,17 +32,19 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.db import connection
 
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import Cohort, GpuQuota, GpuUsage, Pool
+from pools.models import Backend, Cohort, ConfigRevision, GpuQuota, GpuUsage, Pool, User
 from pools.models.triggers import CONFIGURATION_LOCK
 from pools.selectors.gpu_namespace import QUOTAS_SQL, USAGE_COLUMNS, GpuNamespace, namespace_facts, quota_row
+from pools.selectors.quota_facts import cohort_roots
 from pools.selectors.submission_path import ROOT_COLUMNS, columns_sql, known_row
 
-# The sum is a statement of its own: inside the first it would be read as of before the lock was had.
-_LOCK_SQL = f"""
+# The sum is a statement of its own: the first statement reads a snapshot from before the lock was granted.
+_LOCK_LEAF_SQL = f"""
     SELECT {columns_sql("root", ROOT_COLUMNS)} FROM pools_pool root
         WHERE root.id = %s AND root.parent_id IS NULL FOR NO KEY UPDATE;
     SELECT leaf.subpool_state, leaf.last_quota,
@@ -34,7 +53,7 @@ _LOCK_SQL = f"""
         FROM pools_pool leaf WHERE leaf.id = %s
 """
 
-# Two statements: inside the first the quota would be read as of before the lock was had.
+# Two statements: the first reads a snapshot from before the lock was granted, which is too old for the quota.
 _LOCK_NAMESPACES_SQL = f"""
     SELECT {", ".join(USAGE_COLUMNS)} FROM pools_gpuusage WHERE namespace = ANY(%s) ORDER BY namespace FOR NO KEY UPDATE;
     {QUOTAS_SQL}
@@ -47,13 +66,26 @@ _NEW_NAMESPACES_SQL = """
 """
 
 
-def lock_configuration() -> None:
-    """Let one change of the configuration of pools or backends happen at a time, until the transaction ends.
+def lock_user(username: str, *, for_deletion: bool = False) -> User | None:
+    """Lock an account until the transaction ends, so that changes of one account happen one after the other. None: there
+    is no such account. Only `for_deletion` makes new rows that refer to the account wait, too."""
+    _require_transaction()
+    return User.objects.select_for_update(no_key=not for_deletion).filter(username=username).first()
 
-    Revisions are numbered and read back in the order of their changes, and a pool's backend must not move while the
-    pool is put there. Taken before any tree; work, which takes only trees, never waits for it.
+
+def lock_role(role: str) -> None:
+    """Let one transaction at a time take this role away from accounts. Granting the role does not wait."""
+    _require_transaction()
+    list(Group.objects.select_for_update(no_key=True).filter(name=role))
+
+
+def lock_configuration() -> None:
+    """Let one change of the configuration of pools, cohorts and backends happen at a time, until the transaction ends.
+
+    Revisions are numbered and read back in the order of their changes, and the backend of a pool must not change while
+    the pool is put there. Submissions and reconciliation take only pool trees, so they never wait for this lock.
     """
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    _require_transaction()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CONFIGURATION_LOCK])
 
@@ -61,63 +93,58 @@ def lock_configuration() -> None:
 def lock_pool_tree(root_id: int) -> Pool:
     """Lock the tree of a top-level pool until the transaction ends and return the row as it is now.
 
-    Raises `Pool.DoesNotExist` when it went meanwhile.
+    Raises `Pool.DoesNotExist` if the pool was deleted meanwhile.
     """
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    _require_transaction()
     return Pool.objects.select_for_update(no_key=True).get(pk=root_id, parent__isnull=True)
 
 
 def lock_pool_trees(root_ids: Collection[int]) -> list[Pool]:
-    """Lock several trees in the one order that everybody keeps."""
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    """Lock several pool trees, in the order of ids."""
+    _require_transaction()
     return list(Pool.objects.select_for_update(no_key=True).filter(pk__in=root_ids, parent__isnull=True).order_by("pk"))
 
 
 def lock_cohort_trees(cohort_ids: Collection[int]) -> list[int]:
-    """Lock the cohort trees in which these cohorts stand and return the ids of their tops, in the order of the locks.
+    """Lock the trees of these cohorts and return the ids of the root cohorts, in the order of the locks.
 
-    The pools' locks come before, so that a pool cannot change its cohort meanwhile; a tree may still be hung below
-    another one, and is looked for again then.
+    The locks of the pools come before, so no pool changes its cohort meanwhile. A tree may still be moved below another
+    one while this transaction waits, so the roots are looked up again once the locks are held.
     """
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
-    tops = cohort_roots(cohort_ids)
+    _require_transaction()
+    roots = cohort_roots(cohort_ids)
     while True:
-        wanted = set(tops.values())
-        held = [pk for (pk,) in _locked_cohorts(wanted)]
-        tops = cohort_roots(cohort_ids)
-        if set(tops.values()) == set(held) == wanted:
+        wanted = set(roots.values())
+        held = list(
+            Cohort.objects.select_for_update(no_key=True)
+            .filter(pk__in=wanted)
+            .order_by("pk")
+            .values_list("pk", flat=True)
+        )
+        roots = cohort_roots(cohort_ids)
+        if set(roots.values()) == set(held) == wanted:
             return held
 
 
-def cohort_roots(cohort_ids: Collection[int]) -> dict[int, int]:
-    """For each of these cohorts the top of its tree. Where parents run in a circle there is no top, so one of them
-    stands for all: nothing starts there, and nothing waits for ever."""
-    if not cohort_ids:
-        return {}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            WITH RECURSIVE way (start, id, parent_id) AS (
-                SELECT id, id, parent_id FROM pools_cohort WHERE id = ANY(%s)
-                UNION
-                SELECT way.start, above.id, above.parent_id
-                FROM way JOIN pools_cohort above ON above.id = way.parent_id
-            )
-            SELECT start, COALESCE(min(id) FILTER (WHERE parent_id IS NULL), min(id)) FROM way GROUP BY start
-            """,
-            [list(cohort_ids)],
-        )
-        return dict(cursor.fetchall())
+def lock_revision(pk: int) -> ConfigRevision:
+    """Lock one revision of the configuration until the transaction ends."""
+    _require_transaction()
+    return ConfigRevision.objects.select_for_update().get(pk=pk)
 
 
-def _locked_cohorts(ids: Collection[int]) -> list[tuple[int]]:
-    rows = Cohort.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
-    return list(rows.values_list("pk"))
+def lock_backend(pk: int) -> Backend:
+    """Lock the row of a backend until the transaction ends, for a change of what hangs on it, such as its webhook."""
+    _require_transaction()
+    return Backend.objects.select_for_update().get(pk=pk)
+
+
+def _require_transaction() -> None:
+    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class LockedLeaf:
-    """A leaf as it is under its tree's lock. `allocated` is the sum of the pool's ACTIVE slices, in GPUs."""
+    """A leaf as read under the lock of its tree. `allocated` is the sum of the quotas of the pool's ACTIVE subpools."""
 
     root: Pool
     state: SubpoolState | None
@@ -133,14 +160,15 @@ class LockedLeaf:
 
 
 def lock_leaf(leaf: Pool) -> LockedLeaf:
-    """Lock the tree of a leaf until the transaction ends, and say what a submission there is judged by, in one round
+    """Lock the tree of a leaf until the transaction ends and return the facts that decide on a submission, in one round
     trip.
 
-    Raises `Pool.DoesNotExist` when it went meanwhile. See :mod:`pools.locking`, whose order this keeps.
+    Raises `Pool.DoesNotExist` if the leaf was deleted meanwhile.
     """
+    _require_transaction()
     root_id = leaf.parent_id or leaf.pk
     with connection.cursor() as cursor:
-        cursor.execute(_LOCK_SQL, [root_id, root_id, leaf.pk])
+        cursor.execute(_LOCK_LEAF_SQL, [root_id, root_id, leaf.pk])
         row = cursor.fetchone()
         cursor.nextset()
         facts = cursor.fetchone()
@@ -153,13 +181,13 @@ def lock_leaf(leaf: Pool) -> LockedLeaf:
 
 
 def lock_namespace(name: str) -> GpuNamespace:
-    """Lock one namespace until the transaction ends, and say what is true of it."""
+    """Lock one GPU namespace until the transaction ends and return its quota and usage."""
     return lock_namespaces([name])[name]
 
 
 def lock_namespaces(names: Iterable[str]) -> dict[str, GpuNamespace]:
-    """Lock several in the one order that everybody keeps. A namespace that nobody knew gets its row."""
-    assert connection.in_atomic_block, "a lock outside a transaction protects nothing"
+    """Lock several GPU namespaces, in the order of names. A namespace without a usage row gets one."""
+    _require_transaction()
     wanted = sorted(set(names))
     with connection.cursor() as cursor:
         usage, quotas = _locked_namespaces(cursor, wanted)

@@ -81,3 +81,24 @@ def cohort_ids_below(roots: Collection[int]) -> list[int]:
 def pool_ids_below(roots: Collection[int]) -> list[int]:
     """The ids of the pools in the trees below these cohorts."""
     return list(Pool.objects.filter(cohort__in=cohort_ids_below(roots)).order_by("pk").values_list("pk", flat=True))
+
+
+def cohort_roots(cohort_ids: Collection[int]) -> dict[int, int]:
+    """The id of the root of the tree of each of these cohorts. A cycle of parents has no root, so its smallest id is the
+    root for all of its members; nothing starts there."""
+    if not cohort_ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            WITH RECURSIVE path (start, id, parent_id) AS (
+                SELECT id, id, parent_id FROM pools_cohort WHERE id = ANY(%s)
+                UNION
+                SELECT path.start, above.id, above.parent_id
+                FROM path JOIN pools_cohort above ON above.id = path.parent_id
+            )
+            SELECT start, COALESCE(min(id) FILTER (WHERE parent_id IS NULL), min(id)) FROM path GROUP BY start
+            """,
+            [list(cohort_ids)],
+        )
+        return dict(cursor.fetchall())

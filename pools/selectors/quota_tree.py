@@ -24,11 +24,10 @@ from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.locking import cohort_roots
 from pools.models import Cohort, Pool, Reservation
 from pools.models.pool import PoolQuerySet
 from pools.selectors.pool_balance import read_balances
-from pools.selectors.quota_facts import cohort_ids_below, read_cohort_facts
+from pools.selectors.quota_facts import cohort_ids_below, cohort_roots, read_cohort_facts
 
 Body = dict[str, Any]
 

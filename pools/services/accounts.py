@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from pools.domain.errors import BadInput, NotFound, Stale
 from pools.domain.roles import Actor
+from pools.locking import lock_user
 from pools.models import User
 from pools.permissions import require_platform
 from pools.services.users import grant_role, require_another_admin, revoke_role, role_violations
@@ -25,7 +26,7 @@ def set_roles(
     Raises Stale if they are not any more, BadInput with every role that does not exist."""
     require_platform(actor)
     with change(actor=actor, description=description):
-        held = _locked(username).as_actor().roles
+        held = _lock_account(username).as_actor().roles
         if expected_roles is not None and held != set(expected_roles):
             raise Stale(f"The roles of {username} were changed meanwhile. Look at them again.")
         if unknown := role_violations(sorted(set(roles) - held)):
@@ -43,16 +44,16 @@ def set_active(*, actor: Actor, username: str, active: bool, description: str = 
     if username == actor.username:
         raise BadInput("You cannot close your own account; ask another osmo-admin.")
     with change(actor=actor, description=description):
-        user = _locked(username)
+        user = _lock_account(username)
         if not active:
             require_another_admin(user)
         user.is_active = active
         user.save(update_fields=["is_active"])
 
 
-def _locked(username: str) -> User:
-    """The user's row, held until the change is over, so that two admins come one after the other."""
-    user = User.objects.select_for_update(no_key=True).filter(username=username).first()
+def _lock_account(username: str) -> User:
+    """The account, locked so that the changes of two admins happen one after the other."""
+    user = lock_user(username)
     if user is None:
         raise NotFound(f"User {username} does not exist.")
     return user

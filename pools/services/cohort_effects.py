@@ -13,13 +13,12 @@ from pools.domain.quota.forest import COHORT_PREFIX, display_name
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.roles import Actor
-from pools.locking import cohort_roots
 from pools.models import Cohort, Pool, Reservation
 from pools.models.usage import PREEMPTIBLE_PRIORITY
 from pools.representations.cohort import cohort_body
 from pools.representations.quota_tree import tree_node_bodies
 from pools.selectors.pool_balance import read_balances
-from pools.selectors.quota_facts import read_admission_tree
+from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.dry_run import read_effect
 

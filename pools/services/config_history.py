@@ -16,6 +16,7 @@ from django.utils import timezone
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, editable_body
 from pools.domain.roles import Actor, Permission
+from pools.locking import lock_revision
 from pools.models import AuditEntry, Backend, ConfigRevision
 from pools.permissions import require_platform
 from pools.transactions import change
@@ -121,7 +122,7 @@ def tag_revision(
 
 def _locked(actor: Actor, config_type: str, revision: int) -> ConfigRevision:
     found = get_revision(actor, config_type, revision)
-    return ConfigRevision.objects.select_for_update().get(pk=found.pk)
+    return lock_revision(found.pk)
 
 
 def _settings(image: Mapping[str, Any], backends: Mapping[int, str]) -> PoolSettings:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pools.locking import cohort_roots
 from pools.models import Cohort, Pool
-from pools.selectors.quota_facts import pool_ids_below
+from pools.selectors.quota_facts import cohort_roots, pool_ids_below
 from pools.signals import backend_changed
 
 

@@ -18,11 +18,11 @@ from pools.domain.quota.debts import debt_message, new_debts
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, guarantee_violation
 from pools.domain.roles import Actor
 from pools.domain.version_check import check_version
-from pools.locking import cohort_roots, lock_configuration, lock_pool_trees
+from pools.locking import lock_configuration, lock_pool_trees
 from pools.models import Backend, Cohort, Pool
 from pools.permissions import unknown_pool
 from pools.selectors.pool_balance import read_balances
-from pools.selectors.quota_facts import read_admission_tree
+from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.services.config_history import record_revision
 from pools.services.implicit_cohorts import cohorts_changed, delete_unused_implicit_cohorts, get_or_create_cohorts
 from pools.services.users import create_pool_roles

@@ -21,6 +21,7 @@ from pools.domain.roles import (
     pool_role,
 )
 from pools.domain.subpool_lifecycle import SubpoolState
+from pools.locking import lock_role, lock_user
 from pools.models import AccessToken, Pool, RoleAssignment, User
 from pools.permissions import require_platform
 from pools.transactions import change
@@ -46,9 +47,7 @@ def create_user(
     if found:
         raise BadInput.of(found)
     with change(actor=actor, description=description):
-        user = User.objects.select_for_update().filter(username=username).first() or User(
-            username=username, is_active=False
-        )
+        user = lock_user(username) or User(username=username, is_active=False)
         if user.is_active:
             raise Conflict(f"User {username} exists already.")
         if user.pk and _has_a_way_in(user):
@@ -69,7 +68,7 @@ def delete_user(*, actor: Actor, username: str, description: str = "") -> None:
     if username == actor.username:
         raise BadInput("You cannot remove yourself; ask another osmo-admin.")
     with change(actor=actor, description=description):
-        user = _user(username, lock=True)  # accounts are locked before the role is held
+        user = _user(username, for_deletion=True)  # accounts are locked before the role is held
         require_another_admin(user)
         if user.workflows.exists():  # the reverse edge is scheduling's
             user.is_active = False
@@ -128,7 +127,7 @@ def require_another_admin(user: User) -> None:
     Holds the role until the change is over, so that two admins who shut each other out come one after the other.
     Raises Conflict.
     """
-    _hold_role(PLATFORM_ADMIN)
+    lock_role(PLATFORM_ADMIN)
     if [*User.objects.filter(is_active=True, groups__name=PLATFORM_ADMIN)[:2]] == [user]:
         raise Conflict.of(
             [
@@ -140,11 +139,6 @@ def require_another_admin(user: User) -> None:
                 )
             ]
         )
-
-
-def _hold_role(role: str) -> None:
-    """Let one change at a time take this role from people; giving it waits for nobody."""
-    list(Group.objects.select_for_update(no_key=True).filter(name=role))
 
 
 def list_roles(username: str) -> list[str]:
@@ -211,10 +205,9 @@ def rename_pool_roles(old: str, new: str) -> None:
             token.save(update_fields=["roles"])
 
 
-def _user(username: str, *, lock: bool = False) -> User:
-    rows = User.objects.select_for_update() if lock else User.objects.all()
-    user = rows.filter(username=username, is_active=True).first()
-    if user is None:
+def _user(username: str, *, for_deletion: bool = False) -> User:
+    user = lock_user(username, for_deletion=True) if for_deletion else User.objects.filter(username=username).first()
+    if user is None or not user.is_active:
         raise NotFound(f"User {username} does not exist, or the account is closed.")
     return user
 

@@ -14,9 +14,8 @@ from pools.domain.amounts import GPU, UNLIMITED, Amount
 from pools.domain.cohort_config import quotas_from_stored
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, pool_borrowing_limit, pool_lending_limit
 from pools.domain.quota.pool_balance import PoolBalance
-from pools.locking import cohort_roots
 from pools.models import Backend, Cohort, Pool
-from pools.selectors.quota_facts import cohort_ids_below, read_cohort_facts
+from pools.selectors.quota_facts import cohort_ids_below, cohort_roots, read_cohort_facts
 from scheduling.domain.engine import facts as engine
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from pools.domain import names
-from pools.locking import cohort_roots
 from pools.models import Backend, KubernetesSettings, LedgerGeneration, Pool
 from pools.selectors.pool_balance import read_balances
-from pools.selectors.quota_facts import read_admission_tree
+from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.transactions import one_snapshot
 from scheduling.domain.queues.cohort_levels import CohortLevels, cohort_levels
 from scheduling.domain.queues.desired import (

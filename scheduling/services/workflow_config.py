@@ -9,6 +9,7 @@ from pools.domain.roles import Actor
 from pools.domain.version_check import check_version
 from pools.permissions import require_platform
 from pools.transactions import change
+from scheduling.locking import lock_workflow_config
 from scheduling.models import WorkflowConfig
 from scheduling.services import periodic_tasks
 
@@ -46,7 +47,7 @@ def update_workflow_config(
         raise BadInput.of(found)
     with change(actor=actor, description=description):
         current_config()
-        row = WorkflowConfig.objects.select_for_update().get(pk=1)
+        row = lock_workflow_config()
         check_version("The workflow configuration", expected_version, row.version)
         if different := [name for name, value in asked.items() if getattr(row, name) != value]:
             for name in different:

@@ -8,9 +8,8 @@ from django.db import IntegrityError, transaction
 
 from pools.domain.errors import BadInput, Conflict
 from pools.domain.roles import SYSTEM
-from pools.locking import cohort_roots
 from pools.models import Cohort, LeafUsage, Pool
-from pools.selectors.quota_facts import read_admission_tree
+from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.services import cohorts
 from pools.services.cohorts import move_cohort, put_cohort
 from pools.services.pools import patch_pool

@@ -10,6 +10,7 @@ from django.db import connection
 from pools.domain.errors import BadInput, Violation
 from pools.domain.roles import Actor, Permission
 from pools.domain.version_check import check_version
+from pools.locking import lock_backend
 from pools.models import Backend
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
@@ -55,7 +56,7 @@ def put_queue_guard(
         raise BadInput.of(faults)
     with change(actor=actor, description=description):
         place = get_backend(backend)
-        Backend.objects.select_for_update().get(pk=place.pk)
+        lock_backend(place.pk)
         row = queue_guard_for(place)
         check_version(f"The webhook of backend {backend}", expected_version, row.version)
         wanted = {key: body[key] for key in GUARD_KEYS if body.get(key) is not None}

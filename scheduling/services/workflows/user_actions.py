@@ -15,6 +15,7 @@ from pools.permissions import require_permission
 from pools.signals import backend_changed
 from pools.transactions import change
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
+from scheduling.locking import lock_workflow
 from scheduling.models import Workflow
 from scheduling.selectors.workflows import get_visible_workflow
 from scheduling.services.workflows.transitions import WorkflowTransition
@@ -93,7 +94,7 @@ def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Se
     if found:
         raise BadInput.of(found)
     with change(actor=actor):
-        workflow = Workflow.objects.select_for_update(of=("self",), no_key=True).get(pk=seen.pk)
+        workflow = lock_workflow(seen.pk)
         tags = dict.fromkeys([tag for tag in workflow.tags if tag not in remove] + list(add))
         if len(tags) > MAX_TAGS:
             sentence = f"{workflow.name} would have {len(tags)} tags; at most {MAX_TAGS} are allowed. Remove some."
