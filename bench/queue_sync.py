@@ -33,8 +33,8 @@ def _measured(house: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> 
     from pools.domain.roles import SYSTEM
     from pools.models import Pool
     from pools.services.backends import put_backend
-    from scheduling.kube import connections
     from scheduling.kube.resource_kinds import QUEUE
+    from scheduling.services.kubernetes import connections
     from scheduling.services.kubernetes.queue_sync import sync_backend_queues
 
     body = {"type": "kubernetes", "namespace": "b", "sync_mode": "off", "kubeconfig": yaml.safe_dump(kubeconfig)}

@@ -1,8 +1,8 @@
 """The process that works with Kubernetes clusters: `python -m osmo_admin.clusters`, until a signal ends it.
 
-Its main thread keeps an agent and a keeper of GPU quotas for each backend going and passes on what the ledger hints.
-Without hints, and without the broker, each looks by itself every few seconds. Any number of these processes may run
-side by side.
+Its main thread keeps an agent and a GPU quota controller running for each backend and passes on the notifications of
+the ledger. Without notifications, also without a broker, each loop works every few seconds. Any number of these
+processes may run side by side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
 
     from osmo_admin import heartbeat
     from scheduling.services.gpu_quota.controller import GpuQuotaController
-    from scheduling.services.kubernetes.agents import ClusterWorkers
+    from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
     from scheduling.services.notifications import listen_for_wakeups
 
     stop = threading.Event()
@@ -37,26 +37,26 @@ def main() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end)
-    everybody = (ClusterWorkers(), ClusterWorkers(GpuQuotaController))
+    loops = (ClusterWorkers(), ClusterWorkers(GpuQuotaController))
 
     def wake(backend_id: int) -> None:
-        for agents in everybody:
-            agents.wake(backend_id)
+        for workers in loops:
+            workers.wake(backend_id)
 
-    threading.Thread(target=listen_for_wakeups, args=[wake, stop], name="hints", daemon=True).start()
+    threading.Thread(target=listen_for_wakeups, args=[wake, stop], name="notifications", daemon=True).start()
     while not stop.is_set():
         try:
-            for agents in everybody:
-                agents.start_missing()
-        except (DatabaseError, InterfaceError) as problem:
-            logger.warning("waits for the database: %s", problem)
+            for workers in loops:
+                workers.start_missing()
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("the clusters process waits for the database: %s", error)
         finally:
-            connection.close()  # the main thread asks rarely; the agents keep their own
-        if all(agents.are_alive for agents in everybody):
+            connection.close()  # the main thread reads rarely; the loops have connections of their own
+        if all(workers.are_alive for workers in loops):
             heartbeat.renew_heartbeat(heartbeat.CLUSTERS)
         stop.wait(POLL_SECONDS)
-    for agents in everybody:
-        agents.stop()
+    for workers in loops:
+        workers.stop()
 
 
 if __name__ == "__main__":

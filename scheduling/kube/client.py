@@ -20,6 +20,7 @@ from kubernetes import config as official_config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors
 from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess
 from scheduling.kube.errors import ClusterError, FieldError
@@ -27,7 +28,6 @@ from scheduling.kube.port import (
     CALL_TIMEOUT_SECONDS,
     CONNECT_TIMEOUT_SECONDS,
     PAGE_SIZE,
-    Object,
     ObjectList,
     ResourceKind,
     WatchEvent,

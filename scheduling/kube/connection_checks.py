@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.queues.desired import DesiredQueue, QueueTarget, queue_manifest, root_queue_name
 from scheduling.kube import errors
 from scheduling.kube.error_messages import condition_reason, error_message
 from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster, Object
+from scheduling.kube.port import Cluster
 from scheduling.kube.resource_kinds import NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
 
 PROBE_NAME = "osmo-connection-test"

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors, field_ownership, object_selectors, resource_kinds
 from scheduling.kube.field_ownership import FieldOwner
-from scheduling.kube.port import PAGE_SIZE, Object, ObjectList, ResourceKind, WatchEvent, WatchEventType
+from scheduling.kube.port import PAGE_SIZE, ObjectList, ResourceKind, WatchEvent, WatchEventType
 
 KAI_KINDS = (resource_kinds.QUEUE, resource_kinds.POD_GROUP, resource_kinds.TOPOLOGY)
 BUILT_IN_KINDS = (

@@ -14,9 +14,10 @@ from uuid import UUID
 from scheduling.domain.cluster import pod_group as pod_groups
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL, OBSERVED_FINALIZER
 from scheduling.domain.cluster.pod import GangContext, PodAttempt, files_secret_manifest, pod_manifest, service_manifest
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors
 from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster, Object, ResourceKind
+from scheduling.kube.port import Cluster, ResourceKind
 from scheduling.kube.resource_kinds import POD, POD_GROUP, SECRET, SERVICE
 
 

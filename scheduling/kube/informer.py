@@ -14,10 +14,11 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.errors import ClusterError
-from scheduling.kube.port import Cluster, Object, ResourceKind, WatchEventType
+from scheduling.kube.port import Cluster, ResourceKind, WatchEventType
 
 logger = logging.getLogger(__name__)
 Key = TypeVar("Key", bound=Hashable)

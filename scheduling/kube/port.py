@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-Object = dict[str, Any]
+from scheduling.domain.kubernetes_json import Object
 
 PAGE_SIZE = 500
 CALL_TIMEOUT_SECONDS = 15.0

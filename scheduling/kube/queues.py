@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
 from scheduling.domain.queues import repoint
 from scheduling.domain.queues.desired import (
@@ -29,7 +30,7 @@ from scheduling.domain.queues.topologies import (
     plan_topologies,
 )
 from scheduling.kube.errors import KindMissing, ObjectNotFound
-from scheduling.kube.port import Cluster, Object
+from scheduling.kube.port import Cluster
 from scheduling.kube.resource_kinds import POD, POD_GROUP, PRIORITY_CLASS, QUEUE, TOPOLOGY
 
 QUEUE_PAGE_SIZE = 1000

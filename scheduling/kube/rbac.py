@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import resource_kinds
-from scheduling.kube.port import Object, ResourceKind
+from scheduling.kube.port import ResourceKind
 
 READ_VERBS = ("get", "list", "watch")
 LIST_VERBS = ("list", "watch")

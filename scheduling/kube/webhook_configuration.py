@@ -13,8 +13,9 @@ from typing import Any
 from scheduling.domain.cluster.gpu_pod import WORKER_LABEL, WORKER_VALUE
 from scheduling.domain.cluster.naming import FIELD_MANAGER, POD_GROUP_OF_POD
 from scheduling.domain.cluster.queue_access import QUEUE_LABELS
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors, resource_kinds
-from scheduling.kube.port import Cluster, Object, ResourceKind
+from scheduling.kube.port import Cluster, ResourceKind
 
 TIMEOUT_SECONDS = 5
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")

@@ -1,33 +1,19 @@
-"""The gangs that have, or should have, objects in a cluster; and what the cluster shows of each beside it."""
+"""The gangs that have, or should have, objects in a cluster."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
 from uuid import UUID
 
 from pools.domain import names
 from pools.models import Backend
+from scheduling.domain.cluster.diff import OpenAttempt, OpenGang
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
 from scheduling.models import Group, Task
 
 STATUSES_IN_CLUSTER = (TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING)
-"""A gang has objects in its cluster from the moment it may start to its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenGang:
-    """A gang from the moment it may start to its end. `queue` is the Kubernetes name of its leaf's queue today; `tries`
-    are its open tries, with what is needed to compare them with pods."""
-
-    group: UUID
-    status: TaskStatus
-    queue: str
-    has_tree: bool
-    waiting_reason: Mapping[str, Any] | None
-    attempts: tuple[Task, ...]
+"""The statuses in which a gang has objects in its cluster."""
 
 
 def read_open_gangs(backend: Backend, groups: Collection[UUID] | None = None) -> dict[UUID, OpenGang]:
@@ -49,18 +35,26 @@ def read_open_gangs(backend: Backend, groups: Collection[UUID] | None = None) ->
             "workflow__pool__subpool_name",
         )
     )
-    tries: dict[UUID, list[Task]] = defaultdict(list)
-    open_tries = Task.objects.filter(group__in=[row[0] for row in found], status__in=UNFINISHED_TASK_STATUSES)
-    for task in open_tries.order_by("position").only("group_id", "status", "node_name", "pod_ip", "dispatched_at"):
-        tries[task.group_id].append(task)
+    attempts = _read_open_attempts([row[0] for row in found])
     return {
-        group: OpenGang(
-            group,
+        group_id: OpenGang(
+            group_id,
             TaskStatus(status),
             names.k8s_queue_name(names.queue_name(backend.namespace, root, leaf or names.SHARED_QUEUE)),
             tree is not None,
             reason,
-            tuple(tries[group]),
+            tuple(attempts[group_id]),
         )
-        for group, status, tree, reason, root, leaf in found
+        for group_id, status, tree, reason, root, leaf in found
     }
+
+
+def _read_open_attempts(group_ids: Collection[UUID]) -> dict[UUID, list[OpenAttempt]]:
+    """The open attempts of these gangs, in the order of their tasks."""
+    tasks = Task.objects.filter(group__in=group_ids, status__in=UNFINISHED_TASK_STATUSES).order_by("position")
+    attempts: dict[UUID, list[OpenAttempt]] = defaultdict(list)
+    for task_id, group_id, status, node, pod_ip, dispatched_at in tasks.values_list(
+        "pk", "group_id", "status", "node_name", "pod_ip", "dispatched_at"
+    ):
+        attempts[group_id].append(OpenAttempt(task_id, TaskStatus(status), node, pod_ip, dispatched_at is not None))
+    return attempts

@@ -14,6 +14,7 @@ from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin
 from scheduling.domain.cluster.pod import PodAttempt, gang_context
 from scheduling.domain.cluster.pod_group import GangShape, pod_group_manifest
 from scheduling.domain.cluster.topology import TopologyLevels, TopologyTree, topology_tree
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
 from scheduling.domain.queues.desired import topology_name
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES
@@ -23,8 +24,6 @@ from scheduling.models import Group, Task, Workflow
 from scheduling.selectors.admitted_specs import UnreadableSpec, find_group_spec, read_admitted_specs
 from scheduling.selectors.cluster_gangs import STATUSES_IN_CLUSTER
 from scheduling.selectors.workflows import queue_names_of
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

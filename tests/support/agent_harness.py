@@ -11,9 +11,10 @@ from uuid import UUID
 
 from pools.models import Backend, KubernetesSettings, Pool
 from scheduling.domain.cluster.naming import TASK_UUID
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.priorities import Priority
 from scheduling.kube import errors, resource_kinds
-from scheduling.kube.port import Cluster, Object
+from scheduling.kube.port import Cluster
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.workflows.submission import Submission, submit

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import resource_kinds
-from scheduling.kube.port import Cluster, Object, ResourceKind
+from scheduling.kube.port import Cluster, ResourceKind
 
 FOREIGN_LABEL = "beside"
 """The label by which tests that count pods leave them out."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pools.domain.errors import BadInput, Violation
 from scheduling.domain.cluster.queue_access import Caller
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 
 API_VERSION = "admission.k8s.io/v1"
 FORBIDDEN_STATUS, INVALID_STATUS = 403, 422
@@ -16,8 +17,6 @@ MAX_WARNING_LENGTH = 240
 
 _FORBIDDING = ("foreign_work", "single.max.", "total.max.")
 """Beginnings of codes that say: well-formed, but not allowed here."""
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,8 @@ class AdmissionRequest:
     namespace: str
     name: str
     caller: Caller
-    new_object: Object | None
-    old_object: Object | None
+    new_object: ReadOnlyObject | None
+    old_object: ReadOnlyObject | None
     is_dry_run: bool
 
 
@@ -47,7 +46,7 @@ def read_review(body: Any) -> AdmissionRequest:
     if version != API_VERSION:
         faults.append(Violation("apiVersion", "bad_value", f"Only {API_VERSION} is understood, not {version!r:.80}."))
 
-    def text(holder: Object, key: str, path: str, *, needed: bool = False) -> str:
+    def text(holder: ReadOnlyObject, key: str, path: str, *, needed: bool = False) -> str:
         value = holder.get(key)
         if (value is None or value == "") and not needed:
             return ""
@@ -56,7 +55,7 @@ def read_review(body: Any) -> AdmissionRequest:
             return ""
         return value
 
-    def item(holder: Object, key: str, path: str) -> Any:
+    def item(holder: ReadOnlyObject, key: str, path: str) -> Any:
         value = holder.get(key)
         if value is not None and not isinstance(value, Mapping):
             faults.append(Violation(f"{path}.{key}", "bad_value", f"`{key}` is an object or null."))

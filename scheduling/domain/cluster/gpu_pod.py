@@ -14,13 +14,12 @@ from typing import Any
 from pools.domain.gpu_quota.workers import MAX_GPUS, NO_AMOUNTS, GpuAmounts, GpuWorker
 from pools.domain.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
 from scheduling.domain.cluster.naming import TASK_UUID, read_uuid_label
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 
 TENSOR_FUSION_PREFIX = "tensor-fusion.ai/"
 WORKER_LABEL, WORKER_VALUE = f"{TENSOR_FUSION_PREFIX}component", "worker"
 WORKER_SELECTOR = f"{WORKER_LABEL}={WORKER_VALUE}"
 FINALIZER = f"{TENSOR_FUSION_PREFIX}finalizer"
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +33,13 @@ class GpuPod:
     is_counted: bool
 
 
-def is_worker(pod: Object) -> bool:
+def is_worker(pod: ReadOnlyObject) -> bool:
     """Whether a pod is a worker of the namespace's own. Pods of our workflows are counted with their workflows."""
     labels = _texts(pod, "labels")
     return labels.get(WORKER_LABEL) == WORKER_VALUE and read_uuid_label(labels, TASK_UUID) is None
 
 
-def read_gpu_pod(pod: Object) -> GpuPod | None:
+def read_gpu_pod(pod: ReadOnlyObject) -> GpuPod | None:
     """The worker that a pod is; None when it is none, or names a number of GPUs that nobody can mean."""
     if not is_worker(pod):
         return None
@@ -58,7 +57,7 @@ def read_gpu_pod(pod: Object) -> GpuPod | None:
     )
 
 
-def trim_worker_pod(pod: Object) -> dict[str, Any]:
+def trim_worker_pod(pod: ReadOnlyObject) -> dict[str, Any]:
     """What :func:`read_pod` needs of a pod, so that a long list need not be held whole."""
     metadata = pod["metadata"]
     kept = {
@@ -96,15 +95,15 @@ def _amount(marks: Mapping[str, str], key: str) -> Quantity:
         return ZERO
 
 
-def _is_bound(pod: Object) -> bool:
+def _is_bound(pod: ReadOnlyObject) -> bool:
     return bool((pod.get("spec") or {}).get("nodeName"))
 
 
-def _is_gone(metadata: Object) -> bool:
+def _is_gone(metadata: ReadOnlyObject) -> bool:
     return bool(metadata.get("deletionTimestamp")) and FINALIZER not in (metadata.get("finalizers") or [])
 
 
-def _texts(item: Object, key: str) -> dict[str, str]:
+def _texts(item: ReadOnlyObject, key: str) -> dict[str, str]:
     found = (item.get("metadata") or {}).get(key)
     return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, Mapping) else {}
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM
 from scheduling.domain.cluster.quantities import read_quantity
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 
-Object = Mapping[str, Any]
 _ENDED_PHASES = {"Succeeded", "Failed"}
 
 
@@ -39,7 +39,7 @@ class ClusterNode:
     taints: tuple[Mapping[str, str], ...] = ()
 
 
-def read_node(node: Object) -> ClusterNode:
+def read_node(node: ReadOnlyObject) -> ClusterNode:
     """The machine. Its platform is what its label `osmo.platform` says, `default` without one."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels = metadata.get("labels") or {}
@@ -59,7 +59,7 @@ def read_node(node: Object) -> ClusterNode:
     )
 
 
-def foreign_usage_by_node(pods: Iterable[Object], installation: str) -> dict[str, NodeAmounts]:
+def foreign_usage_by_node(pods: Iterable[ReadOnlyObject], installation: str) -> dict[str, NodeAmounts]:
     """What pods that are not this house's ask for, by node, rounded up; those that have ended hold nothing."""
     sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0, 0, 0, 0])
     for pod in pods:
@@ -73,7 +73,7 @@ def foreign_usage_by_node(pods: Iterable[Object], installation: str) -> dict[str
     return {node: NodeAmounts(*(math.ceil(amount) for amount in of_node)) for node, of_node in sums.items()}
 
 
-def trim_pod(pod: Object) -> dict[str, Any]:
+def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
     """What :func:`foreign_usage_by_node` needs of a pod; a cluster has many, and they are large."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return {
@@ -96,7 +96,7 @@ def trim_pod(pod: Object) -> dict[str, Any]:
 _NAMES = (GPU_RESOURCE, "cpu", "memory", "ephemeral-storage")
 
 
-def _asked(spec: Object) -> list[Any]:
+def _asked(spec: ReadOnlyObject) -> list[Any]:
     """What a pod asks for: its containers together, or its largest init container; and what the pod itself costs."""
     together, largest = [0] * len(_NAMES), [0] * len(_NAMES)
     for container in spec.get("containers") or []:
@@ -111,11 +111,11 @@ def _asked(spec: Object) -> list[Any]:
     return [max(a, b) + c for a, b, c in zip(together, largest, overhead, strict=True)]
 
 
-def _requests(container: Object) -> list[Any]:
+def _requests(container: ReadOnlyObject) -> list[Any]:
     resources = container.get("resources") or {}
     asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
     return [read_quantity(asked.get(name)) or 0 for name in _NAMES]
 
 
-def _amounts(source: Object, rounded: Any) -> NodeAmounts:
+def _amounts(source: ReadOnlyObject, rounded: Any) -> NodeAmounts:
     return NodeAmounts(*(max(0, rounded(read_quantity(source.get(name)) or 0)) for name in _NAMES))

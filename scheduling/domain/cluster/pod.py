@@ -12,9 +12,9 @@ from uuid import UUID
 from scheduling.domain.cluster import naming
 from scheduling.domain.cluster.naming import DispatchTarget, GangOrigin, gang_labels
 from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY, TokenValues, has_host_token
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.workflow_spec import TaskSpec
 
-Object = dict[str, Any]
 DEFAULT_PLATFORM = "default"
 _HOST_NAME = "kubernetes.io/hostname"
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from scheduling.domain.cluster.naming import FIELD_MANAGER, DispatchTarget, GangOrigin, gang_labels, pod_group_name
 from scheduling.domain.cluster.topology import TopologyTree
-
-Object = dict[str, Any]
+from scheduling.domain.kubernetes_json import Object
 
 
 @dataclass(frozen=True, slots=True)

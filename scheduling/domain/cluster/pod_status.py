@@ -6,17 +6,15 @@ that never comes. What a pod does not say is not guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from scheduling.domain.cluster.naming import TASK_UUID, read_uuid_label
 from scheduling.domain.cluster.timestamps import parse_time
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus
-
-Object = Mapping[str, Any]
 
 START_TIMEOUT = timedelta(minutes=30)
 """From a machine to the first process: time for the largest images."""
@@ -62,7 +60,7 @@ class _Verdict:
     exit_code: int | None = None
 
 
-def read_pod_status(pod: Object, *, now: datetime) -> PodStatusReport:
+def read_pod_status(pod: ReadOnlyObject, *, now: datetime) -> PodStatusReport:
     """The report of one of our pods."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     verdict = _verdict(pod, now)
@@ -84,7 +82,7 @@ def read_pod_status(pod: Object, *, now: datetime) -> PodStatusReport:
     )
 
 
-def _verdict(pod: Object, now: datetime) -> _Verdict:
+def _verdict(pod: ReadOnlyObject, now: datetime) -> _Verdict:
     """In the order of what explains more: somebody took the machine away, the machine failed, the task ended."""
     if condition := _condition(pod, reason=_PREEMPTED):
         return _Verdict(TaskStatus.FAILED_PREEMPTED, _message(condition, "The scheduler took the machine back."))
@@ -107,7 +105,7 @@ def _verdict(pod: Object, now: datetime) -> _Verdict:
     return _pending(pod, now) if phase == "Pending" else _Verdict(None)
 
 
-def _end(status: Object, phase: str, terminated: Object) -> _Verdict:
+def _end(status: ReadOnlyObject, phase: str, terminated: ReadOnlyObject) -> _Verdict:
     reason, code = terminated.get("reason", ""), terminated.get("exitCode")
     if reason == "OOMKilled":
         return _Verdict(TaskStatus.FAILED_EVICTED, "The task used more memory than it asked for (OOMKilled).")
@@ -126,7 +124,7 @@ def _end(status: Object, phase: str, terminated: Object) -> _Verdict:
     return _Verdict(TaskStatus.FAILED, f"exit code {code}" + (f": {words}" if words else ""), code)
 
 
-def _stuck(pod: Object, now: datetime) -> _Verdict | None:
+def _stuck(pod: ReadOnlyObject, now: datetime) -> _Verdict | None:
     """A container that will never run; None while it still may."""
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
@@ -141,14 +139,14 @@ def _stuck(pod: Object, now: datetime) -> _Verdict | None:
     return None
 
 
-def _pending(pod: Object, now: datetime) -> _Verdict:
+def _pending(pod: ReadOnlyObject, now: datetime) -> _Verdict:
     if not (pod.get("spec") or {}).get("nodeName"):
         return _Verdict(TaskStatus.SCHEDULING)
     words = f"The container did not start within {START_TIMEOUT.total_seconds() / 60:.0f} minutes."
     return _late(pod, now, START_TIMEOUT, TaskStatus.FAILED_START_TIMEOUT, words)
 
 
-def _late(pod: Object, now: datetime, grace: timedelta, status: TaskStatus, words: str) -> _Verdict:
+def _late(pod: ReadOnlyObject, now: datetime, grace: timedelta, status: TaskStatus, words: str) -> _Verdict:
     """INITIALIZING until the grace is over. It counts from the moment the pod got its machine; how long it waited for
     one before is another matter."""
     placed = _condition(pod, kind="PodScheduled") or {}
@@ -158,32 +156,32 @@ def _late(pod: Object, now: datetime, grace: timedelta, status: TaskStatus, word
     return _Verdict(TaskStatus.INITIALIZING)
 
 
-def _condition(pod: Object, *, kind: str = "", reason: str = "") -> Object | None:
+def _condition(pod: ReadOnlyObject, *, kind: str = "", reason: str = "") -> ReadOnlyObject | None:
     for condition in (pod.get("status") or {}).get("conditions") or []:
         if condition.get("status") != "True":
             continue
         if (not kind or condition.get("type") == kind) and (not reason or condition.get("reason") == reason):
-            found: Object = condition
+            found: ReadOnlyObject = condition
             return found
     return None
 
 
-def _state(pod: Object) -> Object:
+def _state(pod: ReadOnlyObject) -> ReadOnlyObject:
     """The state of the task's own container: the first of the manifest. Others were put beside it by somebody else."""
     containers = (pod.get("spec") or {}).get("containers") or [{}]
     name = containers[0].get("name")
     for container in (pod.get("status") or {}).get("containerStatuses") or []:
         if container.get("name") == name:
-            state: Object = container.get("state") or {}
+            state: ReadOnlyObject = container.get("state") or {}
             return state
     return {}
 
 
-def _containers(pod: Object) -> Iterator[Object]:
+def _containers(pod: ReadOnlyObject) -> Iterator[ReadOnlyObject]:
     status = pod.get("status") or {}
     yield from status.get("initContainerStatuses") or []
     yield from status.get("containerStatuses") or []
 
 
-def _message(source: Object, otherwise: str) -> str:
+def _message(source: ReadOnlyObject, otherwise: str) -> str:
     return source.get("message") or otherwise

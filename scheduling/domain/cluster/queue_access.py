@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from pools.domain.errors import Violation
 from scheduling.domain.cluster.naming import POD_GROUP_OF_POD
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
 FOREIGN_WORK = "foreign_work"
-
-Object = Mapping[str, Any]
 
 
 class WorkloadKind(StrEnum):
@@ -63,7 +61,11 @@ def is_managed_queue(queue: str, namespace: str) -> bool:
 
 
 def access_violations(
-    kind: WorkloadKind, new_object: Object, old_object: Object | None, caller: Caller, policy: QueueAccessPolicy
+    kind: WorkloadKind,
+    new_object: ReadOnlyObject,
+    old_object: ReadOnlyObject | None,
+    caller: Caller,
+    policy: QueueAccessPolicy,
 ) -> list[Violation]:
     """Every claim of `new_object` that `old_object` (None when it is made) did not hold and that this caller may not make."""
     if policy.accounts & {caller.username, *caller.groups}:
@@ -76,13 +78,13 @@ def access_violations(
     ]
 
 
-def joined_pod_groups(pod: Object) -> tuple[str, ...]:
+def joined_pod_groups(pod: ReadOnlyObject) -> tuple[str, ...]:
     """The PodGroup that a pod wants to join, to be looked up before :func:`violations` is asked."""
     name = _texts(pod, "annotations").get(POD_GROUP_OF_POD, "")
     return (name,) if name else ()
 
 
-def _queue_uses(kind: WorkloadKind, item: Object, guarded: QueueAccessPolicy) -> Iterator[QueueUse]:
+def _queue_uses(kind: WorkloadKind, item: ReadOnlyObject, guarded: QueueAccessPolicy) -> Iterator[QueueUse]:
     labels = _texts(item, "labels")
     named = [(f"metadata.labels[{key}]", labels[key]) for key in QUEUE_LABELS if key in labels]
     if kind is WorkloadKind.POD_GROUP:
@@ -98,7 +100,7 @@ def _queue_uses(kind: WorkloadKind, item: Object, guarded: QueueAccessPolicy) ->
                 yield QueueUse(f"metadata.annotations[{POD_GROUP_OF_POD}]", guarded.gangs[gang])
 
 
-def _texts(item: Object, part: str) -> dict[str, str]:
+def _texts(item: ReadOnlyObject, part: str) -> dict[str, str]:
     metadata = item.get("metadata")
     found = metadata.get(part) if isinstance(metadata, Mapping) else None
     return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, Mapping) else {}

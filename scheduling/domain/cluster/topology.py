@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.workflow_spec import TopologyRequirement
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

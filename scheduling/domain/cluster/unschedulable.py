@@ -6,15 +6,14 @@ may be one above the leaf), what was asked and what the queue has. GPUs of these
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.domain.cluster.timestamps import parse_time
-
-Object = Mapping[str, Any]
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 
 NOT_SCHEDULED = "not_scheduled"
 _CODES = {
@@ -52,7 +51,7 @@ class UnschedulableReason:
         return found | {key: _plain(amount) for key, amount in amounts.items() if amount is not None}
 
 
-def read_unschedulable_reason(pod_group: Object) -> UnschedulableReason | None:
+def read_unschedulable_reason(pod_group: ReadOnlyObject) -> UnschedulableReason | None:
     """What keeps this PodGroup from starting now; None when it does not say that anything does."""
     conditions = (pod_group.get("status") or {}).get("schedulingConditions") or []
     standing = [each for each in conditions if each.get("type") == _UNSCHEDULABLE and each.get("status") == "True"]
@@ -66,13 +65,13 @@ def read_unschedulable_reason(pod_group: Object) -> UnschedulableReason | None:
     return next((each for each in refusals if each.queue), refusals[0])
 
 
-def _when(condition: Object) -> tuple[float, int]:
+def _when(condition: ReadOnlyObject) -> tuple[float, int]:
     at = parse_time(condition.get("lastTransitionTime"))
     turn = str(condition.get("transitionID", ""))
     return (at.timestamp() if at else 0.0, int(turn) if turn.isascii() and turn.isdigit() else 0)
 
 
-def _unschedulable_reason(reason: Object) -> UnschedulableReason:
+def _unschedulable_reason(reason: ReadOnlyObject) -> UnschedulableReason:
     word = reason.get("reason", "")
     details = (reason.get("details") or {}).get("queueDetails") or {}
     message = " ".join((reason.get("message") or "").split())[:_MAX_MESSAGE_LENGTH]
@@ -91,11 +90,11 @@ def _unschedulable_reason(reason: Object) -> UnschedulableReason:
     )
 
 
-def _gpus(amounts: Object | None) -> Fraction | None:
+def _gpus(amounts: ReadOnlyObject | None) -> Fraction | None:
     return next(_found(amounts or {}), None)
 
 
-def _found(amounts: Object) -> Iterator[Fraction]:
+def _found(amounts: ReadOnlyObject) -> Iterator[Fraction]:
     for name in _GPU_NAMES:
         if (amount := read_quantity(amounts.get(name))) is not None:
             yield amount

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pools.domain import names
 from pools.domain.quota import pool_balance
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.cluster.naming import INSTALLATION_LABEL
-
-Object = dict[str, Any]
+from scheduling.domain.kubernetes_json import Object
 
 NAMESPACE_LABEL = "osmo.namespace"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"

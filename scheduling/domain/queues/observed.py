@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from scheduling.domain.cluster.naming import INSTALLATION_LABEL
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 from scheduling.domain.queues.desired import (
     FIELD_MANAGER,
     NAMESPACE_LABEL,
@@ -19,7 +20,6 @@ from scheduling.domain.queues.desired import (
     queue_manifest,
 )
 
-Object = Mapping[str, Any]
 LABEL_FIELD_PREFIX = "metadata.labels."
 UNKNOWN_MANAGER = "somebody"
 
@@ -68,7 +68,7 @@ class ObservedQueue:
         return tuple(difference for difference in self.differences if difference.by)
 
 
-def observe_queue(item: Object, target: QueueTarget, desired: Mapping[str, DesiredQueue]) -> ObservedQueue:
+def observe_queue(item: ReadOnlyObject, target: QueueTarget, desired: Mapping[str, DesiredQueue]) -> ObservedQueue:
     """What a queue of the cluster is to us."""
     metadata = item["metadata"]
     name = metadata["name"]
@@ -86,7 +86,7 @@ def observe_queue(item: Object, target: QueueTarget, desired: Mapping[str, Desir
     )
 
 
-def read_gpu_quota(spec: Object) -> float:
+def read_gpu_quota(spec: ReadOnlyObject) -> float:
     """The GPU quota as KAI reads it: what is left out is 0."""
     value = ((spec.get("resources") or {}).get("gpu") or {}).get("quota", 0)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
@@ -105,7 +105,7 @@ def _ownership(place: QueueTarget, is_wanted: bool, carried: Mapping[str, str]) 
     return Ownership.ADOPTED, ""
 
 
-def _differences(item: Object, place: QueueTarget, queue: DesiredQueue) -> Iterator[QueueDifference]:
+def _differences(item: ReadOnlyObject, place: QueueTarget, queue: DesiredQueue) -> Iterator[QueueDifference]:
     """Field by field; fields that are not ours to say are nobody's difference."""
     body = queue_manifest(place, queue)
     spec, wanted = item.get("spec") or {}, body["spec"]
@@ -127,7 +127,7 @@ def _differences(item: Object, place: QueueTarget, queue: DesiredQueue) -> Itera
 
 
 def _compare(
-    item: Object, path: tuple[str, ...], theirs: Any, ours: Any, *, is_new: bool = False
+    item: ReadOnlyObject, path: tuple[str, ...], theirs: Any, ours: Any, *, is_new: bool = False
 ) -> Iterator[QueueDifference]:
     if theirs == ours and isinstance(theirs, bool) == isinstance(ours, bool):
         return
@@ -137,7 +137,7 @@ def _compare(
     )
 
 
-def _changed_by(metadata: Object, path: tuple[str, ...], *, is_gone: bool, is_new: bool) -> str:
+def _changed_by(metadata: ReadOnlyObject, path: tuple[str, ...], *, is_gone: bool, is_new: bool) -> str:
     """Who wrote a field that is not as we want it; empty when the value is our own earlier word, or was never ours.
 
     Whoever changes a field takes it from us, so a field that we still own is as we left it. One that is gone belongs to
@@ -158,7 +158,7 @@ def _changed_by(metadata: Object, path: tuple[str, ...], *, is_gone: bool, is_ne
     return str(max(later, key=lambda entry: entry.get("time") or "")["manager"]) if later else UNKNOWN_MANAGER
 
 
-def _owns(entry: Object, path: tuple[str, ...]) -> bool:
+def _owns(entry: ReadOnlyObject, path: tuple[str, ...]) -> bool:
     here = entry.get("fieldsV1") or {}
     for key in path:
         here = here.get(f"f:{key}")
@@ -167,7 +167,7 @@ def _owns(entry: Object, path: tuple[str, ...]) -> bool:
     return True
 
 
-def _our_entry(metadata: Object) -> Object | None:
+def _our_entry(metadata: ReadOnlyObject) -> ReadOnlyObject | None:
     """What we applied; None if we never did."""
     for entry in metadata.get("managedFields") or []:
         if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
@@ -175,7 +175,7 @@ def _our_entry(metadata: Object) -> Object | None:
     return None
 
 
-def _our_labels(metadata: Object) -> set[str]:
+def _our_labels(metadata: ReadOnlyObject) -> set[str]:
     entry = _our_entry(metadata) or {}
     ours = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
     return {key.removeprefix("f:") for key in ours if key.startswith("f:")}

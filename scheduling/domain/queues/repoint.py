@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from scheduling.domain.cluster.naming import POD_GROUP_OF_POD
 from scheduling.domain.cluster.queue_access import QUEUE_LABELS
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 
-Object = Mapping[str, Any]
 _ENDED_PHASES = {"Succeeded", "Failed"}
 
 
@@ -51,7 +50,7 @@ class RepointStep:
         return f"point PodGroup {self.pod_group.name} from {self.pod_group.queue} to {self.leaf}"
 
 
-def read_misplaced_pod_group(item: Object, leaf_of: Mapping[str, str]) -> MisplacedPodGroup | None:
+def read_misplaced_pod_group(item: ReadOnlyObject, leaf_of: Mapping[str, str]) -> MisplacedPodGroup | None:
     """A PodGroup that names one of the containers in `leaf_of`; None for every other."""
     queue = (item.get("spec") or {}).get("queue") or ""
     if queue not in leaf_of:
@@ -60,7 +59,7 @@ def read_misplaced_pod_group(item: Object, leaf_of: Mapping[str, str]) -> Mispla
 
 
 def plan_repoints(
-    found: Iterable[MisplacedPodGroup], pods: Iterable[Object], leaf_of: Mapping[str, str]
+    found: Iterable[MisplacedPodGroup], pods: Iterable[ReadOnlyObject], leaf_of: Mapping[str, str]
 ) -> list[RepointStep]:
     """What has to be pointed elsewhere: those PodGroups of which something still waits, or of which nothing is there
     yet. One whose pods all have their nodes is left to run out where it is."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from scheduling.domain.cluster.naming import INSTALLATION_LABEL
+from scheduling.domain.kubernetes_json import ReadOnlyObject
 from scheduling.domain.queues.desired import NAMESPACE_LABEL, DesiredTopology, QueueTarget
 from scheduling.domain.queues.plan import Untouched
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class TopologyStep:
         return f"{self.action} topology {self.name}{levels}"
 
 
-def observe_topology(item: Object, target: QueueTarget) -> ObservedTopology:
+def observe_topology(item: ReadOnlyObject, target: QueueTarget) -> ObservedTopology:
     """What a Topology of the cluster is to us."""
     carried = item["metadata"].get("labels") or {}
     house, namespace = carried.get(INSTALLATION_LABEL), carried.get(NAMESPACE_LABEL)

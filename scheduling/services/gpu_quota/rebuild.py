@@ -9,9 +9,9 @@ from pools.domain.roles import Actor
 from pools.models import Backend
 from pools.permissions import require_platform
 from pools.services.gpu_rebuild import GpuRepair
-from scheduling.kube import connections
 from scheduling.kube.errors import ClusterError
 from scheduling.services.gpu_quota.controller import rebuild_from_clusters
+from scheduling.services.kubernetes import connections
 
 
 def rebuild_from_all_clusters(*, actor: Actor, namespace: str | None = None) -> list[GpuRepair]:

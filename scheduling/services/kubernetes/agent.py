@@ -1,10 +1,11 @@
-"""The agent of one cluster: dispatches what may start, follows what runs, and takes away what is over.
+"""The agent of one cluster: dispatches gangs that may start, follows the running ones and deletes the objects of ended
+ones.
 
-One agent works on a backend at a time, whoever else stands by: a lease, which ends by itself when its process dies.
-Should two work all the same, nothing happens twice; they only get in each other's way. It sees its cluster through
-mirrors (:mod:`scheduling.services.kubernetes.informers`), compares them with the ledger (:mod:`scheduling.services.kubernetes.gang_diff`) and
-does what follows, over and over. Each step may be repeated and may stop anywhere; the next look finds what is left. It
-speaks to its cluster only outside of transactions and to no other cluster, so a dead one holds up nobody else.
+One agent works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`). Two agents at the
+same time would do nothing twice. The agent reads its cluster through informers
+(:mod:`scheduling.services.kubernetes.informers`), compares it with the ledger (:mod:`scheduling.domain.cluster.diff`)
+and acts on the difference, again and again. Each step may be repeated and may stop anywhere; the next comparison finds
+the rest. The agent speaks to its own cluster only, and only outside of transactions, so a dead cluster delays no other.
 """
 
 from __future__ import annotations
@@ -12,44 +13,44 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
-from pools.domain.errors import Busy
 from pools.models import Backend
+from scheduling.domain.cluster.diff import ClusterDiff, diff_gangs
 from scheduling.domain.cluster.naming import installation_selector
 from scheduling.domain.cluster.node import foreign_usage_by_node, read_node, trim_pod
-from scheduling.kube import connections, errors, gang_objects, resource_kinds
+from scheduling.domain.kubernetes_json import Object
+from scheduling.kube import errors, gang_objects, resource_kinds
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.informer import InformerTiming
-from scheduling.kube.port import Cluster, Object, ResourceKind
+from scheduling.kube.port import Cluster, ResourceKind
 from scheduling.models import ClusterState
 from scheduling.selectors.cluster_gangs import read_open_gangs
 from scheduling.selectors.pending_manifests import ClusterContext
-from scheduling.services.kubernetes import dispatch, heartbeats, observation
-from scheduling.services.kubernetes.gang_diff import diff_gangs
+from scheduling.services.kubernetes import connections, dispatch, heartbeats, observation
 from scheduling.services.kubernetes.informers import ClusterInformers, group_id_of
-from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
+from scheduling.services.kubernetes.leased_loop import BackendRemoved, LeasedLoop, kubernetes_backend
+from scheduling.services.kubernetes.leases import Lease
 from scheduling.services.kubernetes.nodes import write_nodes
 
 logger = logging.getLogger(__name__)
 
 AGENT_LEASE_DURATION = timedelta(seconds=30)  # longer than the longest call to a cluster
-AGENT_RENEW_AFTER_SECONDS = 10.0  # seconds
+AGENT_RENEW_AFTER_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class AgentIntervals:
-    """Seconds between looks at everything that is open, recounts of the whole cluster, heartbeats, looks at the
-    backend's configuration, looks at a lease that somebody else holds; and how long to let events gather."""
+    """Seconds between comparisons of all open gangs (`reconcile`), recounts of the whole cluster, heartbeats, reads of
+    the backend's configuration, and attempts to claim a lease that another agent holds (`standby`). `debounce` is how
+    long events gather before they are handled."""
 
     reconcile: float = 5.0
     recount: float = 60.0
@@ -60,13 +61,10 @@ class AgentIntervals:
     informer_timing: InformerTiming = field(default_factory=InformerTiming)
 
 
-class BackendRemoved(Exception):
-    """The backend is gone, or is no cluster any more."""
+class ClusterAgent(LeasedLoop):
+    """The agent of a backend. :meth:`relist_and_reconcile` and :meth:`reconcile` are single steps of :meth:`run`."""
 
-
-class ClusterAgent:
-    """The agent of a backend. :meth:`run` works until told to stop; :meth:`relist_and_reconcile` and :meth:`turn` are its single
-    steps."""
+    title = "agent"
 
     def __init__(
         self,
@@ -75,275 +73,230 @@ class ClusterAgent:
         connect: Callable[[Backend], Cluster] = connections.connect,
         intervals: AgentIntervals = AgentIntervals(),
     ) -> None:
-        self.backend_id = backend_id
-        self.last_alive_at = time.monotonic()
-        self._open, self._rhythm = connect, intervals
-        self._cluster: Cluster | None = None
-        self._sights: ClusterInformers | None = None
-        self._known: ClusterContext | None = None
-        self._dispatcher = dispatch.Dispatcher()
-        self._wake = threading.Event()
-        self._asked = True  # to look at everything
-        self._due: dict[str, float] = {}
-        self._fault: ClusterError | None = None
-        self._heart = Backoff(1, 15)
-        self._is_leased = False
-        self._lease = Lease(
+        lease = Lease(
             backend_id, ClusterState, duration=AGENT_LEASE_DURATION, renew_after_seconds=AGENT_RENEW_AFTER_SECONDS
         )
+        super().__init__(backend_id, lease, standby_seconds=intervals.standby)
+        self._connect, self._intervals = connect, intervals
+        self._cluster: Cluster | None = None
+        self._informers: ClusterInformers | None = None
+        self._context: ClusterContext | None = None
+        self._dispatcher = dispatch.Dispatcher()
+        self._full_requested = True  # the next comparison covers all open gangs
+        self._due: dict[str, float] = {}
+        self._error: ClusterError | None = None
+        self._heartbeat_backoff = Backoff(1, 15)
 
     def wake(self) -> None:
-        """Something moved in the ledger: look at everything soon."""
-        self._asked = True
-        self._wake.set()
+        """Something changed in the ledger: compare all open gangs soon."""
+        self._full_requested = True
+        super().wake()
 
-    # --- living -----------------------------------------------------------------------------------------------------
-    def run(self, stop: threading.Event) -> None:
-        """Work until told to stop or until the backend is gone. Whatever goes wrong, it goes on after a while."""
-        backoff = Backoff(0.5, 30)
-        while not stop.is_set():
-            self.last_alive_at = time.monotonic()
-            try:
-                heartbeats.cluster_state(_cluster_of(self.backend_id))
-                self._lease.claim()
-                self._is_leased = True
-                try:
-                    self._work(stop, backoff)
-                finally:
-                    self._is_leased = False
-                    with suppress(DatabaseError, InterfaceError):
-                        self._lease.release()
-                pause = self._rhythm.standby
-            except BackendRemoved:
-                break
-            except (AlreadyClaimed, LeaseLost):
-                pause = self._rhythm.standby
-            except (DatabaseError, InterfaceError, Busy) as problem:
-                logger.warning("the agent of backend %s waits for the database: %s", self.backend_id, problem)
-                pause = backoff.next_pause()
-            except Exception:
-                logger.exception("the agent of backend %s stumbled", self.backend_id)
-                pause = backoff.next_pause()
-            with suppress(DatabaseError, InterfaceError):
-                connection.close()
-            stop.wait(pause)
-        connection.close()
+    # --- the loop ---------------------------------------------------------------------------------------------------
+    def _ensure_lease_row(self) -> None:
+        heartbeats.cluster_state(kubernetes_backend(self.backend_id))
 
     def _work(self, stop: threading.Event, backoff: Backoff) -> None:
-        over = threading.Event()
+        informers_stop = threading.Event()
         self._due.clear()
         self._prepare()
-        assert self._sights is not None
-        followed = self._sights
-        followed.start(over, f"cluster-{self.backend_id}")
+        assert self._informers is not None
+        running = self._informers
+        running.start(informers_stop, f"cluster-{self.backend_id}")
         try:
-            while not stop.is_set() and self._sights is followed:  # a place that moved needs other mirrors
-                self._go_on()
-                self.reconcile(everything=self._asked or self._is_time("look", self._rhythm.reconcile))
+            while not stop.is_set() and self._informers is running:  # another namespace needs other informers
+                self._keep_lease()
+                self.reconcile(everything=self._full_requested or self._is_due("reconcile", self._intervals.reconcile))
                 backoff.reset()
-                self._wake.wait(min(self._rhythm.reconcile, 1.0))
-                stop.wait(self._rhythm.debounce)
+                self._wake.wait(min(self._intervals.reconcile, 1.0))
+                stop.wait(self._intervals.debounce)
         finally:
-            over.set()
-            self._sights = None
-
-    def _go_on(self) -> None:
-        """Before anything that takes its time. Raises LeaseLost."""
-        self.last_alive_at = time.monotonic()
-        if self._is_leased:
-            self._lease.renew()
+            informers_stop.set()
+            self._informers = None
 
     # --- single steps -----------------------------------------------------------------------------------------------
     def relist_and_reconcile(self) -> None:
-        """List everything at once instead of following, then look at all of it."""
+        """List the whole cluster instead of following it, then compare everything."""
         self._prepare()
-        assert self._sights is not None
-        self._sights.relist()
+        assert self._informers is not None
+        self._informers.relist()
         self.reconcile(everything=True)
 
     def reconcile(self, *, everything: bool) -> None:
-        """One look at what moved, or at all that is open, and what follows from it."""
+        """Compare the gangs that changed, or all open ones, with the ledger, and act on the difference."""
         self._wake.clear()
-        place = self._prepare()
-        sights = self._sights
-        assert sights is not None
-        observation.end_overdue_gangs(place.backend)
-        self._beat(place, sights)
-        wrong = (
-            error_message(self._fault) if self._fault is not None else "" if sights.has_synced else sights.error_message
-        )
-        if wrong and everything:
-            observation.set_cluster_fault_reason(place.backend, wrong)
-        if not sights.has_synced:
+        context = self._prepare()
+        informers = self._informers
+        assert informers is not None
+        observation.end_overdue_gangs(context.backend)
+        self._heartbeat(context, informers)
+        if self._error is not None:
+            problem = error_message(self._error)
+        else:
+            problem = "" if informers.has_synced else informers.error_message
+        if problem and everything:
+            observation.set_cluster_fault_reason(context.backend, problem)
+        if not informers.has_synced:
             return
-        moved = sights.pop_changed_gangs()
-        asked = everything or self._asked
-        self._asked = False
+        changed = informers.pop_changed_gangs()
+        is_full = everything or self._full_requested
+        self._full_requested = False
         try:
-            self._look(place, sights, None if asked else moved)
+            self._reconcile_gangs(context, informers, None if is_full else changed)
         except BaseException:
-            sights.mark_changed(moved)
-            self._asked = self._asked or asked
+            informers.mark_changed(changed)
+            self._full_requested = self._full_requested or is_full
             raise
-        if asked and self._fault is None and self._is_time("recount", self._rhythm.recount):
-            self._recount(place, sights)
-        if sights.pop_nodes_changed():
-            write_nodes(place.backend, map(read_node, sights.nodes.objects().values()), None)
+        if is_full and self._error is None and self._is_due("recount", self._intervals.recount):
+            self._recount(context, informers)
+        if informers.pop_nodes_changed():
+            write_nodes(context.backend, map(read_node, informers.nodes.objects().values()), None)
 
-    def _look(
-        self, place: ClusterContext, sights: ClusterInformers, gangs_moved: Collection[UUID | None] | None
+    def _reconcile_gangs(
+        self, context: ClusterContext, informers: ClusterInformers, changed: Collection[UUID | None] | None
     ) -> None:
-        """At some gangs, or (None) at all that are open or have objects in the cluster."""
-        if gangs_moved is None:
-            # Objects first: what is seen of ours then was recorded before it was made.
-            looked_at: set[UUID | None] = sights.pods.keys() | sights.pod_groups.keys()
-            open_now = read_open_gangs(place.backend)
-            looked_at |= open_now.keys()
-            self._dispatcher.forget_closed(open_now)
-        elif gangs_moved:
-            looked_at = set(gangs_moved)
-            open_now = read_open_gangs(place.backend, [group for group in looked_at if group is not None])
+        """Compare these gangs, or (None) all that are open or have objects in the cluster."""
+        if changed is None:
+            # Informers before rows: an object of ours that an informer knows was recorded before it was created.
+            group_ids: set[UUID | None] = informers.pods.keys() | informers.pod_groups.keys()
+            open_gangs = read_open_gangs(context.backend)
+            group_ids |= open_gangs.keys()
+            self._dispatcher.forget_closed(open_gangs)
+        elif changed:
+            group_ids = set(changed)
+            open_gangs = read_open_gangs(context.backend, [group for group in group_ids if group is not None])
         else:
             return
-        findings = diff_gangs(open_now, looked_at, pods=sights.pods, pod_groups=sights.pod_groups, now=timezone.now())
-        cluster = self._cluster if self._fault is None else None
-        if cluster is not None and findings.missing_pods:
+        diff = diff_gangs(
+            open_gangs, group_ids, pods=informers.pods, pod_groups=informers.pod_groups, now=timezone.now()
+        )
+        cluster = self._cluster if self._error is None else None
+        if cluster is not None and diff.missing_pods:
             try:
-                for group, reports in dispatch.find_lost_pods(cluster, place, findings.missing_pods).items():
-                    findings.reports.setdefault(group, {}).update(reports)
+                for group, reports in dispatch.find_lost_pods(cluster, context, diff.missing_pods).items():
+                    diff.reports.setdefault(group, {}).update(reports)
             except ClusterError as error:
-                self._note_fault(error)
-        observation.mark_dispatched(findings.created_pods)
-        observation.set_waiting_reasons(findings.waiting_reasons)
-        if findings.reports:
-            written = observation.write_observations(place.backend, findings.reports)
-            sights.mark_changed(set(findings.reports))  # for what follows from it, and what was too busy
-            self._asked = self._asked or written.has_ended_gang  # what waited behind an ended gang may start
+                self._record_error(error)
+        observation.mark_dispatched(diff.created_pods)
+        observation.set_waiting_reasons(diff.waiting_reasons)
+        if diff.reports:
+            result = observation.write_observations(context.backend, diff.reports)
+            informers.mark_changed(set(diff.reports))  # for the consequences, and for gangs whose tree was busy
+            # The successors of an ended gang may start.
+            self._full_requested = self._full_requested or result.has_ended_gang
             self._wake.set()
         if cluster is not None:
-            self._carry_out(
-                cluster, place, sights, findings.to_create, findings.pod_groups_to_delete, findings.pods_to_delete
-            )
+            self._apply_diff(cluster, context, informers, diff)
 
-    def _carry_out(
-        self,
-        cluster: Cluster,
-        place: ClusterContext,
-        sights: ClusterInformers,
-        to_make: Collection[UUID],
-        pod_groups: Sequence[Object],
-        pods: Sequence[Object],
+    def _apply_diff(
+        self, cluster: Cluster, context: ClusterContext, informers: ClusterInformers, diff: ClusterDiff
     ) -> None:
         refused, silence = self._dispatcher.dispatch(
             cluster,
-            place,
-            to_make,
-            find_pod_group=lambda group: next(iter(sights.pod_groups.by_key(group)), None),
-            before_batch=self._go_on,
+            context,
+            diff.to_create,
+            find_pod_group=lambda group: next(iter(informers.pod_groups.by_key(group)), None),
+            before_batch=self._keep_lease,
         )
         if refused:
-            sights.mark_changed(set(refused))
+            informers.mark_changed(set(refused))
             self._wake.set()
         if silence is not None:
-            self._note_fault(silence)
+            self._record_error(silence)
             return
-        for error in dispatch.delete_objects(cluster, pod_groups, pods, before_batch=self._go_on):
-            self._note_fault(error)
+        for error in dispatch.delete_objects(
+            cluster, diff.pod_groups_to_delete, diff.pods_to_delete, before_batch=self._keep_lease
+        ):
+            self._record_error(error)
 
-    # --- now and then -----------------------------------------------------------------------------------------------
-    def _recount(self, place: ClusterContext, sights: ClusterInformers) -> None:
-        """What no event tells: leftovers beside pods, and what other people's pods hold of the nodes."""
+    # --- periodic work ----------------------------------------------------------------------------------------------
+    def _recount(self, context: ClusterContext, informers: ClusterInformers) -> None:
+        """Handle what no event reports: Secrets and Services left behind, and the use of nodes by foreign pods."""
         cluster = self._cluster
         assert cluster is not None
         try:
-            things = [
-                (kind, there)
+            owned = [
+                (kind, item)
                 for kind in (resource_kinds.SECRET, resource_kinds.SERVICE)
-                for there in _ours(cluster, place, kind)
+                for item in _list_owned(cluster, context, kind)
             ]
-            known = {group_id_of(there) for _, there in things}
-            alive = read_open_gangs(place.backend, [group for group in known if group is not None])
+            group_ids = {group_id_of(item) for _, item in owned}
+            open_gangs = read_open_gangs(context.backend, [group for group in group_ids if group is not None])
             gang_objects.delete_auxiliary_objects(
-                cluster, [each for each in things if group_id_of(each[1]) not in alive]
+                cluster, [(kind, item) for kind, item in owned if group_id_of(item) not in open_gangs]
             )
-            others = foreign_usage_by_node(
-                cluster.list(resource_kinds.POD, transform=trim_pod).items, place.installation_id
-            )
+            pods = cluster.list(resource_kinds.POD, transform=trim_pod).items
+            foreign_usage = foreign_usage_by_node(pods, context.installation_id)
         except ClusterError as error:
-            self._note_fault(error)
+            self._record_error(error)
             return
-        if sights.nodes.has_synced:
-            write_nodes(place.backend, map(read_node, sights.nodes.objects().values()), others)
+        if informers.nodes.has_synced:
+            write_nodes(context.backend, map(read_node, informers.nodes.objects().values()), foreign_usage)
 
-    def _beat(self, place: ClusterContext, sights: ClusterInformers) -> None:
-        """Ask the cluster for a sign of life and write down what came of it."""
-        if not self._is_time("heartbeat", self._rhythm.heartbeat):
+    def _heartbeat(self, context: ClusterContext, informers: ClusterInformers) -> None:
+        """Ask the API server for its version and record whether the cluster can be worked with."""
+        if not self._is_due("heartbeat", self._intervals.heartbeat):
             return
         try:
             if self._cluster is None:
-                raise self._fault or errors.Unreachable("There is no connection yet.")
+                raise self._error or errors.Unreachable("There is no connection yet.")
             self._cluster.version()
         except ClusterError as error:
-            self._fault = error
-            self._due["heartbeat"] = time.monotonic() + self._heart.next_pause(error.retry_after)
-            heartbeats.record_fault(place.backend, error_message(error))
+            self._error = error
+            self._due["heartbeat"] = time.monotonic() + self._heartbeat_backoff.next_pause(error.retry_after)
+            heartbeats.record_fault(context.backend, error_message(error))
             return
-        self._heart.reset()
-        if self._fault is not None:
-            self._fault, self._asked = None, True
+        self._heartbeat_backoff.reset()
+        if self._error is not None:
+            self._error, self._full_requested = None, True
             self._dispatcher.clear_pauses()
-        if sights.pods.has_synced and sights.pods.error is None:
-            heartbeats.record_heartbeat(place.backend)
-        if sights.error_message:
-            heartbeats.record_fault(place.backend, sights.error_message)
+        if informers.pods.has_synced and informers.pods.error is None:
+            heartbeats.record_heartbeat(context.backend)
+        if informers.error_message:
+            heartbeats.record_fault(context.backend, informers.error_message)
 
-    def _note_fault(self, error: ClusterError) -> None:
-        """A cluster that does not answer is asked nothing more until it gives a sign of life."""
+    def _record_error(self, error: ClusterError) -> None:
+        """A cluster that does not answer gets no further calls until a heartbeat succeeds."""
         logger.info("backend %s: %s", self.backend_id, error)
         if isinstance(error, errors.Unreachable):
-            self._fault = error
+            self._error = error
             self._due["heartbeat"] = 0.0
 
-    def _is_time(self, what: str, seconds: float) -> bool:
+    def _is_due(self, task: str, interval: float) -> bool:
         now = time.monotonic()
-        if self._due.get(what, 0.0) > now:
+        if self._due.get(task, 0.0) > now:
             return False
-        self._due[what] = now + seconds
+        self._due[task] = now + interval
         return True
 
     def _prepare(self) -> ClusterContext:
-        """How the backend is configured now; connection and mirrors follow it. Raises Retired."""
+        """The backend's current configuration, after connection and informers were adapted to it. Raises
+        BackendRemoved."""
         if (
-            self._known is not None
-            and self._sights is not None
-            and not self._is_time("configuration", self._rhythm.configuration)
+            self._context is not None
+            and self._informers is not None
+            and not self._is_due("configuration", self._intervals.configuration)
         ):
-            return self._known
-        self._known = place = _place(self.backend_id)
+            return self._context
+        self._context = context = _read_context(self.backend_id)
         try:
-            self._cluster = self._open(place.backend)
-        except ClusterError as error:  # the credential cannot even be tried
-            self._cluster, self._fault = None, error
-        if self._sights is None or self._sights.scope != (place.backend.namespace, place.installation_id):
-            self._sights = ClusterInformers(place, lambda: self._cluster, self._wake.set, self._rhythm.informer_timing)
-        return place
+            self._cluster = self._connect(context.backend)
+        except ClusterError as error:  # the credential cannot be used at all
+            self._cluster, self._error = None, error
+        if self._informers is None or self._informers.scope != (context.backend.namespace, context.installation_id):
+            self._informers = ClusterInformers(
+                context, lambda: self._cluster, self._wake.set, self._intervals.informer_timing
+            )
+        return context
 
 
-def _ours(cluster: Cluster, place: ClusterContext, kind: ResourceKind) -> list[Object]:
-    return cluster.list(
-        kind, namespace=place.backend.namespace, labels=installation_selector(place.installation_id)
-    ).items
+def _list_owned(cluster: Cluster, context: ClusterContext, kind: ResourceKind) -> list[Object]:
+    selector = installation_selector(context.installation_id)
+    return cluster.list(kind, namespace=context.backend.namespace, labels=selector).items
 
 
-def _cluster_of(backend_id: int) -> Backend:
-    backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.KUBERNETES).first()
-    if backend is None:
-        raise BackendRemoved
-    return backend
-
-
-def _place(backend_id: int) -> ClusterContext:
-    backend = _cluster_of(backend_id)
+def _read_context(backend_id: int) -> ClusterContext:
+    backend = kubernetes_backend(backend_id)
     try:
         settings = connections.kubernetes_settings(backend)
     except errors.BadCredentials as error:

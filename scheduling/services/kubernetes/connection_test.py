@@ -11,11 +11,11 @@ from pools.models import Backend
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from scheduling.domain.queues.desired import QueueTarget
-from scheduling.kube import connections
 from scheduling.kube.connection_checks import ConnectionReport, check_cluster, unreachable_report
 from scheduling.kube.errors import ClusterError
 from scheduling.models import ClusterState, QueueSync
 from scheduling.services import notifications
+from scheduling.services.kubernetes import connections
 
 
 def request_connection_test(*, actor: Actor, backend: str) -> QueueSync:

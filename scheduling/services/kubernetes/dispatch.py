@@ -12,19 +12,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeVar
 from uuid import UUID
 
+from scheduling.domain.cluster.diff import CLUSTER_FAULT, confirm_lost_pods
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL
 from scheduling.domain.cluster.pod_status import PodStatusReport
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors, gang_objects, resource_kinds
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.error_messages import error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.gang_objects import GangCreation, GangManifest
 from scheduling.kube.parallel import map_bounded
-from scheduling.kube.port import Cluster, Object
+from scheduling.kube.port import Cluster
 from scheduling.selectors.pending_manifests import ClusterContext, ImpossibleGang, pending_manifests
 from scheduling.services.kubernetes import observation
 from scheduling.services.kubernetes.dispatch_admission import admit_gangs
-from scheduling.services.kubernetes.gang_diff import confirm_lost_pods
 
 Item = TypeVar("Item")
 BATCH_SIZE = 40  # gangs or objects between two looks at the lease
@@ -86,7 +87,7 @@ class Dispatcher:
                 continue
             backoff, _ = self._pauses.get(done.group_id, (Backoff(FIRST_PAUSE, MAX_PAUSE), 0.0))
             self._pauses[done.group_id] = (backoff, time.monotonic() + backoff.next_pause(done.error.retry_after))
-            reasons[done.group_id] = {"code": observation.CLUSTER_FAULT, "message": error_message(done.error)}
+            reasons[done.group_id] = {"code": CLUSTER_FAULT, "message": error_message(done.error)}
         observation.set_waiting_reasons(reasons)
 
     def forget_closed(self, open_groups: Collection[UUID]) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from scheduling.domain.cluster.naming import GROUP_UUID, installation_selector, read_uuid_label
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import resource_kinds
 from scheduling.kube.error_messages import error_message
 from scheduling.kube.informer import Informer, InformerTiming
-from scheduling.kube.port import Cluster, Object
+from scheduling.kube.port import Cluster
 from scheduling.selectors.pending_manifests import ClusterContext
 
 

@@ -24,6 +24,7 @@ from pools.domain.roles import SYSTEM
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
 from pools.transactions import DatabaseLost, change
+from scheduling.domain.cluster.diff import CLUSTER_FAULT, STATUS_RANK
 from scheduling.domain.cluster.gang_outcome import GangMember, GangOutcome, decide_outcome, gang_status
 from scheduling.domain.cluster.pod_status import PodStatusReport
 from scheduling.domain.decision_messages import DecisionFacts
@@ -36,11 +37,7 @@ from scheduling.selectors.cluster_gangs import STATUSES_IN_CLUSTER
 from scheduling.services.decisions import DecisionRows, build_decision
 from scheduling.services.workflows.transitions import WorkflowTransition
 
-CLUSTER_FAULT = "cluster_fault"
-"""The code of a reason to wait that is the cluster's trouble, not its scheduler's verdict."""
-
 MAX_GANGS_PER_TRANSACTION = 200  # gangs in one transaction: everybody else on that pool waits for it
-_RANK = {TaskStatus.SCHEDULING: 0, TaskStatus.INITIALIZING: 1, TaskStatus.RUNNING: 2}
 _TOGETHER_AGAIN = "its gang begins together again"
 
 PodReports = Mapping[UUID, PodStatusReport]
@@ -124,7 +121,7 @@ class ObservedTransition(WorkflowTransition):
             status = TaskStatus.RUNNING if report.started_at else TaskStatus.INITIALIZING
         else:
             status = report.status
-        if _RANK[status] < _RANK[TaskStatus(task.status)]:
+        if STATUS_RANK[status] < STATUS_RANK[TaskStatus(task.status)]:
             return
         started = task.start_time
         if status is TaskStatus.RUNNING and started is None:
@@ -193,7 +190,7 @@ class ObservedTransition(WorkflowTransition):
     def _stand(self, group: Group) -> None:
         """A gang that has begun stays begun: what waits of it then waits inside its time, not for it."""
         status = gang_status([TaskStatus(task.status) for task in self.attempts.open_attempts(group.pk)])
-        if _RANK[status] <= _RANK[TaskStatus(group.status)]:
+        if STATUS_RANK[status] <= STATUS_RANK[TaskStatus(group.status)]:
             return
         group.status = status
         if status is TaskStatus.RUNNING:
@@ -218,22 +215,6 @@ class ObservedTransition(WorkflowTransition):
 
 def _is_end(report: PodStatusReport) -> bool:
     return report.status is not None and report.status.is_finished and report.status is not TaskStatus.FAILED_PREEMPTED
-
-
-def has_new_information(task: Task, report: PodStatusReport) -> bool:
-    """Whether a report tells something of an open try that its row does not say."""
-    if report.status is None or report.status is TaskStatus.SCHEDULING:
-        return False
-    if report.status.is_finished:
-        return True
-    was = TaskStatus(task.status)
-    if _RANK[report.status] < _RANK[was]:
-        return False
-    return (was, task.node_name, task.pod_ip) != (
-        report.status,
-        report.node or task.node_name,
-        report.pod_ip or task.pod_ip,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from pools.models import Backend, KubernetesSettings, Pool
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from scheduling.domain.queues.plan import Untouched
-from scheduling.kube import connections
 from scheduling.kube.error_messages import condition_reason, error_message
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.port import Cluster
@@ -31,6 +30,7 @@ from scheduling.kube.queues import ClusterWrite, QueueComparison, compare_queues
 from scheduling.models import ClusterState, QueueDrift, QueueSync
 from scheduling.selectors.desired_queues import DesiredState, read_desired_state, read_generation
 from scheduling.services import notifications
+from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, hold_lease
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from pools.models import Backend
 from pools.permissions import require_platform
 from pools.services.backends import get_backend
 from scheduling.kube import errors, webhook_configuration
-from scheduling.kube.connections import connect
 from scheduling.kube.webhook_configuration import InstalledWebhook, WebhookAddress, WebhookSpec
 from scheduling.models import QueueGuard
 from scheduling.services.gpu_quota.admission import webhook_token
+from scheduling.services.kubernetes.connections import connect
 from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_guard, queue_guard_for
 
 

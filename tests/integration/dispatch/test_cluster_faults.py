@@ -12,15 +12,15 @@ import pytest
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import put_backend
-from scheduling.kube import connections as kube_connections
 from scheduling.kube import errors
 from scheduling.kube.client import Timeouts
 from scheduling.kube.informer import InformerTiming
 from scheduling.kube.resource_kinds import POD_GROUP
 from scheduling.models import ClusterState, Workflow
+from scheduling.services.kubernetes import connections as kube_connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.verify import verify
-from tests.integration.dispatch.test_agents import becomes, empty, living, to_the_end
+from tests.integration.dispatch.test_cluster_workers import becomes, empty, living, to_the_end
 from tests.support import factories
 from tests.support.agent_harness import AgentHarness, find_group, gang_file
 from tests.support.flaky_cluster import FlakyCluster

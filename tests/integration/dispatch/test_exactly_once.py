@@ -101,14 +101,14 @@ def test_a_worker_is_killed_at_each_step_of_taking_it_away(twin: AgentHarness, n
     nothing_twice(twin, shaky)
 
 
-@pytest.mark.parametrize("function", ["note_dispatched", "note_reasons", "write_observed"])
+@pytest.mark.parametrize("function", ["mark_dispatched", "set_waiting_reasons", "write_observations"])
 def test_a_worker_is_killed_before_it_writes_down_what_it_did(
     twin: AgentHarness, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     twin.submit(GANG)
     shaky = FlakyCluster(twin.cluster)
     first = agent_of(twin, shaky)
-    if function == "write_observed":
+    if function == "write_observations":
         first.relist_and_reconcile()
         twin.run_pods(*twin.list_pods())
 

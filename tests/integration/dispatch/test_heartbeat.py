@@ -16,8 +16,9 @@ from scheduling.kube import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import ClusterState, Workflow
 from scheduling.selectors.visible_queue import list_waiting_gangs
-from scheduling.services.kubernetes.agent import AgentIntervals, BackendRemoved, ClusterAgent
+from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.heartbeats import HEARTBEAT_LIFETIME, set_silent_offline
+from scheduling.services.kubernetes.leased_loop import BackendRemoved
 from tests.support.agent_harness import AgentHarness, kubernetes_backend
 from tests.support.flaky_cluster import FlakyCluster
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pools.models import KubernetesSettings
-from scheduling.kube import connections, errors, rbac, resource_kinds
+from scheduling.kube import errors, rbac, resource_kinds
 from scheduling.models import Workflow
+from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from scheduling.services.kubernetes.queue_sync import sync_backend_queues

@@ -21,11 +21,12 @@ from pools.models import GpuAllocation, GpuQuota, Pool, User
 from pools.representations.gpu_quota import current_gpu_quota_body
 from pools.services.gpu_allocations import adjust, allocate, expire_assumed, release
 from pools.services.gpu_quotas import put_gpu_quota
-from scheduling.kube import connections, resource_kinds
+from scheduling.kube import resource_kinds
 from scheduling.kube.fake import FakeCluster
 from scheduling.models import GpuControllerLease
 from scheduling.services.gpu_quota import controller
 from scheduling.services.gpu_quota.controller import GpuControllerIntervals, GpuQuotaController, rebuild_from_clusters
+from scheduling.services.kubernetes import connections
 from scheduling.services.verify import verify
 from tests.integration.gpu_cluster.conftest import PREFIX, SOMEBODY, GpuClusterHarness
 from tests.support import factories
@@ -311,11 +312,11 @@ class TestOnTheTwin:
 
     def test_a_write_that_fails_is_made_later(self, twin: GpuClusterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         twin.quota(**CAPS)
-        real = controller._write
-        monkeypatch.setattr(controller, "_write", lambda *_: controller.errors.ServerFault("not now"))
+        real = controller._write_status
+        monkeypatch.setattr(controller, "_write_status", lambda *_: controller.errors.ServerError("not now"))
         twin.controller.relist_and_reconcile()
         assert twin.status() == {}
-        monkeypatch.setattr(controller, "_write", real)
+        monkeypatch.setattr(controller, "_write_status", real)
         twin.controller.relist_and_reconcile()
         assert twin.ready() == ("True", "QuotaReady")
 

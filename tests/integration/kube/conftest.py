@@ -12,11 +12,11 @@ import yaml
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
 from pools.services.backends import put_backend
-from scheduling.kube import connections
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.port import Object
 from scheduling.kube.resource_kinds import QUEUE
 from scheduling.models import QueueSync
+from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.queue_sync import SyncOutcome, sync_backend_queues
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace, RecordingCluster
 

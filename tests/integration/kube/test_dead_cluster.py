@@ -13,8 +13,8 @@ from django.test import Client
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, User
 from pools.services.backends import put_backend
-from scheduling.kube import connections
 from scheduling.services import notifications
+from scheduling.services.kubernetes import connections
 from scheduling.services.kubernetes.heartbeats import set_silent_offline
 from tests.integration.kube.conftest import KUBECONFIG
 from tests.support import factories

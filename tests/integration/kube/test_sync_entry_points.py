@@ -19,12 +19,12 @@ from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool
 from pools.services.users import create_user
 from scheduling import tasks
-from scheduling.kube import connections, errors
+from scheduling.kube import errors
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.resource_kinds import POD_GROUP, QUEUE, TOPOLOGY
 from scheduling.models import QueueSync
 from scheduling.services import notifications
-from scheduling.services.kubernetes import connection_test
+from scheduling.services.kubernetes import connection_test, connections
 from scheduling.services.kubernetes.connection_test import run_connection_test
 from tests.integration.kube.conftest import KUBECONFIG, SyncHarness
 from tests.integration.pools.conftest import ApiCaller

@@ -18,12 +18,12 @@ from pools.models import Backend
 from pools.services.backends import put_backend
 from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool, resize_subpool
-from scheduling.kube import connections, errors, queue_writes
+from scheduling.kube import errors, queue_writes
 from scheduling.kube.client import Timeouts
 from scheduling.kube.port import ResourceKind
 from scheduling.kube.resource_kinds import QUEUE
 from scheduling.models import QueueSync
-from scheduling.services.kubernetes import leases, queue_sync
+from scheduling.services.kubernetes import connections, leases, queue_sync
 from scheduling.services.kubernetes.leases import AlreadyClaimed, LeaseLost, hold_lease
 from scheduling.services.kubernetes.queue_sync import backends_due_for_sync, sync_backend_queues, sync_while_requested
 from tests.integration.kube.conftest import SyncHarness

@@ -9,8 +9,9 @@ import pytest
 
 from pools.domain.roles import SYSTEM
 from pools.services.pools import put_pool
+from scheduling.domain.kubernetes_json import Object
 from scheduling.kube import errors
-from scheduling.kube.port import Object, ResourceKind
+from scheduling.kube.port import ResourceKind
 from scheduling.kube.resource_kinds import POD, POD_GROUP, QUEUE
 from tests.integration.kube.conftest import SyncHarness
 

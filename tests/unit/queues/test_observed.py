@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance
+from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.queues.desired import (
     DesiredQueue,
     PoolQueueFacts,
@@ -18,7 +19,6 @@ from scheduling.domain.queues.desired import (
 )
 from scheduling.domain.queues.observed import UNKNOWN_MANAGER, Ownership, QueueDifference, observe_queue
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.port import Object
 from scheduling.kube.resource_kinds import QUEUE
 
 PLACE = QueueTarget("ns", "h1", "kai.scheduler/node-pool")

@@ -17,7 +17,7 @@ from scheduling.kube.informer import InformerTiming
 from scheduling.models import ClusterState, Workflow
 from scheduling.services.kubernetes import agent as agents_module
 from scheduling.services.kubernetes.agent import AgentIntervals, ClusterAgent
-from scheduling.services.kubernetes.agents import ClusterWorkers
+from scheduling.services.kubernetes.cluster_workers import ClusterWorkers
 from scheduling.services.verify import verify
 from tests.support.agent_harness import AgentHarness, gang_file, kubernetes_backend
 from tests.support.flaky_cluster import FlakyCluster
@@ -109,7 +109,7 @@ def test_one_works_and_the_other_stands_by_until_it_is_needed(house: AgentHarnes
 
 def test_a_lease_of_the_dead_ends_by_itself(house: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = agent_of(house)
-    agents_module.heartbeats.state_of(house.backend)
+    agents_module.heartbeats.cluster_state(house.backend)
     dead._lease.claim()
     shaky = FlakyCluster(house.cluster)
     with living(agent_of(house, shaky)):

@@ -1,0 +1,66 @@
+"""The loops of a process: one for each Kubernetes backend, each in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pools.models import Backend
+from scheduling.services.kubernetes.agent import ClusterAgent
+from scheduling.services.kubernetes.leased_loop import LeasedLoop
+
+STOP_SECONDS = 3.0
+HANG_SECONDS = 300.0  # longer than the longest round, which is many calls that each have a time limit
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningLoop:
+    loop: LeasedLoop
+    thread: threading.Thread
+    stop: threading.Event
+
+
+class ClusterWorkers:
+    """Keeps one loop running for each cluster. Several processes may do so; a lease lets one loop work at a time."""
+
+    def __init__(self, create_loop: Callable[[int], LeasedLoop] = ClusterAgent) -> None:
+        self._create_loop = create_loop
+        self._running: dict[int, _RunningLoop] = {}
+
+    def start_missing(self) -> None:
+        """Start a loop for each cluster without a living one, and stop the loops of removed backends."""
+        backend_ids = set(Backend.objects.filter(kind=Backend.Kind.KUBERNETES).values_list("pk", flat=True))
+        for backend_id in self._running.keys() - backend_ids:
+            self._running.pop(backend_id).stop.set()
+        for backend_id in backend_ids:
+            running = self._running.get(backend_id)
+            if running is None or not running.thread.is_alive():
+                self._running[backend_id] = self._start(backend_id)
+
+    def wake(self, backend_id: int) -> None:
+        """Something changed on this backend."""
+        if (running := self._running.get(backend_id)) is not None:
+            running.loop.wake()
+
+    @property
+    def are_alive(self) -> bool:
+        """Whether no loop hangs."""
+        oldest = time.monotonic() - HANG_SECONDS
+        return all(running.loop.last_alive_at > oldest for running in self._running.values())
+
+    def stop(self) -> None:
+        """Stop all loops and wait for them a little. Another process, or the next start, does their unfinished work."""
+        for running in self._running.values():
+            running.stop.set()
+            running.loop.wake()
+        deadline = time.monotonic() + STOP_SECONDS
+        for running in self._running.values():
+            running.thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _start(self, backend_id: int) -> _RunningLoop:
+        loop, stop = self._create_loop(backend_id), threading.Event()
+        thread = threading.Thread(target=loop.run, args=[stop], name=f"cluster-{backend_id}", daemon=True)
+        thread.start()
+        return _RunningLoop(loop, thread, stop)

@@ -1,0 +1,52 @@
+"""The connection to a backend's cluster, opened with the credentials that are configured now."""
+
+from __future__ import annotations
+
+from pools.models import Backend, KubernetesSettings
+from pools.security.sealing import UnreadableSecret
+from pools.services.cluster_credentials import load_kubeconfig
+from scheduling.kube.cluster_access import ClusterAccess, InClusterAccess, KubeconfigAccess
+from scheduling.kube.connections import ConnectionPool
+from scheduling.kube.errors import BadCredentials
+from scheduling.kube.port import Cluster
+
+CONNECTIONS = ConnectionPool()
+"""The connections of this process."""
+
+
+def connect(backend: Backend) -> Cluster:
+    """The connection to a backend's cluster. Raises BadCredentials when the configured access cannot be used at all;
+    whether the cluster answers shows with the first call.
+
+    A kubeconfig file is read on each call, since its owner may renew the credential in it.
+    """
+    settings = kubernetes_settings(backend)
+    access = _cluster_access(settings)
+    return CONNECTIONS.get(backend.pk, access, _fingerprint(settings, access))
+
+
+def kubernetes_settings(backend: Backend) -> KubernetesSettings:
+    """The current Kubernetes settings of a backend. Raises BadCredentials when it has none."""
+    settings = KubernetesSettings.objects.filter(backend=backend).first()
+    if settings is None:
+        raise BadCredentials(f"Backend {backend.name} has no cluster configured: send it a kubeconfig.")
+    return settings
+
+
+def _cluster_access(settings: KubernetesSettings) -> ClusterAccess:
+    """The address of the cluster and the credential for it. Raises BadCredentials."""
+    if settings.access == KubernetesSettings.Access.IN_CLUSTER:
+        return InClusterAccess()
+    try:
+        content, context = load_kubeconfig(settings)
+    except UnreadableSecret as error:
+        raise BadCredentials(str(error)) from error
+    if not isinstance(content, dict):
+        raise BadCredentials("The kubeconfig is not a YAML object.")
+    return KubeconfigAccess(content, context)
+
+
+def _fingerprint(settings: KubernetesSettings, access: ClusterAccess) -> tuple[str, ...]:
+    """What a connection is opened with. A sealed credential is told apart by its mark, a file by its content."""
+    content = repr(access.content) if isinstance(access, KubeconfigAccess) and not settings.credential_mark else ""
+    return (settings.access, settings.credential_mark, settings.kubeconfig_file, settings.context, content)

@@ -1,0 +1,103 @@
+"""A loop that works with one cluster while it holds a lease: what the agent and the GPU quota controller share.
+
+Any number of processes may run a loop for the same backend; one holds the lease and works, the others stand by. A loop
+that loses its lease or meets an error starts again after a pause, so nothing but a stop or the removal of the backend
+ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import ClassVar
+
+from django.db import DatabaseError, InterfaceError, connection
+
+from pools.domain.errors import Busy
+from pools.models import Backend
+from scheduling.kube.backoff import Backoff
+from scheduling.services.kubernetes.leases import AlreadyClaimed, Lease, LeaseLost
+
+logger = logging.getLogger(__name__)
+
+
+class BackendRemoved(Exception):
+    """The backend does not exist any more, or is not a Kubernetes cluster any more."""
+
+
+class LeasedLoop(ABC):
+    """The loop of one backend. :meth:`run` works until it is stopped or the backend is removed; :meth:`wake` says that
+    something changed in the ledger. `last_alive_at` (monotonic seconds) is the last sign of life."""
+
+    title: ClassVar[str]
+    """The loop's name in the log."""
+
+    def __init__(self, backend_id: int, lease: Lease, *, standby_seconds: float) -> None:
+        self.backend_id = backend_id
+        self.last_alive_at = time.monotonic()
+        self._lease, self._standby_seconds = lease, standby_seconds
+        self._is_leased = False
+        self._wake = threading.Event()
+
+    def wake(self) -> None:
+        """Something changed in the ledger: work soon."""
+        self._wake.set()
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set or the backend is removed. Errors are logged and followed by a growing pause."""
+        backoff = Backoff(0.5, 30)
+        while not stop.is_set():
+            self.last_alive_at = time.monotonic()
+            try:
+                self._ensure_lease_row()
+                self._work_under_lease(stop, backoff)
+                pause = self._standby_seconds
+            except BackendRemoved:
+                break
+            except (AlreadyClaimed, LeaseLost):
+                pause = self._standby_seconds
+            except (DatabaseError, InterfaceError, Busy) as error:
+                logger.warning("the %s of backend %s waits for the database: %s", self.title, self.backend_id, error)
+                pause = backoff.next_pause()
+            except Exception:
+                logger.exception("the %s of backend %s failed and will start again", self.title, self.backend_id)
+                pause = backoff.next_pause()
+            with suppress(DatabaseError, InterfaceError):
+                connection.close()
+            stop.wait(pause)
+        connection.close()
+
+    def _work_under_lease(self, stop: threading.Event, backoff: Backoff) -> None:
+        self._lease.claim()
+        self._is_leased = True
+        try:
+            self._work(stop, backoff)
+        finally:
+            self._is_leased = False
+            with suppress(DatabaseError, InterfaceError):
+                self._lease.release()
+
+    def _keep_lease(self) -> None:
+        """Give a sign of life and renew the lease; called before anything that takes time. Raises LeaseLost."""
+        self.last_alive_at = time.monotonic()
+        if self._is_leased:
+            self._lease.renew()
+
+    @abstractmethod
+    def _ensure_lease_row(self) -> None:
+        """Make the row that holds the lease, if it is missing. Raises BackendRemoved."""
+
+    @abstractmethod
+    def _work(self, stop: threading.Event, backoff: Backoff) -> None:
+        """Work until `stop` is set, resetting `backoff` after each success. Raises LeaseLost."""
+
+
+def kubernetes_backend(backend_id: int) -> Backend:
+    """The backend, as it is now. Raises BackendRemoved."""
+    backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.KUBERNETES).first()
+    if backend is None:
+        raise BackendRemoved
+    return backend
