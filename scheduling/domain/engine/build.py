@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pools.domain.amounts import UNLIMITED, Amount, Number, is_gpu, sum_amounts
-from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order, find_cycles
-from scheduling.domain.engine.facts import ClusterFacts, QueueFacts, TaskFacts, TaskState
+from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
+from scheduling.domain.engine.facts import ClusterFacts, TaskFacts, TaskState
 from scheduling.domain.engine.fair_share import FairShareInput, divide_fair_shares
 from scheduling.domain.engine.feasibility import Feasibility
 from scheduling.domain.engine.nodes import NodeIndex, Request
+from scheduling.domain.engine.share_ratios import ShareRatios
 from scheduling.domain.engine.state import FINISHED, RELEASING, RUNNING, GangState, QueueState
 from scheduling.domain.gang import GangTree
 
@@ -32,7 +33,9 @@ class WorldRecords:
 
     def _queues(self) -> list[QueueState]:
         width = len(self.keys)
-        queues = [QueueState(fact, i, width) for i, fact in enumerate(sorted(self.facts.queues, key=lambda q: q.name))]
+        ratios = ShareRatios()
+        facts = sorted(self.facts.queues, key=lambda queue: queue.name)
+        queues = [QueueState(fact, i, width, ratios) for i, fact in enumerate(facts)]
         index = {queue.fact.name: i for i, queue in enumerate(queues)}
         parents = [index.get(queue.fact.parent, -1) if queue.fact.parent else -1 for queue in queues]
         order, cyclic = children_first_order(parents)
@@ -243,10 +246,3 @@ def _node_quotas(
     return {
         key: NodeQuota(nominal.get(key, 0), borrowing.get(key, UNLIMITED), lending.get(key, UNLIMITED)) for key in keys
     }
-
-
-def queue_cycles(queues: Sequence[QueueFacts]) -> list[list[str]]:
-    """The circles that the parents of queues run in, each by its names."""
-    index = {queue.name: i for i, queue in enumerate(queues)}
-    parents = [index.get(queue.parent, -1) if queue.parent else -1 for queue in queues]
-    return [[queues[x].name for x in cycle] for cycle in find_cycles(parents)]

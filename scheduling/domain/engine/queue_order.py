@@ -6,41 +6,15 @@ old entries stay in the heap and are recognised by their stamp.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from functools import lru_cache
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from typing import Any
 
-from pools.domain.amounts import UNLIMITED, Amount, Number
 from scheduling.domain.engine.nodes import Request
 from scheduling.domain.engine.sorted_gangs import LeafPendingQueue
 from scheduling.domain.engine.state import GangState, QueueState, Rank
 
 _TOP = -1
-
-
-ShareRatio = tuple[float, Number, tuple[float, Number]]
-"""A ratio that compares fast and exactly: division is monotone, so floats decide wherever they differ. At the end the
-same with its sign turned, for orders that begin with the greatest."""
-
-_NO_SHARE: ShareRatio = (0.0, 0, (0.0, 0))
-
-
-@lru_cache(maxsize=2**16)
-def _ratio(have: Number, most: Amount) -> ShareRatio:
-    # The same numbers give the same object, and tuples compare what is identical without looking inside.
-    exact = Fraction(have) * 1000 if most == 0 else Fraction(have) / Fraction(most)
-    return float(exact), exact, (-float(exact), -exact)
-
-
-def dominant_share(alloc: Sequence[Number], allocatable: Sequence[Amount]) -> ShareRatio:
-    """Dominant share: the largest allocated / allocatable; nothing allocatable counts a thousandfold."""
-    largest = _NO_SHARE
-    for have, most in zip(alloc, allocatable, strict=True):
-        if have > 0 and most != UNLIMITED:
-            largest = max(largest, _ratio(have, most))
-    return largest
 
 
 def service_key(queue: QueueState, ask: Request) -> Rank:
@@ -54,8 +28,8 @@ def service_key(queue: QueueState, ask: Request) -> Rank:
         any(have > quota for have, quota in zip(after, queue.quota, strict=True)),
         -queue.fact.priority,
         any(allocatable[r] == 0 for r, _amount in ask),
-        dominant_share(after, allocatable),
-        dominant_share(queue.alloc, allocatable),
+        queue.ratios.dominant_share(after, allocatable),
+        queue.ratios.dominant_share(queue.alloc, allocatable),
         tuple(allocatable),
         queue.fact.created,
         queue.fact.name,
@@ -69,7 +43,7 @@ def victim_rank(queue: QueueState) -> Rank:
             not _is_over_fair_share(queue),
             all(have <= quota for have, quota in zip(queue.alloc, queue.quota, strict=True)),
             queue.fact.priority,
-            dominant_share(queue.alloc, queue.allocatable)[2],
+            queue.ratios.dominant_share(queue.alloc, queue.allocatable)[2],
             tuple([-most for most in queue.allocatable]),
             -queue.fact.created,
             -queue.index,

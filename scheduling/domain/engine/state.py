@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.facts import GangFacts, QueueFacts, TaskState
 from scheduling.domain.engine.nodes import NOWHERE, Request
+from scheduling.domain.engine.share_ratios import ShareRatios
 from scheduling.domain.engine.task_index import TaskIndex
 from scheduling.domain.gang import ROOT, GangTree, Growth
 
@@ -31,11 +32,11 @@ class QueueState:
 
     __slots__ = (
         "alloc", "allocatable", "children", "column", "cyclic", "fact", "fair", "governed", "index", "limit", "np",
-        "open", "parent", "path", "quota", "rank", "request", "running", "waiting",
+        "open", "parent", "path", "quota", "rank", "ratios", "request", "running", "waiting",
     )  # fmt: skip
 
-    def __init__(self, fact: QueueFacts, index: int, resources: int) -> None:
-        self.fact, self.index = fact, index
+    def __init__(self, fact: QueueFacts, index: int, resources: int, ratios: ShareRatios) -> None:
+        self.fact, self.index, self.ratios = fact, index, ratios
         self.parent: QueueState | None = None
         self.children: list[QueueState] = []
         self.path: tuple[QueueState, ...] = ()
