@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scheduling.domain.engine.cycle import run_cycle
+from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.facts import (
     HIGH,
     LOW,
@@ -33,6 +33,7 @@ from scheduling.domain.engine.facts import (
     TaskState,
 )
 from scheduling.domain.engine.outcome import facts_after, queue_positions, waiting_reasons
+from scheduling.garbage_collector import garbage_collector
 
 GPU = "default/gpu"
 GANGS, NODES, QUEUES = 10_000, 1_000, 500
@@ -84,24 +85,31 @@ def cluster(scale: int, seed: int = 7) -> ClusterFacts:
     return ClusterFacts(tuple(queues), gangs=tuple(gangs), nodes=nodes)
 
 
+def paused_cycle(facts: ClusterFacts) -> CycleResult:
+    """A cycle as the services run it: with the garbage collector paused."""
+    with garbage_collector.paused():
+        return run_cycle(facts)
+
+
 def measure(scale: int) -> dict[str, object]:
     """One size, cold: settle, then one submission, then a what-if, then every reason and position."""
     facts = cluster(scale)
     began = clock()
-    first = run_cycle(facts)
+    first = paused_cycle(facts)
     settled = clock() - began
     after = facts_after(first)
     running = next(gang for gang in after.gangs if gang.tasks[0].state is TaskState.RUNNING)
     began = clock()
     submitted = GangFacts("new", running.queue, (TaskFacts("new-0", {GPU: 1}),), LOW, True, -1)
-    second = run_cycle(replace(after, gangs=(*after.gangs, submitted)))
+    second = paused_cycle(replace(after, gangs=(*after.gangs, submitted)))
     submission = clock() - began
     began = clock()
     halved = tuple(replace(q, quota={GPU: 0}) if q.name == running.queue else q for q in after.queues)
-    third = run_cycle(replace(after, queues=halved))
+    third = paused_cycle(replace(after, queues=halved))
     what_if = clock() - began
     began = clock()
-    why, where = waiting_reasons(first.world), queue_positions(first.world)
+    with garbage_collector.paused():
+        why, where = waiting_reasons(first.world), queue_positions(first.world)
     explained = clock() - began
     actions: dict[str, int] = {}
     for step in first.steps:

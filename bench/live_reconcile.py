@@ -68,12 +68,12 @@ def _timed(deed: Any) -> tuple[float, Any]:
 
 
 def _parts(backend_id: int) -> dict[str, float]:
+    from bench.engine import paused_cycle
     from pools.models import Backend
-    from scheduling.domain.engine.cycle import run_cycle as plan
     from scheduling.selectors.live_facts import read_live_facts
 
     reading, live = _timed(lambda: read_live_facts(Backend.objects.get(pk=backend_id)))
-    planning, _ = _timed(lambda: plan(live.facts))
+    planning, _ = _timed(lambda: paused_cycle(live.facts))
     return {"reading": reading, "planning": planning}
 
 

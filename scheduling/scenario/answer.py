@@ -8,7 +8,6 @@ from typing import Any
 from pools.domain.amounts import Amount, as_json
 from pools.domain.quota.node_numbers import NodeNumbers, node_numbers, weighted_share
 from pools.domain.quota.tree import QuotaTree
-from scheduling.domain.engine.collector import collector_paused
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.explain import Reason
 from scheduling.domain.engine.outcome import (
@@ -22,6 +21,7 @@ from scheduling.domain.engine.outcome import (
 from scheduling.domain.engine.state import GangState
 from scheduling.domain.engine.steps import Step
 from scheduling.domain.engine.world import World
+from scheduling.garbage_collector import garbage_collector
 from scheduling.scenario.parse import Scenario
 from scheduling.scenario.rule_checks import find_rule_violations
 
@@ -30,7 +30,7 @@ _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "
 
 def answer_scenario(scenario: Scenario) -> dict[str, Any]:
     """Run the scenario and say what came of it."""
-    with collector_paused():
+    with garbage_collector.paused():
         return render_answer(scenario, run_cycle(scenario.facts))
 
 

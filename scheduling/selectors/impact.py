@@ -19,6 +19,7 @@ from scheduling.domain.engine.cycle import CycleResult, run_cycle
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskState
 from scheduling.domain.engine.outcome import GangResult, gang_result, waiting_reasons
 from scheduling.domain.engine.steps import Step, StepAction
+from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Workflow
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
@@ -47,13 +48,15 @@ class _BackendImpact:
 
 
 def _backend_impact(backend_id: int, changed: LiveFacts) -> _BackendImpact:
-    after = run_cycle(changed.facts)
+    with garbage_collector.paused():
+        after = run_cycle(changed.facts)
     taken = [changed.gangs[name].workflow for name in losing_gangs(after.steps)]
     waiting = [gang.name for gang in changed.facts.gangs if _is_waiting(gang)]
     if not waiting:
         return _BackendImpact(taken, [], [])
     backend = Backend.objects.filter(pk=backend_id).first()  # anew: what was tried may be a change of the backend
-    before = run_cycle(ClusterFacts() if backend is None else read_live_facts(backend).facts)
+    with garbage_collector.paused():
+        before = run_cycle(ClusterFacts() if backend is None else read_live_facts(backend).facts)
     started, will_start = _running_gangs(before, waiting), _running_gangs(after, waiting)
     hopeless = _never_starting(after).intersection(waiting)
     if hopeless:
@@ -72,7 +75,9 @@ def _running_gangs(settled: CycleResult, names: Iterable[str]) -> set[str]:
 
 
 def _never_starting(settled: CycleResult) -> set[str]:
-    return {name for name, reason in waiting_reasons(settled.world).items() if reason.is_permanent}
+    with garbage_collector.paused():
+        reasons = waiting_reasons(settled.world)
+    return {name for name, reason in reasons.items() if reason.is_permanent}
 
 
 def _impact(actor: Actor, moves: Collection[_BackendImpact]) -> Impact:

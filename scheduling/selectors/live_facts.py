@@ -33,13 +33,13 @@ from pools.selectors.pool_balance import read_balances
 from pools.transactions import one_snapshot
 from scheduling.domain.admission import WaitCode
 from scheduling.domain.engine import facts as engine
-from scheduling.domain.engine.collector import collector_paused
 from scheduling.domain.engine.facts import ClusterFacts, DisplayUnit, GangFacts, QueueFacts, StartHold, TaskState
 from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree, tree_from_json
 from scheduling.domain.plan_units import GatePath
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 from scheduling.domain.tree_gates import TreeGates
+from scheduling.garbage_collector import garbage_collector
 from scheduling.selectors.cohorts_above import pool_cohort_limits, read_cohorts_above
 from scheduling.selectors.dispatched_usage import read_dispatched_usage
 from scheduling.selectors.gpu_headroom import read_gpu_holds
@@ -114,7 +114,7 @@ def read_live_facts(
     whose places could be taken. A Kubernetes backend whose nodes we do not know has none in the facts: only quotas
     decide there.
     """
-    with one_snapshot(), collector_paused():
+    with one_snapshot(), garbage_collector.paused():
         trees = _BackendQueues(backend, counted=totals_only)
         nodes = list(Node.objects.filter(backend=backend))
         gangs = _BackendGangs(backend, trees, nodes, new_workflows, counted=totals_only)

@@ -23,6 +23,7 @@ from scheduling.domain.engine.outcome import queue_positions, waiting_reasons
 from scheduling.domain.engine.remedies import Remedy
 from scheduling.domain.engine.world import World
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, UNFINISHED_TASK_STATUSES, TaskStatus
+from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Group
 from scheduling.selectors.cluster_reasons import reason_from_cluster
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
@@ -175,9 +176,10 @@ def _engine_entries(
     backend: Backend, live: LiveFacts, rows: Mapping[UUID, _OpenGroup]
 ) -> Iterable[tuple[UUID, PendingGang]]:
     """Those who are in line for GPUs, in the order of the next pass."""
-    world = World(live.facts)
-    where = queue_positions(world)
-    for name, reason in waiting_reasons(world).items():
+    with garbage_collector.paused():
+        world = World(live.facts)
+        where, reasons = queue_positions(world), waiting_reasons(world)
+    for name, reason in reasons.items():
         row = rows.get(live.gangs[name].group)
         if row is not None:
             said = reason

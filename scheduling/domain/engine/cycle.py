@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduling.domain.engine.collector import collector_paused
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.phases import Phases
 from scheduling.domain.engine.starting import run_start_phase
@@ -25,8 +24,7 @@ class CycleResult:
 
 def run_cycle(facts: ClusterFacts) -> CycleResult:
     """Schedule the facts until nothing moves any more. The same facts in any order give the same steps."""
-    with collector_paused():
-        return _run_passes(World(facts))
+    return _run_passes(World(facts))
 
 
 def _run_passes(world: World) -> CycleResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from scheduling.domain.engine.collector import collector_paused
 from scheduling.domain.engine.cycle import CycleResult
 from scheduling.domain.engine.explain import Explainer, Reason
 from scheduling.domain.engine.facts import ClusterFacts, GangFacts, TaskState
@@ -56,8 +55,7 @@ def task_state(world: World, gang: GangState, i: int) -> tuple[TaskState, str | 
 
 def waiting_reasons(world: World) -> dict[str, Reason]:
     """Why each gang that waits does not start."""
-    with collector_paused():
-        return Explainer(world).explain_all()
+    return Explainer(world).explain_all()
 
 
 def queue_positions(world: World) -> dict[str, QueuePosition]:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pools.domain.amounts import Amount, Number
 from scheduling.domain.engine.amount_text import amounts_text
 from scheduling.domain.engine.build import WorldRecords
-from scheduling.domain.engine.collector import collector_paused
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 from scheduling.domain.engine.placement import place_requests
@@ -23,8 +22,7 @@ class World:
     """One moment of a cluster, on its way to the next."""
 
     def __init__(self, facts: ClusterFacts) -> None:
-        with collector_paused():
-            self._build(WorldRecords(facts), facts)
+        self._build(WorldRecords(facts), facts)
 
     def __del__(self) -> None:
         # Queues and gangs refer to each other. Where thousands wait, the collector would take longer to find them than

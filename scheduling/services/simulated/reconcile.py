@@ -22,8 +22,10 @@ from pools.models import Backend
 from pools.permissions import require_platform
 from pools.transactions import one_snapshot
 from scheduling.domain.engine.cycle import CycleResult, run_cycle
+from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.statuses import TaskStatus
+from scheduling.garbage_collector import garbage_collector
 from scheduling.models import Task
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 from scheduling.services import notifications
@@ -118,7 +120,7 @@ def _evaluate_beside(backend_id: int) -> Scope:
             with one_snapshot():
                 snapshot, live = take_snapshot(backend), read_live_facts(backend)
                 new = set(new_workflow_names(state))
-            plan = run_cycle(live.facts)
+            plan = _run_cycle(live.facts)
             only_new = all(
                 step.action is StepAction.START and live.gangs[step.gang].workflow_name in new for step in plan.steps
             )
@@ -131,6 +133,11 @@ def _evaluate_beside(backend_id: int) -> Scope:
     except AlreadyReconciling:
         pass  # another process runs the full cycle
     return Scope.HINT
+
+
+def _run_cycle(facts: ClusterFacts) -> CycleResult:
+    with garbage_collector.paused():
+        return run_cycle(facts)
 
 
 class Reconciliation:
@@ -161,7 +168,7 @@ class Reconciliation:
                 if totals_only and _partly_started(new).exists():
                     continue  # a killed process left a gang half started; totals do not show what is left of it
                 live = read_live_facts(self._backend, new_workflows=new, totals_only=totals_only)
-            plan = run_cycle(live.facts)
+            plan = _run_cycle(live.facts)
             if not totals_only or _starts_everything(live, plan):
                 break
         if any(step.action is not StepAction.START for step in plan.steps):
@@ -184,7 +191,7 @@ class Reconciliation:
             else:
                 with one_snapshot():
                     snapshot, live = take_snapshot(self._backend), read_live_facts(self._backend)
-                plan = run_cycle(live.facts)
+                plan = _run_cycle(live.facts)
                 if plan.steps:
                     snapshot = mark_plan_started(self._backend, snapshot)
                 execution = self._apply(live, plan)
