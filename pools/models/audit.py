@@ -1,4 +1,4 @@
-"""Who changed what: one append-only stream, written by triggers."""
+"""The audit trail: one append-only stream of changes, written by triggers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pools.models.triggers import AppendOnlyTrigger, NoTruncateTrigger
 
 
 class TransactionIdField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
-    """PostgreSQL's 64-bit transaction id, so that a reader can tell what is committed for good from what may still
-    be overtaken by an older transaction."""
+    """PostgreSQL's 64-bit transaction id. By it a reader distinguishes entries whose order is final from entries that
+    an older, open transaction may still precede."""
 
     def db_type(self, connection: object) -> str:
         return "xid8"
@@ -22,7 +22,7 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
     """Reads of the audit stream."""
 
     def visible_to(self, actor: Actor) -> AuditQuerySet:
-        """Admins and viewers all; pool admins what happened in their pools; everybody what they did and own."""
+        """Admins and viewers see all entries, pool admins those of their pools, every user the own changes and work."""
         if actor.can_read_all:
             return self
         pools = Pool.objects.filter(name__in=actor.pools_with(Permission.POOL_AUDIT)).values("id")
@@ -30,8 +30,8 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """One change: the row before and after, by whom, when, why. `pool_id` is the top-level pool it touches and `owner`
-    whose work it is; both only decide who may read the entry."""
+    """One change: the row before and after, actor, time and reason. `pool_id` is the top-level pool of the row and
+    `owner` the user whose work it is; both only decide about read permission."""
 
     time = models.DateTimeField()
     actor = models.TextField()

@@ -1,4 +1,4 @@
-"""Where work runs: clusters, and for simulated ones the machines themselves."""
+"""Backends, their nodes, and the generation of their quotas."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Backend(models.Model):
     `namespace` is the `{ns}` in every queue name. A simulated backend is a cluster of its own. `auto_end` ends
     simulated work when its run time is over; without it only a report through the API does.
 
-    Nothing new starts while it is `offline`. Of a simulated one an admin says so. A Kubernetes one is `offline` while
-    an admin wishes it, `kept_offline`, or its cluster is not heard.
+    No work starts while the backend is `offline`. An admin sets a simulated backend offline. A Kubernetes backend is
+    `offline` while an admin requests it (`offline_requested`) or while its cluster does not answer.
     """
 
     class Kind(models.TextChoices):
@@ -32,7 +32,7 @@ class Backend(models.Model):
     description = models.TextField(blank=True)
     auto_end = models.BooleanField(default=True)
     offline = models.BooleanField(default=False)
-    kept_offline = models.BooleanField(default=False)
+    offline_requested = models.BooleanField(default=False)
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
@@ -49,9 +49,9 @@ class Backend(models.Model):
                 violation_error_message="A namespace has at most 63 lower-case letters, digits and hyphens.",
             ),
             models.CheckConstraint(
-                condition=models.Q(kept_offline=False) | models.Q(offline=True),
-                name="kept_offline_is_offline",
-                violation_error_message="A backend that is kept offline is offline, also while its cluster is heard.",
+                condition=models.Q(offline_requested=False) | models.Q(offline=True),
+                name="offline_request_is_offline",
+                violation_error_message="A backend that is requested offline is offline, though its cluster answers.",
             ),
         ]
         triggers = [
@@ -68,12 +68,12 @@ class Backend(models.Model):
 
     @property
     def desired_offline(self) -> bool:
-        """What an admin said of it; of a cluster that is not what is heard of it."""
-        return self.kept_offline if self.kind == self.Kind.KUBERNETES else self.offline
+        """The state that an admin requested, independent of whether the cluster answers."""
+        return self.offline_requested if self.kind == self.Kind.KUBERNETES else self.offline
 
 
 class Node(models.Model):
-    """A machine of a simulated backend. It serves every pool of the backend that has a platform of its `platform`."""
+    """A node of a backend. It serves every pool of the backend that has a platform of its `platform`."""
 
     backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="nodes")
     name = models.TextField()
@@ -95,9 +95,9 @@ class Node(models.Model):
 
 
 class LedgerGeneration(models.Model):
-    """How often what is promised on a backend has changed: moved by a trigger in the transaction of the change.
+    """How often the quotas of a backend have changed; a trigger advances it in the transaction of the change.
 
-    Whoever carries the promises elsewhere remembers the number it carried, and so knows whether it is behind.
+    A queue sync remembers the number that it applied, and so knows whether the cluster is behind.
     """
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="generation")

@@ -1,4 +1,4 @@
-"""How a Kubernetes backend is reached, and what its scheduler expects."""
+"""Connection settings of a Kubernetes backend, and the settings of its scheduler."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
     name="one_backend_per_namespace",
     operation=pgtrigger.Insert | pgtrigger.Update,
     when=pgtrigger.After,
-    declare=[("other", "text"), ("place", "text")],
+    declare=[("other", "text"), ("own_namespace", "text")],
     func=f"""
-        SELECT namespace INTO place FROM pools_backend WHERE id = NEW.backend_id;
+        SELECT namespace INTO own_namespace FROM pools_backend WHERE id = NEW.backend_id;
         SELECT backend.name INTO other
             FROM pools_kubernetessettings settings JOIN pools_backend backend ON backend.id = settings.backend_id
             WHERE settings.backend_id <> NEW.backend_id AND settings.server = NEW.server AND NEW.server <> ''
-                AND backend.namespace = place
+                AND backend.namespace = own_namespace
             LIMIT 1;
         IF other IS NOT NULL THEN
             {
@@ -31,9 +31,9 @@ ONE_BACKEND_PER_NAMESPACE = pgtrigger.Trigger(
 )
 
 
-# What the queues of a cluster carry follows from these too; see `pools.models.pool.ADVANCE_GENERATION`.
+# The queues of a cluster depend on these settings too; see `pools.models.pool.ADVANCE_GENERATION`.
 ADVANCE_GENERATION = pgtrigger.Trigger(
-    name="moves_generation",
+    name="advance_generation",
     operation=pgtrigger.Insert | pgtrigger.Update,
     when=pgtrigger.After,
     timing=pgtrigger.Deferred,
@@ -47,12 +47,12 @@ ADVANCE_GENERATION = pgtrigger.Trigger(
 
 
 class KubernetesSettings(models.Model):
-    """The Kubernetes side of a backend. Its credential is a kubeconfig kept sealed (:mod:`pools.security.sealing`), a file that
-    the operator keeps beside the house, or the service account of our own pod.
+    """The Kubernetes side of a backend. Its credential is a sealed kubeconfig (:mod:`pools.security.sealing`), a file
+    that the operator keeps on the server, or the service account of our own pod.
 
-    `credential_mark` tells one kubeconfig from another in the audit trail, where the content never appears. `server` is
-    the address it leads to, empty when the file decides that. `node_pool_key` and `node_pool` are the label by which a
-    KAI shard selects its nodes, queues and PodGroups; an empty `node_pool` means the shard without one.
+    `credential_mark` distinguishes kubeconfigs in the audit trail, where their content never appears. `server` is the
+    address in the kubeconfig, empty if a file contains it. `node_pool_key` and `node_pool` are the label by which a KAI
+    shard selects its nodes, queues and PodGroups; an empty `node_pool` means the shard without a label value.
     """
 
     class Access(models.TextChoices):

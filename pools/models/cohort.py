@@ -18,27 +18,27 @@ from pools.models.triggers import CONFIGURATION_LOCK, AuditTrigger, NoTruncateTr
 
 _NAME = rf"^[a-z]([a-z0-9-]{{0,{names.LABEL_LIMIT - 2}}}[a-z0-9])?$"
 
-# All writers of parents stand in one line, raw SQL too: two that each look right alone could close a circle together.
+# All writers of parents take one lock, raw SQL too: two writes, each right on its own, could close a cycle together.
 NO_CYCLE = pgtrigger.Trigger(
-    name="no_circle",
+    name="no_cycle",
     operation=pgtrigger.Insert | pgtrigger.UpdateOf("parent_id"),
     when=pgtrigger.Before,
-    declare=[("circle", "text[]")],
+    declare=[("cycle_names", "text[]")],
     func=f"""
         IF NEW.parent_id IS NULL THEN RETURN NEW; END IF;
         PERFORM pg_advisory_xact_lock({CONFIGURATION_LOCK});
-        WITH RECURSIVE way (id, parent_id, names) AS (
+        WITH RECURSIVE path (id, parent_id, names) AS (
             SELECT id, parent_id, ARRAY[NEW.name, name] FROM pools_cohort WHERE id = NEW.parent_id
             UNION ALL
-            SELECT above.id, above.parent_id, way.names || above.name
-            FROM way JOIN pools_cohort above ON above.id = way.parent_id
-            WHERE way.id <> NEW.id AND above.name <> ALL (way.names[2:])
+            SELECT above.id, above.parent_id, path.names || above.name
+            FROM path JOIN pools_cohort above ON above.id = path.parent_id
+            WHERE path.id <> NEW.id AND above.name <> ALL (path.names[2:])
         )
-        SELECT names INTO circle FROM way WHERE id = NEW.id;
-        IF circle IS NOT NULL THEN
+        SELECT names INTO cycle_names FROM path WHERE id = NEW.id;
+        IF cycle_names IS NOT NULL THEN
             {
         raise_message(
-            "cohort_no_circle", "The parents of cohorts would run in a circle: %.", "array_to_string(circle, ' → ')"
+            "cohort_no_circle", "The parents of cohorts would form a cycle: %.", "array_to_string(cycle_names, ' → ')"
         )
     }
         END IF;
@@ -53,7 +53,7 @@ CHECK_SETTINGS = pgtrigger.Trigger(
     declare=[("wrong", "text")],
     func=f"""
         IF jsonb_typeof(NEW.quotas) <> 'object' THEN
-            {raise_message("cohort_quotas", "The quotas of a cohort stand by flavor/resource.")}
+            {raise_message("cohort_quotas", "The quotas of a cohort must be an object with keys flavor/resource.")}
         END IF;
         IF (SELECT count(*) FROM jsonb_object_keys(NEW.quotas)) > {MAX_QUOTA_ROWS} THEN
             {raise_message("cohort_quotas", f"A cohort has quotas of at most {MAX_QUOTA_ROWS} resources.")}
@@ -62,19 +62,19 @@ CHECK_SETTINGS = pgtrigger.Trigger(
             WHERE key NOT LIKE '_%/_%' OR jsonb_typeof(value) <> 'object'
                 OR COALESCE(jsonb_typeof(value -> 'nominal'), '') <> 'number' LIMIT 1;
         IF wrong IS NOT NULL THEN
-            {raise_message("cohort_quotas", "% is no flavor/resource with a nominal quota.", "wrong")}
+            {raise_message("cohort_quotas", "% is not a valid flavor/resource with a nominal quota.", "wrong")}
         END IF;
         SELECT quota.key || ' ' || amount.key INTO wrong
             FROM jsonb_each(NEW.quotas) quota, jsonb_each_text(quota.value) amount
             WHERE amount.key NOT IN ('nominal', 'borrowing_limit', 'lending_limit') OR amount.value !~ '^[0-9]{{1,16}}$'
             LIMIT 1;
         IF wrong IS NOT NULL THEN
-            {raise_message("cohort_no_negative_quota", "% is no whole number from 0.", "wrong")}
+            {raise_message("cohort_no_negative_quota", "% is not a whole number of 0 or more.", "wrong")}
         END IF;
         IF NEW.parent_id IS NULL AND jsonb_path_exists(
             NEW.quotas, '$.*.keyvalue() ? (@.key != "nominal" && @.value != null)'
         ) THEN
-            {raise_message("cohort_limits_need_parent", "Cohort % has limits, and no parent.", "NEW.name")}
+            {raise_message("cohort_limits_need_parent", "Cohort % has limits but no parent.", "NEW.name")}
         END IF;
         IF TG_OP = 'UPDATE' THEN
             IF to_jsonb(NEW) - ARRAY['version', 'updated_at', 'inactive_since']
@@ -96,9 +96,9 @@ RENEW_QUOTA_STAMP_SQL = """
     RETURN NULL;
 """
 
-# A cohort may have pools on every backend. Deferred like the pools' own (`pools.models.pool.ADVANCE_GENERATION`).
+# A cohort may have pools on every backend. Deferred like the trigger of pools (`pools.models.pool.ADVANCE_GENERATION`).
 ADVANCE_GENERATIONS = pgtrigger.Trigger(
-    name="moves_generations",
+    name="advance_generations",
     operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
     when=pgtrigger.After,
     timing=pgtrigger.Deferred,
@@ -123,13 +123,13 @@ _ACTION = """
 
 
 class Cohort(models.Model):
-    """A node above the pools. Its quotas are its own, shared by everything below it, on top of what is promised there;
+    """A node above the pools. Its quotas are its own, shared by everything below it, on top of the quotas there;
     it runs no work.
 
-    A cohort that somebody only names (a pool, or another cohort as its parent) is there without being `explicit`: no
-    quota, no limits, no parent. It becomes explicit when it is configured, and goes when nobody names it any more.
-    `quotas` is by `flavor/resource` (:data:`pools.domain.cohort_config.StoredQuotas`). `inactive_since` is when the house
-    noticed that its parents run in a circle, which only somebody who writes past the triggers can bring about.
+    A cohort that is only named (by a pool, or by another cohort as its parent) exists without being `explicit`: no
+    quota, no limits, no parent. It becomes explicit when it is configured, and is deleted when nothing names it any
+    more. `quotas` is by `flavor/resource` (:data:`pools.domain.cohort_config.StoredQuotas`). `inactive_since` is when a
+    check found its parents in a cycle, which only a write past the triggers can cause.
     """
 
     name = models.TextField(unique=True)
@@ -160,14 +160,14 @@ class Cohort(models.Model):
             models.CheckConstraint(
                 condition=Q(explicit=True) | Q(parent__isnull=True, quotas={}, weight=1),
                 name="cohort_named_is_bare",
-                violation_error_message="A cohort that is only named has no quota, no limits and no parent.",
+                violation_error_message="An implicit cohort has no quota, no limits and no parent.",
             ),
         ]
         triggers = [
             NO_CYCLE,
             CHECK_SETTINGS,
             pgtrigger.Trigger(
-                name="restamp",
+                name="renew_quota_stamp",
                 level=pgtrigger.Statement,
                 operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
                 when=pgtrigger.After,
@@ -194,10 +194,10 @@ class Cohort(models.Model):
 
 
 class QuotaStamp(models.Model):
-    """One row whose stamp is new whenever a cohort changed, or what a pool brings to its cohort; moved by triggers.
+    """One row whose stamp changes with every cohort and every quota or limit of a pool in a cohort; set by triggers.
 
-    What was worked out from all of them stays right as long as the stamp is the same, so a submission reads the stamp
-    and not the tree.
+    Results computed from the whole tree stay valid as long as the stamp is the same, so a submission reads the stamp
+    instead of the tree.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True)

@@ -1,4 +1,4 @@
-"""GPU quota by namespace: the caps, what workers hold, and the counters that make asking cost the same at any load.
+"""GPU quota by namespace: the caps, the allocations, and counters that make a check cost the same at any load.
 
 Amounts are plain TFLOPS and bytes of vram with three decimals; those of an allocation are per GPU.
 """
@@ -32,12 +32,12 @@ def _sum() -> Any:
 
 
 class GpuQuota(models.Model):
-    """What the workers of one namespace may hold (`spec`, in the camelCase of the GPUResourceQuota object).
+    """The caps on the workers of one namespace (`spec`, in the camelCase of the GPUResourceQuota object).
 
-    `source` says who keeps it: people, or an object in a cluster. `faults` are sentences about a newer spec of that
-    object that could not be taken. `conditions` holds type, status and the time of the last change of each status;
-    `alerting` names the amounts that passed the threshold and are not calm again, `alert_since` is when the first of
-    them did, and `alerts` how often it was passed.
+    `source` is the API or an object in a cluster. `faults` are messages about a newer spec of that object that is
+    invalid. `conditions` holds type, status and the time of the last change of each status; `alerting` names the
+    amounts that passed the threshold and are not yet below it again, `alert_since` is when the first of them passed it,
+    and `alerts` counts the alerts.
     """
 
     namespace = models.TextField(unique=True)
@@ -77,11 +77,11 @@ class GpuQuota(models.Model):
 
 
 class GpuUsage(models.Model):
-    """What the workers of one namespace hold together, with or without a quota; its row is the namespace's lock.
+    """The sums over the workers of one namespace, with or without a quota; its row is the lock of the namespace.
 
-    The counters are moved by the triggers of :class:`GpuAllocation` in the very statement that moves an allocation, and
-    by nothing else but a recount. What is assumed is reserved and not yet said to be used. `families` says how each of
-    the four sums is printed, `revision` grows with every move.
+    The triggers of :class:`GpuAllocation` change the counters in the statement that changes an allocation; only a
+    recount may do so too. Assumed amounts are reserved and not yet committed. `families` is the format in which each of
+    the four sums is printed, `revision` grows with every change.
     """
 
     namespace = models.TextField(primary_key=True)
@@ -104,12 +104,12 @@ class GpuUsage(models.Model):
             models.CheckConstraint(
                 condition=Q(**{f"{prefix}{name}__gte": 0 for prefix in ("", "assumed_") for name in COUNTERS}),
                 name="gpu_usage_never_negative",
-                violation_error_message="What a namespace uses cannot fall below zero.",
+                violation_error_message="The usage of a namespace cannot be negative.",
             )
         ]
         triggers = [
             pgtrigger.Trigger(
-                name="follows_allocations",
+                name="protect_counters",
                 operation=pgtrigger.Update,
                 when=pgtrigger.Before,
                 func=f"""
@@ -117,7 +117,7 @@ class GpuUsage(models.Model):
                         {
                     raise_message(
                         "gpu_usage_follows_allocations",
-                        "What a namespace uses follows its allocations; it is not edited.",
+                        "The usage of a namespace follows its allocations; it cannot be edited.",
                     )
                 }
                     END IF;
@@ -132,7 +132,7 @@ class GpuUsage(models.Model):
 
 
 def _sums(table: str, sign: str) -> str:
-    """What the rows of a transition table hold, as signed columns: committed, then assumed."""
+    """The amounts in the rows of a transition table, as signed columns: committed, then assumed."""
     parts = []
     for prefix, state in (("", "committed"), ("assumed_", "assumed")):
         here = f"CASE WHEN state = '{state}' THEN {sign}1 ELSE 0 END"
@@ -181,7 +181,7 @@ def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool
 
 
 class _AuditedApiAllocations(AuditTrigger):
-    """Audits what somebody allocated by name. Those of workflows and pods are told by their own entries and objects."""
+    """Audits allocations made through the API. Workflows and pods have audit entries and objects of their own."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -200,11 +200,12 @@ def _raise_one_way(message: str) -> str:
 
 
 class GpuAllocation(models.Model):
-    """One worker in a namespace: `count` GPUs, each with these amounts. `name` is the id its client gave it, unique
-    among those not released; a released row stays as history and never comes back.
+    """One worker in a namespace: `count` GPUs, each with these amounts. `name` is the id given by its client, unique
+    among unreleased allocations; a released row stays as history and is final.
 
-    `source` says by which door it came. An assumed one is a reservation that ends at `expires_at`. `holder` is the
-    gang of a workflow's worker, `backend` the cluster of a pod's. `written` keeps the four amounts as they were typed.
+    `source` is the entry point of the allocation. An assumed allocation is a reservation that ends at `expires_at`.
+    `holder` is the gang of a workflow's worker, `backend` the cluster of a pod. `written` keeps the four amounts as
+    they were typed.
     """
 
     class State(models.TextChoices):
@@ -244,7 +245,7 @@ class GpuAllocation(models.Model):
                 fields=["namespace", "name"],
                 condition=~Q(state="released"),
                 name="gpu_allocation_live_once",
-                violation_error_message="A live allocation of that id exists already.",
+                violation_error_message="An active allocation with that id exists already.",
             ),
             models.CheckConstraint(
                 condition=Q(count__gte=1, **{f"{name}__gte": 0 for name in AMOUNTS}),
@@ -255,7 +256,7 @@ class GpuAllocation(models.Model):
                 condition=Q(state__in=["assumed", "committed", "released"])
                 & (Q(state="assumed", expires_at__isnull=False) | ~Q(state="assumed") & Q(expires_at__isnull=True)),
                 name="gpu_allocation_state",
-                violation_error_message="An allocation is assumed with an end, committed, or released.",
+                violation_error_message="An allocation is assumed with an expiry, committed, or released.",
             ),
         ]
         indexes = [
@@ -274,13 +275,13 @@ class GpuAllocation(models.Model):
                 when=pgtrigger.Before,
                 func=f"""
                     IF OLD.state = 'released' THEN
-                        {_raise_one_way("Allocation % was released; it stays as it was.")}
+                        {_raise_one_way("Allocation % was released and cannot change.")}
                     END IF;
                     IF OLD.state = 'committed' AND NEW.state = 'assumed' THEN
-                        {_raise_one_way("Allocation % is committed; it is not assumed again.")}
+                        {_raise_one_way("Allocation % is committed and cannot become assumed again.")}
                     END IF;
                     IF (NEW.namespace, NEW.name, NEW.source) IS DISTINCT FROM (OLD.namespace, OLD.name, OLD.source) THEN
-                        {_raise_one_way("Allocation % keeps its namespace, its id and its door.")}
+                        {_raise_one_way("The namespace, id and source of allocation % cannot change.")}
                     END IF;
                     NEW.changed_at := clock_timestamp();
                     IF NEW.state = 'released' THEN
@@ -302,7 +303,7 @@ class GpuAllocation(models.Model):
 
 
 class GpuUsageSample(models.Model):
-    """What a namespace had committed at a moment, kept when it differs from the sample before: its history of use."""
+    """The committed amounts of a namespace at one time, kept if they differ from the previous sample: usage history."""
 
     namespace = models.TextField()
     at = models.DateTimeField(db_default=Now())

@@ -7,8 +7,8 @@ from django.db.models.functions import Now
 
 
 class ConfigRevision(models.Model):
-    """One write to a configuration type. Its content is not copied: it is what the audit trail says of every object of
-    that type up to `audit_id`."""
+    """One write to a configuration type. Its content is not copied: the audit trail has every object of that type up to
+    `audit_id`."""
 
     config_type = models.TextField()
     revision = models.PositiveIntegerField()

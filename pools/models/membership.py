@@ -1,4 +1,4 @@
-"""People, the roles they hold and the tokens that speak for them."""
+"""Users, their roles and their access tokens."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pools.models.triggers import AuditTrigger, NoTruncateTrigger, plain_actions
 
 
 class User(AbstractUser):
-    """A person or a program that signs in. What it may do is its roles, which are Django groups; Django's own
-    permission tables are not asked."""
+    """A person or a program that signs in. Its permissions are its roles, which are Django groups; Django's own
+    permission tables are not used."""
 
     groups = models.ManyToManyField(  # type: ignore[assignment]  # the stub knows only the stock through table
         Group, through="RoleAssignment", related_name="users", blank=True
@@ -38,7 +38,7 @@ class User(AbstractUser):
         ]
 
     def as_actor(self, *, token: AccessToken | None = None) -> Actor:
-        """This user as the policy sees it, with the roles held right now (a token may carry fewer, never more)."""
+        """This user as an actor, with its current roles (a token may have fewer, never more)."""
         known = token.owner_roles if token is not None else None
         held = frozenset(self.groups.values_list("name", flat=True)) if known is None else known
         if token is not None and token.roles is not None:
@@ -47,7 +47,7 @@ class User(AbstractUser):
 
 
 class RoleAssignment(models.Model):
-    """A role in a user's hands: since when, and who gave it."""
+    """A role of a user: when it was granted, and by which user."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE)
     group = models.ForeignKey(Group, on_delete=models.CASCADE)
@@ -74,8 +74,8 @@ _OWNER_SQL = "(SELECT username FROM pools_user WHERE id = COALESCE(NEW.owner_id,
 
 
 class AccessToken(models.Model):
-    """A secret that speaks for its owner, kept only as SHA-256 digest. `roles` null: all that the owner holds when it
-    is used; a list: those of them."""
+    """A secret that acts for its owner, stored only as SHA-256 digest. `roles` null: all roles that the owner has at
+    the time of use; a list: only those of them."""
 
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
     name = models.TextField()
@@ -86,7 +86,7 @@ class AccessToken(models.Model):
     expires_at = models.DateTimeField()
 
     owner_roles: frozenset[str] | None = None
-    """The roles its owner holds, where they were read together with the token; no column."""
+    """The roles of its owner, if they were read together with the token; not a column."""
 
     class Meta:
         ordering = ["owner", "name"]

@@ -1,4 +1,4 @@
-"""Pools and subpools: shares of GPUs, and their slices, in one table with a parent edge."""
+"""Pools and subpools, in one table with a parent edge."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ STATE_MACHINE = pgtrigger.Trigger(
     func=f"""
         IF TG_OP = 'INSERT' THEN
             IF NEW.subpool_state <> '{SubpoolState.ACTIVE}' THEN
-                {raise_message("subpool_state_machine", "A subpool begins ACTIVE, not %.", "NEW.subpool_state")}
+                {raise_message("subpool_state_machine", "A new subpool is ACTIVE, not %.", "NEW.subpool_state")}
             END IF;
             RETURN NEW;
         END IF;
         IF NEW.parent_id IS DISTINCT FROM OLD.parent_id OR NEW.subpool_name IS DISTINCT FROM OLD.subpool_name THEN
-            {raise_message("subpool_identity", "A subpool keeps its parent and its short name for good.")}
+            {raise_message("subpool_identity", "The parent and the short name of a subpool cannot change.")}
         END IF;
         IF NEW.subpool_state <> OLD.subpool_state
             AND OLD.subpool_state || '>' || NEW.subpool_state NOT IN ({_STEPS})
@@ -45,20 +45,20 @@ STATE_MACHINE = pgtrigger.Trigger(
         IF OLD.subpool_state <> '{SubpoolState.ACTIVE}' AND NEW.subpool_state = OLD.subpool_state
             AND NEW.last_quota <> OLD.last_quota
         THEN
-            {raise_message("subpool_frozen", "The quota of a subpool that is % cannot change.", "OLD.subpool_state")}
+            {raise_message("subpool_frozen", "The quota of a subpool in state % cannot change.", "OLD.subpool_state")}
         END IF;
         IF (NEW.subpool_state = '{SubpoolState.ARCHIVED}' AND OLD.subpool_state <> NEW.subpool_state
                 OR NEW.archived AND NOT OLD.archived)
             AND EXISTS (SELECT FROM pools_reservation WHERE pool_id = NEW.id)
         THEN
             {
-        raise_message("archived_has_no_live_work", "% still has live workflows; it cannot be archived.", "NEW.name")
+        raise_message("archived_has_no_live_work", "% still has active workflows and cannot be archived.", "NEW.name")
     }
         END IF;
         IF NEW.archived AND EXISTS (
             SELECT FROM pools_pool WHERE parent_id = NEW.id AND subpool_state <> '{SubpoolState.ARCHIVED}'
         ) THEN
-            {raise_message("archived_has_no_slices", "% still has slices; it cannot be archived.", "NEW.name")}
+            {raise_message("archived_has_no_slices", "% still has subpools and cannot be archived.", "NEW.name")}
         END IF;
         IF to_jsonb(NEW) - ARRAY['version', 'updated_at']
             IS DISTINCT FROM to_jsonb(OLD) - ARRAY['version', 'updated_at']
@@ -72,28 +72,28 @@ STATE_MACHINE = pgtrigger.Trigger(
     """,
 )
 
-# Deferred, so that one transaction may shrink one slice and grow another in any order. The parent's row lock makes
-# two transactions that each look right alone see one another.
+# Deferred, so that one transaction may shrink one subpool and grow another in any order. The parent's row lock makes
+# two transactions that are right on their own see one another.
 SUBPOOLS_WITHIN_GUARANTEE = pgtrigger.Trigger(
-    name="slices_within_guarantee",
+    name="subpools_within_guarantee",
     operation=pgtrigger.Insert | pgtrigger.Update,
     when=pgtrigger.After,
     timing=pgtrigger.Deferred,
-    declare=[("root", "bigint"), ("guaranteed", "integer"), ("promised", "bigint"), ("slices", "bigint")],
+    declare=[("root", "bigint"), ("guaranteed", "integer"), ("allocated", "bigint"), ("subpools", "bigint")],
     func=f"""
         root := COALESCE(NEW.parent_id, NEW.id);
         SELECT guarantee INTO guaranteed FROM pools_pool WHERE id = root FOR NO KEY UPDATE;
-        SELECT COALESCE(sum(last_quota), 0), count(*) INTO promised, slices
+        SELECT COALESCE(sum(last_quota), 0), count(*) INTO allocated, subpools
             FROM pools_pool WHERE parent_id = root AND subpool_state = '{SubpoolState.ACTIVE}';
-        IF slices > 0 AND COALESCE(guaranteed, -1) = -1 THEN
-            {raise_message("slices_within_guarantee", "A pool with slices needs a finite guarantee.")}
+        IF subpools > 0 AND COALESCE(guaranteed, -1) = -1 THEN
+            {raise_message("slices_within_guarantee", "A pool with subpools needs a finite quota (guarantee).")}
         END IF;
-        IF slices > 0 AND promised > guaranteed THEN
+        IF subpools > 0 AND allocated > guaranteed THEN
             {
         raise_message(
             "slices_within_guarantee",
-            "The slices of a pool were promised % GPUs together, the pool guarantees %.",
-            "promised",
+            "The subpools of a pool have quotas of % GPUs together, the quota of the pool is %.",
+            "allocated",
             "guaranteed",
         )
     }
@@ -102,9 +102,9 @@ SUBPOOLS_WITHIN_GUARANTEE = pgtrigger.Trigger(
     """,
 )
 
-# Deferred, because a rename changes the parent's row first and its slices' rows after it.
+# Deferred, because a rename changes the parent's row first and the rows of its subpools after it.
 CHECK_NAMES = pgtrigger.Trigger(
-    name="names_fit",
+    name="check_names",
     operation=pgtrigger.Insert | pgtrigger.UpdateOf("name", "backend_id"),
     when=pgtrigger.After,
     timing=pgtrigger.Deferred,
@@ -115,7 +115,9 @@ CHECK_NAMES = pgtrigger.Trigger(
             WHERE (child.id = NEW.id OR child.parent_id = NEW.id)
                 AND child.name <> parent.name || '{names.SEPARATOR}' || child.subpool_name LIMIT 1;
         IF wrong IS NOT NULL THEN
-            {raise_message("subpool_name_follows_parent", "% does not begin with its parent's name.", "wrong")}
+            {
+        raise_message("subpool_name_follows_parent", "The name % does not begin with the name of its parent.", "wrong")
+    }
         END IF;
         SELECT pool.name INTO wrong
             FROM pools_pool pool
@@ -140,7 +142,7 @@ CHECK_NAMES = pgtrigger.Trigger(
 )
 
 RENEW_QUOTA_STAMP = pgtrigger.Trigger(
-    name="stamps_its_cohort",
+    name="renew_quota_stamp",
     operation=pgtrigger.Insert
     | pgtrigger.Delete
     | pgtrigger.UpdateOf("guarantee", "maximum", "cohort_id", "borrowing_limit", "lending_limit"),
@@ -151,10 +153,10 @@ RENEW_QUOTA_STAMP = pgtrigger.Trigger(
     """,
 )
 
-# Deferred, so that the row that all changes of a backend share is locked only for the moment of the commit, after every
-# tree: changes line up there shortly and cannot wait for one another in a circle.
+# Deferred, so that the row that all changes of a backend share is locked only during the commit, after every tree:
+# changes wait for it shortly and cannot deadlock.
 ADVANCE_GENERATION = pgtrigger.Trigger(
-    name="moves_generation",
+    name="advance_generation",
     operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
     when=pgtrigger.After,
     timing=pgtrigger.Deferred,
@@ -171,22 +173,22 @@ ADVANCE_GENERATION = pgtrigger.Trigger(
 )
 
 PROTECT_HISTORY = pgtrigger.Trigger(
-    name="keeps_history",
+    name="protect_history",
     operation=pgtrigger.Delete,
     when=pgtrigger.Before,
     func=f"""
         IF OLD.parent_id IS NOT NULL THEN
-            {raise_message("subpool_never_deleted", "Subpool % is archived, never deleted.", "OLD.name")}
+            {raise_message("subpool_never_deleted", "Subpool % can be archived, not deleted.", "OLD.name")}
         END IF;
         IF OLD.archived THEN
-            {raise_message("archived_never_deleted", "Pool % is archived; its history stays.", "OLD.name")}
+            {raise_message("archived_never_deleted", "Pool % is archived and keeps its history.", "OLD.name")}
         END IF;
         RETURN OLD;
     """,
 )
 
 CREATE_COUNTERS = pgtrigger.Trigger(
-    name="has_counters",
+    name="create_counters",
     operation=pgtrigger.Insert,
     when=pgtrigger.After,
     func="""
@@ -220,14 +222,14 @@ class PoolQuerySet(models.QuerySet["Pool"]):
     """Reads of pools, by name."""
 
     def visible_to(self, actor: Actor) -> PoolQuerySet:
-        """The pools, with their slices, on which `actor` has a role; all for those who read the house (D10)."""
+        """The pools, with their subpools, on which `actor` has a role; all pools for platform readers (D10)."""
         if actor.can_read_all:
             return self
         seen = actor.pools_with(Permission.POOL_READ)
         return self.filter(Q(parent__isnull=True, name__in=seen) | Q(parent__name__in=seen))
 
     def not_archived(self) -> PoolQuerySet:
-        """What lists show: neither archived pools nor ARCHIVED slices."""
+        """Without archived pools and ARCHIVED subpools, as lists show them."""
         return self.filter(archived=False).exclude(subpool_state=SubpoolState.ARCHIVED)
 
     def roots(self) -> PoolQuerySet:
@@ -235,20 +237,20 @@ class PoolQuerySet(models.QuerySet["Pool"]):
         return self.filter(parent__isnull=True)
 
     def in_tree_order(self) -> PoolQuerySet:
-        """By parent's name, each parent before its slices, slices by name (contract 5.2: the order matters)."""
+        """By parent's name, each parent before its subpools, subpools by name (contract 5.2: the order matters)."""
         return self.annotate(
             _root=Coalesce("parent__name", "name"), _short=Coalesce("subpool_name", Value(""))
         ).order_by("_root", F("parent_id").asc(nulls_first=True), "_short")
 
 
 class Pool(models.Model):
-    """A named share of GPUs on a backend, or (with a parent) a guaranteed slice of one.
+    """A named share of GPUs on a backend, or (with a parent) a subpool: a part of a pool with a quota of its own.
 
-    A slice owns its name, its quota and its state; everything else is the parent's and is read there. `last_quota` is
-    the slice's quota while ACTIVE and what it was afterwards. A top-level row also stands for its hidden shared leaf.
-    `guarantee` and `maximum` are GPUs, -1 is unlimited, null is "nothing configured", which means the same.
-    `borrowing_limit` and `lending_limit` are GPUs too, null is no limit; only a pool in a cohort has them.
-    `version` moves with configuration and state, never with usage.
+    A subpool owns its name, its quota and its state; everything else is read from the parent. `last_quota` is the
+    quota of the subpool while it is ACTIVE, and its last quota afterwards. A top-level row also represents its hidden
+    shared leaf. `guarantee` is the quota of a pool and `maximum` its limit, in GPUs; -1 is unlimited, null is "not
+    configured", which means the same. `borrowing_limit` and `lending_limit` are GPUs too, null is no limit; only a pool
+    in a cohort has them. `version` grows with configuration and state, never with usage.
     """
 
     name = models.TextField(unique=True)
@@ -303,7 +305,7 @@ class Pool(models.Model):
                     config={},
                 ),
                 name="pool_is_root_or_slice",
-                violation_error_message="A slice owns its name, quota and state only; all else is its parent's.",
+                violation_error_message="A subpool owns only name, quota and state; all else belongs to its parent.",
             ),
             models.CheckConstraint(
                 condition=Q(parent__isnull=True, name__regex=names.SHORT_NAME_PATTERN)
@@ -315,7 +317,7 @@ class Pool(models.Model):
                 condition=~Q(parent__isnull=True, name__contains=names.SEPARATOR)
                 & ~Q(parent__isnull=False, subpool_name__contains=names.SEPARATOR),
                 name="pool_name_separator",
-                violation_error_message="A name cannot hold '--', which separates a pool from its subpool.",
+                violation_error_message="A name cannot contain '--', which separates a pool from its subpool.",
             ),
             models.CheckConstraint(
                 condition=(Q(guarantee__isnull=True) | Q(guarantee__gte=-1))
@@ -341,12 +343,12 @@ class Pool(models.Model):
                 | Q(guarantee=pool_balance.UNLIMITED_GPUS)
                 | Q(lending_limit__lte=F("guarantee")),
                 name="pool_lends_what_it_has",
-                violation_error_message="A pool cannot lend more than its guarantee.",
+                violation_error_message="A pool cannot lend more than its quota (guarantee).",
             ),
             models.CheckConstraint(
                 condition=Q(archived=False) | Q(cohort__isnull=True),
                 name="pool_archived_has_no_cohort",
-                violation_error_message="An archived pool belongs to no cohort.",
+                violation_error_message="An archived pool cannot be in a cohort.",
             ),
         ]
         triggers = [
@@ -372,7 +374,7 @@ class Pool(models.Model):
 
     @property
     def root(self) -> Pool:
-        """The top-level pool whose configuration this one lives by."""
+        """The top-level pool whose configuration applies."""
         return self.parent or self
 
     @property
@@ -394,15 +396,15 @@ class Pool(models.Model):
 
     @property
     def effective_guarantee(self) -> int:
-        """The guarantee with "nothing configured" spelled as -1."""
+        """The quota of a pool (`guarantee`), with "not configured" as -1."""
         return pool_balance.UNLIMITED_GPUS if self.guarantee is None else self.guarantee
 
     @property
     def effective_maximum(self) -> int:
-        """The maximum with "nothing configured" spelled as -1."""
+        """The maximum, with "not configured" as -1."""
         return pool_balance.UNLIMITED_GPUS if self.maximum is None else self.maximum
 
     @property
     def platforms(self) -> dict[str, Any]:
-        """Platforms of the pool's nodes by name; a pool that names none has `default`."""
+        """Platforms of the pool's nodes by name; without any the pool has `default`."""
         return self.root.config.get("platforms") or {"default": {}}

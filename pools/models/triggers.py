@@ -1,7 +1,7 @@
-"""The floor under the ledger: triggers that hold whoever writes, raw SQL included.
+"""Database triggers of the ledger. They apply to every writer, raw SQL included.
 
-Each refusal carries the name of its rule as constraint name and a sentence for people, exactly like a check
-constraint, so that every door can show it.
+Each refusal carries the name of its rule as constraint name and a message for people, exactly like a check constraint,
+so that every entry point can show it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 import pgtrigger
 
 CONFIGURATION_LOCK = 0x05A0
-"""The advisory lock of configuration writes: services take it by :func:`pools.locking.lock_configuration`, a trigger
-where two writers could each leave right what together is wrong."""
+"""The advisory lock of configuration writes. Services take it by :func:`pools.locking.lock_configuration`; a trigger
+takes it where two writes that are right on their own could be wrong together."""
 
 
 def raise_message(constraint: str, message: str, *values: str) -> str:
-    """PL/pgSQL that refuses with a sentence (`%` placeholders filled from SQL expressions)."""
+    """PL/pgSQL that refuses with a message (`%` placeholders filled from SQL expressions)."""
     arguments = "".join(f", {value}" for value in values)
     quoted = message.replace("'", "''")
     return (
@@ -26,7 +26,7 @@ def raise_message(constraint: str, message: str, *values: str) -> str:
 
 
 class NoTruncateTrigger(pgtrigger.Trigger):
-    """History and promises are not emptied by one word."""
+    """Refuse TRUNCATE on tables that keep history and quotas."""
 
     def __init__(self, subject: str) -> None:
         super().__init__(
@@ -34,19 +34,19 @@ class NoTruncateTrigger(pgtrigger.Trigger):
             operation=pgtrigger.Truncate,
             level=pgtrigger.Statement,
             when=pgtrigger.Before,
-            func=raise_message("no_truncate", f"{subject} cannot be truncated: the ledger keeps what was promised."),
+            func=raise_message("no_truncate", f"{subject} cannot be truncated: the ledger keeps its history."),
         )
 
 
 class AppendOnlyTrigger(pgtrigger.Trigger):
-    """Rows that, once written, neither change nor go."""
+    """Refuse UPDATE and DELETE: written rows stay."""
 
     def __init__(self, subject: str) -> None:
         super().__init__(
             name="append_only",
             operation=pgtrigger.Update | pgtrigger.Delete,
             when=pgtrigger.Before,
-            func=raise_message("append_only", f"{subject} is append-only: entries neither change nor go."),
+            func=raise_message("append_only", f"{subject} is append-only: entries cannot be changed or deleted."),
         )
 
 
@@ -55,10 +55,10 @@ class AuditTrigger(pgtrigger.Trigger):
 
     `subject`, `action`, `pool_id` and `owner` are SQL expressions over `OLD` and `NEW` (null where there is none) and
     `TG_OP`. Actor, description and request id come from the transaction's settings (see :mod:`pools.transactions`);
-    a change made around the services is signed `database:{role}`. `ignore` names columns whose change is no news,
-    `hide` those whose change is news but whose content is nobody's business. `also` adds to both images what the row
-    only refers to (key → SQL expression), under the name it had at the time; `named` does so where the reference
-    itself may change (key → SQL expression in which `ROW` is the image's own row).
+    a change made around the services has the actor `database:{role}`. `ignore` names columns whose change writes no
+    entry, `hide` those whose change is recorded without their content. `also` adds names of referenced rows to both
+    images (key → SQL expression); `named` does so where the reference itself may change (key → SQL expression in which
+    `ROW` is the image's own row).
     """
 
     def __init__(
@@ -83,18 +83,18 @@ class AuditTrigger(pgtrigger.Trigger):
             name="audit",
             operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
             when=pgtrigger.After,
-            declare=[("before_row", "jsonb"), ("after_row", "jsonb"), ("deed", "text")],
+            declare=[("before_row", "jsonb"), ("after_row", "jsonb"), ("audit_action", "text")],
             func=f"""
                 IF TG_OP <> 'INSERT' THEN before_row := to_jsonb(OLD){ignored}; END IF;
                 IF TG_OP <> 'DELETE' THEN after_row := to_jsonb(NEW){ignored}; END IF;
                 IF before_row IS NOT DISTINCT FROM after_row THEN RETURN NULL; END IF;
-                deed := {action};
+                audit_action := {action};
                 INSERT INTO pools_auditentry
                     (time, actor, action, object, before, after, description, request_id, pool_id, owner, transaction)
                 VALUES (
                     clock_timestamp(),
                     COALESCE(NULLIF(current_setting('osmo.actor', true), ''), 'database:' || session_user),
-                    deed, {subject}, before_row{hidden}{added}{old}, after_row{hidden}{added}{new},
+                    audit_action, {subject}, before_row{hidden}{added}{old}, after_row{hidden}{added}{new},
                     COALESCE(current_setting('osmo.description', true), ''),
                     COALESCE(current_setting('osmo.request_id', true), ''),
                     {pool_id}, {owner}, pg_current_xact_id()

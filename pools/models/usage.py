@@ -1,4 +1,4 @@
-"""What live work holds and needs, and the counters that make admission cost the same at any load."""
+"""Reservations of active work, and the counters that make admission cost the same at any load."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ PREEMPTIBLE_PRIORITY = "LOW"
 
 
 class LeafUsage(models.Model):
-    """Counters of one leaf (a slice, or a top-level pool's shared leaf): the sums over its reservations.
+    """Counters of one leaf (a subpool, or the shared leaf of a top-level pool): the sums over its reservations.
 
-    They are moved by the triggers of :class:`Reservation` in the very statement that moves a reservation, and by
-    nothing else; `osmo-admin verify` recounts them. GPUs, but `live_workflows`.
+    Only the triggers of :class:`Reservation` change them, in the statement that changes a reservation; `osmo-admin
+    verify` recounts them. All are GPUs except `live_workflows`; `used` is guaranteed in use, `total_usage` total in
+    use.
     """
 
     pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True, related_name="usage")
@@ -32,19 +33,19 @@ class LeafUsage(models.Model):
             models.CheckConstraint(
                 condition=Q(used__gte=0, total_usage__gte=F("used"), live_workflows__gte=0, committed__gte=0),
                 name="usage_never_negative",
-                violation_error_message="Usage cannot fall below zero.",
+                violation_error_message="Usage cannot be negative.",
             )
         ]
         triggers = [
             pgtrigger.Trigger(
-                name="follows_reservations",
+                name="protect_counters",
                 operation=pgtrigger.Update,
                 when=pgtrigger.Before,
                 func=f"""
                     IF pg_trigger_depth() < 2 THEN
                         {
                     raise_message(
-                        "usage_follows_reservations", "Usage counters follow the reservations; they are not edited."
+                        "usage_follows_reservations", "Usage counters follow the reservations; they cannot be edited."
                     )
                 }
                     END IF;
@@ -58,7 +59,7 @@ class LeafUsage(models.Model):
         return f"{self.pool_id}: {self.used} used"
 
     def as_usage(self) -> UsageCounts:
-        """The counters as the arithmetic takes them."""
+        """The counters as a domain value."""
         return UsageCounts(self.used, self.total_usage, self.live_workflows, self.committed)
 
 
@@ -68,7 +69,8 @@ def _sums(table: str, sign: str) -> str:
             {sign}CASE WHEN priority = '{PREEMPTIBLE_PRIORITY}' THEN 0 ELSE held_gpus END AS used,
             {sign}held_gpus AS total_usage,
             {sign}1 AS live_workflows,
-            {sign}CASE WHEN priority = '{PREEMPTIBLE_PRIORITY}' THEN 0 ELSE GREATEST(held_gpus, needed_gpus) END AS committed
+            {sign}CASE WHEN priority = '{PREEMPTIBLE_PRIORITY}' THEN 0
+                ELSE GREATEST(held_gpus, needed_gpus) END AS committed
         FROM {table}
     """
 
@@ -99,10 +101,9 @@ def _counting(name: str, operation: pgtrigger.Operation, *, old: bool, new: bool
 
 
 class Reservation(models.Model):
-    """What one live workflow holds on its leaf now and what its largest gang not yet ended needs, in GPUs.
+    """The GPUs that one active workflow holds on its leaf, and those that its largest unfinished gang needs.
 
-    The row begins with the submission and goes when the workflow ends. A new one is taken only by a leaf that takes
-    work.
+    The row exists from the submission to the end of the workflow. Only a leaf that accepts work accepts a new row.
     """
 
     workflow = models.UUIDField(primary_key=True)
@@ -125,7 +126,7 @@ class Reservation(models.Model):
                 func=f"""
                     SELECT * INTO leaf FROM pools_pool WHERE id = NEW.pool_id FOR SHARE;
                     IF leaf.archived OR COALESCE(leaf.subpool_state, 'ACTIVE') <> 'ACTIVE' THEN
-                        {raise_message("leaf_takes_work", "% takes no new work.", "leaf.name")}
+                        {raise_message("leaf_takes_work", "% accepts no new work.", "leaf.name")}
                     END IF;
                     RETURN NEW;
                 """,

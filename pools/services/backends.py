@@ -112,7 +112,7 @@ def _columns(spec: BackendSpec) -> dict[str, Any]:
     }
     if spec.kind == Backend.Kind.KUBERNETES:
         # A wish to be offline holds at once; without it the next heartbeat decides.
-        said |= {"kept_offline": spec.offline, "offline": spec.offline or None}
+        said |= {"offline_requested": spec.offline, "offline": spec.offline or None}
     return {column: value for column, value in said.items() if value is not None}
 
 

@@ -59,7 +59,7 @@ class AdmissionWebhookAdmin(PolicyAdmin):
         clusters = (
             Backend.objects.filter(kind=Backend.Kind.KUBERNETES)
             .select_related("guard")
-            .annotate(callers=Count("bypasses"), tries=Sum("bypasses__tries"))
+            .annotate(callers=Count("bypasses"), attempts=Sum("bypasses__attempts"))
             .order_by("name")
         )
         rows = [

@@ -51,8 +51,8 @@ class ClusterSyncAdmin(PolicyAdmin):
             row=row,
             state=queue_sync_body(backend),
             drift=list_drift(backend),
-            is_testing=row.connection_asked_at is not None
-            and (row.connection_at is None or row.connection_at < row.connection_asked_at),
+            is_testing=row.connection_test_requested_at is not None
+            and (row.connection_tested_at is None or row.connection_tested_at < row.connection_test_requested_at),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
 

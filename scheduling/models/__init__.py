@@ -1,4 +1,4 @@
-"""The tables of work: workflows, their groups and tasks, and how the house schedules."""
+"""The tables of scheduling: workflows with groups and tasks, decisions, clusters, settings."""
 
 from scheduling.models.cluster import ClusterState, NodeState
 from scheduling.models.config import WorkflowConfig

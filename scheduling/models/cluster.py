@@ -1,4 +1,4 @@
-"""What we know of a Kubernetes backend beside its configuration: whether it answers, and what its machines say."""
+"""Observed state of a Kubernetes backend: heartbeat, and the state of its nodes."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from scheduling.models.lease import LeaseColumns, complete_lease_constraint
 
 
 class ClusterState(LeaseColumns):
-    """How a cluster was met last. `identity` stands on everything that the house makes there: what does not carry it
-    was made by somebody else. `heartbeat_at` is when its API server last answered and its pods were known; `fault` is
-    what is wrong since, in a sentence, empty when nothing is. The lease is that of the one agent that works with it."""
+    """The last contact with a cluster. `identity` marks every object that we create there; objects without it are
+    foreign. `heartbeat_at` is when its API server last answered and its pods were known; `error` is a message about the
+    current problem, or empty. The lease belongs to the one agent that works with the cluster."""
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="cluster_state")
     identity = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     heartbeat_at = models.DateTimeField(null=True)
-    fault = models.TextField(blank=True)
+    error = models.TextField(blank=True)
 
     class Meta:
-        constraints = [complete_lease_constraint("agent_lease_is_whole")]
+        constraints = [complete_lease_constraint("agent_lease_is_complete")]
 
     def __str__(self) -> str:
         return f"cluster of backend {self.backend_id}"
 
 
 class NodeState(models.Model):
-    """What a cluster says of a node beside its size. `ready`: it takes new pods. The `other_…` amounts are held by pods
-    that are not this house's (GPUs, cores, bytes)."""
+    """Observed state of a node beside its size. `ready`: it accepts new pods. The `other_…` amounts are held by
+    foreign pods (GPUs, cores, bytes)."""
 
     node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="state")
     ready = models.BooleanField(default=True)

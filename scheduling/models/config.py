@@ -1,4 +1,4 @@
-"""How the house runs workflows: what an admin may turn while it runs."""
+"""Scheduler settings: values that an admin may change at run time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pools.models.triggers import AuditTrigger, plain_actions_sql
 
 
 class WorkflowConfig(models.Model):
-    """The workflow configuration: one row. `subpool_drain_interval_minutes` is how often the net under the drain is
-    cast; archiving itself follows the last workflow that ends. `max_retry_per_task` is how often a task is tried again
-    because its exit actions say RESCHEDULE; preemptions do not count."""
+    """The scheduler settings: one row. `subpool_drain_interval_minutes` is how often the drain monitor looks for
+    subpools that were missed; normally the last workflow that ends archives its subpool. `max_retry_per_task` is the
+    number of retries of a task by the exit action RESCHEDULE; preemptions do not count."""
 
     subpool_drain_interval_minutes = models.PositiveIntegerField(default=15)
     max_retry_per_task = models.PositiveIntegerField(default=0)
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
-        verbose_name = "workflow configuration"
-        verbose_name_plural = "workflow configuration"
+        verbose_name = "scheduler settings"
+        verbose_name_plural = "scheduler settings"
         constraints = [
             models.CheckConstraint(condition=models.Q(pk=1), name="workflow_config_is_one_row"),
             models.CheckConstraint(
@@ -37,4 +37,4 @@ class WorkflowConfig(models.Model):
         ]
 
     def __str__(self) -> str:
-        return "workflow configuration"
+        return "scheduler settings"

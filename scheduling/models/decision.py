@@ -1,4 +1,4 @@
-"""What scheduling decided: who started where, who lost its place and for whom."""
+"""Decisions of the schedulers: starts, moves and preemptions, with their beneficiary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pools.models.triggers import NoTruncateTrigger, raise_message
 from scheduling.models.workflow import Group, Workflow
 
 MIN_RETENTION_DAYS = 1
-"""Younger decisions cannot be deleted by anybody; older ones go when they are too many or too old."""
+"""Younger decisions cannot be deleted; older ones are deleted when they are too many or too old."""
 
 APPEND_ONLY = pgtrigger.Trigger(
     name="append_only",
@@ -22,7 +22,7 @@ APPEND_ONLY = pgtrigger.Trigger(
         IF TG_OP = 'DELETE' AND OLD.time < now() - interval '{MIN_RETENTION_DAYS} day' THEN
             RETURN OLD;
         END IF;
-        {raise_message("append_only", "Decisions are history: they do not change, and young ones do not go.")}
+        {raise_message("append_only", "Decisions are history: they cannot be changed, nor deleted while recent.")}
     """,
 )
 
@@ -31,7 +31,7 @@ class DecisionQuerySet(models.QuerySet["Decision"]):
     """Reads of decisions."""
 
     def visible_to(self, actor: Actor) -> DecisionQuerySet:
-        """Those about one's own work and about work on pools where one has a role (D10)."""
+        """Decisions about the own work and about work on pools on which the actor has a role (D10)."""
         if actor.can_read_all:
             return self
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")
@@ -39,18 +39,18 @@ class DecisionQuerySet(models.QuerySet["Decision"]):
 
 
 class Decision(models.Model):
-    """One deed of settling, written in the transaction that did it, or what the scheduler of a cluster was seen to do,
-    written with what was seen. Append-only; kept for a bounded time.
+    """One step of a plan, written in the transaction that applied it, or an observed decision of a cluster's
+    scheduler, written with the observation. Append-only; kept for a bounded time.
 
-    * `action`: `start` and `move` (to other nodes) of tasks; `reclaim` took them for work of another leaf, `preempt`
-      for work of the same leaf; `give_up` is a gang that fell below its minimum and let go of the rest.
-    * `pool` is the leaf's row (a shared leaf goes by its top-level pool's) and `root_pool` its tree; `workflow` and
-      `group` are those that started, moved or lost something; `tasks` the names of its tasks, in the order of the spec,
-      `nodes` where they stand after it (start, move) or stood before it, in the same order; `gpus` what they hold.
-    * `for_workflow` is on whose behalf something was moved or taken; null for `start` and `give_up`, and for `preempt`
-      on a cluster, whose scheduler does not say. It may belong to a pool that the reader does not see: `sentence` names
-      it, `sentence_without_name` does not. All decisions of one deed (the victims' and the start they were for) have
-      the same `time`; a deed's own order is the order of ids.
+    * `action`: `start` and `move` (to other nodes) of tasks; `reclaim` preempts tasks for work of another leaf,
+      `preempt` for work of the same leaf; `give_up` is a gang that fell below its minimum and released the rest.
+    * `pool` is the row of the leaf (for a shared leaf its top-level pool) and `root_pool` its tree; `workflow` and
+      `group` are those that started, moved or lost tasks; `tasks` the names of these tasks, in the order of the spec,
+      `nodes` their nodes after it (start, move) or before it, in the same order; `gpus` the GPUs of these tasks.
+    * `for_workflow` is the beneficiary of a move or preemption; null for `start` and `give_up`, and for `preempt` on a
+      cluster, whose scheduler does not report it. It may belong to a pool that the reader does not see: `message` names
+      it, `message_without_beneficiary` does not. All decisions of one plan unit (a start and its victims) have the same
+      `time`; their order is the order of ids.
     """
 
     class Action(models.TextChoices):
@@ -71,8 +71,8 @@ class Decision(models.Model):
     nodes = models.JSONField(default=list)
     gpus = models.PositiveIntegerField(default=0)
     for_workflow = models.ForeignKey(Workflow, on_delete=models.PROTECT, null=True, related_name="+")
-    sentence = models.TextField()
-    sentence_without_name = models.TextField()
+    message = models.TextField()
+    message_without_beneficiary = models.TextField()
 
     objects = DecisionQuerySet.as_manager()
 
@@ -83,7 +83,7 @@ class Decision(models.Model):
                 condition=Q(for_workflow__isnull=True, action__in=["start", "give_up", "preempt"])
                 | Q(for_workflow__isnull=False, action__in=["move", "reclaim", "preempt"]),
                 name="decision_names_for_whom",
-                violation_error_message="What is moved or taken is so for somebody, or by a cluster; a start is not.",
+                violation_error_message="A move or a reclaim has a beneficiary; a start or a give-up has none.",
             )
         ]
         indexes = [
@@ -96,4 +96,4 @@ class Decision(models.Model):
         triggers = [APPEND_ONLY, NoTruncateTrigger("The table of decisions")]
 
     def __str__(self) -> str:
-        return self.sentence
+        return self.message

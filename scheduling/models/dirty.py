@@ -1,4 +1,4 @@
-"""What is known of a simulated backend's rest: until when everything was looked at, and what has moved since."""
+"""Dirty tracking of simulated backends: the last full scheduling cycle, and changes since then."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from pools.models import Backend
 
 
 class BackendSchedulingState(models.Model):
-    """A settling looked at everything on this backend and came to rest.
+    """The last full scheduling cycle of a backend, after which nothing could start or move.
 
-    `snapshot` is PostgreSQL's of the moment it last looked: work submitted in a transaction that the snapshot does not
-    see is new. `looked_at` is when everything was looked at and `seconds` how long that took; since then new work may
-    have been looked at alone, which `owes` the rest a look of its own. `waits_outside`: something waits for what moves
-    without telling us (a GPU quota of a namespace, a cohort's pools on another backend).
+    `snapshot` is PostgreSQL's snapshot of the last cycle: work submitted in a transaction that the snapshot does not
+    see is new. `full_cycle_at` is when the last full cycle ended and `full_cycle_seconds` its duration. Later cycles
+    may have planned new work alone; then `full_cycle_due` requests a full cycle. `waits_for_external`: some work waits
+    for a change that leaves no dirty mark here (a GPU quota of a namespace, pools of a cohort on another backend).
     """
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="+")
     snapshot = models.TextField()
-    looked_at = models.DateTimeField()
-    seconds = models.FloatField()
-    owes = models.BooleanField(default=False)
-    waits_outside = models.BooleanField(default=False)
+    full_cycle_at = models.DateTimeField()
+    full_cycle_seconds = models.FloatField()
+    full_cycle_due = models.BooleanField(default=False)
+    waits_for_external = models.BooleanField(default=False)
 
     def __str__(self) -> str:
-        return f"{self.backend_id} at rest since {self.looked_at}"
+        return f"{self.backend_id} clean since {self.full_cycle_at}"
 
 
 class BackendDirtyMark(models.Model):
-    """Something moved on a simulated backend, other than that work was submitted: written in the transaction that moved
-    it, taken away by the settling that came to rest after having seen it."""
+    """Something other than new work changed on a simulated backend. The mark is written in the transaction of the
+    change and deleted by the next full cycle whose snapshot saw it."""
 
     backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="+")
 
     def __str__(self) -> str:
-        return f"move {self.pk} on {self.backend_id}"
+        return f"dirty mark {self.pk} on {self.backend_id}"

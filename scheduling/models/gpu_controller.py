@@ -1,4 +1,4 @@
-"""Who follows the GPU quotas of a cluster now."""
+"""The lease of the GPU quota controller of a cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from scheduling.models.lease import LeaseColumns, complete_lease_constraint
 
 
 class GpuControllerLease(LeaseColumns):
-    """The lease of the one keeper that works with a cluster's GPU quotas."""
+    """The lease of the one controller that works with the GPU quotas of a cluster."""
 
-    backend = models.OneToOneField(Backend, on_delete=models.CASCADE, primary_key=True, related_name="gpu_keeping")
+    backend = models.OneToOneField(
+        Backend, on_delete=models.CASCADE, primary_key=True, related_name="gpu_controller_lease"
+    )
 
     class Meta:
-        constraints = [complete_lease_constraint("gpu_keeper_lease_is_whole")]
+        constraints = [complete_lease_constraint("gpu_controller_lease_is_complete")]
 
     def __str__(self) -> str:
         return f"GPU quotas of backend {self.backend_id}"

@@ -1,4 +1,4 @@
-"""The guard of a cluster's queues: how strict the admission webhooks are, whom they let in, and what they met."""
+"""The queue guard of a cluster: mode of the admission webhooks, allowed accounts, and recorded bypasses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 
 
 class QueueGuard(models.Model):
-    """How the webhooks treat one backend. `identity` is the user name under which the cluster knows the house, and
-    `accounts` are other users or groups that may use its queues, as the API server names them
+    """How the webhooks treat one backend. `identity` is our own user name in the cluster, and `accounts` are other
+    users or groups that may use its queues, as the API server names them
     (`system:serviceaccount:team:runner`)."""
 
     class Mode(models.TextChoices):
         OFF = "off", "off: allow everything"
-        AUDIT = "audit", "audit: allow, and note what would be refused"
+        AUDIT = "audit", "audit: allow, and record requests that enforce would refuse"
         ENFORCE = "enforce", "enforce: refuse"
 
     backend = models.OneToOneField(Backend, on_delete=models.CASCADE, related_name="guard")
@@ -49,9 +49,10 @@ class QueueGuard(models.Model):
 
 
 class Bypass(models.Model):
-    """Somebody who tried to go around the house, and how often: one row for each caller, kind, namespace and rule.
+    """Attempts of one caller to use our queues without submitting here: one row for each caller, kind, namespace and
+    rule.
 
-    `object_name` and `message` are of the last try. `refused` are those of `tries` that were not let through; the
+    `object_name` and `message` are of the last attempt. `refused` counts the refused ones of `attempts`; the
     others came in audit mode.
     """
 
@@ -62,7 +63,7 @@ class Bypass(models.Model):
     code = models.TextField()
     object_name = models.TextField(blank=True)
     message = models.TextField()
-    tries = models.PositiveBigIntegerField(default=1)
+    attempts = models.PositiveBigIntegerField(default=1)
     refused = models.PositiveBigIntegerField(default=0)
     first_at = models.DateTimeField(db_default=Now())
     last_at = models.DateTimeField(db_default=Now())

@@ -1,4 +1,4 @@
-"""A claim on the work for one cluster: the columns of whoever speaks to it."""
+"""The columns of a lease: the exclusive right to work with one cluster for a limited time."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from django.db.models import Q
 
 
 class LeaseColumns(models.Model):
-    """`holder` and `held_until` are the lease of the one worker that is at it: a row claimed for a while, not a lock
-    held while speaking to a cluster (:mod:`scheduling.services.kubernetes.leases`)."""
+    """`lease_holder` and `lease_expires_at` describe the lease of one worker: a row claimed for a limited time, instead
+    of a lock held while a cluster is called (:mod:`scheduling.services.kubernetes.leases`)."""
 
-    holder = models.UUIDField(null=True)
-    held_until = models.DateTimeField(null=True)
+    lease_holder = models.UUIDField(null=True)
+    lease_expires_at = models.DateTimeField(null=True)
 
     class Meta:
         abstract = True
 
 
 def complete_lease_constraint(name: str) -> models.CheckConstraint:
-    """A lease has a holder and an end, or neither."""
+    """A lease has a holder and an expiry, or neither."""
     return models.CheckConstraint(
-        condition=Q(holder__isnull=True, held_until__isnull=True) | Q(holder__isnull=False, held_until__isnull=False),
+        condition=Q(lease_holder__isnull=True, lease_expires_at__isnull=True)
+        | Q(lease_holder__isnull=False, lease_expires_at__isnull=False),
         name=name,
-        violation_error_message="A lease has a holder and an end.",
+        violation_error_message="A lease has a holder and an expiry.",
     )

@@ -1,4 +1,4 @@
-"""How far a cluster's queues follow the ledger, and what somebody else changed there."""
+"""State of the queue sync of a cluster, and drift: fields that somebody else changed there."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from scheduling.models.lease import LeaseColumns, complete_lease_constraint
 class QueueSync(LeaseColumns):
     """The queues of one Kubernetes backend: observed, not configured.
 
-    `applied_generation` is the ledger's generation that the cluster is known to follow (-1: none yet), compared with
+    `applied_generation` is the generation that is known to be applied in the cluster (-1: none yet), compared with
     :class:`pools.models.LedgerGeneration`. `synced`, `reason`, `message` and `since` are a condition as Kubernetes has
-    them. `next_try_at` is when a cluster that failed is asked again. The lease is that of
+    them. `retry_at` is the time of the next attempt after a failure. The lease belongs to
     the one worker that syncs.
     """
 
@@ -28,31 +28,31 @@ class QueueSync(LeaseColumns):
     applied_generation = models.BigIntegerField(default=-1)
     synced = models.TextField(choices=Synced.choices, default=Synced.UNKNOWN)
     reason = models.TextField(default="NeverTried")
-    message = models.TextField(default="The queues of this cluster were not looked at yet.")
+    message = models.TextField(default="The queues of this cluster were not synced yet.")
     since = models.DateTimeField(db_default=Now())
     attempted_at = models.DateTimeField(null=True)
     succeeded_at = models.DateTimeField(null=True)
-    next_try_at = models.DateTimeField(null=True)
+    retry_at = models.DateTimeField(null=True)
     failures = models.PositiveIntegerField(default=0)
-    objects_seen = models.PositiveIntegerField(default=0)
+    objects_observed = models.PositiveIntegerField(default=0)
     untouched = models.JSONField(default=list)
 
-    connection = models.JSONField(null=True)
-    connection_asked_at = models.DateTimeField(null=True)
-    connection_at = models.DateTimeField(null=True)
+    connection_test = models.JSONField(null=True)
+    connection_test_requested_at = models.DateTimeField(null=True)
+    connection_tested_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [complete_lease_constraint("sync_lease_is_whole")]
+        constraints = [complete_lease_constraint("sync_lease_is_complete")]
 
     def __str__(self) -> str:
         return f"queues of backend {self.backend_id}: {self.reason}"
 
 
 class QueueDrift(models.Model):
-    """A field of a queue of ours that somebody else changed. It is open until the queue is as it should be again;
-    closed ones are kept for a while, to be read.
+    """A field of one of our queues that somebody else changed. It is open until our value is in the cluster again
+    (`reapplied_at`); closed rows are kept for a while as history.
 
-    `author` is the field manager by which the API server knows who wrote.
+    `author` is the field manager that the API server recorded for the write.
     """
 
     backend = models.ForeignKey(Backend, on_delete=models.CASCADE, related_name="queue_drift")
@@ -62,13 +62,13 @@ class QueueDrift(models.Model):
     ours = models.JSONField(null=True)
     author = models.TextField()
     seen_at = models.DateTimeField(db_default=Now())
-    healed_at = models.DateTimeField(null=True)
+    reapplied_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["-seen_at", "-pk"]
         constraints = [
             models.UniqueConstraint(
-                fields=["backend", "queue", "field"], condition=Q(healed_at__isnull=True), name="drift_open_once"
+                fields=["backend", "queue", "field"], condition=Q(reapplied_at__isnull=True), name="drift_open_once"
             )
         ]
 

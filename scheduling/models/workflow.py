@@ -16,8 +16,8 @@ from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, Wor
 
 
 class WorkflowName(models.Model):
-    """The highest number given out for a workflow name. The row is the queue at which equal names line up, so their
-    numbers are dense and nobody meets an error."""
+    """The highest number assigned to a workflow name. Submissions with equal names wait for the lock of this row, so
+    their numbers are dense and never collide."""
 
     name = models.TextField(primary_key=True)
     last_number = models.PositiveIntegerField()
@@ -30,22 +30,22 @@ class WorkflowQuerySet(models.QuerySet["Workflow"]):
     """Reads of workflows."""
 
     def visible_to(self, actor: Actor) -> WorkflowQuerySet:
-        """One's own, and all on pools where one has a role; all for those who read the house (D10)."""
+        """The own workflows and all on pools on which the actor has a role; all for platform readers (D10)."""
         if actor.can_read_all:
             return self
         roots = Pool.objects.roots().filter(name__in=actor.pools_with(Permission.POOL_READ)).values("id")
         return self.filter(Q(submitted_by=actor.user_id) | Q(root_pool__in=roots))
 
     def active(self) -> WorkflowQuerySet:
-        """Those still to end."""
+        """Workflows that have not ended."""
         return self.filter(status__in=ACTIVE_WORKFLOW_STATUSES)
 
 
 class Workflow(models.Model):
     """One submission: groups that run one after another where they depend on each other, on one leaf of a pool.
 
-    `name` is the workflow id users see (`hello-1`); `pool` the leaf's row and `root_pool` its tree. A refused file
-    leaves no row behind.
+    `name` is the workflow id of users (`hello-1`); `pool` is the row of the leaf and `root_pool` its tree. A refused
+    file leaves no row behind.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -109,11 +109,12 @@ class Workflow(models.Model):
 class Group(models.Model):
     """A gang: its tasks start together or not at all. `upstream` are the names of the groups it waits for.
 
-    `ready_at` is since when it waits for GPUs, `ends_at` when its simulated work is done, and `due_at` the first moment
-    at which it ends by itself (work done, or a timeout; :mod:`scheduling.domain.deadlines`), so that finding what is
-    due costs what is due and not what is live. `gang` is its tree as :func:`scheduling.domain.gang.tree_to_json` writes it
-    and :func:`~scheduling.domain.gang.tree_from_json` reads it; null: all its tasks together or none. `gpus` is the least
-    with which it runs: those of all its tasks, or of an elastic gang the cheapest choice that holds its minimums.
+    `ready_at` is when it began to wait for GPUs, `ends_at` when its simulated work is done, and `due_at` the earliest
+    time at which it ends by itself (work done, or a timeout; :mod:`scheduling.domain.deadlines`), so that the search
+    for due gangs reads only due gangs. `gang` is its tree as
+    :func:`scheduling.domain.gang.tree_to_json` writes it and :func:`~scheduling.domain.gang.tree_from_json` reads it;
+    null: all its tasks together or none. `gpus` is the smallest number with which it runs: those of all its tasks, or
+    of an elastic gang the cheapest choice that holds its minimums.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -145,13 +146,13 @@ class Group(models.Model):
 
 
 class Task(models.Model):
-    """One try of one task: a pod. A new try is a new row with the next `retry_id`; the old one stays to be seen.
+    """One attempt of one task: a pod. A new attempt is a new row with the next `retry_id`; the old row stays.
 
-    `sub_group` names the leaf of the gang's tree that counts it; empty where the tree has one leaf alone.
+    `sub_group` names the leaf of the gang's tree that counts it; empty if the tree has only one leaf.
     `exit_actions` is `{"RESCHEDULE": [[first code, last code], …]}`, the pool's defaults included. `dispatched_at` is
-    since when its pod is known to be in the cluster; a try whose pod is missing after that is never made again.
-    `cleared_at` is since when it may be given to its cluster, where a tree of cohorts has a say in that; it
-    counts there as if it ran from then on.
+    when its pod was first known to be in the cluster; if the pod is missing later, it is never created again.
+    `admitted_at` is when dispatch admission allowed the attempt, where a tree of cohorts requires it; from then on the
+    attempt counts in the tree as if it ran.
     """
 
     uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -171,7 +172,7 @@ class Task(models.Model):
     exit_actions = models.JSONField(default=dict)
     node_name = models.TextField(blank=True)
     pod_ip = models.TextField(blank=True, default="")
-    cleared_at = models.DateTimeField(null=True)
+    admitted_at = models.DateTimeField(null=True)
     dispatched_at = models.DateTimeField(null=True)
     start_time = models.DateTimeField(null=True)
     end_time = models.DateTimeField(null=True)
@@ -181,7 +182,7 @@ class Task(models.Model):
     class Meta:
         ordering = ["group", "position", "retry_id"]
         constraints = [
-            models.UniqueConstraint(fields=["group", "name", "retry_id"], name="task_try_once"),
+            models.UniqueConstraint(fields=["group", "name", "retry_id"], name="task_attempt_once"),
         ]
         indexes = [
             models.Index(fields=["node_name"], name="task_on_node", condition=Q(status=TaskStatus.RUNNING)),
@@ -189,4 +190,4 @@ class Task(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name} try {self.retry_id}"
+        return f"{self.name} attempt {self.retry_id}"

@@ -65,7 +65,7 @@ def _visible_decisions(actor: Actor, rows: Sequence[Decision]) -> list[VisibleDe
                 pk=row.pk,
                 time=row.time,
                 action=row.action,
-                sentence=row.sentence if gainer is None or knows else row.sentence_without_name,
+                sentence=row.message if gainer is None or knows else row.message_without_beneficiary,
                 pool=row.pool.name,
                 workflow=row.workflow.name,
                 group=row.group.name,

@@ -27,7 +27,7 @@ _DISPATCHED_SQL = f"""
     JOIN scheduling_group gang ON gang.workflow_id = work.uuid AND gang.status = ANY(%(open)s)
     JOIN scheduling_task task ON task.group_id = gang.uuid AND task.status = ANY(%(open)s)
     WHERE NOT root.archived AND task.gpu_count > 0
-        AND (task.cleared_at IS NOT NULL OR task.dispatched_at IS NOT NULL)
+        AND (task.admitted_at IS NOT NULL OR task.dispatched_at IS NOT NULL)
         AND NOT (gang.status = '{TaskStatus.RUNNING}' AND task.status = '{TaskStatus.RUNNING}')
     GROUP BY root.id, root.name, work.pool_id, work.priority
 """

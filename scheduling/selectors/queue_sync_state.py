@@ -35,14 +35,14 @@ def queue_sync_body(backend: Backend) -> dict[str, Any]:
         },
         "attempted_at": row.attempted_at,
         "succeeded_at": row.succeeded_at,
-        "next_try_at": row.next_try_at,
+        "next_try_at": row.retry_at,
         "failures": row.failures,
-        "queues": row.objects_seen,
+        "queues": row.objects_observed,
         "untouched": row.untouched,
         "drift": [drift_body(each) for each in list_drift(backend)],
-        "connection": row.connection,
-        "connection_at": row.connection_at,
-        "connection_asked_at": row.connection_asked_at,
+        "connection": row.connection_test,
+        "connection_at": row.connection_tested_at,
+        "connection_asked_at": row.connection_test_requested_at,
     }
 
 
@@ -55,7 +55,7 @@ def read_sync_metrics() -> dict[str, dict[str, int]]:
             applied=Coalesce("queue_sync__applied_generation", -1),
             synced=Coalesce("queue_sync__synced", Value(QueueSync.Synced.UNKNOWN, output_field=TextField())),
             failed=Coalesce("queue_sync__failures", 0),
-            drift=Count("queue_drift", filter=Q(queue_drift__healed_at=None)),
+            drift=Count("queue_drift", filter=Q(queue_drift__reapplied_at=None)),
         )
         .order_by("name")
     )
@@ -73,8 +73,8 @@ def read_sync_metrics() -> dict[str, dict[str, int]]:
 def list_drift(backend: Backend) -> list[QueueDrift]:
     """What somebody else changed in the cluster, open ones first, the newest first."""
     rows = QueueDrift.objects.filter(backend=backend)
-    still_open = list(rows.filter(healed_at=None)[:MAX_DRIFT])
-    return still_open + list(rows.exclude(healed_at=None)[: MAX_DRIFT - len(still_open)])
+    still_open = list(rows.filter(reapplied_at=None)[:MAX_DRIFT])
+    return still_open + list(rows.exclude(reapplied_at=None)[: MAX_DRIFT - len(still_open)])
 
 
 def drift_body(row: QueueDrift) -> dict[str, Any]:
@@ -86,5 +86,5 @@ def drift_body(row: QueueDrift) -> dict[str, Any]:
         "ours": row.ours,
         "by": row.author,
         "seen_at": row.seen_at,
-        "reapplied_at": row.healed_at,
+        "reapplied_at": row.reapplied_at,
     }

@@ -50,8 +50,8 @@ def build_decision(
         nodes=list(nodes),
         gpus=facts.gpus,
         for_workflow_id=rows.beneficiary,
-        sentence=decision_message(facts),
-        sentence_without_name=anonymous_decision_message(facts),
+        message=decision_message(facts),
+        message_without_beneficiary=anonymous_decision_message(facts),
     )
 
 

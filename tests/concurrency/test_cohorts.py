@@ -135,7 +135,7 @@ class TestTwoMovesThatTogetherCloseACircle:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self._unlocked(monkeypatch)
-        with without_triggers("pools_cohort", "no_circle"):
+        with without_triggers("pools_cohort", "no_cycle"):
             results = self._race(monkeypatch, SURELY)
         assert not [result for result in results if isinstance(result, Exception)], results
         assert self._parents() == {"a": "b", "b": "a"}

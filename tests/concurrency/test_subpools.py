@@ -34,7 +34,7 @@ class TestTwoCreatesThatTogetherExceedTheParent:
 
     def test_without_lock_and_floor_both_win(self, monkeypatch: pytest.MonkeyPatch) -> None:
         remove_tree_lock(monkeypatch, subpools)
-        with without_triggers("pools_pool", "slices_within_guarantee"):
+        with without_triggers("pools_pool", "subpools_within_guarantee"):
             results = self._race(monkeypatch)
         assert all(isinstance(result, SubpoolResult) for result in results)
         assert read_balance(Pool.objects.get(name="team")).allocated == 120
@@ -79,7 +79,7 @@ class TestCreateAgainstParentCut:
 
     def test_without_lock_and_floor_more_is_promised_than_there_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._unlocked(monkeypatch)
-        with without_triggers("pools_pool", "slices_within_guarantee"):
+        with without_triggers("pools_pool", "subpools_within_guarantee"):
             results = self._race(monkeypatch)
         assert not [result for result in results if isinstance(result, Exception)]
         assert read_balance(Pool.objects.get(name="team")).unallocated == -10
@@ -180,7 +180,7 @@ def test_32_one_gpu_slices_on_20_free_gpus(locked: bool, monkeypatch: pytest.Mon
     if not locked:
         remove_tree_lock(monkeypatch, subpools)
         Rendezvous(32, seconds=10).after_call(monkeypatch, subpools, "balance")
-    with nullcontext() if locked else without_triggers("pools_pool", "slices_within_guarantee"):
+    with nullcontext() if locked else without_triggers("pools_pool", "subpools_within_guarantee"):
         results = run_concurrently([lambda n=n: _create(f"s{n}", 1) for n in range(32)])  # type: ignore[misc]
     won = [result for result in results if isinstance(result, SubpoolResult)]
     if locked:

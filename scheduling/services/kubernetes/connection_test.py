@@ -22,8 +22,8 @@ def request_connection_test(*, actor: Actor, backend: str) -> QueueSync:
     """Let a worker try the cluster out; its report stands in the row soon. `osmo-admin` only."""
     require_platform(actor)
     row = queue_sync_row(get_backend(backend))
-    row.connection_asked_at = timezone.now()
-    row.save(update_fields=["connection_asked_at"])
+    row.connection_test_requested_at = timezone.now()
+    row.save(update_fields=["connection_test_requested_at"])
     notifications.enqueue_connection_test(row.pk)
     return row
 
@@ -43,8 +43,8 @@ def run_connection_test(backend_id: int) -> ConnectionReport | None:
     row = queue_sync_row(backend)
     notifications.connection_test_started(backend_id)
     report = connection_report(backend)
-    row.connection, row.connection_at = report.as_json(), timezone.now()
-    row.save(update_fields=["connection", "connection_at"])
+    row.connection_test, row.connection_tested_at = report.as_json(), timezone.now()
+    row.save(update_fields=["connection_test", "connection_tested_at"])
     return report
 
 

@@ -50,7 +50,7 @@ class Dispatcher:
         """Dispatch what is to be made of these gangs, some at a time; `before_batch` is called before each of these. Returns
         those that ended because they cannot be made, and the silence of the cluster if it stopped answering. `find_pod_group`
         finds a gang's PodGroup as it was last seen. Nothing is made while an admin keeps the backend offline."""
-        if context.backend.kept_offline:
+        if context.backend.offline_requested:
             return set(), None
         now = time.monotonic()
         ready = [group for group in groups if group not in self._pauses or self._pauses[group][1] <= now]

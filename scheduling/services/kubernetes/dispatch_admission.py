@@ -44,7 +44,7 @@ MAX_GANGS_PER_TRANSACTION = 50
 
 _ASKED = Sum(
     "tasks__gpu_count",
-    filter=Q(tasks__status=TaskStatus.SCHEDULING, tasks__dispatched_at=None, tasks__cleared_at=None),
+    filter=Q(tasks__status=TaskStatus.SCHEDULING, tasks__dispatched_at=None, tasks__admitted_at=None),
     default=0,
 )
 
@@ -116,13 +116,13 @@ def _clear(root_id: int, gangs: Sequence[_Gang]) -> dict[UUID, Mapping[str, Any]
                 if keeper is not None:
                     keeper.give_back(row)
         if keeper is not None:
-            _uncleared(clear).update(cleared_at=timezone.now())
+            _uncleared(clear).update(admitted_at=timezone.now())
         return verdicts
 
 
 def _uncleared(groups: Collection[UUID]) -> QuerySet[Task]:
     return Task.objects.filter(
-        group__in=groups, status=TaskStatus.SCHEDULING, dispatched_at=None, cleared_at=None, gpu_count__gt=0
+        group__in=groups, status=TaskStatus.SCHEDULING, dispatched_at=None, admitted_at=None, gpu_count__gt=0
     )
 
 

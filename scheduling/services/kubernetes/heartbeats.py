@@ -25,13 +25,13 @@ def cluster_state(backend: Backend) -> ClusterState:
 
 def record_heartbeat(backend: Backend) -> None:
     """The cluster answers and its pods are known: its pools are ONLINE, unless an admin keeps it offline."""
-    ClusterState.objects.filter(backend=backend).update(heartbeat_at=timezone.now(), fault="")
+    ClusterState.objects.filter(backend=backend).update(heartbeat_at=timezone.now(), error="")
     _set_offline(backend, is_offline=False, why="the cluster answers")
 
 
 def record_fault(backend: Backend, message: str) -> None:
     """What is wrong with the cluster since its last heartbeat, or beside it."""
-    ClusterState.objects.filter(backend=backend).exclude(fault=message).update(fault=message)
+    ClusterState.objects.filter(backend=backend).exclude(error=message).update(error=message)
 
 
 def set_silent_offline() -> list[str]:
@@ -47,7 +47,7 @@ def set_silent_offline() -> list[str]:
 
 
 def _set_offline(backend: Backend, *, is_offline: bool, why: str) -> None:
-    other = Backend.objects.filter(pk=backend.pk, kept_offline=False).exclude(offline=is_offline)
+    other = Backend.objects.filter(pk=backend.pk, offline_requested=False).exclude(offline=is_offline)
     if not other.exists():
         return
     with change(actor=SYSTEM, description=why):

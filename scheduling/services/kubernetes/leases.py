@@ -50,9 +50,9 @@ class Lease:
 
     def claim(self) -> None:
         """Raises AlreadyClaimed. Who lost touch takes up again what is still his."""
-        free = Q(held_until__isnull=True) | Q(held_until__lt=Now()) | Q(holder=self._holder)
+        free = Q(lease_expires_at__isnull=True) | Q(lease_expires_at__lt=Now()) | Q(lease_holder=self._holder)
         self._renewed = time.monotonic()
-        if not self._rows.filter(free).update(holder=self._holder, held_until=Now() + self._length):
+        if not self._rows.filter(free).update(lease_holder=self._holder, lease_expires_at=Now() + self._length):
             raise AlreadyClaimed("Another worker is at work on this backend already.", retry_after=1)
 
     def may_write(self) -> bool:
@@ -64,13 +64,13 @@ class Lease:
         if time.monotonic() - self._renewed < (RENEW_AFTER_SECONDS if self._renew_after is None else self._renew_after):
             return
         self._renewed = time.monotonic()
-        if not self._rows.filter(holder=self._holder).update(held_until=Now() + self._length):
+        if not self._rows.filter(lease_holder=self._holder).update(lease_expires_at=Now() + self._length):
             self._renewed = 0.0  # every thread of ours finds out at once
             raise LeaseLost("Another worker has taken over the work on this backend.", retry_after=1)
 
     def release(self) -> None:
         """Somebody else may begin."""
-        self._rows.filter(holder=self._holder).update(holder=None, held_until=None)
+        self._rows.filter(lease_holder=self._holder).update(lease_holder=None, lease_expires_at=None)
 
 
 @contextmanager

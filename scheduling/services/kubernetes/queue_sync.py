@@ -65,7 +65,7 @@ def request_sync(*, actor: Actor, backend: str, reapply: Sequence[str] | bool = 
     if reapply:
         notifications.enqueue_manual_queue_sync(row.pk, None if isinstance(reapply, bool) else list(reapply))
     else:
-        QueueSync.objects.filter(backend=row).update(next_try_at=None)
+        QueueSync.objects.filter(backend=row).update(retry_at=None)
         notifications.enqueue_queue_sync(row.pk)
     return row
 
@@ -104,7 +104,7 @@ def needs_no_sync(backend_id: int) -> bool:
 
 def backends_due_for_sync() -> list[int]:
     """The Kubernetes backends to be looked at now; one that failed a moment ago waits."""
-    rows = Backend.objects.filter(kubernetes__isnull=False).exclude(queue_sync__next_try_at__gt=timezone.now())
+    rows = Backend.objects.filter(kubernetes__isnull=False).exclude(queue_sync__retry_at__gt=timezone.now())
     return list(rows.exclude(kubernetes__sync_mode=KubernetesSettings.Sync.OFF).values_list("pk", flat=True))
 
 
@@ -122,7 +122,7 @@ def sync_backend_queues(
     if settings.sync_mode == KubernetesSettings.Sync.OFF and not manual:
         _settle(row, Synced.UNKNOWN, "Off", "The sync of this backend is switched off.")
         return _outcome(backend, row)
-    if row.next_try_at is not None and row.next_try_at > timezone.now() and not manual:
+    if row.retry_at is not None and row.retry_at > timezone.now() and not manual:
         return _outcome(backend, row)
     with hold_lease(backend_id) as claim:
         notifications.queue_sync_started(backend_id)
@@ -171,7 +171,7 @@ class _Run:
         self, wanted: DesiredState, look: QueueComparison, work: WriteProgress, unasked: Sequence[ClusterWrite]
     ) -> SyncOutcome:
         row = self._row
-        row.objects_seen = look.owned_queues
+        row.objects_observed = look.owned_queues
         row.untouched = [{"name": each.name, "note": each.note} for each in look.untouched]
         in_the_way = [each for each in look.untouched if each.name in wanted.queues or each.name in wanted.topologies]
         if work.fatal_error is not None or work.failures:
@@ -179,7 +179,7 @@ class _Run:
             self._retry_later(error)
             _settle(row, Synced.FALSE, condition_reason(error), _fault_sentence(work, error))
         else:
-            row.failures, row.next_try_at = 0, None
+            row.failures, row.retry_at = 0, None
             if work.remaining:
                 message = f"The run was too slow and stopped; {len(work.remaining)} writes are left to the next one."
                 _settle(row, Synced.FALSE, "Interrupted", message)
@@ -200,7 +200,7 @@ class _Run:
     def _retry_later(self, error: ClusterError) -> None:
         pause = min(MAX_PAUSE, timedelta(seconds=2 ** min(self._row.failures, 10)))
         self._row.failures += 1
-        self._row.next_try_at = timezone.now() + max(pause, timedelta(seconds=error.retry_after or 0))
+        self._row.retry_at = timezone.now() + max(pause, timedelta(seconds=error.retry_after or 0))
 
 
 def _look(
@@ -237,8 +237,8 @@ def _settle(row: QueueSync, synced: Synced, reason: str, message: str) -> None:
 
 
 _CONDITION = [
-    "applied_generation", "synced", "reason", "message", "since", "attempted_at", "succeeded_at", "next_try_at",
-    "failures", "objects_seen", "untouched",
+    "applied_generation", "synced", "reason", "message", "since", "attempted_at", "succeeded_at", "retry_at",
+    "failures", "objects_observed", "untouched",
 ]  # fmt: skip
 
 
@@ -246,11 +246,11 @@ def _remember_drift(backend: Backend, look: QueueComparison, written: set[str]) 
     """Open what is new, close what is as it should be again, forget what was closed long ago."""
     now = timezone.now()
     seen = {(each.queue, each.difference.field): each for each in look.drift}
-    for row in QueueDrift.objects.filter(backend=backend, healed_at=None):
+    for row in QueueDrift.objects.filter(backend=backend, reapplied_at=None):
         there = seen.pop((row.queue, row.field), None)
         if there is None or row.queue in written:
-            row.healed_at = now
-            row.save(update_fields=["healed_at"])
+            row.reapplied_at = now
+            row.save(update_fields=["reapplied_at"])
         elif (row.theirs, row.author) != (there.difference.theirs, there.difference.by):
             row.theirs, row.author = there.difference.theirs, there.difference.by
             row.save(update_fields=["theirs", "author"])
@@ -262,11 +262,11 @@ def _remember_drift(backend: Backend, look: QueueComparison, written: set[str]) 
             theirs=each.difference.theirs,
             ours=each.difference.ours,
             author=each.difference.by,
-            healed_at=now if each.queue in written else None,
+            reapplied_at=now if each.queue in written else None,
         )
         for each in seen.values()
     )
-    QueueDrift.objects.filter(backend=backend, healed_at__lt=now - DRIFT_RETENTION).delete()
+    QueueDrift.objects.filter(backend=backend, reapplied_at__lt=now - DRIFT_RETENTION).delete()
 
 
 def _outcome(

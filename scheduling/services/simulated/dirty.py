@@ -82,11 +82,11 @@ def find_sufficient_state(backend: Backend, scope: Scope, now: datetime) -> Back
     rest = None if scope is Scope.THOROUGH else find_clean_state(backend)
     if rest is None:
         return None
-    since = now - rest.looked_at
+    since = now - rest.full_cycle_at
     # The beat comes first, so that nobody who submits waits for a look at everything; but if it is gone, a hint does.
     longest = MAX_STATE_AGE if scope is Scope.TICK else 2 * MAX_STATE_AGE
-    is_due = rest.owes and since.total_seconds() >= FULL_CYCLE_PACE * rest.seconds
-    if since >= longest or (scope is Scope.TICK and (is_due or rest.waits_outside)):
+    is_due = rest.full_cycle_due and since.total_seconds() >= FULL_CYCLE_PACE * rest.full_cycle_seconds
+    if since >= longest or (scope is Scope.TICK and (is_due or rest.waits_for_external)):
         return None
     return rest
 
@@ -114,10 +114,10 @@ def mark_clean(
         backend=backend,
         defaults={
             "snapshot": snapshot.snapshot,
-            "looked_at": now,
-            "seconds": seconds,
-            "owes": False,
-            "waits_outside": waits_for_external,
+            "full_cycle_at": now,
+            "full_cycle_seconds": seconds,
+            "full_cycle_due": False,
+            "waits_for_external": waits_for_external,
         },
     )
     BackendDirtyMark.objects.filter(pk__in=snapshot.dirty_marks).delete()
@@ -127,5 +127,9 @@ def mark_new_work_done(
     state: BackendSchedulingState, snapshot: SchedulingSnapshot, *, waits_for_external: bool
 ) -> None:
     """What was new is looked at as of this moment; some of it may wait for what moves elsewhere."""
-    state.snapshot, state.owes, state.waits_outside = snapshot.snapshot, True, state.waits_outside or waits_for_external
-    state.save(update_fields=["snapshot", "owes", "waits_outside"])
+    state.snapshot, state.full_cycle_due, state.waits_for_external = (
+        snapshot.snapshot,
+        True,
+        state.waits_for_external or waits_for_external,
+    )
+    state.save(update_fields=["snapshot", "full_cycle_due", "waits_for_external"])

@@ -83,8 +83,8 @@ def read_webhook_status(actor: Actor, backend: str, *, ca_certificate: str) -> W
     with _told(backend):
         there = webhook_configuration.read_installed_webhook(connect(row), backend)
     guard = queue_guard_for(row)
-    tries = sum(each.tries for each in list_bypasses(actor, backend))
-    return WebhookStatus(guard, there, tries, tuple(_faults(guard, there, ca_certificate)))
+    attempts = sum(each.attempts for each in list_bypasses(actor, backend))
+    return WebhookStatus(guard, there, attempts, tuple(_faults(guard, there, ca_certificate)))
 
 
 def _faults(guard: QueueGuard, there: InstalledWebhook | None, authority: str) -> list[str]:

@@ -116,11 +116,11 @@ _KNOWN_OR_ROOM = """
 """
 _COUNT = """
     INSERT INTO scheduling_bypass
-        (backend_id, kind, namespace, username, code, object_name, message, tries, refused, first_at, last_at)
+        (backend_id, kind, namespace, username, code, object_name, message, attempts, refused, first_at, last_at)
     VALUES (%s, %s, %s, %s, %s, %s, %s, 1, %s, now(), now())
     ON CONFLICT (backend_id, kind, namespace, username, code) DO UPDATE SET
         object_name = excluded.object_name, message = excluded.message, last_at = excluded.last_at,
-        tries = scheduling_bypass.tries + 1, refused = scheduling_bypass.refused + excluded.refused
+        attempts = scheduling_bypass.attempts + 1, refused = scheduling_bypass.refused + excluded.refused
 """
 
 

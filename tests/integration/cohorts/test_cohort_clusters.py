@@ -156,7 +156,7 @@ def test_without_lending_limits_the_cluster_decides_alone(db: None) -> None:
     works = [room.submit(gpus=5, priority=LOW) for _ in range(3)]
     room.run_agent()
     assert [len(room.list_pods(work)) for work in works] == [1, 1, 1]
-    assert not Task.objects.exclude(cleared_at=None).exists()
+    assert not Task.objects.exclude(admitted_at=None).exists()
 
 
 def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
@@ -225,7 +225,7 @@ def test_cleared_and_not_made_for_a_crash_it_counts_once(twin: AgentHarness, mon
         patch.setattr("scheduling.kube.gang_objects.create_gang", _crash)
         with pytest.raises(KeyboardInterrupt):
             twin.run_agent()
-    assert Task.objects.exclude(cleared_at=None).filter(dispatched_at=None).count() == 1
+    assert Task.objects.exclude(admitted_at=None).filter(dispatched_at=None).count() == 1
     more = twin.submit(gpus=1, priority=LOW)
     twin.new_agent().relist_and_reconcile()
     assert (len(twin.list_pods(work)), twin.list_pods(more)) == (1, [])

@@ -104,7 +104,7 @@ def test_an_api_server_is_killed_in_the_middle_of_dispatch_and_comes_back(
         wait_for(patiently(room.list_pods), seconds=120)
         all_end(room, workflows)
         assert set(shaky.created.values()) == {1}
-        wait_for(lambda: ClusterState.objects.get().fault == "")
+        wait_for(lambda: ClusterState.objects.get().error == "")
     assert verify() == []
 
 
@@ -118,7 +118,7 @@ def test_etcd_and_api_server_are_restarted_while_work_runs(
         room.run_pods(*room.list_pods())
         becomes(workflow, "RUNNING")
         server.stop()
-        wait_for(lambda: ClusterState.objects.get().fault != "")
+        wait_for(lambda: ClusterState.objects.get().error != "")
         server.start()
         wait_for(patiently(room.list_pods), seconds=120)
         room.finish_pods(*room.list_pods())
@@ -157,7 +157,7 @@ def test_a_token_expires_and_a_new_one_is_taken_up(kube_server: KubeServer, plac
     with living(agent):
         to_the_end(room, room.submit())
         put(kube_server.kubeconfig_text("a-token-that-nobody-knows"))
-        wait_for(lambda: "expired" in ClusterState.objects.get().fault)
+        wait_for(lambda: "expired" in ClusterState.objects.get().error)
         workflow = room.submit()
         wait_for(lambda: (find_group(workflow).waiting_reason or {}).get("code") == "cluster_fault")
         assert room.list_pods() == []

@@ -114,10 +114,10 @@ def test_a_lease_of_the_dead_ends_by_itself(house: AgentHarness, monkeypatch: py
     shaky = FlakyCluster(house.cluster)
     with living(agent_of(house, shaky)):
         workflow = house.submit()
-        wait_for(lambda: ClusterState.objects.get().holder is not None)
+        wait_for(lambda: ClusterState.objects.get().lease_holder is not None)
         assert not shaky.calls
         with connection.cursor() as cursor:
-            cursor.execute("UPDATE scheduling_clusterstate SET held_until = now() - interval '1 second'")
+            cursor.execute("UPDATE scheduling_clusterstate SET lease_expires_at = now() - interval '1 second'")
         to_the_end(house, workflow)
 
 
@@ -153,7 +153,7 @@ def test_an_agent_that_was_frozen_finds_its_lease_gone(house: AgentHarness) -> N
         wait_for(lambda: frozen._is_leased)
         with connection.cursor() as cursor:
             cursor.execute(
-                "UPDATE scheduling_clusterstate SET holder = gen_random_uuid(), held_until = now() + interval '1 hour'"
+                "UPDATE scheduling_clusterstate SET lease_holder = gen_random_uuid(), lease_expires_at = now() + interval '1 hour'"
             )
         wait_for(lambda: not frozen._is_leased)
         workflow = house.submit()

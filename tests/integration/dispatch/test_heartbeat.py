@@ -57,7 +57,7 @@ def test_a_cluster_that_does_not_answer_has_no_heartbeat(twin: AgentHarness) -> 
     agent.relist_and_reconcile()
     state = ClusterState.objects.get()
     assert state.heartbeat_at == heard
-    assert state.fault.endswith("Send the backend a new one. (token expired)")
+    assert state.error.endswith("Send the backend a new one. (token expired)")
     shaky.failure = lambda call, number: None
     agent._due.clear()
     agent.relist_and_reconcile()
@@ -66,7 +66,7 @@ def test_a_cluster_that_does_not_answer_has_no_heartbeat(twin: AgentHarness) -> 
     state = ClusterState.objects.get()
     assert state.heartbeat_at is not None
     assert state.heartbeat_at > heard
-    assert state.fault == ""
+    assert state.error == ""
 
 
 def test_what_is_wrong_beside_the_answer_is_told(twin: AgentHarness) -> None:
@@ -77,7 +77,7 @@ def test_what_is_wrong_beside_the_answer_is_told(twin: AgentHarness) -> None:
     agent.relist_and_reconcile()
     state = ClusterState.objects.get()
     assert state.heartbeat_at is not None
-    assert "PodGroup" in state.fault
+    assert "PodGroup" in state.error
 
 
 def test_a_credential_that_cannot_be_tried_is_a_fault_too(db: None) -> None:
@@ -89,7 +89,7 @@ def test_a_credential_that_cannot_be_tried_is_a_fault_too(db: None) -> None:
     ClusterAgent(backend.pk, connect=connect).relist_and_reconcile()
     state = ClusterState.objects.get()
     assert state.heartbeat_at is None
-    assert "The kubeconfig is no YAML object." in state.fault
+    assert "The kubeconfig is no YAML object." in state.error
 
 
 def test_the_agent_of_a_backend_that_is_gone_retires(twin: AgentHarness) -> None:
@@ -154,4 +154,4 @@ class TestRequestedOffline:
 
     def test_raw_sql_cannot_make_one_offline_that_is_shown_online(self, twin: AgentHarness) -> None:
         with pytest.raises(IntegrityError, match="offline"):
-            Backend.objects.filter(name="lab").update(kept_offline=True, offline=False)
+            Backend.objects.filter(name="lab").update(offline_requested=True, offline=False)

@@ -303,7 +303,7 @@ def test_where_a_task_runs_is_told(twin: AgentHarness) -> None:
 def told(workflow: Workflow) -> list[tuple[str, list[str], int, str]]:
     """What was decided about a workflow: action, tasks, GPUs, in words."""
     rows = Decision.objects.filter(workflow=workflow).order_by("id")
-    return [(row.action, row.tasks, row.gpus, row.sentence) for row in rows]
+    return [(row.action, row.tasks, row.gpus, row.message) for row in rows]
 
 
 def test_what_the_cluster_decided_is_remembered_once(room: AgentHarness) -> None:

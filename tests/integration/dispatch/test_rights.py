@@ -47,7 +47,7 @@ def test_the_rights_are_enough(twin: AgentHarness, lawful: RbacCluster) -> None:
     assert Workflow.objects.get(pk=other.pk).status == "FAILED_CANCELED"
     for kind in (resource_kinds.POD, resource_kinds.POD_GROUP, resource_kinds.SECRET, resource_kinds.SERVICE):
         assert twin.cluster.list(kind, namespace="osmo").items == [], kind
-    assert KubernetesSettings.objects.get().backend.queue_sync.connection["ok"]
+    assert KubernetesSettings.objects.get().backend.queue_sync.connection_test["ok"]
 
 
 def test_none_is_left_over(twin: AgentHarness, lawful: RbacCluster) -> None:

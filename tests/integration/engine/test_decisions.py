@@ -27,8 +27,8 @@ def told(workflow: Workflow, **more: Any) -> Decision:
         pool=workflow.pool,
         workflow=workflow,
         group=Group.objects.get(workflow=workflow),
-        sentence="It starts.",
-        sentence_without_name="It starts.",
+        message="It starts.",
+        message_without_beneficiary="It starts.",
         **more,
     )
 
@@ -56,9 +56,9 @@ def test_history_does_not_change_and_young_history_does_not_go(team: Pool) -> No
     decision = told(factories.submit_workflow(factories.admin_actor(), "team"))
     old = told(decision.workflow, time=timezone.now() - timedelta(days=2))
     for deed in (
-        lambda: Decision.objects.filter(pk=decision.pk).update(sentence="x"),
+        lambda: Decision.objects.filter(pk=decision.pk).update(message="x"),
         lambda: Decision.objects.filter(pk=decision.pk).delete(),
-        lambda: Decision.objects.filter(pk=old.pk).update(sentence="x"),
+        lambda: Decision.objects.filter(pk=old.pk).update(message="x"),
     ):
         with pytest.raises(DatabaseError, match="Decisions are history"), transaction.atomic():
             deed()

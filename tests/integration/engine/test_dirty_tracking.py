@@ -93,7 +93,7 @@ def test_new_work_starts_and_what_waits_is_not_even_read(team: Pool, looks: list
     assert hinted(team) == [("start", "new-1")]
     (live,) = looks
     assert names(live) == {"new-1"}
-    assert rest(team).owes
+    assert rest(team).full_cycle_due
 
 
 def test_new_work_for_which_nothing_is_free_is_looked_at_beside_who_runs(team: Pool, looks: list[LiveFacts]) -> None:
@@ -104,7 +104,7 @@ def test_new_work_for_which_nothing_is_free_is_looked_at_beside_who_runs(team: P
     assert names(quick) == {"new-1", "waits-too-1"}
     assert names(live) == {"old-1", "old-2", "new-1", "waits-too-1"}
     assert live.facts.demand["osmo-pool-ns-team--_shared"]["default/gpu"] == 3  # waits-1
-    assert rest(team).owes
+    assert rest(team).full_cycle_due
 
 
 def test_nothing_new_is_nothing_read(team: Pool, looks: list[LiveFacts]) -> None:
@@ -153,7 +153,7 @@ def test_killed_in_the_middle_of_a_plan_the_next_hint_does_the_rest_of_it(
     assert Workflow.objects.get(name="firm-1").status == "RUNNING"
     assert hinted(team) == [("start", "tiny-1")]  # in what firm-1 left of the room it took
     assert not BackendDirtyMark.objects.exists()
-    assert not rest(team).owes
+    assert not rest(team).full_cycle_due
 
 
 def test_a_submission_that_commits_late_is_not_missed(team: Pool, looks: list[LiveFacts]) -> None:
@@ -224,7 +224,7 @@ def test_what_has_to_take_something_is_judged_beside_everybody(team: Pool, looks
     factories.submit_workflow(factories.admin_actor(), "team", 2, name="firm")
     assert hinted(team) == [("preempt", "low-1"), ("start", "firm-1")]
     assert [("waits-1" in names(live)) for live in looks] == [False, False, True]
-    assert not rest(team).owes
+    assert not rest(team).full_cycle_due
 
 
 def test_the_beat_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFacts]) -> None:
@@ -232,21 +232,21 @@ def test_the_beat_pays_what_is_owed_at_its_pace(team: Pool, looks: list[LiveFact
     hinted(team)
     looks.clear()
     BackendSchedulingState.objects.update(
-        seconds=2, looked_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE - 30)
+        full_cycle_seconds=2, full_cycle_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE - 30)
     )
     hinted(team, Scope.TICK)
     assert looks == []
-    BackendSchedulingState.objects.update(looked_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE))
+    BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - timedelta(seconds=2 * FULL_CYCLE_PACE))
     hinted(team, Scope.HINT)  # it is not asked for
     assert looks == []
     hinted(team, Scope.TICK)
     assert [("waits-1" in names(live)) for live in looks] == [True]
-    assert not rest(team).owes
+    assert not rest(team).full_cycle_due
 
 
 def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     admin = factories.admin_actor()
-    BackendSchedulingState.objects.update(looked_at=timezone.now() - MAX_STATE_AGE)
+    BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
     looking, go_on = Event(), Event()
 
     def slowly(backend: Backend, **more: Any) -> LiveFacts:
@@ -272,16 +272,16 @@ def test_new_work_does_not_wait_for_a_look_at_everything(team: Pool, monkeypatch
         assert hinted(team, Scope.TICK) == []  # one such look at a time
         go_on.set()
         assert beat.result(60) == []
-    assert rest(team).looked_at > timezone.now() - MAX_STATE_AGE
+    assert rest(team).full_cycle_at > timezone.now() - MAX_STATE_AGE
 
 
 def test_a_look_at_everything_leaves_new_work_to_who_settles_it(team: Pool, looks: list[LiveFacts]) -> None:
-    BackendSchedulingState.objects.update(looked_at=timezone.now() - MAX_STATE_AGE)
-    before = rest(team).looked_at
+    BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
+    before = rest(team).full_cycle_at
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     assert hinted(team, Scope.TICK) == [("start", "new-1")]
     assert [("waits-1" in names(live)) for live in looks] == [True, False]
-    assert rest(team).looked_at > before  # else under many submissions no look would ever be the last for a while
+    assert rest(team).full_cycle_at > before  # else under many submissions no look would ever be the last for a while
     assert hinted(team, Scope.TICK) == []
     assert len(looks) == 2
 
@@ -290,7 +290,7 @@ def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
     """A move that nobody told of."""
     Node.objects.create(backend=team.backend, name="more", gpus=4)
     BackendDirtyMark.objects.all().delete()
-    BackendSchedulingState.objects.update(looked_at=timezone.now() - MAX_STATE_AGE)
+    BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
     assert hinted(team, Scope.TICK) == [("start", "waits-1")]
 
 
@@ -306,7 +306,7 @@ def test_new_work_that_waits_for_its_namespace_is_what_the_beat_looks_at(team: P
 
     room_for(1)
     reconcile_backend(team.backend_id or 0)
-    assert not rest(team).waits_outside
+    assert not rest(team).waits_for_external
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="fits", priority=Priority.LOW)
     assert hinted(team) == [("start", "fits-1")]
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="held", priority=Priority.LOW)
@@ -315,7 +315,9 @@ def test_new_work_that_waits_for_its_namespace_is_what_the_beat_looks_at(team: P
     assert hinted(team, Scope.TICK) == [("start", "held-1")]
 
 
-@pytest.mark.parametrize("change", [{"waits_outside": True}, {"looked_at": timezone.now() - timedelta(minutes=2)}])
+@pytest.mark.parametrize(
+    "change", [{"waits_for_external": True}, {"full_cycle_at": timezone.now() - timedelta(minutes=2)}]
+)
 def test_the_beat_looks_at_everything_where_it_cannot_know(
     team: Pool, looks: list[LiveFacts], change: dict[str, Any]
 ) -> None:
@@ -328,11 +330,11 @@ def test_a_submission_leaves_the_look_at_everything_to_the_beat_while_there_is_o
     team: Pool, looks: list[LiveFacts]
 ) -> None:
     """After the longest time without one the beat takes it; when even that is long over, whoever comes next does."""
-    BackendSchedulingState.objects.update(looked_at=timezone.now() - MAX_STATE_AGE)
+    BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - MAX_STATE_AGE)
     factories.submit_workflow(factories.admin_actor(), "team", 1, name="new", priority=Priority.LOW)
     assert hinted(team) == [("start", "new-1")]
     assert [names(live) for live in looks] == [{"new-1"}]
-    BackendSchedulingState.objects.update(looked_at=timezone.now() - 2 * MAX_STATE_AGE)
+    BackendSchedulingState.objects.update(full_cycle_at=timezone.now() - 2 * MAX_STATE_AGE)
     hinted(team)
     assert "waits-1" in names(looks[-1])
 

@@ -78,7 +78,7 @@ class TestInferenceService:
         sim.end("wf1")
         assert sim.settle() == [("start", "inference-service")]
         assert held("inference-service") == 32
-        assert Decision.objects.first().sentence == "inference-service-1 grows in pool with 8 GPUs."
+        assert Decision.objects.first().message == "inference-service-1 grows in pool with 8 GPUs."
 
 
 class TestTrainingJob:

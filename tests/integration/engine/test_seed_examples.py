@@ -188,5 +188,5 @@ def test_the_owner_is_not_told_whose_work_took_its_place(cluster: Make) -> None:
     assert "secret" not in str(told)
     assert "pool2" not in str(told)
     (decision,) = Decision.objects.filter(action="reclaim")
-    assert "secret-1" in decision.sentence
-    assert "secret" not in decision.sentence_without_name
+    assert "secret-1" in decision.message
+    assert "secret" not in decision.message_without_beneficiary

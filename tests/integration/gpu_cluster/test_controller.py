@@ -376,7 +376,7 @@ def living(keeper: GpuQuotaController) -> Iterator[None]:
 def test_a_lease_of_the_dead_ends_by_itself(twin: GpuClusterHarness) -> None:
     twin.quota(**CAPS)
     GpuControllerLease.objects.create(
-        backend=twin.backend, holder=uuid.uuid4(), held_until=timezone.now() + timedelta(hours=1)
+        backend=twin.backend, lease_holder=uuid.uuid4(), lease_expires_at=timezone.now() + timedelta(hours=1)
     )
     keeper = GpuQuotaController(
         twin.backend.pk, connect=lambda _: twin.cluster, intervals=GpuControllerIntervals(reconcile=0.1, standby=0.1)
@@ -385,7 +385,7 @@ def test_a_lease_of_the_dead_ends_by_itself(twin: GpuClusterHarness) -> None:
         seen = keeper.last_alive_at
         wait_for(lambda: keeper.last_alive_at > seen)
         assert twin.status() == {}
-        GpuControllerLease.objects.update(held_until=timezone.now() - timedelta(seconds=1))
+        GpuControllerLease.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
         wait_for(lambda: twin.status() and twin.ready() == ("True", "QuotaReady"))
 
 
@@ -397,14 +397,16 @@ def test_a_keeper_that_was_frozen_finds_its_lease_gone(twin: GpuClusterHarness) 
     keeper._lease._renew_after = 0.0
     with living(keeper):
         wait_for(twin.status)
-        GpuControllerLease.objects.update(holder=uuid.uuid4(), held_until=timezone.now() + timedelta(hours=1))
+        GpuControllerLease.objects.update(
+            lease_holder=uuid.uuid4(), lease_expires_at=timezone.now() + timedelta(hours=1)
+        )
         wait_for(lambda: not keeper._lease.may_write())
         twin.quota(total={"maxWorkers": 9})
         for _ in range(3):
             seen = keeper.last_alive_at
             wait_for(lambda seen=seen: keeper.last_alive_at > seen)  # type: ignore[misc]
         assert (current_gpu_quota_body(twin.namespace) or {})["spec"]["total"]["maxWorkers"] == 5
-        GpuControllerLease.objects.update(holder=None, held_until=None)
+        GpuControllerLease.objects.update(lease_holder=None, lease_expires_at=None)
         wait_for(lambda: (current_gpu_quota_body(twin.namespace) or {})["spec"]["total"].get("maxWorkers") == 9)
 
 

@@ -64,7 +64,7 @@ def test_the_first_sync_makes_the_whole_tree(lab: SyncHarness) -> None:
     assert (leaf["spec"]["parentQueue"], leaf["spec"]["displayName"]) == (lab.name("team"), lab.name("team--_shared"))
     assert leaf["metadata"]["labels"]["osmo.pool"] == "team"
     assert not is_cluster_behind(lab.backend.pk)
-    assert lab.row.objects_seen == 0, "what was there before"
+    assert lab.row.objects_observed == 0, "what was there before"
 
 
 def test_with_nothing_to_do_it_only_lists(lab: SyncHarness) -> None:
@@ -75,7 +75,7 @@ def test_with_nothing_to_do_it_only_lists(lab: SyncHarness) -> None:
     assert {verb for verb, _, _ in lab.cluster.calls} == {"list"}
     assert len(lab.cluster.calls) == 4, "queues, priority classes, podgroups, topologies"
     assert (again.written, again.remaining, again.reason) == ((), (), "InStep")
-    assert lab.row.objects_seen == 4
+    assert lab.row.objects_observed == 4
 
 
 def test_one_change_is_one_write(lab: SyncHarness) -> None:
@@ -245,7 +245,7 @@ def test_what_somebody_edits_is_set_right_and_remembered(lab: SyncHarness) -> No
     assert lab.get("team")["spec"]["resources"]["gpu"]["quota"] == 100
     assert "kai.scheduler/node-pool" not in lab.get("team---shared")["metadata"]["labels"]
     rows = QueueDrift.objects.order_by("field")
-    assert [(row.field, row.theirs, row.ours, row.author, row.healed_at is not None) for row in rows] == [
+    assert [(row.field, row.theirs, row.ours, row.author, row.reapplied_at is not None) for row in rows] == [
         ("metadata.labels.kai.scheduler/node-pool", "elsewhere", None, "lee", True),
         ("spec.priority", 1, 100, "kim", True),
         ("spec.resources.gpu.quota", 7, 100, "kim", True),
@@ -289,13 +289,13 @@ def test_a_sync_that_reports_shows_drift_and_applies_on_demand(lab: SyncHarness)
     outcome = sync_backend_queues(lab.backend.pk)
     assert lab.cluster.writes == []
     assert (outcome.synced, outcome.reason, len(outcome.remaining)) == ("False", "WritesDue", 2)
-    assert QueueDrift.objects.filter(healed_at=None).count() == 2
+    assert QueueDrift.objects.filter(reapplied_at=None).count() == 2
     lab.sync(only=[lab.name("team")])
     assert lab.cluster.writes == [f"apply {lab.name('team')}"]
-    assert list(QueueDrift.objects.filter(healed_at=None).values_list("queue", flat=True)) == [lab.name("other")]
+    assert list(QueueDrift.objects.filter(reapplied_at=None).values_list("queue", flat=True)) == [lab.name("other")]
     lab.edit("other", {"spec": {"priority": 100}})
     sync_backend_queues(lab.backend.pk)
-    assert not QueueDrift.objects.filter(healed_at=None).exists(), "put right by hand is right too"
+    assert not QueueDrift.objects.filter(reapplied_at=None).exists(), "put right by hand is right too"
 
 
 def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(twin_lab: SyncHarness) -> None:
@@ -310,7 +310,7 @@ def test_drift_moves_with_what_they_write_and_is_forgotten_in_the_end(twin_lab: 
     row = QueueDrift.objects.get()
     assert (row.theirs, row.author) == (2, "lee")
     lab.sync()
-    QueueDrift.objects.update(healed_at=timezone.now() - timedelta(days=31))
+    QueueDrift.objects.update(reapplied_at=timezone.now() - timedelta(days=31))
     lab.sync()
     assert not QueueDrift.objects.exists()
 

@@ -332,7 +332,7 @@ def test_a_test_that_was_asked_for_and_not_made_yet(
     monkeypatch.setattr(notifications, "_enqueue", lambda *_: None)
     browser.post("/scheduling/queuesync/lab/change/", {"do": "test"})
     assert "A worker is trying the cluster out" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
-    assert QueueSync.objects.get(backend=twin_lab.backend).connection is None
+    assert QueueSync.objects.get(backend=twin_lab.backend).connection_test is None
     assert connection_test.run_connection_test(twin_lab.backend.pk)
     assert "is trying" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
 

@@ -113,18 +113,18 @@ def test_a_cluster_that_cannot_be_listed_is_left_in_peace_for_a_while(
     assert error.message in outcome.message
     row = lab.row
     assert (row.failures, row.applied_generation, row.succeeded_at) == (1, -1, None)
-    assert row.next_try_at is not None
-    assert row.next_try_at > row.attempted_at + timedelta(seconds=error.retry_after or 0.5)
-    QueueSync.objects.update(next_try_at=timezone.now() + timedelta(minutes=5))
+    assert row.retry_at is not None
+    assert row.retry_at > row.attempted_at + timedelta(seconds=error.retry_after or 0.5)
+    QueueSync.objects.update(retry_at=timezone.now() + timedelta(minutes=5))
     lab.cluster.clear_calls()
     assert backends_due_for_sync() == []
     assert sync_backend_queues(lab.backend.pk).reason == reason, "asked again too early nothing happens"
     assert lab.cluster.calls == []
     heals(lab)
-    QueueSync.objects.update(next_try_at=timezone.now() - timedelta(seconds=1))
+    QueueSync.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
     assert backends_due_for_sync() == [lab.backend.pk]
     assert sync_backend_queues(lab.backend.pk).synced == "True"
-    assert (lab.row.failures, lab.row.next_try_at) == (0, None)
+    assert (lab.row.failures, lab.row.retry_at) == (0, None)
 
 
 def test_pauses_grow_up_to_five_minutes(twin_lab: SyncHarness) -> None:
@@ -132,10 +132,10 @@ def test_pauses_grow_up_to_five_minutes(twin_lab: SyncHarness) -> None:
     for attempt in range(12):
         twin_lab.sync()
         row = twin_lab.row
-        assert row.next_try_at is not None
+        assert row.retry_at is not None
         assert row.attempted_at is not None
-        assert row.next_try_at - row.attempted_at >= timedelta(seconds=min(300, 2**attempt))
-        assert row.next_try_at - timezone.now() <= timedelta(minutes=5)
+        assert row.retry_at - row.attempted_at >= timedelta(seconds=min(300, 2**attempt))
+        assert row.retry_at - timezone.now() <= timedelta(minutes=5)
 
 
 def test_since_moves_only_with_the_reason(twin_lab: SyncHarness) -> None:
@@ -200,9 +200,9 @@ def test_a_pause_that_is_too_long_is_made_outside(twin_lab: SyncHarness) -> None
     fails(twin_lab, errors.TooManyRequests("slow down", retry_after=120), at=lambda verb, *_: verb == "apply")
     assert twin_lab.sync().reason == "TooManyRequests"
     row = twin_lab.row
-    assert row.next_try_at is not None
+    assert row.retry_at is not None
     assert row.attempted_at is not None
-    assert row.next_try_at - row.attempted_at > timedelta(seconds=119)
+    assert row.retry_at - row.attempted_at > timedelta(seconds=119)
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -234,7 +234,7 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(twin_lab: Sy
         sync_backend_queues(lab.backend.pk)
     first = list(lab.cluster.writes)
     heals(lab)
-    QueueSync.objects.update(holder=None, held_until=None)
+    QueueSync.objects.update(lease_holder=None, lease_expires_at=None)
     assert lab.sync().synced == "True"
     assert len(first) + len(lab.cluster.writes) == whole
     assert lab.queues() == {
@@ -256,7 +256,7 @@ def test_a_lease_is_one_workers_until_it_ends(twin_lab: SyncHarness) -> None:
         mine.renew()
     assert twin_lab.sync().synced == "True"
     row = twin_lab.row
-    assert (row.holder, row.held_until) == (None, None)
+    assert (row.lease_holder, row.lease_expires_at) == (None, None)
 
 
 def test_a_worker_that_died_loses_its_lease(twin_lab: SyncHarness) -> None:
@@ -266,7 +266,7 @@ def test_a_worker_that_died_loses_its_lease(twin_lab: SyncHarness) -> None:
     dead.claim()
     with pytest.raises(AlreadyClaimed):
         sync_backend_queues(backend, manual=True)
-    QueueSync.objects.update(held_until=Now() - timedelta(seconds=1))
+    QueueSync.objects.update(lease_expires_at=Now() - timedelta(seconds=1))
     assert twin_lab.sync().synced == "True"
 
 
@@ -280,14 +280,14 @@ def test_a_worker_that_was_too_slow_stops_before_its_next_write(
 
     def overtaken(verb: str, kind: ResourceKind, name: str) -> None:
         if verb == "apply" and name == lab.root:
-            QueueSync.objects.update(held_until=Now() - timedelta(seconds=1))
+            QueueSync.objects.update(lease_expires_at=Now() - timedelta(seconds=1))
             others.claim()
 
     lab.cluster.before_call = overtaken
     with pytest.raises(LeaseLost):
         lab.sync()
     assert [write for write in lab.cluster.writes if "osmo-pool" in write] == []
-    assert lab.row.holder is not None, "the other one's claim stays"
+    assert lab.row.lease_holder is not None, "the other one's claim stays"
 
 
 def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(
@@ -299,7 +299,7 @@ def test_a_run_that_may_not_go_on_leaves_the_rest_to_the_next(
     outcome = twin_lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "Interrupted")
     assert len(outcome.remaining) == 3 + 3
-    assert twin_lab.row.next_try_at is None
+    assert twin_lab.row.retry_at is None
     monkeypatch.setattr(leases, "SAFE_WRITE_SECONDS", 40.0)
     assert twin_lab.sync().synced == "True"
 

@@ -33,9 +33,9 @@ def made(name: str = "w1", **more: Any) -> GpuAllocation:
 @pytest.mark.parametrize(
     ("sql", "sentence"),
     [
-        ("UPDATE pools_gpuusage SET workers = 7", "it is not edited"),
-        ("UPDATE pools_gpuallocation SET state = 'assumed', expires_at = now()", "is not assumed again"),
-        ("UPDATE pools_gpuallocation SET namespace = 'other'", "keeps its namespace"),
+        ("UPDATE pools_gpuusage SET workers = 7", "cannot be edited"),
+        ("UPDATE pools_gpuallocation SET state = 'assumed', expires_at = now()", "cannot become assumed"),
+        ("UPDATE pools_gpuallocation SET namespace = 'other'", "cannot change"),
         ("UPDATE pools_gpuallocation SET expires_at = now()", "gpu_allocation_state"),
         ("UPDATE pools_gpuallocation SET count = 0", "gpu_allocation_amounts"),
         ("UPDATE pools_gpuallocation SET request_tflops = -1", "gpu_allocation_amounts"),
@@ -53,7 +53,7 @@ def test_raw_sql_is_refused(sql: str, sentence: str) -> None:
 def test_what_was_released_stays_as_it_was() -> None:
     made()
     release(actor=SYSTEM, namespace="ns", name="w1")
-    with pytest.raises(DatabaseError, match="stays as it was"), transaction.atomic():
+    with pytest.raises(DatabaseError, match="was released and cannot change"), transaction.atomic():
         GpuAllocation.objects.update(count=3)
 
 

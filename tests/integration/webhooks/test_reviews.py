@@ -45,7 +45,7 @@ def test_modes(cluster: Backend, ask: Ask) -> None:
     assert not ask(pod())["allowed"]
     row = Bypass.objects.get()
     assert (row.username, row.namespace, row.kind, row.code) == ("mallory", "elsewhere", "Pod", "foreign_work")
-    assert (row.tries, row.refused) == (2, 1)
+    assert (row.attempts, row.refused) == (2, 1)
 
 
 def test_the_house_and_those_let_in_pass(cluster: Backend, ask: Ask) -> None:
@@ -117,7 +117,7 @@ def test_a_caller_is_counted_once_and_the_list_is_bounded(
     monkeypatch.setattr(queue_guard, "MAX_BYPASS_ROWS", 2)
     for who in ("a", "b", "c", "d", "a"):
         ask(pod(), who=who)
-    assert {row.username: row.tries for row in Bypass.objects.all()} == {"a": 2, "b": 1, "": 2}
+    assert {row.username: row.attempts for row in Bypass.objects.all()} == {"a": 2, "b": 1, "": 2}
 
 
 @pytest.mark.parametrize(
