@@ -1,4 +1,4 @@
-"""The menu: what the person who is signed in may open, and nothing else."""
+"""The menu: the pages that the signed-in person may open, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from pools.admin.base import actor_of
-from pools.domain.roles import Permission, is_allowed
+from pools.domain.roles import Actor, Permission, is_allowed
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     """Unfold's navigation for this request."""
     actor = actor_of(request)
-    reads_house = is_allowed(actor, Permission.PLATFORM_READ)
+    reads_platform = is_allowed(actor, Permission.PLATFORM_READ)
     groups = [
         (
             "Work",
@@ -24,8 +24,8 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 ("GPU quota", "speed", "admin:pools_gpuquota_changelist", True),
                 ("Workflows", "account_tree", "admin:scheduling_workflow_changelist", True),
                 ("Submit", "upload_file", "admin:scheduling_workflow_submit", _may_submit(actor)),
-                ("Timeline", "timeline", "admin:scheduling_decision_changelist", True),
-                ("Audit", "history", "admin:pools_auditentry_changelist", True),
+                ("Scheduler events", "timeline", "admin:scheduling_decision_changelist", True),
+                ("Audit log", "history", "admin:pools_auditentry_changelist", True),
             ],
         ),
         (
@@ -33,14 +33,14 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
             [("Access tokens", "key", "admin:pools_accesstoken_changelist", True)],
         ),
         (
-            "House",
+            "Administration",
             [
-                ("Users and roles", "group", "admin:pools_user_changelist", reads_house),
-                ("Backends and nodes", "dns", "admin:pools_backend_changelist", reads_house),
-                ("Clusters and queues", "sync", "admin:scheduling_queuesync_changelist", reads_house),
-                ("Webhooks", "shield", "admin:scheduling_queueguard_changelist", reads_house),
-                ("Workflow configuration", "tune", "admin:scheduling_workflowconfig_changelist", reads_house),
-                ("Schedules", "schedule", "admin:django_celery_beat_periodictask_changelist", reads_house),
+                ("Users and roles", "group", "admin:pools_user_changelist", reads_platform),
+                ("Clusters and nodes", "dns", "admin:pools_backend_changelist", reads_platform),
+                ("Cluster sync", "sync", "admin:scheduling_queuesync_changelist", reads_platform),
+                ("Admission webhooks", "shield", "admin:scheduling_queueguard_changelist", reads_platform),
+                ("Scheduler settings", "tune", "admin:scheduling_workflowconfig_changelist", reads_platform),
+                ("Background jobs", "schedule", "admin:django_celery_beat_periodictask_changelist", reads_platform),
             ],
         ),
     ]
@@ -60,5 +60,5 @@ def _menu_item(title: str, icon: str, address: str, *, path: str) -> dict[str, A
     return {"title": title, "icon": icon, "link": link, "active": here}
 
 
-def _may_submit(actor: Any) -> bool:
+def _may_submit(actor: Actor) -> bool:
     return actor.is_admin or bool(actor.pools_with(Permission.POOL_SUBMIT))

@@ -87,7 +87,7 @@ class AuditAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         filters = AuditFilterForm(request.GET)
         rows = filters.narrow(AuditEntry.objects.visible_to(actor_of(request))).order_by("-id")
-        return self.page(
+        return self.render_page(
             request,
             "osmo/audit.html",
             title="Audit",
@@ -103,7 +103,7 @@ class AuditAdmin(PolicyAdmin):
         if entry is None:
             raise Http404
         columns = column_differences(entry)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/audit_entry.html",
             title=f"Entry {entry.pk}",

@@ -128,7 +128,7 @@ class BackendAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = Backend.objects.annotate(node_count=Count("nodes"), gpus=Sum("nodes__gpus")).order_by("name")
-        return self.page(
+        return self.render_page(
             request,
             "osmo/backends.html",
             title="Backends and nodes",
@@ -138,7 +138,7 @@ class BackendAdmin(PolicyAdmin):
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         backend = read_backend(actor_of(request), object_id)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/backend.html",
             title=backend.name,

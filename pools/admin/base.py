@@ -88,7 +88,7 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         """The page of one object."""
         raise NotImplementedError
 
-    def page(
+    def render_page(
         self,
         request: HttpRequest,
         template: str,
@@ -114,7 +114,7 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
     ) -> TemplateResponse:
         """A page that is one form; its way back is the page right above it. 400 when the form was refused."""
         words = {"title": title, "button": button, "back": crumbs[-1][1], **more}
-        return self.page(
+        return self.render_page(
             request, "osmo/form.html", crumbs=crumbs, form=form, status=400 if form.errors else 200, **words
         )
 

@@ -1,14 +1,14 @@
-"""Making, changing and removing cohorts in the browser: form, effect on the whole tree, confirmation.
+"""Creating, configuring and deleting cohorts in the browser: form, effect on the whole tree, confirmation.
 
-The form says what the subtree will own together while one types, because what is below a cohort counts by itself: to
-enter its sum again is the common mistake.
+The form computes the subtree's total while one types, because the cohorts and pools below count by themselves; entering
+their sum again is the common mistake.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -21,191 +21,211 @@ from pools.admin.cohort_forms import (
     cohort_config_from,
     format_quota_line,
 )
-from pools.admin.confirm_flow import ChangeForm, ConfirmFlow, FlowLabels
+from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, ResultT
 from pools.admin.forms import script_media
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.cohort_config import rows_from_stored
 from pools.domain.errors import Conflict, Violation
 from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.rules import QuotaRow
+from pools.domain.roles import Actor
 from pools.locking import lock_configuration
 from pools.models import Cohort
 from pools.permissions import require_platform
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
 from pools.services.cohorts import CohortResult, delete_cohort, get_cohort, put_cohort
-from pools.transactions import change
+from pools.transactions import change as change_rows
 
 COMPARED_NUMBERS = ("subtree_quota", "available", "potential_available", "borrowed", "lent", "debt")
 
 
-@dataclass(slots=True)
-class ConfigureCohortFlow(ConfirmFlow):
-    """Another parent, quota, limits or weight."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CohortPreview(Generic[ResultT]):
+    """The preview of a change of the cohort `name`; `cohort` is None where the change makes it."""
 
-    row: Cohort | None
-
-    form_class: ClassVar[type[ChangeForm]] = CohortForm
     form_template: ClassVar[str] = "osmo/cohort_form.html"
     effect_template: ClassVar[str] = "osmo/cohort_effect.html"
 
-    # --- what a subclass may say otherwise ---
-    def words(self, form: ChangeForm) -> FlowLabels:
-        return FlowLabels(f"Configure {self.name(form)}", "Save the cohort")
+    actor: Actor
+    cohort: Cohort | None
+    name: str
 
-    def name(self, form: ChangeForm) -> str:
-        """Whom it is about."""
-        return self.row.name if self.row else str(form.data.get("name", "")).strip()
+    def form_context(self) -> dict[str, Any]:
+        """The script of the subtree's total, with the numbers that it adds up, and the names to choose a parent from."""
+        names = list(Cohort.objects.order_by("name").values_list("name", flat=True))
+        return {"script": script_media("quota-form"), "below": self._children(), "names": names}
 
-    def initial(self) -> dict[str, Any]:
-        if self.row is None:
-            return {"nominal": "0", "weight": "1"}
-        rows = {f"{row.flavor}/{row.resource}": row for row in rows_from_stored(self.row.quotas)}
-        gpus = rows.pop(GPU, QuotaRow("", "default", "gpu", 0))
-        return {
-            "parent": self.row.parent.name if self.row.parent else "",
-            "nominal": gpus.nominal,
-            "borrowing_limit": gpus.borrowing_limit,
-            "lending_limit": gpus.lending_limit,
-            "weight": f"{self.row.weight.normalize():f}",
-            "others": "\n".join(format_quota_line(row) for row in rows.values()),
-        }
+    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+        """The effect on every node of the cohort's tree."""
+        return effect_on_cohort(self.actor, self.name, operation)
 
-    def execute(self, form: ChangeForm, *, version: int | None) -> CohortResult | None:
+    def effect_context(self, effect: dict[str, Any], result: ResultT) -> dict[str, Any]:
+        """The nodes whose numbers change."""
+        return {"changed_nodes": _changed_nodes(effect["before"], effect["after"]), "warnings": result.warnings}
+
+    def current_state(self) -> None:
+        """The version of the cohort says enough."""
+
+    def fingerprint(self, state: dict[str, Any] | None) -> str:
+        """The version of the cohort says enough."""
+        return ""
+
+    def _children(self) -> list[dict[str, Any]]:
+        """The GPUs that each cohort and pool right below adds to the subtree; -1 where a child is unlimited."""
+        if self.cohort is None:
+            return []
+        view = read_quota_view(self.actor, root=self.cohort.name)
+        column, key = view.tree.columns[GPU], cohort_key(self.cohort.name)
+        children = []
+        for node in view.nodes:
+            if node.parent == key and view.tree.is_active(node.key):
+                gpus = column.visible[view.tree.index[node.key]]
+                children.append({"name": node.name, "kind": node.kind, "gpus": -1 if gpus == UNLIMITED else gpus})
+        return children
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedCohort:
+    """The result of a deletion: nothing is left that could warn."""
+
+    warnings: tuple[str, ...] = ()
+
+
+def create_cohort_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
+    """The pages that create a cohort."""
+    actor = actor_of(request)
+    require_platform(actor)
+    name = request.POST.get("name", "").strip()
+
+    def execute(form: ChangeForm, version: int | None) -> CohortResult:
+        with change_rows(actor=actor, description=form.cleaned_data["description"]):
+            lock_configuration()  # a put replaces the row that exists; this page must never do that
+            if Cohort.objects.filter(name=name, explicit=True).exists():
+                message = f"Cohort {name} exists already. Configure it on its own page."
+                raise Conflict(message, [Violation("name", "name_taken", message)])
+            return put_cohort(
+                actor=actor, name=name, body=cohort_config_from(form), description=form.cleaned_data["description"]
+            )
+
+    change = Change(
+        title="Create a cohort",
+        button=f"Create {name}",
+        breadcrumbs=_breadcrumbs(None),
+        form_class=CreateCohortForm,
+        initial={"nominal": "0", "weight": "1"},
+        preview=CohortPreview(actor=actor, cohort=None, name=name),
+        execute=execute,
+        success_message=lambda result: f"Cohort {result.row.name} was saved.",
+        success_url=lambda result: _node_url(result.row.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def configure_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> HttpResponse:
+    """The pages that configure a cohort."""
+    actor = actor_of(request)
+    require_platform(actor)
+    cohort = get_cohort(name)
+
+    def execute(form: ChangeForm, version: int | None) -> CohortResult:
         return put_cohort(
-            actor=self.actor,
-            name=self.name(form),
+            actor=actor,
+            name=cohort.name,
             body=cohort_config_from(form),
             description=form.cleaned_data["description"],
             expected_version=version,
         )
 
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        return f"Cohort {self.name(form)} was saved."
-
-    def after(self, form: ChangeForm) -> str:
-        return reverse("admin:pools_quota_node", args=["cohort", self.name(form)])
-
-    # --- the same for all of them ---
-    def breadcrumbs(self) -> Breadcrumbs:
-        cohort = (
-            [(self.row.name, reverse("admin:pools_quota_node", args=["cohort", self.row.name]))] if self.row else []
-        )
-        return [("Quota tree", reverse("admin:pools_cohort_changelist")), *cohort]
-
-    def version(self) -> int | None:
-        return self.row.version if self.row else None
-
-    def form_context(self) -> dict[str, Any]:
-        names = list(Cohort.objects.order_by("name").values_list("name", flat=True))
-        return {"script": script_media("quota-form"), "below": self._children(), "names": names}
-
-    def dry_run(self, form: ChangeForm, operation: Callable[[], object]) -> dict[str, Any]:
-        return effect_on_cohort(self.actor, self.name(form), operation)
-
-    def effect_context(self, effect: dict[str, Any], result: Any) -> dict[str, Any]:
-        return {
-            "moved": _changed_nodes(effect["before"], effect["after"]),
-            "warnings": result.warnings if result else (),
-        }
-
-    def _children(self) -> list[dict[str, Any]]:
-        """What the cohorts and pools right below bring to the subtree, in GPUs; -1 where that has no end."""
-        if self.row is None:
-            return []
-        view = read_quota_view(self.actor, root=self.row.name)
-        column, key = view.tree.columns[GPU], cohort_key(self.row.name)
-        found = []
-        for node in view.nodes:
-            if node.parent == key and view.tree.is_active(node.key):
-                brings = column.visible[view.tree.index[node.key]]
-                found.append({"name": node.name, "kind": node.kind, "gpus": -1 if brings == UNLIMITED else brings})
-        return found
+    change = Change(
+        title=f"Configure {cohort.name}",
+        button="Save the cohort",
+        breadcrumbs=_breadcrumbs(cohort),
+        form_class=CohortForm,
+        initial=_form_values(cohort),
+        version=cohort.version,
+        preview=CohortPreview(actor=actor, cohort=cohort, name=cohort.name),
+        execute=execute,
+        success_message=lambda result: f"Cohort {result.row.name} was saved.",
+        success_url=lambda result: _node_url(result.row.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
 
 
-@dataclass(slots=True)
-class CreateCohortFlow(ConfigureCohortFlow):
-    """A name that is not there, or is only named."""
+def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> HttpResponse:
+    """The pages that delete a cohort, with its quota."""
+    actor = actor_of(request)
+    require_platform(actor)
+    cohort = get_cohort(name)
 
-    form_class: ClassVar[type[ChangeForm]] = CreateCohortForm
-
-    def words(self, form: ChangeForm) -> FlowLabels:
-        return FlowLabels("Create a cohort", f"Create {self.name(form)}")
-
-    def execute(self, form: ChangeForm, *, version: int | None) -> CohortResult | None:
-        name = self.name(form)
-        with change(actor=self.actor, description=form.cleaned_data["description"]):
-            lock_configuration()  # a put replaces what is there; this page must never do that
-            if Cohort.objects.filter(name=name, explicit=True).exists():
-                sentence = f"Cohort {name} exists already. Configure it on its own page."
-                raise Conflict(sentence, [Violation("name", "name_taken", sentence)])
-            return put_cohort(
-                actor=self.actor, name=name, body=cohort_config_from(form), description=form.cleaned_data["description"]
-            )
-
-
-@dataclass(slots=True)
-class DeleteCohortFlow(ConfigureCohortFlow):
-    """A cohort goes, with its quota."""
-
-    form_class: ClassVar[type[ChangeForm]] = DeleteCohortForm
-
-    def words(self, form: ChangeForm) -> FlowLabels:
-        return FlowLabels(f"Delete {self.name(form)}", f"Delete {self.name(form)}", danger=True)
-
-    def initial(self) -> dict[str, Any]:
-        return {}
-
-    def execute(self, form: ChangeForm, *, version: int | None) -> CohortResult | None:
-        data = form.cleaned_data
+    def execute(form: ChangeForm, version: int | None) -> DeletedCohort:
         delete_cohort(
-            actor=self.actor,
-            name=self.name(form),
-            orphan=data["orphan"],
-            description=data["description"],
+            actor=actor,
+            name=cohort.name,
+            orphan=form.cleaned_data["orphan"],
+            description=form.cleaned_data["description"],
             expected_version=version,
         )
-        return None
+        return DeletedCohort()
 
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        return f"Cohort {self.name(form)} is gone."
+    change = Change(
+        title=f"Delete {cohort.name}",
+        button=f"Delete {cohort.name}",
+        danger=True,
+        breadcrumbs=_breadcrumbs(cohort),
+        form_class=DeleteCohortForm,
+        version=cohort.version,
+        preview=CohortPreview(actor=actor, cohort=cohort, name=cohort.name),
+        execute=execute,
+        success_message=lambda _: f"Cohort {cohort.name} was deleted.",
+        success_url=lambda _: reverse("admin:pools_cohort_changelist"),
+    )
+    return ConfirmFlow(admin, request, change).respond()
 
-    def after(self, form: ChangeForm) -> str:
-        return reverse("admin:pools_cohort_changelist")
+
+def _node_url(name: str) -> str:
+    return reverse("admin:pools_quota_node", args=["cohort", name])
+
+
+def _breadcrumbs(cohort: Cohort | None) -> Breadcrumbs:
+    tree = ("Quota tree", reverse("admin:pools_cohort_changelist"))
+    return [tree, (cohort.name, _node_url(cohort.name))] if cohort else [tree]
+
+
+def _form_values(cohort: Cohort) -> dict[str, Any]:
+    """A cohort as the values of its form."""
+    rows = {f"{row.flavor}/{row.resource}": row for row in rows_from_stored(cohort.quotas)}
+    gpus = rows.pop(GPU, QuotaRow("", "default", "gpu", 0))
+    return {
+        "parent": cohort.parent.name if cohort.parent else "",
+        "nominal": gpus.nominal,
+        "borrowing_limit": gpus.borrowing_limit,
+        "lending_limit": gpus.lending_limit,
+        "weight": f"{cohort.weight.normalize():f}",
+        "others": "\n".join(format_quota_line(row) for row in rows.values()),
+    }
 
 
 def _changed_nodes(before: Any, after: Any) -> list[dict[str, Any]]:
     """The nodes whose numbers a change would move, each with the old and the new ones."""
     old = {(node["kind"], node["name"]): node for node in (before or {}).get("nodes", ())}
     new = {(node["kind"], node["name"]): node for node in (after or {}).get("nodes", ())}
-    found = []
-    for key in [*old, *(key for key in new if key not in old)]:
-        was, becomes = _quotas_by_resource(old.get(key)), _quotas_by_resource(new.get(key))
+    changed = []
+    for kind, name in [*old, *(key for key in new if key not in old)]:
+        was, becomes = _quotas_by_resource(old.get((kind, name))), _quotas_by_resource(new.get((kind, name)))
         for resource in sorted({*was, *becomes}):
-            a, b = was.get(resource, {}), becomes.get(resource, {})
-            numbers = [{"name": name, "before": a.get(name), "after": b.get(name)} for name in COMPARED_NUMBERS]
+            numbers = [
+                {
+                    "name": number,
+                    "before": was.get(resource, {}).get(number),
+                    "after": becomes.get(resource, {}).get(number),
+                }
+                for number in COMPARED_NUMBERS
+            ]
             if any(number["before"] != number["after"] for number in numbers):
-                found.append({"kind": key[0], "name": key[1], "resource": resource, "numbers": numbers})
-    return found
+                changed.append({"kind": kind, "name": name, "resource": resource, "numbers": numbers})
+    return changed
 
 
 def _quotas_by_resource(node: Any) -> dict[str, Any]:
     return {f"{row['flavor']}/{row['resource']}": row for row in node["quotas"]} if node else {}
-
-
-def create_cohort_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
-    """The pages that make a cohort."""
-    require_platform(actor_of(request))
-    return CreateCohortFlow(admin, request, actor_of(request), None).respond()
-
-
-def configure_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> HttpResponse:
-    """The pages that configure a cohort."""
-    require_platform(actor_of(request))
-    return ConfigureCohortFlow(admin, request, actor_of(request), get_cohort(name)).respond()
-
-
-def delete_cohort_page(admin: PolicyAdmin, request: HttpRequest, name: str) -> HttpResponse:
-    """The pages that delete a cohort."""
-    require_platform(actor_of(request))
-    return DeleteCohortFlow(admin, request, actor_of(request), get_cohort(name)).respond()

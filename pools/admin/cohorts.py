@@ -37,7 +37,7 @@ class CohortAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor, query = actor_of(request), request.GET
         tree = quota_pages.quota_tree_page(actor, root=query.get("root") or None, key=query.get("resource", ""))
-        return self.page(
+        return self.render_page(
             request,
             "osmo/quota_tree.html",
             title="Quota tree",
@@ -56,7 +56,7 @@ class CohortAdmin(PolicyAdmin):
         cohort = Cohort.objects.filter(name=name).first() if sort == "cohort" else None
         entries = AuditEntry.objects.visible_to(actor).filter(object=f"{sort}/{name}").order_by("-id")
         above = [(each.name, _node_url(each.key, each.name)) for each in page.above]
-        return self.page(
+        return self.render_page(
             request,
             "osmo/quota_node.html",
             title=name,

@@ -1,175 +1,159 @@
-"""Every change of promises in the browser walks the same way: form, preview of the effect, confirmation, message.
+"""The confirmation flow of the pages that change quotas: form, preview of the effect, confirmation, message.
 
-The preview is a dry run of the very service that the confirmation calls. The confirmation carries what the preview was
-made from; if somebody changed it meanwhile, it becomes a new preview instead of a change. A refusal goes back to the
-form, with everything that was typed still in it.
+A `Change` says what is done and how its pages call it; a `Preview` says what the pages show beside it, one for changes of
+a pool's tree and one for changes of a cohort. The preview is a dry run of the very service that the confirmation calls.
+The confirmation carries the version and the fingerprint of the state that the preview was made from; if that state has
+changed meanwhile, the answer is a new preview instead of a change. A refusal leads back to the form, which keeps its
+input.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from pools.admin import forms
 from pools.admin.base import Breadcrumbs, PolicyAdmin
 from pools.domain.errors import BadInput, Busy, Conflict, Stale, Violation
-from pools.domain.roles import Actor
 
-REASON_HELP = "Optional. Stands in the audit trail beside your name."
+REASON_HELP = "Optional. Recorded in the audit log beside your name."
 REFUSALS = (BadInput, Conflict, Busy)
-_CHANGED_MEANWHILE = "It was changed meanwhile. This is the effect as of now."
+_CHANGED_MEANWHILE = "The configuration was changed meanwhile. This is the effect as of now."
 
 
 class ServiceResult(Protocol):
-    """What a ledger service answers."""
+    """The answer of a service that changes something."""
 
     @property
     def warnings(self) -> tuple[str, ...]: ...
 
 
+ResultT = TypeVar("ResultT", bound=ServiceResult)
+ResultT_contra = TypeVar("ResultT_contra", bound=ServiceResult, contravariant=True)
+
+
 class ChangeForm(forms.ServiceForm):
-    """Carries, hidden, what was seen when the effect was shown."""
+    """A form that carries, hidden, the state that its preview was made from."""
 
     seen = forms.hidden_text_field()
     version = forms.hidden_number_field()
 
 
-@dataclass(frozen=True, slots=True)
-class FlowLabels:
-    """What the pages of one change say."""
+class Preview(Protocol[ResultT_contra]):
+    """What the pages show beside a change, and the dry run that they show it of."""
+
+    form_template: ClassVar[str]
+    effect_template: ClassVar[str]
+
+    def form_context(self) -> dict[str, Any]:
+        """What the form's page shows beside the form."""
+
+    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+        """The effect of `operation`, which is rolled back (:func:`pools.services.dry_run.read_effect`)."""
+
+    def effect_context(self, effect: dict[str, Any], result: ResultT_contra) -> dict[str, Any]:
+        """What the effect's page shows beside the effect."""
+
+    def current_state(self) -> dict[str, Any] | None:
+        """The state that `fingerprint` is taken of, as of now."""
+
+    def fingerprint(self, state: dict[str, Any] | None) -> str:
+        """Which state a preview was made from; empty where the version of the changed row says enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Generic[ResultT]):
+    """One change as its pages know it. `breadcrumbs` are the pages above, the last of which is the way back; `version` is
+    None for a row that does not exist yet. `execute` gets the valid form and the version to expect (None in the dry
+    run)."""
 
     title: str
     button: str
     danger: bool = False
+    breadcrumbs: Breadcrumbs
+    form_class: type[ChangeForm]
+    initial: Mapping[str, Any] = field(default_factory=dict)
+    version: int | None = None
+    preview: Preview[ResultT]
+    execute: Callable[[ChangeForm, int | None], ResultT]
+    success_message: Callable[[ResultT], str]
+    success_url: Callable[[ResultT], str]
 
 
-@dataclass(slots=True)
-class ConfirmFlow(ABC):
-    """One request's walk. A subclass says what is done (`act`), what is shown before it and what is told after it."""
+@dataclass(frozen=True, slots=True)
+class ConfirmFlow(Generic[ResultT]):
+    """One request of one person who is about to make a change."""
 
     admin: PolicyAdmin
     request: HttpRequest
-    actor: Actor
+    change: Change[ResultT]
 
-    form_class: ClassVar[type[ChangeForm]] = ChangeForm
-    form_template: ClassVar[str]
-    effect_template: ClassVar[str]
-
-    # --- what a subclass says ---
-    @abstractmethod
-    def words(self, form: ChangeForm) -> FlowLabels:
-        """Title and button."""
-
-    @abstractmethod
-    def breadcrumbs(self) -> Breadcrumbs:
-        """The pages above, the last of which is the way back."""
-
-    def initial(self) -> dict[str, Any]:
-        """What the form begins with."""
-        return {}
-
-    def form_context(self) -> dict[str, Any]:
-        """What the form's page shows beside the form."""
-        return {}
-
-    def version(self) -> int | None:
-        """The version of what is changed, as the preview saw it; None for what does not exist yet."""
-        return None
-
-    @abstractmethod
-    def execute(self, form: ChangeForm, *, version: int | None) -> ServiceResult | None:
-        """Do it, in earnest or inside the dry run."""
-
-    @abstractmethod
-    def dry_run(self, form: ChangeForm, operation: Callable[[], object]) -> dict[str, Any]:
-        """The dry run of `operation`."""
-
-    @abstractmethod
-    def effect_context(self, effect: dict[str, Any], result: Any) -> dict[str, Any]:
-        """What the preview shows beside the effect."""
-
-    def fingerprint(self, state: dict[str, Any] | None) -> str:
-        """Which state a preview was made from, where the version alone does not tell."""
-        return ""
-
-    def current_state(self) -> dict[str, Any] | None:
-        """What `fingerprint` is taken of, now."""
-        return None
-
-    @abstractmethod
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        """The sentence afterwards."""
-
-    @abstractmethod
-    def after(self, form: ChangeForm) -> str:
-        """Where to go afterwards."""
-
-    # --- the walk ---
     def respond(self) -> HttpResponse:
         """The page that this request asks for."""
+        form_class = self.change.form_class
         if self.request.method != "POST":
-            return self._form_page(self.form_class(initial=self.initial()))
-        form, step = self.form_class(self.request.POST), self.request.POST.get("step")
+            return self._form_page(form_class(initial=dict(self.change.initial)))
+        form, step = form_class(self.request.POST), self.request.POST.get("step")
         if step == "edit":
-            return self._form_page(self.form_class(initial=self.request.POST.dict()))
+            return self._form_page(form_class(initial=self.request.POST.dict()))
         if not form.is_valid():
             return self._form_page(form)
         return self._confirm(form) if step == "confirm" else self._preview_page(form)
 
     def _form_page(self, form: ChangeForm) -> HttpResponse:
-        return self._render(self.form_template, form, status=400 if form.errors else 200, **self.form_context())
+        preview = self.change.preview
+        return self._render(preview.form_template, form, status=400 if form.errors else 200, **preview.form_context())
 
     def _preview_page(self, form: ChangeForm, notice: str = "") -> HttpResponse:
-        results: list[ServiceResult | None] = []
+        change, preview = self.change, self.change.preview
+        results: list[ResultT] = []
         try:
-            effect = self.dry_run(form, lambda: results.append(self.execute(form, version=None)))
+            effect = preview.dry_run(lambda: results.append(change.execute(form, None)))
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
         if effect["violations"]:
-            found = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
-            form.add_errors(BadInput.of(found))
+            violations = [Violation(each["path"], each["code"], each["message"]) for each in effect["violations"]]
+            form.add_errors(BadInput.of(violations))
             return self._form_page(form)
-        version = self.version()
-        seen = {"seen": self.fingerprint(effect["before"]), "version": "" if version is None else version}
+        seen = preview.fingerprint(effect["before"])
+        sent = {name: form.data[name] for name in form.fields if name in form.data}
         return self._render(
-            self.effect_template,
+            preview.effect_template,
             form,
             notice=notice,
             effect=effect,
-            hidden={name: form.data[name] for name in form.fields if name in form.data} | seen,
-            **self.effect_context(effect, results[0]),
+            hidden=sent | {"seen": seen, "version": "" if change.version is None else change.version},
+            **preview.effect_context(effect, results[0]),
         )
 
     def _confirm(self, form: ChangeForm) -> HttpResponse:
-        if form.cleaned_data["seen"] != self.fingerprint(self.current_state()):
+        preview = self.change.preview
+        if form.cleaned_data["seen"] != preview.fingerprint(preview.current_state()):
             return self._preview_page(form, notice=_CHANGED_MEANWHILE)
         try:
-            result = self.execute(form, version=form.cleaned_data["version"])
+            result = self.change.execute(form, form.cleaned_data["version"])
         except Stale:
             return self._preview_page(form, notice=_CHANGED_MEANWHILE)
         except REFUSALS as refusal:
             form.add_errors(refusal)
             return self._form_page(form)
-        self.admin.show_success(
-            self.request, " ".join([self.success_message(form, result), *(result.warnings if result else ())])
-        )
-        return HttpResponseRedirect(self.after(form))
+        self.admin.show_success(self.request, " ".join([self.change.success_message(result), *result.warnings]))
+        return HttpResponseRedirect(self.change.success_url(result))
 
     def _render(self, template: str, form: ChangeForm, *, status: int = 200, **context: Any) -> HttpResponse:
-        words, crumbs = self.words(form), self.breadcrumbs()
-        return self.admin.page(
+        change = self.change
+        return self.admin.render_page(
             self.request,
             template,
-            title=words.title,
-            crumbs=crumbs,
+            title=change.title,
+            crumbs=change.breadcrumbs,
             status=status,
             form=form,
-            words=words,
-            back=crumbs[-1][1],
+            change=change,
+            back=change.breadcrumbs[-1][1],
             **context,
         )

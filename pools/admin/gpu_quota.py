@@ -147,7 +147,7 @@ class GpuQuotaAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/gpu_quotas.html",
             title=LIST_TITLE,
@@ -159,7 +159,7 @@ class GpuQuotaAdmin(PolicyAdmin):
         actor, facts = actor_of(request), self._visible_namespace(request, object_id)
         size = WorkerSizeForm(request.GET)
         released = request.GET.get("released") == "on"
-        return self.page(
+        return self.render_page(
             request,
             "osmo/gpu_quota.html",
             title=facts.name,

@@ -1,18 +1,16 @@
-"""Making, configuring and archiving top-level pools in the browser, for osmo-admin."""
+"""Creating, configuring and archiving top-level pools in the browser, for osmo-admin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, ChangeForm, FlowLabels
-from pools.admin.pool_tree_flow import PoolTreeFlow
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow
+from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.errors import Conflict, DomainError, Violation
 from pools.domain.pool_config import editable_body
@@ -21,11 +19,9 @@ from pools.locking import lock_configuration
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_settings_of
-from pools.services.cohort_effects import effect_with_debts
-from pools.services.dry_run import read_pool_tree
 from pools.services.pool_configuration import PoolResult
 from pools.services.pools import delete_pool, patch_pool, put_pool
-from pools.transactions import change
+from pools.transactions import change as change_rows
 
 GPU_PATH = "resources.gpu"
 FIELD_BY_PATH = {
@@ -38,38 +34,41 @@ AMOUNT_HELP = "Whole GPUs; -1 for no limit."
 
 
 class PoolConfigForm(ChangeForm):
-    """What of a pool's configuration is edited here; the rest (platforms, timeouts, …) stays as it is."""
+    """The part of a pool's configuration that is edited here; the rest (platforms, timeouts, …) stays as it is."""
 
     field_by_path = FIELD_BY_PATH
     guarantee = forms.text_field(
-        "Guarantee in GPUs", help_text=f"{AMOUNT_HELP} Slices are cut from it.", inputmode="numeric"
+        "Quota in GPUs",
+        help_text=f"{AMOUNT_HELP} Subpools get their quotas from it (`guarantee` in the API).",
+        inputmode="numeric",
     )
     maximum = forms.text_field(
         "Maximum in GPUs",
-        help_text=f"{AMOUNT_HELP} LOW work may go over the guarantee up to here.",
+        help_text=f"{AMOUNT_HELP} LOW work may use GPUs over the quota up to this number.",
         inputmode="numeric",
     )
-    weight = forms.text_field(
-        "Weight", help_text="Share of what nobody uses, against other pools.", inputmode="numeric"
-    )
+    weight = forms.text_field("Weight", help_text="Share of unused GPUs, relative to other pools.", inputmode="numeric")
     cohort = forms.text_field(
-        "Cohort", help_text="What it shares with others; empty for none. A new name makes a new cohort."
+        "Cohort",
+        help_text="The group of pools that lend each other unused GPUs; empty for none. A new name creates a cohort.",
     )
     borrowing_limit = forms.text_field(
         "Borrowing limit in GPUs",
-        help_text="In its cohort: how far LOW work may go beyond the guarantee. Empty: no limit.",
+        help_text="In its cohort: how many GPUs LOW work may use beyond the quota. Empty: no limit.",
         inputmode="numeric",
     )
     lending_limit = forms.text_field(
         "Lending limit in GPUs",
-        help_text="In its cohort: how much of the guarantee others may use while it is idle. Empty: all of it.",
+        help_text="In its cohort: how much of the idle quota others may use. Empty: all of it.",
         inputmode="numeric",
     )
     about = forms.text_area_field(
-        "Description", help_text="What the pool is for; everybody who sees it reads it.", rows=2
+        "Description", help_text="What the pool is for; everybody who sees the pool can read it.", rows=2
     )
-    maintenance = forms.checkbox_field("In maintenance", help_text="Only osmo-admin may submit. What runs goes on.")
-    description = forms.text_field("Why", help_text=REASON_HELP)
+    maintenance = forms.checkbox_field(
+        "In maintenance", help_text="Only osmo-admin may submit. Running work continues."
+    )
+    description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
 class CreatePoolForm(PoolConfigForm):
@@ -77,7 +76,7 @@ class CreatePoolForm(PoolConfigForm):
 
     field_order = ("name", "backend")
     name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
-    backend = forms.choice_field("Backend", help_text="Where its work runs.")
+    backend = forms.choice_field("Cluster", help_text="The cluster (backend) that runs the pool's work.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -86,7 +85,7 @@ class CreatePoolForm(PoolConfigForm):
 
 
 def pool_config_from(form: ChangeForm) -> dict[str, Any]:
-    """What was typed, as the configuration's JSON; an amount left empty is left out."""
+    """The input as the configuration's JSON; an empty amount is left out."""
     data = form.cleaned_data
     typed = {key: data[key] for key in ("guarantee", "maximum", "weight")}
     limits = {key: data[key].strip() for key in ("borrowing_limit", "lending_limit")}
@@ -101,120 +100,111 @@ def pool_config_from(form: ChangeForm) -> dict[str, Any]:
 
 
 def _parse_number(text: str) -> int | str:
-    """The number that was typed, or the text for the service to refuse with its sentence."""
+    """The input as a number, or as the text that the service refuses with its own message."""
     try:
         return int(text)
     except ValueError:
         return text
 
 
-@dataclass(slots=True)
-class CreatePoolFlow(PoolTreeFlow):
-    """A pool that is not there, or one that comes back."""
-
-    form_class: ClassVar[type[ChangeForm]] = CreatePoolForm
-
-    def words(self, form: ChangeForm) -> FlowLabels:
-        return FlowLabels("Create a pool", f"Create {form.data.get('name', '')}")
-
-    def root_name(self, form: ChangeForm) -> str:
-        return str(form.data.get("name", "")).strip()
-
-    def initial(self) -> dict[str, Any]:
-        return {"guarantee": "0", "maximum": "-1", "weight": "1"}
-
-    def execute(self, form: ChangeForm, *, version: int | None) -> PoolResult:
-        name, why = form.cleaned_data["name"], form.cleaned_data["description"]
-        with change(actor=self.actor, description=why):
-            lock_configuration()  # a put replaces what is there; this page must never do that
-            if Pool.objects.filter(name=name).exists():
-                sentence = f"Pool {name} exists already. Configure it on its own page (archived ones too)."
-                raise Conflict(sentence, [Violation("name", "name_taken", sentence)])
-            return put_pool(actor=self.actor, name=name, body=pool_config_from(form), description=why)
-
-    def effect_messages(
-        self, nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: Any
-    ) -> tuple[str, ...]:
-        name = result.row.name
-        return (
-            f"{name} and its roles osmo-{name}-admin and osmo-{name}-user are made. Give them to people afterwards.",
-        )
-
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        return f"Pool {result.row.name} is there. Now cut it into slices, and give people its roles."
-
-
-@dataclass(slots=True)
-class ConfigurePoolFlow(PoolTreeFlow):
-    """Another guarantee, maximum, weight, description, or maintenance; or an archived pool comes back."""
-
-    form_class: ClassVar[type[ChangeForm]] = PoolConfigForm
-
-    def words(self, form: ChangeForm) -> FlowLabels:
-        if self.root.archived:
-            return FlowLabels(f"Bring {self.root.name} back", f"Bring {self.root.name} back")
-        return FlowLabels(f"Configure {self.root.name}", "Save the configuration")
-
-    def version(self) -> int | None:
-        return self.root.version
-
-    def dry_run(self, form: ChangeForm, operation: Callable[[], object]) -> dict[str, Any]:
-        name = self.root_name(form)
-        return effect_with_debts(operation, read_state=lambda: read_pool_tree(name), actor=self.actor)
-
-    def initial(self) -> dict[str, Any]:
-        root = self.root
-        return {
-            "guarantee": root.effective_guarantee,
-            "maximum": root.effective_maximum,
-            "weight": 1 if root.weight is None else root.weight,
-            "cohort": root.cohort.name if root.cohort else "",
-            "borrowing_limit": root.borrowing_limit,
-            "lending_limit": root.lending_limit,
-            "about": root.description,
-            "maintenance": root.enable_maintenance,
-        }
-
-    def execute(self, form: ChangeForm, *, version: int | None) -> PoolResult:
-        common = {
-            "actor": self.actor,
-            "name": self.root.name,
-            "description": form.cleaned_data["description"],
-            "expected_version": version,
-        }
-        if self.root.archived:
-            return put_pool(**common, body=editable_body(pool_settings_of(self.root)) | pool_config_from(form))
-        return patch_pool(**common, patch=pool_config_from(form))
-
-    def effect_messages(
-        self, nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: Any
-    ) -> tuple[str, ...]:
-        told = list(consequence_messages(nodes))
-        if result.reactivated:
-            told.append(f"{self.root.name} takes work again.")
-        if result.row.enable_maintenance and not self.root.enable_maintenance:
-            told.append("Maintenance begins: only osmo-admin may submit, what runs goes on.")
-        if self.root.enable_maintenance and not result.row.enable_maintenance:
-            told.append("Maintenance ends: everybody with a role may submit again.")
-        return tuple(told)
-
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        return f"The configuration of {result.row.name} was saved."
-
-
 def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
-    """The pages that make a pool."""
-    require_platform(actor_of(request), Permission.POOL_CONFIGURE)
-    return CreatePoolFlow(admin, request, actor_of(request), None).respond()
+    """The pages that create a pool."""
+    actor = actor_of(request)
+    require_platform(actor, Permission.POOL_CONFIGURE)
+    name = request.POST.get("name", "").strip()
+
+    def execute(form: ChangeForm, version: int | None) -> PoolResult:
+        reason = form.cleaned_data["description"]
+        with change_rows(actor=actor, description=reason):
+            lock_configuration()  # a put replaces the row that exists; this page must never do that
+            if Pool.objects.filter(name=name).exists():
+                message = f"Pool {name} exists already. Configure it on its own page (archived ones too)."
+                raise Conflict(message, [Violation("name", "name_taken", message)])
+            return put_pool(actor=actor, name=name, body=pool_config_from(form), description=reason)
+
+    def creation_messages(
+        nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult
+    ) -> tuple[str, ...]:
+        roles = f"osmo-{name}-admin and osmo-{name}-user"
+        return (f"{name} and its roles {roles} are created. Give the roles to people afterwards.",)
+
+    change = Change(
+        title="Create a pool",
+        button=f"Create {name}",
+        breadcrumbs=pool_breadcrumbs(None),
+        form_class=CreatePoolForm,
+        initial={"guarantee": "0", "maximum": "-1", "weight": "1"},
+        preview=PoolTreePreview(
+            actor=actor,
+            pool=None,
+            root_name=name,
+            messages=creation_messages,
+        ),
+        execute=execute,
+        success_message=lambda result: (
+            f"Pool {result.row.name} was created. Now divide it into subpools, and give people its roles."
+        ),
+        success_url=lambda result: pool_url(result.row.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
 
 
 def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
-    """The pages that configure a pool."""
-    return ConfigurePoolFlow(admin, request, actor_of(request), _configurable_root(request, pool)).respond()
+    """The pages that configure a pool; for an archived pool they bring it back."""
+    actor, root = actor_of(request), _configurable_root(request, pool)
+
+    def execute(form: ChangeForm, version: int | None) -> PoolResult:
+        common = {
+            "actor": actor,
+            "name": root.name,
+            "description": form.cleaned_data["description"],
+            "expected_version": version,
+        }
+        if root.archived:
+            return put_pool(**common, body=editable_body(pool_settings_of(root)) | pool_config_from(form))
+        return patch_pool(**common, patch=pool_config_from(form))
+
+    def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult) -> tuple[str, ...]:
+        found = list(consequence_messages(nodes))
+        if result.reactivated:
+            found.append(f"{root.name} accepts work again.")
+        if result.row.enable_maintenance and not root.enable_maintenance:
+            found.append("Maintenance begins: only osmo-admin may submit, running work continues.")
+        if root.enable_maintenance and not result.row.enable_maintenance:
+            found.append("Maintenance ends: everybody with a role may submit again.")
+        return tuple(found)
+
+    change = Change(
+        title=f"Bring {root.name} back" if root.archived else f"Configure {root.name}",
+        button=f"Bring {root.name} back" if root.archived else "Save the configuration",
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=PoolConfigForm,
+        initial=_form_values(root),
+        version=root.version,
+        preview=PoolTreePreview(actor=actor, pool=root, root_name=root.name, includes_debts=True, messages=messages),
+        execute=execute,
+        success_message=lambda result: f"The configuration of {result.row.name} was saved.",
+        success_url=lambda _: pool_url(root.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def _form_values(root: Pool) -> dict[str, Any]:
+    """A pool as the values of its form."""
+    return {
+        "guarantee": root.effective_guarantee,
+        "maximum": root.effective_maximum,
+        "weight": 1 if root.weight is None else root.weight,
+        "cohort": root.cohort.name if root.cohort else "",
+        "borrowing_limit": root.borrowing_limit,
+        "lending_limit": root.lending_limit,
+        "about": root.description,
+        "maintenance": root.enable_maintenance,
+    }
 
 
 def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
-    """Ask, then remove a pool: archived if it ever had slices or work, gone otherwise."""
+    """Ask, then remove a pool: archived if it ever had subpools or work, deleted otherwise."""
     root = _configurable_root(request, pool)
     form = forms.ServiceForm(forms.submitted_data(request))
     back = reverse("admin:pools_pool_change", args=[root.name])
@@ -230,7 +220,7 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
             form.add_errors(refusal)
         else:
             admin.show_success(
-                request, f"Pool {root.name} is {'archived; it can be brought back' if left else 'gone'}."
+                request, f"Pool {root.name} is {'archived; it can be brought back' if left else 'deleted'}."
             )
             return HttpResponseRedirect(back if left else reverse("admin:index"))
     return admin.render_form_page(
@@ -241,8 +231,8 @@ def archive_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Ht
         crumbs=[("Pools", reverse("admin:index")), (root.name, back)],
         danger=True,
         extra={"version": root.version},
-        lead=f"{root.name} takes no more work and leaves the lists; its archived slices and its history stay, and it "
-        "can be brought back. It must have no slices and no live work. A pool that never had any is removed for good.",
+        lead=f"{root.name} accepts no more work and leaves the lists; its archived subpools and its history stay, and it "
+        "can be brought back. It must have no subpools and no active work. A pool that never had any is deleted for good.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The pages of pools: one page per pool with its slices, its debts, its configuration and its history."""
+"""The pages of pools: one page per pool with its subpools, what drains, its configuration and its history."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from django.urls import URLPattern, path, reverse
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.pool_changes import archive_pool_page, configure_pool_page, create_pool_page
 from pools.admin.subpools import (
-    DeleteSubpoolFlow,
-    ExistingSubpoolFlow,
-    RecreateSubpoolFlow,
-    ResizeSubpoolFlow,
-    change_subpool_page,
     create_subpool_page,
+    delete_subpool_page,
+    recreate_subpool_page,
+    resize_subpool_page,
 )
 from pools.domain.names import split_name
 from pools.domain.roles import Permission, is_allowed
@@ -37,18 +35,18 @@ class PoolAdmin(PolicyAdmin):
         def on_pool(view: Callable[[PolicyAdmin, HttpRequest, str], HttpResponse]) -> Any:
             return self.protect(lambda request, pool: view(self, request, pool))
 
-        def on_slice(flow: type[ExistingSubpoolFlow]) -> Any:
-            return self.protect(lambda request, pool, part: change_subpool_page(self, request, pool, part, flow))
+        def on_subpool(view: Callable[[PolicyAdmin, HttpRequest, str, str], HttpResponse]) -> Any:
+            return self.protect(lambda request, pool, subpool: view(self, request, pool, subpool))
 
-        part = "<str:pool>/slices/<str:part>"
+        subpool = "<str:pool>/subpools/<str:subpool>"
         return [
             path("create/", self.protect(lambda request: create_pool_page(self, request)), name="pools_pool_create"),
             path("<str:pool>/configuration/", on_pool(configure_pool_page), name="pools_pool_configure"),
             path("<str:pool>/archive/", on_pool(archive_pool_page), name="pools_pool_archive"),
-            path("<str:pool>/slices/create/", on_pool(create_subpool_page), name="pools_slice_create"),
-            path(f"{part}/resize/", on_slice(ResizeSubpoolFlow), name="pools_slice_resize"),
-            path(f"{part}/delete/", on_slice(DeleteSubpoolFlow), name="pools_slice_delete"),
-            path(f"{part}/recreate/", on_slice(RecreateSubpoolFlow), name="pools_slice_recreate"),
+            path("<str:pool>/subpools/create/", on_pool(create_subpool_page), name="pools_subpool_create"),
+            path(f"{subpool}/resize/", on_subpool(resize_subpool_page), name="pools_subpool_resize"),
+            path(f"{subpool}/delete/", on_subpool(delete_subpool_page), name="pools_subpool_delete"),
+            path(f"{subpool}/recreate/", on_subpool(recreate_subpool_page), name="pools_subpool_recreate"),
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
@@ -65,7 +63,7 @@ class PoolAdmin(PolicyAdmin):
         (tree,) = pool_tree.pool_trees_of([root])
         draining = [row for row in tree.leaves if row.state == SubpoolState.DELETING or row.bar.draining]
         held = pool_tree.find_holders([row.name for row in draining])
-        return self.page(
+        return self.render_page(
             request,
             "osmo/pool.html",
             title=root.name,

@@ -1,17 +1,15 @@
-"""Cutting a pool into slices in the browser: create, resize, delete, recreate."""
+"""Dividing a pool into subpools in the browser: create, resize, delete, recreate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
-from pools.admin.confirm_flow import REASON_HELP, ChangeForm, FlowLabels
-from pools.admin.pool_tree_flow import PoolTreeFlow
+from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow
+from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain import names
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.errors import NotFound
@@ -25,173 +23,190 @@ QUOTA_HELP = "Whole GPUs, or a share of the pool such as 25%. Fractions are roun
 
 
 class CreateSubpoolForm(ChangeForm):
-    """A new slice."""
+    """A new subpool."""
 
     subpool_name = forms.text_field(
         "Name", help_text="Lower-case letters, digits and single hyphens; the pool's name comes in front of it."
     )
     quota = forms.text_field("Quota in GPUs", help_text=QUOTA_HELP, inputmode="decimal")
-    description = forms.text_field("Why", help_text=REASON_HELP)
+    description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
 class SubpoolQuotaForm(ChangeForm):
-    """The quota of a slice that has a name already."""
+    """The quota of a subpool that has a name already."""
 
     quota = forms.text_field("Quota in GPUs", help_text=QUOTA_HELP, inputmode="decimal")
-    description = forms.text_field("Why", help_text=REASON_HELP)
+    description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
 class DeleteSubpoolForm(ChangeForm):
-    """The end of a slice."""
+    """The end of a subpool."""
 
     cancel_pending = forms.checkbox_field(
-        "Cancel what has not started", help_text="Running work always goes on until it ends by itself."
+        "Cancel the workflows that have not started", help_text="Running work always continues until it ends by itself."
     )
-    description = forms.text_field("Why", help_text=REASON_HELP)
-
-
-@dataclass(slots=True)
-class CreateSubpoolFlow(PoolTreeFlow):
-    """A new name."""
-
-    form_class: ClassVar[type[ChangeForm]] = CreateSubpoolForm
-
-    def words(self, form: ChangeForm) -> FlowLabels:
-        name = names.canonical_name(self.root.name, form.data.get("subpool_name", ""))
-        return FlowLabels(f"Create a slice of {self.root.name}", f"Create {name}")
-
-    def execute(self, form: ChangeForm, *, version: int | None) -> SubpoolResult:
-        data = form.cleaned_data
-        return create_subpool(
-            actor=self.actor,
-            parent=self.root.name,
-            subpool_name=data["subpool_name"],
-            quota=data["quota"],
-            description=data["description"],
-        )
-
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        verb = "is back" if result.reactivated else "was created"
-        return f"{result.row.name} {verb} and is guaranteed {result.subpool.quota} GPUs."
-
-
-@dataclass(slots=True)
-class ExistingSubpoolFlow(PoolTreeFlow):
-    """A change of a slice that is there."""
-
-    row: Pool
-
-    state: ClassVar[SubpoolState] = SubpoolState.ACTIVE
-
-    @property
-    def short_name(self) -> str:
-        """Its name inside its pool."""
-        return names.split_name(self.row.name).subpool or ""
-
-    def version(self) -> int | None:
-        return self.row.version
-
-    def closed(self) -> str:
-        if self.row.subpool_state == self.state:
-            return ""
-        return f"{self.row.name} is {self.row.subpool_state}; this is possible only while it is {self.state}."
-
-
-@dataclass(slots=True)
-class ResizeSubpoolFlow(ExistingSubpoolFlow):
-    """Another quota."""
-
-    form_class: ClassVar[type[ChangeForm]] = SubpoolQuotaForm
-    verb: ClassVar[str] = "Resize"
-    service: ClassVar[Callable[..., SubpoolResult]] = resize_subpool
-
-    def words(self, form: ChangeForm) -> FlowLabels:
-        return FlowLabels(f"{self.verb} {self.row.name}", f"{self.verb} {self.row.name}")
-
-    def initial(self) -> dict[str, Any]:
-        return {"quota": self.row.last_quota}
-
-    def execute(self, form: ChangeForm, *, version: int | None) -> SubpoolResult:
-        data = form.cleaned_data
-        return type(self).service(
-            actor=self.actor,
-            parent=self.root_name(form),
-            subpool_name=self.short_name,
-            quota=data["quota"],
-            description=data["description"],
-            expected_version=version,
-        )
-
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        return f"{result.row.name} is guaranteed {result.subpool.quota} GPUs now."
-
-
-@dataclass(slots=True)
-class RecreateSubpoolFlow(ResizeSubpoolFlow):
-    """An ARCHIVED slice comes back, with a quota."""
-
-    state: ClassVar[SubpoolState] = SubpoolState.ARCHIVED
-    verb: ClassVar[str] = "Recreate"
-    service: ClassVar[Callable[..., SubpoolResult]] = create_subpool
-
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        return f"{result.row.name} is back and is guaranteed {result.subpool.quota} GPUs."
-
-
-@dataclass(slots=True)
-class DeleteSubpoolFlow(ExistingSubpoolFlow):
-    """A slice goes, its work does not."""
-
-    form_class: ClassVar[type[ChangeForm]] = DeleteSubpoolForm
-
-    def words(self, form: ChangeForm) -> FlowLabels:
-        return FlowLabels(f"Delete {self.row.name}", f"Delete {self.row.name}", danger=True)
-
-    def execute(self, form: ChangeForm, *, version: int | None) -> SubpoolResult:
-        data = form.cleaned_data
-        return delete_subpool(
-            actor=self.actor,
-            parent=self.root_name(form),
-            subpool_name=self.short_name,
-            cancel_pending=data["cancel_pending"],
-            description=data["description"],
-            expected_version=version,
-        )
-
-    def remaining_work(self, effect: dict[str, Any]) -> list[Reservation]:
-        rows = Reservation.objects.filter(pool=self.row, workflow_name__in=effect["draining"])
-        return list(rows.order_by("held_since", "workflow_name"))
-
-    def effect_messages(
-        self, nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: Any
-    ) -> tuple[str, ...]:
-        cancelled = self.row.usage.live_workflows - result.subpool.usage.live_workflows
-        return consequence_messages(nodes, draining=len(remaining), cancelled=cancelled)
-
-    def success_message(self, form: ChangeForm, result: Any) -> str:
-        usage, name = result.subpool.usage, result.row.name
-        if result.subpool.state is SubpoolState.DELETING:
-            return f"{name} drains: {usage.live_workflows} live workflows hold {usage.total_usage} GPUs."
-        return f"{name} is archived; nothing is live on it."
+    description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
 def create_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
-    """The pages that make a slice."""
-    return CreateSubpoolFlow(admin, request, actor_of(request), _root(request, pool)).respond()
+    """The pages that create a subpool."""
+    actor, root = actor_of(request), _dividable_root(request, pool)
+
+    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
+        return create_subpool(
+            actor=actor,
+            parent=root.name,
+            subpool_name=form.cleaned_data["subpool_name"],
+            quota=form.cleaned_data["quota"],
+            description=form.cleaned_data["description"],
+        )
+
+    def success_message(result: SubpoolResult) -> str:
+        verb = "is active again" if result.reactivated else "was created"
+        return f"{result.row.name} {verb}; its quota is {result.subpool.quota} GPUs."
+
+    change = Change(
+        title=f"Create a subpool of {root.name}",
+        button=f"Create {names.canonical_name(root.name, request.POST.get('subpool_name', ''))}",
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=CreateSubpoolForm,
+        preview=PoolTreePreview(actor=actor, pool=root, root_name=root.name),
+        execute=execute,
+        success_message=success_message,
+        success_url=lambda _: pool_url(root.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
 
 
-def change_subpool_page(
-    admin: PolicyAdmin, request: HttpRequest, pool: str, short_name: str, flow: type[ExistingSubpoolFlow]
-) -> HttpResponse:
-    """The pages that change a slice."""
-    root = _root(request, pool)
-    row = Pool.objects.filter(parent=root, subpool_name=short_name).select_related("usage", "parent").first()
+def resize_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
+    """The pages that give an ACTIVE subpool another quota."""
+    actor, root, row = actor_of(request), *_subpool_of(request, pool, subpool)
+
+    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
+        return resize_subpool(
+            actor=actor,
+            parent=root.name,
+            subpool_name=subpool,
+            quota=form.cleaned_data["quota"],
+            description=form.cleaned_data["description"],
+            expected_version=version,
+        )
+
+    change = Change(
+        title=f"Resize {row.name}",
+        button=f"Resize {row.name}",
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=SubpoolQuotaForm,
+        initial={"quota": row.last_quota},
+        version=row.version,
+        preview=PoolTreePreview(
+            actor=actor, pool=root, root_name=root.name, unavailable_reason=_unless(row, SubpoolState.ACTIVE)
+        ),
+        execute=execute,
+        success_message=lambda result: f"The quota of {result.row.name} is {result.subpool.quota} GPUs now.",
+        success_url=lambda _: pool_url(root.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def recreate_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
+    """The pages that activate an ARCHIVED subpool again, with a quota."""
+    actor, root, row = actor_of(request), *_subpool_of(request, pool, subpool)
+
+    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
+        return create_subpool(
+            actor=actor,
+            parent=root.name,
+            subpool_name=subpool,
+            quota=form.cleaned_data["quota"],
+            description=form.cleaned_data["description"],
+            expected_version=version,
+        )
+
+    change = Change(
+        title=f"Recreate {row.name}",
+        button=f"Recreate {row.name}",
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=SubpoolQuotaForm,
+        initial={"quota": row.last_quota},
+        version=row.version,
+        preview=PoolTreePreview(
+            actor=actor, pool=root, root_name=root.name, unavailable_reason=_unless(row, SubpoolState.ARCHIVED)
+        ),
+        execute=execute,
+        success_message=lambda result: f"{result.row.name} is active again; its quota is {result.subpool.quota} GPUs.",
+        success_url=lambda _: pool_url(root.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def delete_subpool_page(admin: PolicyAdmin, request: HttpRequest, pool: str, subpool: str) -> HttpResponse:
+    """The pages that delete a subpool, whose running work continues."""
+    actor, root, row = actor_of(request), *_subpool_of(request, pool, subpool)
+
+    def execute(form: ChangeForm, version: int | None) -> SubpoolResult:
+        return delete_subpool(
+            actor=actor,
+            parent=root.name,
+            subpool_name=subpool,
+            cancel_pending=form.cleaned_data["cancel_pending"],
+            description=form.cleaned_data["description"],
+            expected_version=version,
+        )
+
+    def remaining_work(effect: dict[str, Any]) -> list[Reservation]:
+        rows = Reservation.objects.filter(pool=row, workflow_name__in=effect["draining"])
+        return list(rows.order_by("held_since", "workflow_name"))
+
+    def messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: SubpoolResult) -> tuple[str, ...]:
+        cancelled = row.usage.live_workflows - result.subpool.usage.live_workflows
+        return consequence_messages(nodes, draining=len(remaining), cancelled=cancelled)
+
+    def success_message(result: SubpoolResult) -> str:
+        usage, name = result.subpool.usage, result.row.name
+        if result.subpool.state is SubpoolState.DELETING:
+            return f"{name} is draining: {usage.live_workflows} active workflows hold {usage.total_usage} GPUs."
+        return f"{name} is archived; it has no active workflows."
+
+    change = Change(
+        title=f"Delete {row.name}",
+        button=f"Delete {row.name}",
+        danger=True,
+        breadcrumbs=pool_breadcrumbs(root),
+        form_class=DeleteSubpoolForm,
+        version=row.version,
+        preview=PoolTreePreview(
+            actor=actor,
+            pool=root,
+            root_name=root.name,
+            unavailable_reason=_unless(row, SubpoolState.ACTIVE),
+            messages=messages,
+            remaining_work=remaining_work,
+        ),
+        execute=execute,
+        success_message=success_message,
+        success_url=lambda _: pool_url(root.name),
+    )
+    return ConfirmFlow(admin, request, change).respond()
+
+
+def _unless(row: Pool, required: SubpoolState) -> str:
+    """Why a change is not possible in the subpool's state; empty where it is."""
+    if row.subpool_state == required:
+        return ""
+    return f"{row.name} is {row.subpool_state}; this is possible only while it is {required}."
+
+
+def _subpool_of(request: HttpRequest, pool: str, subpool: str) -> tuple[Pool, Pool]:
+    """The pool and its subpool. Raises NotFound for an unknown one, Forbidden without the role that divides the pool."""
+    root = _dividable_root(request, pool)
+    row = Pool.objects.filter(parent=root, subpool_name=subpool).select_related("usage", "parent").first()
     if row is None:
-        raise NotFound(f"Pool {root.name} has no subpool {short_name}.")
-    return flow(admin, request, actor_of(request), root, row).respond()
+        raise NotFound(f"Pool {root.name} has no subpool {subpool}.")
+    return root, row
 
 
-def _root(request: HttpRequest, pool: str) -> Pool:
+def _dividable_root(request: HttpRequest, pool: str) -> Pool:
     actor = actor_of(request)
     root = get_visible_root(actor, pool)
     require_permission(actor, Permission.POOL_PARTITION, pool)

@@ -48,7 +48,7 @@ class TokenAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         owner = self._owner(request)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/tokens.html",
             title="Access tokens",
@@ -84,7 +84,7 @@ class TokenAdmin(PolicyAdmin):
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
-                return self.page(
+                return self.render_page(
                     request,
                     "osmo/token_secret.html",
                     title=f"Token {token.name}",

@@ -98,7 +98,7 @@ class UserAdmin(PolicyAdmin):
             rows = rows.filter(username__icontains=text)
         if role := filters.value("role"):
             rows = rows.filter(groups__name=role)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/users.html",
             title="Users and roles",
@@ -114,7 +114,7 @@ class UserAdmin(PolicyAdmin):
             require_platform(actor, Permission.PLATFORM_READ)
         user = _find_user(object_id)
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]
-        return self.page(
+        return self.render_page(
             request,
             "osmo/user.html",
             title=user.username,

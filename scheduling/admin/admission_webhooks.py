@@ -65,7 +65,7 @@ class AdmissionWebhookAdmin(PolicyAdmin):
         rows = [
             {"backend": row, "guard": row.guard if hasattr(row, "guard") else queue_guard_for(row)} for row in clusters
         ]
-        return self.page(request, "osmo/guards.html", title="Webhooks", rows=rows)
+        return self.render_page(request, "osmo/guards.html", title="Webhooks", rows=rows)
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """`object_id` is the backend's name."""
@@ -92,7 +92,7 @@ class AdmissionWebhookAdmin(PolicyAdmin):
                 self.show_success(request, f"The webhooks of {object_id} are now in mode {form.cleaned_data['mode']}.")
                 return HttpResponseRedirect(request.path)
         met = list_bypasses(actor, object_id)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/guard.html",
             title=f"Webhooks of {object_id}",

@@ -20,7 +20,7 @@ class BackgroundJobAdmin(PolicyAdmin):
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked").order_by("name")
-        return self.page(request, "osmo/schedules.html", title="Schedules", schedules=list(rows))
+        return self.render_page(request, "osmo/schedules.html", title="Schedules", schedules=list(rows))
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:django_celery_beat_periodictask_changelist"))

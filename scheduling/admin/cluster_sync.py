@@ -28,7 +28,7 @@ class ClusterSyncAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         clusters = Backend.objects.filter(kind=Backend.Kind.KUBERNETES).order_by("name")
         rows = [{"backend": each, "state": queue_sync_body(each)} for each in clusters]
-        return self.page(
+        return self.render_page(
             request,
             "osmo/clusters.html",
             title="Clusters and queues",
@@ -42,7 +42,7 @@ class ClusterSyncAdmin(PolicyAdmin):
         row = queue_sync_row(backend)
         if request.method == "POST":
             return self._request_action(request, backend)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/cluster.html",
             title=f"Queues of {backend.name}",

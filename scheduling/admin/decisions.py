@@ -39,7 +39,7 @@ class DecisionAdmin(PolicyAdmin):
             limit=ROWS_PER_PAGE,
             offset=(number - 1) * ROWS_PER_PAGE,
         )
-        return self.page(
+        return self.render_page(
             request,
             "osmo/decisions.html",
             title="Timeline",

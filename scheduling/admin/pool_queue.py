@@ -58,7 +58,7 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
         running = running.filter(submitted_by__username=user)
     shown = list(running[: MAX_RUNNING_SHOWN + 1])
     told, _ = list_decisions(actor, pools=named, limit=MAX_DECISIONS_SHOWN)
-    return admin.page(
+    return admin.render_page(
         request,
         "osmo/queue.html",
         title=f"Queue of {root.name}",

@@ -69,7 +69,7 @@ class WorkflowConfigAdmin(PolicyAdmin):
             else:
                 self.show_success(request, f"The drain monitor looks every {minutes} minutes from now.")
                 return HttpResponseRedirect(request.path)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/workflow_config.html",
             title="Workflow configuration",

@@ -183,7 +183,7 @@ def _file_faults(refusal: DomainError, text: str) -> list[FileFault]:
 
 def _render(admin: PolicyAdmin, request: HttpRequest, form: SubmitForm, **context: Any) -> HttpResponse:
     refused = bool(form.errors) or "refusal" in context
-    return admin.page(
+    return admin.render_page(
         request,
         "osmo/submit.html",
         title="Submit a workflow",

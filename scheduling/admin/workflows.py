@@ -115,7 +115,7 @@ class WorkflowAdmin(PolicyAdmin):
             filters.matching_rows(actor), limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE
         )
         listed = [(row, WorkflowStatus(row.status).is_active and may_cancel(actor, row)) for row in rows]
-        return self.page(
+        return self.render_page(
             request,
             "osmo/workflows.html",
             title="Workflows",
@@ -134,7 +134,7 @@ class WorkflowAdmin(PolicyAdmin):
         subject = f"workflow/{workflow.name}"
         status = WorkflowStatus(workflow.status)
         told = waiting_gangs_of(actor, workflow)
-        return self.page(
+        return self.render_page(
             request,
             "osmo/workflow.html",
             title=workflow.name,
@@ -174,7 +174,7 @@ class WorkflowAdmin(PolicyAdmin):
                 return self._cancel_each(request, [row.name for row in rows], form, back)
         else:
             form = CancelWorkflowForm()
-        return self.page(
+        return self.render_page(
             request,
             "osmo/cancel.html",
             title=f"Cancel {rows[0].name}" if len(rows) == 1 else f"Cancel {len(rows)} workflows",

@@ -38,7 +38,7 @@ def test_a_double_click_submits_once(house: PoolScene, signed_in: Callable[..., 
 
 def test_a_session_that_ended_while_somebody_typed(house: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(house.pool_admin, viewport={"width": 390, "height": 844})
-    page = tab.open(f"/pools/pool/{house.pool}/slices/create/")
+    page = tab.open(f"/pools/pool/{house.pool}/subpools/create/")
     page.get_by_label("Name").fill("late")
     page.get_by_label("Quota in GPUs").fill("25%")
     tab.context.clear_cookies(name="sessionid")

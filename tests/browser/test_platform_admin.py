@@ -26,7 +26,7 @@ def test_every_main_page(house: PoolScene, signed_in: Callable[..., Any], colour
         "pool-create": "/pools/pool/create/",
         "pool-configure": f"/pools/pool/{house.pool}/configuration/",
         "pool-archive": f"/pools/pool/{house.pool}/archive/",
-        "slice-delete": f"/pools/pool/{house.pool}/slices/a/delete/",
+        "slice-delete": f"/pools/pool/{house.pool}/subpools/a/delete/",
         "workflows": "/scheduling/workflow/",
         "workflow": f"/scheduling/workflow/{work}/change/",
         "workflow-end": f"/scheduling/workflow/{work}/end/",

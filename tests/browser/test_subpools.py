@@ -106,7 +106,7 @@ def test_delete_and_drain(house: PoolScene, signed_in: Callable[..., Any]) -> No
 def test_refused_input_stays_in_the_form(house: PoolScene, signed_in: Callable[..., Any]) -> None:
     house.create_subpool("a", 60)
     tab = signed_in(house.pool_admin)
-    page = tab.open(f"/pools/pool/{house.pool}/slices/create/")
+    page = tab.open(f"/pools/pool/{house.pool}/subpools/create/")
     page.get_by_label("Name").fill("Not--Allowed")
     page.get_by_label("Quota in GPUs").fill("41")
     page.get_by_label("Why").fill("a second group")
@@ -133,7 +133,7 @@ def test_refused_input_stays_in_the_form(house: PoolScene, signed_in: Callable[.
 def test_somebody_else_was_quicker(house: PoolScene, signed_in: Callable[..., Any]) -> None:
     house.create_subpool("a", 30)
     tab = signed_in(house.pool_admin)
-    page = tab.open(f"/pools/pool/{house.pool}/slices/a/resize/")
+    page = tab.open(f"/pools/pool/{house.pool}/subpools/a/resize/")
     page.get_by_label("Quota in GPUs").fill("50")
     page.get_by_role("button", name="Show the effect").click()
     house.create_subpool("b", 20)
@@ -153,9 +153,9 @@ def test_a_foreign_pool_does_not_exist(house: PoolScene, signed_in: Callable[...
     addresses = [
         foreign.page,
         f"/pools/pool/{foreign.pool}--a/change/",
-        f"/pools/pool/{foreign.pool}/slices/create/",
-        f"/pools/pool/{foreign.pool}/slices/a/resize/",
-        f"/pools/pool/{foreign.pool}/slices/a/delete/",
+        f"/pools/pool/{foreign.pool}/subpools/create/",
+        f"/pools/pool/{foreign.pool}/subpools/a/resize/",
+        f"/pools/pool/{foreign.pool}/subpools/a/delete/",
         f"/pools/pool/{foreign.pool}/configuration/",
     ]
     for address in addresses:
@@ -180,7 +180,7 @@ def test_phone_and_dark(house: PoolScene, signed_in: Callable[..., Any]) -> None
     for name, address in {
         "home": "/",
         "pool": house.page,
-        "resize": f"/pools/pool/{house.pool}/slices/a/resize/",
+        "resize": f"/pools/pool/{house.pool}/subpools/a/resize/",
         "workflows": "/scheduling/workflow/",
         "submit": "/scheduling/workflow/submit/",
         "audit": "/pools/auditentry/",

@@ -47,7 +47,7 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
     root, address = as_person("root"), "/pools/pool/other/archive/"
     refused = root.post(address, {"version": Pool.objects.get(name="other").version})
     assert refused.status_code == 400
-    confirm_change(root, "/pools/pool/other/slices/x/delete/")
+    confirm_change(root, "/pools/pool/other/subpools/x/delete/")
     assert root.post(address, {"version": 999}).status_code == 400
     assert root.post(address, {"version": Pool.objects.get(name="other").version}).status_code == 302
     assert Pool.objects.get(name="other").archived

@@ -45,10 +45,10 @@ PAGES = {
 }
 TEAM_PAGES = {
     "/pools/pool/team/change/": SEE_TEAM,
-    "/pools/pool/team/slices/create/": CUT_TEAM,
-    "/pools/pool/team/slices/a/resize/": CUT_TEAM,
-    "/pools/pool/team/slices/a/delete/": CUT_TEAM,
-    "/pools/pool/team/slices/a/recreate/": CUT_TEAM,
+    "/pools/pool/team/subpools/create/": CUT_TEAM,
+    "/pools/pool/team/subpools/a/resize/": CUT_TEAM,
+    "/pools/pool/team/subpools/a/delete/": CUT_TEAM,
+    "/pools/pool/team/subpools/a/recreate/": CUT_TEAM,
     "/pools/pool/team/configuration/": ROOT,
     "/pools/pool/team/archive/": ROOT,
 }
@@ -73,9 +73,9 @@ def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> No
 @pytest.mark.parametrize(
     ("address", "typed"),
     [
-        ("/pools/pool/team/slices/create/", {"subpool_name": "new", "quota": "1"}),
-        ("/pools/pool/team/slices/a/resize/", {"quota": "1"}),
-        ("/pools/pool/team/slices/a/delete/", {}),
+        ("/pools/pool/team/subpools/create/", {"subpool_name": "new", "quota": "1"}),
+        ("/pools/pool/team/subpools/a/resize/", {"quota": "1"}),
+        ("/pools/pool/team/subpools/a/delete/", {}),
         ("/pools/pool/team/configuration/", {"guarantee": "90", "maximum": "-1", "weight": "1"}),
         ("/pools/pool/team/archive/", {}),
         ("/pools/pool/create/", {"name": "fresh", "backend": "sim", "guarantee": "1"}),

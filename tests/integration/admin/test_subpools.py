@@ -10,10 +10,10 @@ from pools.models import AuditEntry, Pool
 from pools.services.subpools import delete_subpool, resize_subpool
 from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
 
-CREATE = "/pools/pool/team/slices/create/"
-RESIZE = "/pools/pool/team/slices/a/resize/"
-DELETE = "/pools/pool/team/slices/a/delete/"
-RECREATE = "/pools/pool/team/slices/a/recreate/"
+CREATE = "/pools/pool/team/subpools/create/"
+RESIZE = "/pools/pool/team/subpools/a/resize/"
+DELETE = "/pools/pool/team/subpools/a/delete/"
+RECREATE = "/pools/pool/team/subpools/a/recreate/"
 
 
 def test_a_preview_writes_nothing_and_a_confirmation_what_it_showed(as_person: Callable[[str], Client]) -> None:
@@ -82,10 +82,10 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     run_cycles()
     chief = as_person("chief")
     preview = chief.post(DELETE, {"step": "preview"})
-    assert {row.workflow_name for row in preview.context["staying"]} == {held.name, waits.name}
+    assert {row.workflow_name for row in preview.context["remaining"]} == {held.name, waits.name}
     assert "2 workflows on team--a go on undisturbed." in preview.content.decode()
     preview = chief.post(DELETE, {"cancel_pending": "on", "step": "preview"})
-    assert [row.workflow_name for row in preview.context["staying"]] == [held.name]
+    assert [row.workflow_name for row in preview.context["remaining"]] == [held.name]
     told = preview.content.decode()
     assert "1 workflow that has not started is cancelled." in told
     assert "1 workflow on team--a goes on undisturbed." in told
@@ -97,7 +97,7 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     assert "team--a drains" in page
     assert "1 workflow still holds 8 GPUs" in page
     assert held.name in page
-    empty = confirm_change(chief, "/pools/pool/team/slices/b/delete/")
+    empty = confirm_change(chief, "/pools/pool/team/subpools/b/delete/")
     assert empty.status_code == 302
     assert Pool.objects.get(name="team--b").subpool_state == "ARCHIVED"
 
@@ -118,9 +118,9 @@ def test_a_wrong_state_is_said_at_once_and_refused(as_person: Callable[[str], Cl
 def test_unknown_slices_and_odd_addresses_are_404(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     for address in (
-        "/pools/pool/team/slices/ghost/resize/",
-        "/pools/pool/ghost/slices/a/resize/",
-        "/pools/pool/team--a/slices/a/resize/",
+        "/pools/pool/team/subpools/ghost/resize/",
+        "/pools/pool/ghost/subpools/a/resize/",
+        "/pools/pool/team--a/subpools/a/resize/",
         "/pools/pool/team--ghost/change/",
         "/pools/pool/%00/change/",
         "/pools/pool/'; drop/change/",

@@ -1,0 +1,93 @@
+"""What a preview shows of a change of one pool's tree: each node before and after, and the work that it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic
+
+from django.urls import reverse
+
+from pools.admin.base import Breadcrumbs
+from pools.admin.confirm_flow import ResultT
+from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
+from pools.domain.roles import Actor
+from pools.models import Pool, Reservation
+from pools.selectors import pool_tree
+from pools.selectors.pool_balance import pool_tree_body
+from pools.services.cohort_effects import effect_with_debts
+from pools.services.dry_run import effect_on_pool_tree, read_pool_tree
+
+EffectMessages = Callable[[tuple[NodeEffect, ...], list[Reservation], ResultT], tuple[str, ...]]
+
+
+def tree_messages(nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: object) -> tuple[str, ...]:
+    """The messages that follow from the nodes alone."""
+    return consequence_messages(nodes)
+
+
+def no_remaining_work(effect: dict[str, Any]) -> list[Reservation]:
+    """For changes that end no leaf."""
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTreePreview(Generic[ResultT]):
+    """The preview of a change of the tree of `root_name`; `pool` is None where the change makes that pool.
+    `unavailable_reason` says on the form's page why the change is not possible now. `remaining_work` lists the work that
+    keeps running on a leaf that the change ends. `includes_debts` adds what the change means for cohorts."""
+
+    form_template: ClassVar[str] = "osmo/change_form.html"
+    effect_template: ClassVar[str] = "osmo/change_effect.html"
+
+    actor: Actor
+    pool: Pool | None
+    root_name: str
+    unavailable_reason: str = ""
+    includes_debts: bool = False
+    messages: EffectMessages[ResultT] = tree_messages
+    remaining_work: Callable[[dict[str, Any]], list[Reservation]] = no_remaining_work
+
+    def form_context(self) -> dict[str, Any]:
+        """The tree as it is now."""
+        tree = pool_tree.pool_trees_of([self.pool])[0] if self.pool else None
+        return {"pool": self.pool, "tree": tree, "notice": self.unavailable_reason}
+
+    def dry_run(self, operation: Callable[[], object]) -> dict[str, Any]:
+        """The effect on the pool's tree."""
+        if self.includes_debts:
+            return effect_with_debts(operation, read_state=lambda: read_pool_tree(self.root_name), actor=self.actor)
+        return effect_on_pool_tree(self.root_name, operation, actor=self.actor)
+
+    def effect_context(self, effect: dict[str, Any], result: ResultT) -> dict[str, Any]:
+        """Each node before and after, messages, and the names of the work that stays or is reclaimed."""
+        nodes, remaining = node_effects(effect["before"], effect["after"]), self.remaining_work(effect)
+        return {
+            "pool": self.pool,
+            "nodes": nodes,
+            "effect_messages": (*self.messages(nodes, remaining, result), *result.warnings),
+            "remaining": remaining,
+            "reclaimed": effect["may_be_reclaimed"],
+            "reclaimed_elsewhere": effect["may_be_reclaimed_elsewhere"],
+        }
+
+    def current_state(self) -> dict[str, Any] | None:
+        """The tree as the API lists it."""
+        return pool_tree_body(self.pool) if self.pool else None
+
+    def fingerprint(self, state: dict[str, Any] | None) -> str:
+        """The versions of all rows of the tree, which change with quotas and states and not with use."""
+        if state is None:
+            return ""
+        parts = [f"{part['subpool_name']}:{part['version']}" for part in state["subpools"]]
+        return " ".join([str(state["version"]), *parts])
+
+
+def pool_url(name: str) -> str:
+    """The page of a top-level pool."""
+    return reverse("admin:pools_pool_change", args=[name])
+
+
+def pool_breadcrumbs(pool: Pool | None) -> Breadcrumbs:
+    """The pages above a change of a pool's tree."""
+    return [("Pools", reverse("admin:index")), *([(pool.name, pool_url(pool.name))] if pool else [])]
