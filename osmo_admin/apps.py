@@ -1,4 +1,4 @@
-"""Django's handle on the composition root."""
+"""The Django app of the composition root."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class OsmoAdminConfig(AppConfig):
 
 
 class OsmoAdminSiteConfig(AdminConfig):
-    """The admin site is ours: everybody with a login may enter and sees what the roles allow."""
+    """Our own admin site: every user may log in and sees the pages that their roles allow."""
 
     default_site = "osmo_admin.site.AdminSite"

@@ -1,4 +1,4 @@
-"""The beat: django-celery-beat's database schedule, made to outlive a restart of the database or broker."""
+"""Celery beat with the database schedule of django-celery-beat. It survives a restart of the database or broker."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ log = structlog.get_logger(__name__)
 
 
 class Scheduler(DatabaseScheduler):  # type: ignore[misc]
-    """Waits and tries again where the stock scheduler would end its process.
+    """Waits and retries where the scheduler of django-celery-beat would end its process.
 
-    Its rows are those of :mod:`scheduling.services.periodic_tasks`, which are brought in line with the environment at the
-    first tick; later changes of rows are noticed with every tick.
+    Its rows are those of :mod:`scheduling.services.periodic_tasks`, which are aligned with the environment at the first
+    tick; later changes of rows are noticed with every tick.
     """
 
     _ensured = False
 
     def tick(self, *args: object, **kwargs: object) -> float:
-        """Send what is due. Returns the seconds until the next look."""
+        """Send the tasks that are due. Returns the seconds until the next tick."""
         try:
             if not self._ensured:
                 ensure_periodic_tasks()

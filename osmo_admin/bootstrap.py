@@ -1,7 +1,7 @@
 """Prepare the database for serving: migrations, defaults, the first user, and a demo on request.
 
-`python -m osmo_admin.bootstrap [--demo]`, with the first user's password in `OSMO_ADMIN_PASSWORD`. May be run any
-number of times; prints one JSON object, `{"admin_created": bool, "demo": bool}`.
+`python -m osmo_admin.bootstrap [--demo]`, with the first user's password in `OSMO_ADMIN_PASSWORD`. It may be run any
+number of times and prints one JSON object, `{"admin_created": bool, "demo": bool}`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIRST_ADMIN = "admin"
 
 
 def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
-    """Only a house without any user gets one: an admin who was renamed or removed does not come back."""
+    """The first user is created only if there is no user: a renamed or deleted admin is not created again."""
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0, interactive=False)
@@ -43,7 +43,7 @@ def prepare_database(*, demo: bool, password: str | None) -> dict[str, bool]:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m osmo_admin.bootstrap", description=__doc__)
-    parser.add_argument("--demo", action="store_true", help="fill a house that has no user yet with a demo")
+    parser.add_argument("--demo", action="store_true", help="create demo data if there is no user yet")
     arguments = parser.parse_args()
     with exit_with_message():
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")

@@ -1,4 +1,4 @@
-"""The Celery application. Periodic work is declared by each room in its `tasks.py` and kept in the database."""
+"""The Celery application. Each app declares its periodic tasks in `tasks.py`; the database holds the schedule."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ app.steps["worker"].add(DjangoStructLogInitStep)  # request ids travel with the 
 
 @worker_process_init.connect
 def _freeze_loaded_objects(**_: Any) -> None:
-    gc.freeze()  # it stays, and the collector need not look through it in the middle of a task
+    gc.freeze()  # loaded objects stay, so the garbage collector need not scan them during a task

@@ -1,4 +1,4 @@
-"""What a wrong configuration says before it hurts: Django system checks with our own numbers.
+"""Django system checks of the configuration, with our own ids.
 
 Errors that make serving unsafe also stop the web server (`refuse_unsafe_settings`), because servers do not run checks.
 """
@@ -19,19 +19,19 @@ from osmo_admin.env import RUNTIME_FILE, Env
 
 INSECURE_KEY_PREFIX = "insecure-"
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
-# A client's own patience ends about here; a longer wait for a lock would answer nobody.
+# Clients time out at about this age; after a longer wait for a lock nobody reads the response.
 MAX_LOCK_WAIT_MS = 30_000
 
 
 @register(Tags.security, deploy=True)
 def check_secret_key(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
-    """Sessions and tokens are signed with it."""
+    """The secret key signs sessions and tokens."""
     if settings.SECRET_KEY.startswith(INSECURE_KEY_PREFIX):
         return [
             Error(
                 "OSMO_SECRET_KEY is not set.",
                 hint="Set it to 50 or more random characters, the same for web, worker and beat; "
-                "`osmo-admin up` makes one by itself.",
+                "`osmo-admin up` generates one.",
                 id="osmo.E001",
             )
         ]
@@ -40,14 +40,14 @@ def check_secret_key(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckM
 
 @register(Tags.security)
 def check_dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
-    """Dev login believes whatever name a header says."""
+    """Dev login trusts the user name in a header."""
     env: Env = settings.OSMO
     if not env.dev_login:
         return []
     if env.secure:
         return [
             Error(
-                "OSMO_DEV_LOGIN and OSMO_SECURE are both on: anybody could enter under any name.",
+                "OSMO_DEV_LOGIN and OSMO_SECURE are both on: everyone could log in under any name.",
                 hint="Turn OSMO_DEV_LOGIN off.",
                 id="osmo.E002",
             )
@@ -57,8 +57,8 @@ def check_dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
         return [
             Caution(
                 f"OSMO_DEV_LOGIN is on and OSMO_ALLOWED_HOSTS names {', '.join(foreign)}: "
-                "everybody who reaches this address may enter under any name.",
-                hint="Keep dev login on this machine.",
+                "everyone who reaches this address may log in under any name.",
+                hint="Use dev login only on this machine.",
                 id="osmo.W002",
             )
         ]
@@ -67,7 +67,7 @@ def check_dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
 
 @register()
 def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
-    """Addresses of a wrong kind fail late and far from their cause."""
+    """A wrong address would fail late and far from its cause."""
     env: Env = settings.OSMO
     found: list[CheckMessage] = []
     if env.public_url:
@@ -83,7 +83,7 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
             found.append(
                 Error(
                     "OSMO_SECURE is on and OSMO_PUBLIC_URL begins with http://: browsers would never send the login.",
-                    hint="Name the https:// address people use.",
+                    hint="Name the https:// address of the users.",
                     id="osmo.E004",
                 )
             )
@@ -98,8 +98,8 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
     if env.secure and "*" in settings.ALLOWED_HOSTS:
         found.append(
             Caution(
-                "OSMO_ALLOWED_HOSTS is *: links in answers can be made to point at a stranger's host.",
-                hint="Name the hosts people use.",
+                "OSMO_ALLOWED_HOSTS is *: an attacker can make links point at another host.",
+                hint="Name the hosts of the users.",
                 id="osmo.W005",
             )
         )
@@ -108,12 +108,12 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
 
 @register()
 def check_durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
-    """Numbers that are allowed and make no sense."""
+    """Durations that are valid but make no sense."""
     env: Env = settings.OSMO
     if env.lock_timeout_ms > MAX_LOCK_WAIT_MS:
         return [
             Caution(
-                f"OSMO_LOCK_TIMEOUT_MS is {env.lock_timeout_ms}: callers give up before the lock does.",
+                f"OSMO_LOCK_TIMEOUT_MS is {env.lock_timeout_ms}: clients time out before the lock does.",
                 hint=f"Stay at or below {MAX_LOCK_WAIT_MS}.",
                 id="osmo.W006",
             )
@@ -123,7 +123,7 @@ def check_durations(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
 
 @register(Tags.security)
 def check_private_files(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
-    """`runtime.json` holds the secret key."""
+    """`runtime.json` holds the secret key, so other users must not read it."""
     env: Env = settings.OSMO
     path = env.data_dir / RUNTIME_FILE if env.data_dir else None
     if path is not None and path.exists() and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -138,7 +138,7 @@ def check_private_files(app_configs: Sequence[Any] | None, **_: Any) -> list[Che
 
 
 def refuse_unsafe_settings() -> None:
-    """Called by the web server's entry. Raises ImproperlyConfigured with every error that makes serving unsafe."""
+    """Called when the web server starts. Raises ImproperlyConfigured with all errors that make serving unsafe."""
     found = [*check_secret_key(None), *check_dev_login(None), *check_addresses(None), *check_private_files(None)]
     errors = [message for message in found if message.is_serious()]
     if errors:

@@ -1,4 +1,4 @@
-"""Which machine a request came from, so that failed logins are counted per machine and not per proxy."""
+"""The address of the client of a request, so that failed logins are counted by client and not by proxy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from django.http import HttpRequest
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """The address that the outermost of our own proxies saw.
+    """The address that the outermost of our own proxies has seen.
 
-    Every proxy appends what it saw to `X-Forwarded-For`; `OSMO_PROXY_COUNT` of those entries, from the right, are ours
-    and everything before them is the client's own claim.
+    Every proxy appends what it saw to `X-Forwarded-For`; `OSMO_PROXY_COUNT` of those entries, from the right, are ours;
+    the client may have forged the others.
     """
     count: int = settings.OSMO.proxy_count
     if count:

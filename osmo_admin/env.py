@@ -1,8 +1,8 @@
-"""The operator's settings, read once, with names, types and defaults in one place.
+"""The settings of the operator, read once, with names, types and defaults in one place.
 
-A value comes from the environment; what a running `osmo-admin up` generated (addresses, secret key) comes
-from `runtime.json` in the data directory, so that commands beside the server meet the same server. A wrong
-value stops the start with one sentence that names the variable.
+Values come from the environment; values that a running `osmo-admin up` generated (addresses, secret key) come from
+`runtime.json` in the data directory, so that commands beside the server use the same servers. A wrong value stops the
+start with a message that names the variable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["RUNTIME_FILE", "Env", "EnvError", "load_environment"]
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """What the operator decided. Durations are seconds unless the name says otherwise."""
+    """The settings of the operator. Durations are in seconds unless the name says otherwise."""
 
     database_url: str
     redis_url: str
@@ -50,7 +50,7 @@ class Env:
 
 
 def _apply_runtime_defaults(data_dir: Path | None) -> None:
-    """Take what `osmo-admin up` wrote beside its data as defaults; the real environment wins."""
+    """Use the values that `osmo-admin up` wrote to `runtime.json` as defaults; the real environment wins."""
     if data_dir is None or not (path := data_dir / RUNTIME_FILE).is_file():
         return
     for name, value in json.loads(path.read_text()).items():

@@ -1,10 +1,10 @@
-"""Is the process alive, and can the house do its work: two questions, asked by machines without a login.
+"""Liveness and readiness probes, without a login.
 
-`GET /health` → 200 `{"status": "OK"}` as long as the web process answers (restart it when not).
+`GET /health` → 200 `{"status": "OK"}` while the web process answers (restart it otherwise).
 `GET /ready` → 200 or 503 `{"status": "OK"|"UNAVAILABLE", "checks": {name: {"ok": bool, "message": str}}}`: database,
-migrations, Redis, worker (all needed), beat and clusters (told, not needed: without the first only the periodic safety
-net rests, without the second only Kubernetes backends).
-Answers carry no addresses or error texts; those are in the log.
+migrations, Redis and worker are required. Beat and clusters are reported, but not required: without beat only periodic
+tasks pause, without clusters only Kubernetes backends.
+Responses contain no addresses or error texts; those are in the log.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ log = structlog.get_logger(__name__)
 @never_cache
 @require_safe
 def health(request: HttpRequest) -> JsonResponse:
-    """Liveness: touches nothing but this process."""
+    """Liveness of this process only."""
     return JsonResponse({"status": "OK"})
 
 
 @never_cache
 @require_safe
 def ready(request: HttpRequest) -> JsonResponse:
-    """Readiness: every dependency asked once."""
+    """Readiness: every dependency is checked once."""
     checks = {name: _run_check(name, ask) for name, ask in _CHECK_FUNCTIONS.items()}
     ok = all(checks[name]["ok"] for name in REQUIRED_CHECKS)
     return JsonResponse({"status": "OK" if ok else "UNAVAILABLE", "checks": checks}, status=200 if ok else 503)
 
 
 class _NotReady(Exception):
-    """A dependency answers, and its answer is no; the text may be shown to anybody."""
+    """A dependency answers that it is not ready; the message is public."""
 
 
 def _run_check(name: str, ask: Callable[[], str]) -> dict[str, object]:
     try:
         return {"ok": True, "message": ask()}
-    except _NotReady as no:
-        return {"ok": False, "message": str(no)}
+    except _NotReady as problem:
+        return {"ok": False, "message": str(problem)}
     except (DatabaseError, redis.RedisError) as problem:
         log.warning("not_ready", check=name, problem=str(problem))
         return {"ok": False, "message": "does not answer"}
@@ -73,7 +73,7 @@ def _check_migrations() -> str:
 
 @cache
 def _count_unapplied() -> int:
-    """How many migrations are missing. Kept once it is none: what is applied stays applied."""
+    """The number of missing migrations. Zero is cached, because applied migrations stay applied."""
     executor = MigrationExecutor(connection)
     return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
@@ -87,8 +87,8 @@ def _heartbeat_check(process: str) -> Callable[[], str]:
     def ask() -> str:
         seconds = heartbeat.heartbeat_age(process)
         if seconds is None:
-            raise _NotReady(f"no sign of life for {heartbeat.LIFETIME_SECONDS} s")
-        return f"seen {seconds:.0f} s ago"
+            raise _NotReady(f"no heartbeat for {heartbeat.LIFETIME_SECONDS} s")
+        return f"heartbeat {seconds:.0f} s ago"
 
     return ask
 

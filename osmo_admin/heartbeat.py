@@ -1,7 +1,7 @@
-"""Signs of life of the background processes, left where the web server can see them.
+"""Heartbeats of the background processes, for the readiness probe of the web server.
 
-The worker, beat and the process of the clusters each renew a key in Redis that expires by itself. No key means: not
-running, hung, or cut off from the broker, and in each case nobody starts work, watches the drain or follows a cluster.
+The worker, beat and clusters processes each renew a key in Redis that expires by itself. A missing key means that the
+process does not run, hangs, or has lost the broker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.conf import settings
 WORKER = "worker"
 BEAT = "beat"
 CLUSTERS = "clusters"
-# Renewed every two seconds (worker, clusters) or five (beat); a restart may take this long before it counts as gone.
+# Renewed every two seconds (worker, clusters) or five (beat); a restart may take this long.
 LIFETIME_SECONDS = 30
 
 
@@ -27,7 +27,7 @@ def _redis_client() -> redis.Redis:
 
 
 def renew_heartbeat(process: str) -> None:
-    """Say that this process is at work. A broker that is away is not this function's problem to report."""
+    """Renew the heartbeat of a process. A missing broker is ignored here; others report it."""
     try:
         _redis_client().set(f"osmo:alive:{process}", repr(time.time()), ex=LIFETIME_SECONDS)
     except redis.RedisError:
@@ -35,17 +35,17 @@ def renew_heartbeat(process: str) -> None:
 
 
 def heartbeat_age(process: str) -> float | None:
-    """Seconds since the last sign of life, or None without one. Raises redis.RedisError."""
-    left = _redis_client().get(f"osmo:alive:{process}")
-    return None if left is None else max(0.0, time.time() - float(left))
+    """Seconds since the last heartbeat, or None without one. Raises redis.RedisError."""
+    timestamp = _redis_client().get(f"osmo:alive:{process}")
+    return None if timestamp is None else max(0.0, time.time() - float(timestamp))
 
 
 def ping_redis() -> None:
-    """Raises redis.RedisError when the broker does not answer within a second."""
+    """Raises redis.RedisError if the broker does not answer within a second."""
     _redis_client().ping()
 
 
 @heartbeat_sent.connect
 def _renew_worker_heartbeat(**_: Any) -> None:
-    """Celery's own heartbeat timer, which stops when the worker loses its broker connection."""
+    """Celery's heartbeat timer stops when the worker loses its connection to the broker."""
     renew_heartbeat(WORKER)

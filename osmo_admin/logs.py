@@ -1,4 +1,4 @@
-"""Log lines: for people on a terminal (`console`) or one JSON object each (`json`); same facts in both."""
+"""Log lines: text for a terminal (`console`) or one JSON object each (`json`), with the same facts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SHARED_PROCESSORS: list[Processor] = [
 
 
 def _drop_client_error_trace(_logger: Any, _name: str, event: EventDict) -> EventDict:
-    """What a client sent wrong is a line: a trace says that something of ours is broken, and nothing is."""
-    known = event.get("exc_info")
-    error = known[1] if isinstance(known, tuple) else known
+    """Log a bad request of a client without a stack trace, because our code is not at fault."""
+    info = event.get("exc_info")
+    error = info[1] if isinstance(info, tuple) else info
     if isinstance(error, SuspiciousOperation | MultiPartParserError):
         del event["exc_info"]
         event["refused"] = type(error).__name__
@@ -31,7 +31,7 @@ def _drop_client_error_trace(_logger: Any, _name: str, event: EventDict) -> Even
 
 
 def formatter(style: str) -> logging.Formatter:
-    """The formatter that `LOGGING` names; makes structlog's own loggers end in the same handlers."""
+    """The formatter of `LOGGING`; it also routes the loggers of structlog to the same handlers."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -55,4 +55,4 @@ def formatter(style: str) -> logging.Formatter:
 
 @setup_logging.connect
 def _keep_django_logging(**_: Any) -> None:
-    """Being connected is enough: Celery then leaves the handlers of `LOGGING` alone."""
+    """A connected receiver is enough: Celery then keeps the handlers of `LOGGING`."""

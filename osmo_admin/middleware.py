@@ -1,5 +1,4 @@
-"""What happens to every request: its address is put right, and it carries the id that its log lines and its audit
-entries share."""
+"""Middleware of every request: it normalises the path and sets the request id of log lines and audit entries."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from pools.transactions import request_id
 
 
 class OneSlashMiddleware:
-    """`//api/pool` is `/api/pool`: OSMO's clients build such addresses, and a redirect would turn a POST into a GET."""
+    """`//api/pool` becomes `/api/pool`: OSMO's clients send such paths; a redirect would turn a POST into a GET."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -24,17 +23,17 @@ class OneSlashMiddleware:
 
 
 class AuditContextMiddleware:
-    """Hand the request id that structlog gave this request to the ledger, and tell the client."""
+    """Pass the request id of structlog to the ledger, and return it to the client."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        known = str(structlog.contextvars.get_contextvars().get("request_id", ""))
-        mark = request_id.set(known)
+        current_id = str(structlog.contextvars.get_contextvars().get("request_id", ""))
+        token = request_id.set(current_id)
         try:
             response = self.get_response(request)
         finally:
-            request_id.reset(mark)
-        response.headers.setdefault("X-Request-ID", known)
+            request_id.reset(token)
+        response.headers.setdefault("X-Request-ID", current_id)
         return response

@@ -1,4 +1,4 @@
-"""Turning what goes wrong in an operator's command into a sentence on standard error and exit code 1."""
+"""Errors of operator commands: a message on standard error and exit code 1 instead of a stack trace."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from pools.domain.errors import DomainError
 
 @contextmanager
 def exit_with_message() -> Iterator[None]:
-    """Errors an operator can act on end the process with their sentence; a defect of ours keeps its trace."""
+    """Errors that an operator can fix end the process with a message; a defect keeps its stack trace."""
     try:
         yield
     except Exception as problem:
-        said = error_message(problem)
-        if said is None:
+        message = error_message(problem)
+        if message is None:
             raise
-        print(said, file=sys.stderr, flush=True)
+        print(message, file=sys.stderr, flush=True)
         raise SystemExit(1) from None
 
 
 def error_message(problem: Exception) -> str | None:
-    """The words for an expected error, None for an unexpected one."""
+    """The message of an expected error, None for an unexpected one."""
     if isinstance(problem, DomainError):
         details = [f"  {each.path}: {each.message}" for each in problem.details if each.message not in problem.message]
         return "\n".join([problem.message, *details])
     if isinstance(problem, OperationError | EnvError):
         return str(problem)
     if isinstance(problem, PermissionError):
-        what = f" ({problem.filename})" if problem.filename else ""
-        return f"You are not permitted to do this{what}. Run it as the user whose house it is."
+        path = f" ({problem.filename})" if problem.filename else ""
+        return f"You are not permitted to do this{path}. Run the command as the owner of the data directory."
     return _django_message(problem)
 
 
 def _django_message(problem: Exception) -> str | None:
-    """Asked only about an error that came out of Django, so nothing is loaded that was not there."""
+    """The message of an error of Django. Django is imported only if the error itself comes from there."""
     if not any(base.__module__.startswith("django.") for base in type(problem).__mro__):
         return None
     from django.core.exceptions import ImproperlyConfigured
@@ -48,7 +48,7 @@ def _django_message(problem: Exception) -> str | None:
 
     if isinstance(problem, OperationalError | InterfaceError):
         return (
-            f"The database does not answer ({str(problem).splitlines()[0]}). Start the house with `osmo-admin up`, "
+            f"The database does not answer ({str(problem).splitlines()[0]}). Start OSMO Admin with `osmo-admin up`, "
             "name its folder with --data-dir, or set DATABASE_URL."
         )
     if isinstance(problem, ProgrammingError):

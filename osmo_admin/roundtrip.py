@@ -1,7 +1,7 @@
-"""Proof that the house works as a whole: submit work over HTTP, wait until a Celery task has started it, clean up.
+"""End-to-end check: submit a workflow over HTTP, wait until a Celery task has started it, clean up.
 
-`python -m osmo_admin.roundtrip URL`. Uses the pool `osmo-check`, which is archived again afterwards and comes back at
-the next check; exit code 0 and one sentence, or 1 and the reason.
+`python -m osmo_admin.roundtrip URL`. It uses the pool `osmo-check`, which it archives afterwards and reactivates at the
+next check; exit code 0 and one message, or 1 and the reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHECK_WORKFLOW = """workflow:
 
 @contextmanager
 def _temporary_token() -> Iterator[str]:
-    """A token of some admin of the house, gone afterwards."""
+    """A token of an active admin, deleted afterwards."""
     from django.utils import timezone
 
     from pools.domain.roles import PLATFORM_ADMIN, SYSTEM
@@ -49,8 +49,8 @@ def _temporary_token() -> Iterator[str]:
     owner = next(admins, None)
     if owner is None:
         raise OperationError(
-            f"The check needs a user with the role {PLATFORM_ADMIN} and there is none. "
-            f"Make one: osmo-admin user create NAME --role {PLATFORM_ADMIN}"
+            f"The check needs a user with the role {PLATFORM_ADMIN}, but there is none. "
+            f"Create one: osmo-admin user create NAME --role {PLATFORM_ADMIN}"
         )
     name = f"check-{uuid4().hex[:12]}"
     soon = timezone.now() + timedelta(seconds=10 * START_TIMEOUT_SECONDS)
@@ -62,7 +62,7 @@ def _temporary_token() -> Iterator[str]:
 
 
 def _call_api(client: httpx.Client, method: str, path: str, **more: Any) -> Any:
-    """One API call. Raises OperationError with what the server said."""
+    """One API call. Raises OperationError with the response of the server."""
     try:
         answer = client.request(method, path, **more)
     except httpx.HTTPError as problem:
@@ -73,7 +73,7 @@ def _call_api(client: httpx.Client, method: str, path: str, **more: Any) -> Any:
 
 
 def _wait_until_running(client: httpx.Client, workflow: str) -> float:
-    """Seconds until the workflow was seen RUNNING."""
+    """Wait until the workflow is RUNNING, and return the seconds."""
     began = time.monotonic()
     while (waited := time.monotonic() - began) < START_TIMEOUT_SECONDS:
         found = _call_api(client, "GET", f"/api/workflow/{workflow}")
@@ -83,12 +83,12 @@ def _wait_until_running(client: httpx.Client, workflow: str) -> float:
             raise OperationError(f"Check failed: {workflow} became {found['status']} instead of RUNNING.")
         time.sleep(0.1)
     raise OperationError(
-        f"Check failed: {workflow} was accepted but not started within {START_TIMEOUT_SECONDS:.0f} s; see the worker's log."
+        f"Check failed: {workflow} was accepted but not started within {START_TIMEOUT_SECONDS:.0f} s; see worker.log."
     )
 
 
 def run_round_trip(url: str) -> str:
-    """Raises OperationError with the reason; returns the sentence of success."""
+    """Run the check. Returns the message of success; raises OperationError with the reason of a failure."""
     with _temporary_token() as secret, httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
         login = _call_api(client, "POST", "/api/auth/jwt/access_token", json={"token": secret})
         client.headers["Authorization"] = f"Bearer {login['token']}"
@@ -100,7 +100,7 @@ def run_round_trip(url: str) -> str:
             ]
             waited = _wait_until_running(client, workflow)
         finally:
-            # Tidying up must not hide why the check failed.
+            # The cleanup must not hide the failure of the check.
             with suppress(OperationError):
                 if workflow:
                     _call_api(client, "POST", f"/api/workflow/{workflow}/cancel", params={"force": "True"})

@@ -1,4 +1,4 @@
-"""Django settings. What an operator may turn stands in :mod:`osmo_admin.env`; the rest is decided here."""
+"""Django settings. The settings of the operator are in :mod:`osmo_admin.env`; all others are fixed here."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def database_settings(url: str) -> dict[str, object]:
     if parts.scheme not in {"postgres", "postgresql"}:
         raise ImproperlyConfigured(
             f"DATABASE_URL must be a postgresql:// address (got {parts.scheme or 'nothing'!r}): "
-            "the ledger's guarantees live in PostgreSQL triggers and row locks."
+            "the ledger needs triggers and row locks of PostgreSQL."
         )
     query = dict(parse_qsl(parts.query))
-    # A read that meets somebody's ALTER TABLE gives up in time too; changes set the same limit themselves.
+    # Reads that wait for an ALTER TABLE time out too; changes set the same limit themselves.
     limits = f"-c lock_timeout={ENV.lock_timeout_ms} {query.pop('options', '')}".strip()
     options: dict[str, object] = {"application_name": "osmo-admin", "connect_timeout": 5, "options": limits}
     if ENV.db_pool_size:
@@ -43,18 +43,17 @@ def database_settings(url: str) -> dict[str, object]:
 
 
 # --- identity and secrets ---------------------------------------------------------------------------------------
-# Without a key every process makes its own: commands that need no secret (migrate, check, schema) still run, and a
-# system check refuses to serve like that.
+# Without a key, commands that need no secret (migrate, check, schema) still run, but a system check refuses to serve.
 SECRET_KEY = ENV.secret_key or "insecure-no-key-configured"
-SECRET_KEY_FALLBACKS = ENV.secret_key_fallbacks  # keys that were replaced: what they signed or sealed still counts
+SECRET_KEY_FALLBACKS = ENV.secret_key_fallbacks  # replaced keys: data that they signed or encrypted stays valid
 DEBUG = ENV.debug
 ALLOWED_HOSTS = ENV.allowed_hosts
 CSRF_TRUSTED_ORIGINS = ENV.csrf_trusted_origins
 
-# --- rooms -------------------------------------------------------------------------------------------------------
+# --- apps --------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "osmo_admin.apps.OsmoAdminConfig",
-    "unfold.apps.BasicAppConfig",  # the plain name would put a site of its own in the place of ours
+    "unfold.apps.BasicAppConfig",  # the plain app would replace our admin site with its own
     "unfold.contrib.filters",
     "osmo_admin.apps.OsmoAdminSiteConfig",
     "django.contrib.auth",
@@ -98,11 +97,11 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
-APPEND_SLASH = False  # the contract's paths are exact; a redirect would turn a POST into a GET
+APPEND_SLASH = False  # the paths of the API are exact; a redirect would turn a POST into a GET
 ROOT_URLCONF = "osmo_admin.urls"
 WSGI_APPLICATION = "osmo_admin.wsgi.application"
 
-# Templates and static files travel inside the wheel (see pyproject); a checkout finds them at its top.
+# Templates and static files are inside the wheel (see pyproject.toml); in a checkout they are at the top.
 _PACKAGED = Path(__file__).resolve().parent / "_bundle"
 _ASSETS = _PACKAGED if _PACKAGED.is_dir() else BASE_DIR
 TEMPLATES = [
@@ -127,7 +126,7 @@ CACHES = {
     "default": {
         "BACKEND": "django_redis.cache.RedisCache",
         "LOCATION": REDIS_URL,
-        # A lost cache costs speed, never an answer.
+        # A lost cache costs speed only.
         "OPTIONS": {"IGNORE_EXCEPTIONS": True, "SOCKET_CONNECT_TIMEOUT": 1, "SOCKET_TIMEOUT": 1},
         "KEY_PREFIX": "osmo",
     }
@@ -145,9 +144,9 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-WHITENOISE_USE_FINDERS = True  # served from where they lie: nothing to collect, nothing that can be stale
+WHITENOISE_USE_FINDERS = True  # served from their source folders, without collectstatic
 
-# --- who may enter ------------------------------------------------------------------------------------------------
+# --- login ---------------------------------------------------------------------------------------------------------
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
@@ -158,27 +157,29 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "admin:login"
 CSRF_FAILURE_VIEW = "osmo_admin.csrf_failure.csrf_failure_page"
-LOGIN_REDIRECT_URL = "admin:index"  # where no page was asked for, or one of another house
-DEV_LOGIN = ENV.dev_login  # the `x-osmo-user` header is believed only in this mode
+LOGIN_REDIRECT_URL = "admin:index"  # without a next page, or with one of another site
+DEV_LOGIN = ENV.dev_login  # the `x-osmo-user` header is trusted only in this mode
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_HTTP_RESPONSE_CODE = 429
 AXES_LOCKOUT_CALLABLE = "osmo_admin.login.lockout_response"
-AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # an old password in a script must not lock out for good
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = (
+    False  # a script with an old password must not lock out the user forever
+)
 AXES_CLIENT_IP_CALLABLE = "osmo_admin.client_address.client_address"
 AXES_VERBOSE = False
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENV.secure
-SECURE_SSL_REDIRECT = False  # TLS ends at the ingress; /health must answer plain probes
-SILENCED_SYSTEM_CHECKS = ["security.W008"]  # the line above is meant
+SECURE_SSL_REDIRECT = False  # TLS ends at the ingress; /health must answer probes over HTTP
+SILENCED_SYSTEM_CHECKS = ["security.W008"]  # intended, see the line above
 SECURE_HSTS_SECONDS = 31_536_000 if ENV.secure else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = ENV.secure
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.proxy_count else None
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
-# What an answer to a program may do in a browser; pages have theirs in osmo_admin.content_policy.
+# The policy of API responses; osmo_admin.content_policy has the one of pages.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {name: ["'none'"] for name in ("default-src", "frame-ancestors", "base-uri", "form-action")}
 }
@@ -203,33 +204,36 @@ SPECTACULAR_SETTINGS = {
     "VERSION": __version__,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},  # its default asks a stranger for a badge
+    "SWAGGER_UI_SETTINGS": {
+        "deepLinking": True,
+        "validatorUrl": None,
+    },  # the default requests a badge from another host
     "SERVE_INCLUDE_SCHEMA": False,
     "POSTPROCESSING_HOOKS": ["osmo_admin.openapi.complete"],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 
 # --- background work ------------------------------------------------------------------------------------------------
-# Celery words a Unix socket in its own way; the database number is a query parameter in both.
+# Celery has its own notation of a Unix socket; the database number is a query parameter in both.
 CELERY_BROKER_URL = (
     REDIS_URL.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=", 1)
     if REDIS_URL.startswith("unix://")
     else REDIS_URL
 )
-CELERY_RESULT_BACKEND = None  # nobody reads results: the database is the result
+CELERY_RESULT_BACKEND = None  # results are stored in the database by the tasks themselves
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the default of 100 ends the worker when the broker is away for an hour
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the default of 100 would end the worker after an hour without a broker
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600, "socket_connect_timeout": 2, "socket_timeout": 5}
 CELERY_BEAT_SCHEDULER = "osmo_admin.beat:Scheduler"
 CELERY_TIMEZONE = "UTC"
 DJANGO_CELERY_BEAT_TZ_AWARE = True
 DJANGO_STRUCTLOG_CELERY_ENABLED = True
 
-# --- the house's own ------------------------------------------------------------------------------------------------
+# --- OSMO Admin -----------------------------------------------------------------------------------------------------
 OSMO = ENV
 UNFOLD = {
     "SITE_TITLE": "OSMO Admin",

@@ -1,4 +1,4 @@
-"""Every address of the house."""
+"""All URLs of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The web application as servers load it, and the part of it that clusters call."""
+"""The WSGI application, and its part for the webhook server."""
 
 import gc
 import os
@@ -12,13 +12,13 @@ from osmo_admin import checks
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")
 application = get_wsgi_application()
 checks.refuse_unsafe_settings()
-gc.freeze()  # what is loaded by now stays: the collector need not look through it while somebody waits for an answer
+gc.freeze()  # loaded objects stay, so the garbage collector need not scan them during a request
 
 _CLUSTER_PATHS = ("/webhooks/", "/health")
 
 
 def webhooks(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Only what clusters ask: the port that is open to them serves no login and no page."""
+    """Serve only the admission webhooks: the port for clusters has no login and no pages."""
     if not str(environ.get("PATH_INFO", "")).startswith(_CLUSTER_PATHS):
         start_response("404 Not Found", [("Content-Type", "text/plain")])
         return [b"Only /webhooks/ is served here.\n"]

@@ -1,4 +1,4 @@
-"""`osmo`: the client for everybody who uses a pool. It speaks HTTP to the server and knows nothing of Django."""
+"""`osmo`: the client for users of pools. It sends HTTP requests to the server and does not import Django."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from osmo_admin.cli.session import ClientSession, print_warning
 
 
 class ClientCommandGroup(TyperGroup):
-    """The root command: where every failure becomes a sentence and an exit code."""
+    """The root command. It turns every failure into a message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. The connection is given back however it ends."""
+        """Run the command and close the connection in any case."""
         try:
             return super().invoke(ctx)
         except ClientError as error:
@@ -95,13 +95,13 @@ def root(
             is_eager=True,
             allow_from_autoenv=False,  # OSMO_VERSION means something else to other programs
             show_envvar=False,
-            help="Show the client's version and leave.",
+            help="Show the version of the client and exit.",
         ),
     ] = False,
 ) -> None:
-    """Share GPUs: pools, their slices, and the work in them.
+    """Share GPUs: pools, their subpools, and the workflows in them.
 
-    Exit codes: 0 done; 1 a submission was refused; 2 refused, or used wrongly; 3 interrupted; 10 the server failed or
+    Exit codes: 0 done; 1 a submission was refused; 2 refused, or a usage error; 3 interrupted; 10 the server failed or
     did not answer; 75 too many requests, try again.
     """
     ctx.obj = ClientSession(url=url, token=token, username=username, timeout=timeout)
@@ -129,8 +129,8 @@ offline.add_to(app)
 def main() -> None:
     """The console script."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # closed by whoever started us
-            # a terminal that cannot show a character gets an escape, not a stack trace
+        if stream is not None:  # None: closed by the parent process
+            # A terminal that cannot show a character gets an escape sequence instead of a stack trace.
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app(prog_name="osmo")
@@ -138,6 +138,6 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except OSError as error:
         print_warning(f"Error: The answer cannot be written: {error.strerror or error}.")
-        # what is still buffered goes nowhere, or the interpreter complains of it once more when it ends
+        # Buffered output is discarded; otherwise the interpreter reports the same error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(REFUSED)

@@ -1,4 +1,4 @@
-"""What the client says when something went wrong, and the exit code that a script branches on.
+"""Errors of the client: the message for people and the exit code for scripts.
 
 Exit codes are those of the stock client: 1 a refused submission, 2 any other refusal or a usage error,
 3 interrupted, 10 the server failed or did not answer, 75 slow down and try again.
@@ -21,7 +21,7 @@ MAX_BODY_LENGTH = 500
 
 
 class ClientError(Exception):
-    """One failure. `status` is the HTTP status if there was one; `details` are the server's, all faults at once."""
+    """One failure. `status` is the HTTP status of a response; `details` are all faults that the server named."""
 
     def __init__(
         self,
@@ -46,17 +46,17 @@ class ClientError(Exception):
         self.title = title
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs: `{"message", "code"}` as the stock client prints, and what more the server said."""
+        """For programs: `{"message", "code"}` as the stock client prints, and more fields of the server's error."""
         body: dict[str, Any] = {"message": self.message, "code": self.status or 1}
         more = {"error_code": self.error_code, "workflow_id": self.workflow_id, "details": self.details}
         return body | {key: value for key, value in more.items() if value}
 
     def text_lines(self) -> list[str]:
-        """For people: a title if there is one, the sentence, one line for each fault with its place, and a hint."""
-        shown = [self.title] if self.title else []
-        shown += [self._headline() if self.title else f"Error: {self._headline()}"]
-        shown += [f"  - {detail_location(detail)}{detail.get('message', '')}" for detail in self._separate_details()]
-        return shown + ([self.hint] if self.hint else [])
+        """For people: a title, the message, one line for each fault with its location, and a hint."""
+        lines = [self.title] if self.title else []
+        lines += [self._headline() if self.title else f"Error: {self._headline()}"]
+        lines += [f"  - {detail_location(detail)}{detail.get('message', '')}" for detail in self._separate_details()]
+        return lines + ([self.hint] if self.hint else [])
 
     def _headline(self) -> str:
         faults = self._separate_details()
@@ -66,25 +66,25 @@ class ClientError(Exception):
         return where + (self.message or "The request was refused.")
 
     def _separate_details(self) -> list[dict[str, Any]]:
-        """The details, unless there is one only and it says what the message already said."""
+        """The details; empty if the only one repeats the message."""
         if len(self.details) == 1 and str(self.details[0].get("message", "")) in self.message:
             return []
         return self.details
 
 
 def detail_location(detail: Mapping[str, Any]) -> str:
-    """`line 12, workflow.tasks[0].image: `, or nothing when the fault has no place."""
+    """`line 12, workflow.tasks[0].image: `, or an empty text for a fault without a location."""
     line, path = detail.get("line"), detail.get("path")
-    place = ", ".join([f"line {line}"] * bool(line) + [str(path)] * bool(path))
-    return f"{place}: " if place else ""
+    location = ", ".join([f"line {line}"] * bool(line) + [str(path)] * bool(path))
+    return f"{location}: " if location else ""
 
 
 def error_from_response(
     status: int, headers: Mapping[str, str], text: str, *, submitting: bool = False, hint: str | None = None
 ) -> ClientError:
-    """The error that an HTTP answer of 300 or more stands for.
+    """The error for an HTTP response with a status of 300 or more.
 
-    `submitting` marks a workflow submission, where the stock client also counts a credential error as refused.
+    `submitting` marks a workflow submission: the stock client counts a credential error as a refusal there.
     """
     body = _parse_object(text)
     message = _response_message(body, text)
@@ -92,8 +92,8 @@ def error_from_response(
     error_code = body.get("error_code")
     if status >= 500:
         request = headers.get("x-request-id")
-        told = f" (request {request})" if request else ""
-        exit_code, message = SERVER_FAILED, f"The server could not do it ({status}){told}: {message}"
+        suffix = f" (request {request})" if request else ""
+        exit_code, message = SERVER_FAILED, f"The server failed ({status}){suffix}: {message}"
     elif status == 429:
         exit_code = TRY_AGAIN
         hint = _retry_hint(headers) or hint
@@ -124,10 +124,10 @@ def _parse_object(text: str) -> dict[str, Any]:
 
 
 def _response_message(body: Mapping[str, Any], text: str) -> str:
-    """The server's sentence; a body that is not the house's error object is shown as it came, cut to be readable."""
-    said = body.get("message") or body.get("detail")
-    if isinstance(said, str):
-        return said
+    """The server's message. A body that is not an error object is returned as text, cut to a readable length."""
+    message = body.get("message") or body.get("detail")
+    if isinstance(message, str):
+        return message
     text = text.strip()
     return text if len(text) <= MAX_BODY_LENGTH else text[:MAX_BODY_LENGTH] + "…"
 

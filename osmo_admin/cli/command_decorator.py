@@ -1,7 +1,7 @@
-"""How a command is declared: a function of the session and its own arguments.
+"""Declaration of commands: a command is a function of the session and its own arguments.
 
-`@verb(group, "name")` adds what every command has (`-o`), what every write has (`--dry-run`) and what every
-destructive one has (`--yes`), so that none of them can be forgotten and the function holds only its own subject.
+`@client_command(group, "name")` adds the option of every command (`-o`), of every write (`--dry-run`) and of every
+destructive command (`--yes`), so that no command can lack them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CommandFunction = Callable[..., None]
 
 
 class ListOptionCommand(TyperCommand):
-    """A command whose list options also take several words at once, as the stock client's do."""
+    """A command whose list options also take several words at once, as in the stock client."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words after the lists were spread out."""
+        """Parse the words after each list option was repeated for its values."""
         return super().parse_args(ctx, repeat_list_options(args, self._grammar()))
 
     def _grammar(self) -> OptionGrammar:
@@ -45,7 +45,7 @@ class ListOptionCommand(TyperCommand):
 
 
 def command_group(about: str) -> typer.Typer:
-    """A family of commands under one word."""
+    """A group of commands under one name."""
     return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 
@@ -89,12 +89,12 @@ def client_command(
 
 
 def option_name(parameter: inspect.Parameter) -> str:
-    """The name a parameter goes by on the command line, `set_string` for `--set-string`.
+    """The name of a parameter on the command line, `set_string` for `--set-string`.
 
-    Its environment variable is made from it, so the function's own names can stay those of its subject.
+    The environment variable is made from this name, so the parameter of the function may have another name.
     """
     for info in getattr(parameter.annotation, "__metadata__", ()):
-        # in an Annotated option the first name stands where the default would be
+        # Typer keeps the first option name of an Annotated option in `default`.
         declared = [info.default, *(info.param_decls or ())]
         for name in declared:
             if isinstance(name, str) and name.startswith("--"):

@@ -1,4 +1,4 @@
-"""Names for the shell's completion, asked from the server with little patience: no answer, no suggestions."""
+"""Names for the completion of the shell, fetched with a short timeout: without an answer there are no suggestions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import typer
 from osmo_admin.cli.client_errors import ClientError
 from osmo_admin.cli.session import ClientSession
 
-TIMEOUT_SECONDS = 1.0  # seconds; a person is waiting with a finger on Tab
+TIMEOUT_SECONDS = 1.0  # a person has pressed Tab and is waiting
 
 
 def complete_pools(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Pools and subpools that begin with what was typed."""
+    """Pools and subpools that begin with the typed text."""
     return [row["name"] for row in _fetch_pools(ctx) if row["name"].startswith(incomplete)]
 
 
 def complete_parent_pools(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Pools, not subpools, that begin with what was typed."""
+    """Pools, without subpools, that begin with the typed text."""
     return [
         row["name"] for row in _fetch_pools(ctx) if not row.get("parent_pool") and row["name"].startswith(incomplete)
     ]

@@ -1,4 +1,4 @@
-"""What `config update` sends: only what the file says differently, as the stock client does."""
+"""The body of `config update`: only the values that the file changes, as the stock client sends them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNCHANGED = object()
 def find_changes(current: Any, desired: Any) -> Any:
     """The part of `desired` that is not in `current`, or :data:`UNCHANGED`.
 
-    Maps are compared key by key, a key that the file leaves out stays as it is; a list is sent whole.
+    Maps are compared key by key; a key that the file leaves out stays unchanged. A list is sent as a whole.
     """
     if isinstance(current, dict) and isinstance(desired, dict):
         changed = {}

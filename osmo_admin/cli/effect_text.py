@@ -1,4 +1,4 @@
-"""The answer of a dry run for people: before → after, who would drain, what forbids it."""
+"""The answer of a dry run for people: before → after, affected workflows, violated rules."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WORKFLOW_LISTS = (
     ("Could start", "could_start"),
     ("Could no longer start", "could_no_longer_start"),
 )
-NOT_A_DRY_RUN = "WARNING: the server did not say that this was a dry run. See what happened: osmo audit --limit 5."
+NOT_A_DRY_RUN = "WARNING: the server did not confirm the dry run. See the last changes: osmo audit --limit 5."
 
 
 def show_effect(session: ClientSession, answer: Any, summarize: Callable[[Any], Any] = lambda answer: answer) -> None:
-    """Print the effect, for people of what `summarize` leaves of the answer. A forbidden change leaves with exit code 2, as
-    the change itself would."""
+    """Print the effect; text for people shows the summary of `summarize`. A forbidden change ends with exit code 2, as the
+    change itself would."""
     confirmed = isinstance(answer, dict) and answer.get("dry_run") is True
     print_answer(session, answer, lambda: effect_text(summarize(answer)) if confirmed else format_cell(answer))
     if not confirmed:
@@ -42,14 +42,14 @@ def print_effect(answer: Any) -> None:
         raise ClientError("The server did not answer with a dry run, so its effect cannot be shown; see osmo audit.")
     if violations := answer.get("violations"):
         raise ClientError(" ".join(str(each.get("message")) for each in violations), details=violations)
-    print_text(effect_text(answer).partition("\n")[2] or "It has no effect on anything else.")
+    print_text(effect_text(answer).partition("\n")[2] or "Nothing else changes.")
 
 
 def effect_text(answer: Mapping[str, Any]) -> str:
-    """All of it as text."""
+    """The whole effect as text."""
     before, after = answer.get("before"), answer.get("after")
     violations = answer.get("violations") or []
-    parts = ["Dry run: it would be refused." if violations else "Dry run: nothing was changed."]
+    parts = ["Dry run: the change would be refused." if violations else "Dry run: nothing was changed."]
     if is_pool_tree(before) or is_pool_tree(after):
         parts.append(pool_tree_change_table(before, after))
     elif has_quota_nodes(before) or has_quota_nodes(after):
@@ -61,7 +61,7 @@ def effect_text(answer: Mapping[str, Any]) -> str:
         if answer.get(key):
             parts.append(f"{title}: {format_cell(answer[key])}")
         if answer.get(f"{key}_elsewhere"):
-            parts.append(f"{title} of other people: {format_cell(answer[f'{key}_elsewhere'])}")
+            parts.append(f"{title} (other users): {format_cell(answer[f'{key}_elsewhere'])}")
     parts += [f"Refused: {detail_location(each)}{each.get('message')}" for each in violations]
     return "\n".join(parts)
 
@@ -72,12 +72,12 @@ def is_pool_tree(value: Any) -> bool:
 
 
 def has_quota_nodes(value: Any) -> bool:
-    """True for a cohort with the tree in which it stands."""
+    """True for a cohort with the nodes of its tree."""
     return isinstance(value, dict) and "nodes" in value
 
 
 def pool_tree_change_table(before: Any, after: Any) -> str:
-    """The pool and its slices, each quota and state as it was and as it would be."""
+    """The pool and its subpools, with quota and state before and after."""
     old, new = before or {}, after or before or {}
     was = {row["name"]: row for row in old.get("subpools", [])}
     becomes = {row["name"]: row for row in new.get("subpools", [])}
@@ -86,7 +86,7 @@ def pool_tree_change_table(before: Any, after: Any) -> str:
     total = change_text(old.get("quota"), new.get("quota"))
     rows: list[list[Any]] = [[new.get("pool") or old.get("pool"), "-", f"{unallocated} (Total: {total})"]]
     for at, name in enumerate(names):
-        # a slice that is only on one side is shown as coming from, or going to, nothing
+        # A subpool that exists on one side only is shown with `-` on the other side.
         left, right = was.get(name), becomes.get(name)
         state = change_text(*(row.get("subpool_state") if row else None for row in (left, right)))
         quota = change_text(*(row.get("quota") if row else None for row in (left, right)))
@@ -103,7 +103,7 @@ def change_lines(before: Any, after: Any, path: str = "") -> list[str]:
     """`resources.gpu.guarantee: 100 → 80`, one line for each value that differs."""
     if before == after:
         return []
-    if None in (before, after):  # made or removed: one line for each value that comes or goes
+    if None in (before, after):  # created or deleted: one line for each value
         before, after = (
             {} if side is None and isinstance(other, dict) else side
             for side, other in ((before, after), (after, before))

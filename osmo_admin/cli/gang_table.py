@@ -1,4 +1,4 @@
-"""The tree of a gang for people: what each SubGroup needs, has and can do without."""
+"""The tree of a gang for people: required, present and optional members of each SubGroup."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ HEADER = ("SubGroup", "Required", "Have", "Optional", "State")
 
 
 def gang_table(group: dict[str, Any]) -> str:
-    """The tree of one group of a workflow's answer; empty for a gang without one."""
+    """The table of one group of a workflow; empty for a gang without SubGroups."""
     gang = group.get("gang")
     if not gang:
         return ""
     parents = {row["parent"] for row in gang["sub_groups"]}
     levels = {None: 0}
     rows = [_gang_row(str(group.get("name")), gang, leaf=not gang["sub_groups"])]
-    for row in gang["sub_groups"]:  # a parent stands before its children
+    for row in gang["sub_groups"]:  # parents come before their children
         levels[row["name"]] = level = levels.get(row["parent"], 0) + 1
         name = f"{'─' * (2 * level - 1)} {row['name']}"
         rows.append(_gang_row(f"└{name}", row, leaf=row["name"] not in parents))

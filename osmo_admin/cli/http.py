@@ -1,6 +1,6 @@
-"""Requests to the server: headers, retries, and an answer or a :class:`ClientError`.
+"""Requests to the server: headers, retries, and the response or a :class:`ClientError`.
 
-httpx is imported on first use: help, completion scripts and usage errors do not pay for it.
+httpx is imported on first use, so that help, completion scripts and usage errors are fast.
 """
 
 from __future__ import annotations
@@ -22,18 +22,22 @@ from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError, error_from_
 if TYPE_CHECKING:
     import httpx
 
-PROTOCOL_VERSION = "6.4.0"  # the OSMO client whose wire contract we follow; a server may refuse older ones
+PROTOCOL_VERSION = (
+    "6.4.0"  # version of the OSMO client whose protocol this client follows; a server may refuse older versions
+)
 USER_AGENT = f"osmo-admin-cli/{__version__}"
 RETRIES = 4
 FIRST_PAUSE = 0.1  # seconds; doubled each time
-MAX_PAUSE = 30.0  # a server that asks for more than this gets an error message instead of a silent wait
-# Repeating one of these after a lost answer cannot do it twice: POSTs carry an Idempotency-Key.
+MAX_PAUSE = 30.0  # a longer Retry-After becomes an error message instead of a silent wait
+# These are safe to repeat after a lost response: POSTs carry an Idempotency-Key.
 REPEATABLE_METHODS = frozenset({"GET", "PUT", "POST"})
-LOST_RESPONSE = "The connection broke before the answer came; the change may have been made. Look before you try again."
+LOST_RESPONSE = (
+    "The connection broke before the response arrived; the change may have been made. Check first, then retry."
+)
 
 
 def pause(seconds: float) -> None:
-    """Wait between two tries."""
+    """Wait between two attempts."""
     time.sleep(seconds)
 
 
@@ -46,7 +50,7 @@ def url_path(*segments: str) -> str:
 
 
 def query_pairs(query: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """As OSMO's client writes a query: lists as repeated keys, booleans as True and False, None and [] not at all."""
+    """The query as OSMO's client writes it: lists as repeated keys, booleans as True and False, without None and []."""
     pairs: list[tuple[str, Any]] = []
     for key, value in query.items():
         values: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
@@ -56,7 +60,7 @@ def query_pairs(query: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 @dataclass(slots=True)
 class HttpClient:
-    """A connection to one server. `authorize` gives the headers of the login, fresh for every request."""
+    """A connection to one server. `authorize` returns the headers of the login and is called for every request."""
 
     url: str
     authorize: Callable[[], dict[str, str]]
@@ -86,8 +90,8 @@ class HttpClient:
     ) -> Any:
         """The JSON of a POST, PUT, PATCH or DELETE. A POST is safe to repeat: it carries an Idempotency-Key.
 
-        `keyed=False` is for what changes nothing: a question, and the exchange of a token, whose answer must not be
-        kept.
+        `with_idempotency_key=False` is for requests that change nothing: simulations, and the exchange of a token,
+        whose response must not be stored.
         """
         headers = {"Idempotency-Key": str(uuid.uuid4())} if method == "POST" and with_idempotency_key else {}
         if if_match is not None:
@@ -95,7 +99,7 @@ class HttpClient:
         return self._parse_json(self._send(method, path, query or {}, body, headers, submitting=submitting))
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         if self._client is not None:
             self._client.close()
 
@@ -123,12 +127,12 @@ class HttpClient:
                 self._show_warning(response)
                 if response.status_code < 300:
                     return response
-                asked = self._retry_delay(response, headers)
-                if asked is None or last:
+                delay = self._retry_delay(response, headers)
+                if delay is None or last:
                     raise error_from_response(
                         response.status_code, response.headers, response.text, submitting=submitting
                     )
-                wait = asked
+                wait = delay
             pause(wait)
         raise AssertionError("the last attempt either answers or raises")
 
@@ -142,13 +146,13 @@ class HttpClient:
         *,
         last: bool,
     ) -> httpx.Response | None:
-        """One attempt: the response, or None when it may be tried again."""
+        """One attempt: the response, or None if the request may be repeated."""
         import httpx
 
         if self._client is None:
             self._client = httpx.Client(timeout=self.timeout)
         try:
-            # A redirect turns a POST into a GET; only reads may follow one.
+            # A redirect turns a POST into a GET, so only reads follow redirects.
             return self._client.request(
                 method,
                 address,
@@ -158,7 +162,7 @@ class HttpClient:
                 follow_redirects=method == "GET",
             )
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-            raise ClientError(f"{self.url} is not an address of a server: {error}") from error
+            raise ClientError(f"{self.url} is not a valid server address: {error}") from error
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             if last:
                 raise self._unreachable_error(error) from error
@@ -182,14 +186,14 @@ class HttpClient:
 
     @staticmethod
     def _retry_delay(response: httpx.Response, headers: Mapping[str, str]) -> float | None:
-        """Seconds after which the same request is worth repeating, None if it is not.
+        """Seconds after which the same request may be repeated, or None if it may not.
 
-        503 says that nothing was changed (a lock or a dependency was busy), so every method may be repeated; 409 with
-        Retry-After says that our own first try, under the same Idempotency-Key, is still at work.
+        503 means that nothing was changed (a lock or a dependency was busy), so every method may be repeated; 409 with
+        Retry-After means that our first attempt with the same Idempotency-Key is still running.
         """
         busy = response.status_code == 503
-        own_first_try = response.status_code == 409 and "Idempotency-Key" in headers
-        if not (busy or own_first_try):
+        own_first_attempt = response.status_code == 409 and "Idempotency-Key" in headers
+        if not (busy or own_first_attempt):
             return None
         seconds = parse_retry_after(response.headers.get("retry-after"), now=time.time())
         return seconds if seconds is not None and seconds <= MAX_PAUSE else None
@@ -208,12 +212,12 @@ class HttpClient:
             return response.json()
         except ValueError as error:
             raise ClientError(
-                f"{self.url} answered something that is not JSON; is it an OSMO server?", exit_code=SERVER_FAILED
+                f"{self.url} did not answer with JSON; is it an OSMO server?", exit_code=SERVER_FAILED
             ) from error
 
 
 def parse_retry_after(value: str | None, *, now: float) -> float | None:
-    """Seconds named by a Retry-After header, given as a number or as a date; None if there is none."""
+    """Seconds of a Retry-After header, which holds a number or a date; None without a header."""
     if value is None:
         return None
     try:

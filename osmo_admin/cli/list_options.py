@@ -1,4 +1,4 @@
-"""Lists on the command line as the stock client writes them: `-p a b` beside `-p a -p b`.
+"""Lists on the command line as in the stock client: `-p a b` as well as `-p a -p b`.
 
 The stock client's list options take every word that follows. Ours take a word only when it cannot be a positional
 argument, so that `submit --set lr=1 job.yaml` still finds its file.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OptionGrammar:
-    """What a command knows of its own words.
+    """The options and arguments of one command.
 
     `lists`: options that may be repeated; `pairs`: those of them whose values are KEY=VALUE; `single`: other options
     that take one value; `positional`: how many positional arguments there can be, None for any number.
@@ -25,10 +25,10 @@ class OptionGrammar:
 
 
 def repeat_list_options(words: Sequence[str], grammar: OptionGrammar) -> list[str]:
-    """The same words with the option repeated before each of its values. What follows `--` is left alone."""
+    """The same words with the option repeated before each of its values. Words after `--` stay unchanged."""
     out: list[str] = []
     rest = list(words)
-    seen = 0
+    positional_count = 0
     while rest:
         word = rest.pop(0)
         out.append(word)
@@ -37,13 +37,13 @@ def repeat_list_options(words: Sequence[str], grammar: OptionGrammar) -> list[st
         if word in grammar.lists:
             out += rest[:1]
             rest = rest[1:]
-            while rest and _is_list_value(rest[0], word, seen, grammar):
+            while rest and _is_list_value(rest[0], word, positional_count, grammar):
                 out += [word, rest.pop(0)]
         elif word in grammar.single:
             out += rest[:1]
             rest = rest[1:]
         elif not word.startswith("-") or word == "-":
-            seen += 1
+            positional_count += 1
     return out
 
 

@@ -1,4 +1,4 @@
-"""The login file, in the stock client's format, so that either client can use the other's login.
+"""The login file, in the format of the stock client, so that each client can use the login of the other.
 
 `login.yaml` holds `url` and exactly one of `dev_login: {username}` or `token_login: {id_token, refresh_token,
 refresh_url, username, client_id}`; `osmo_token: true` says that `refresh_token` is an access token to be
@@ -19,7 +19,7 @@ from typing import Any
 from osmo_admin.cli.client_errors import ClientError
 
 FILE_NAME = "login.yaml"
-EXPIRY_MARGIN = 3  # seconds; a token this close to its end is as good as expired
+EXPIRY_MARGIN = 3  # seconds; a token this close to its end counts as expired
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class TokenLogin:
 
 @dataclass(slots=True)
 class StoredLogin:
-    """Who this user is at which server: by `dev_username` (a header, development only) or by `token`."""
+    """The user and the server: with `dev_username` (a header, development only) or with `token`."""
 
     url: str
     dev_username: str | None = None
@@ -44,13 +44,13 @@ class StoredLogin:
 
     @property
     def name(self) -> str:
-        """The name to greet: the developer's, or the JWT's optional `name` claim."""
+        """The name for the greeting: the developer's user name, or the optional `name` claim of the JWT."""
         if self.token is not None:
             return str(read_claims(self.token.id_token).get("name", ""))
         return self.dev_username or ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The file's content, every key of the stock client present."""
+        """The content of the file, with every key of the stock client."""
         token = self.token
         return {
             "dev_login": {"username": self.dev_username} if self.dev_username is not None else None,
@@ -70,7 +70,7 @@ class StoredLogin:
 
 
 def config_directory() -> Path:
-    """Where the stock client looks: `$OSMO_CONFIG_FILE_DIR`, else `$XDG_CONFIG_HOME/osmo`, else `~/.config/osmo`."""
+    """The folder of the stock client: `$OSMO_CONFIG_FILE_DIR`, else `$XDG_CONFIG_HOME/osmo`, else `~/.config/osmo`."""
     if override := os.environ.get("OSMO_CONFIG_FILE_DIR"):
         return Path(override).expanduser()
     if config_home := os.environ.get("XDG_CONFIG_HOME"):
@@ -79,12 +79,12 @@ def config_directory() -> Path:
 
 
 def login_path() -> Path:
-    """The login file's own path."""
+    """The path of the login file."""
     return config_directory() / FILE_NAME
 
 
 def read_login() -> StoredLogin | None:
-    """The stored login, or None. Raises :class:`ClientError` when the file is not a login."""
+    """The stored login, or None. Raises :class:`ClientError` if the file is not a valid login."""
     import yaml
 
     try:
@@ -122,13 +122,13 @@ def _unreadable_error(reason: str) -> ClientError:
 
 
 def write_login(login: StoredLogin) -> None:
-    """Store a login, readable by its owner only. A reader beside us sees the old file or the new one, never half."""
+    """Store a login, readable by its owner only. Another reader sees the old file or the new one, never a part."""
     import yaml
 
     folder = config_directory()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # mkstemp gives 0600 from the first byte on
+        # mkstemp sets the mode 0600 before anything is written
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=".login-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -142,7 +142,7 @@ def write_login(login: StoredLogin) -> None:
 
 
 def remove_login() -> bool:
-    """Forget the login. False if there was none."""
+    """Delete the login file. False if there was none."""
     try:
         login_path().unlink()
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def remove_login() -> bool:
 
 
 def read_claims(token: str) -> dict[str, Any]:
-    """The payload of a JWT. The signature is the server's business. Raises :class:`ClientError` if it is no JWT."""
+    """The payload of a JWT; only the server checks the signature. Raises :class:`ClientError` if it is not a JWT."""
     try:
         _, payload, _ = token.split(".")
         body = json.loads(base64.urlsafe_b64decode(payload + "=="))

@@ -1,7 +1,7 @@
-"""`osmo simulate` and `osmo podgroup validate|plan`: answers from files, without any server.
+"""`osmo simulate` and `osmo podgroup validate|plan`: answers from files, without a server.
 
-Several files, a directory, several documents or `-` are a batch: one JSON object a line, errors in their place.
-`osmo simulate --live` is the exception: it asks the server what its own state would become.
+Several files, a directory, several documents or `-` are a batch: one JSON object for each document and line, errors
+included. `osmo simulate --live` is the exception: the server simulates its own state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AnswerFormat(StrEnum):
-    """The form of one answer; a batch is always one JSON object a line."""
+    """The format of one answer; a batch is always one JSON object for each line."""
 
     TEXT = "text"
     JSON = "json"
@@ -40,7 +40,7 @@ AnswerFormatOption = Annotated[
     AnswerFormat,
     typer.Option(
         "--output", "-o", "--format-type", "-t", envvar="OSMO_OUTPUT", case_sensitive=False,
-        help="Form of the answer: text for people, json or yaml for programs. A batch is JSON lines.",
+        help="Output format: text for people, json or yaml for programs. A batch is printed as JSON lines.",
     ),
 ]  # fmt: skip
 
@@ -59,17 +59,20 @@ def simulate(
     *,
     files: OptionalFilesArgument = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Ask the server: its state now, with the `changes` of FILE. Writes nothing.")
+        bool,
+        typer.Option(
+            "--live", help="Let the server simulate its own state with the `changes` of FILE. Nothing is written."
+        ),
     ] = False,
     backend: Annotated[
-        str | None, typer.Option("--backend", "-b", help="With --live: which backend, if there are several.")
+        str | None, typer.Option("--backend", "-b", help="With --live: the backend, if there are several.")
     ] = None,
     output: AnswerFormatOption = AnswerFormat.TEXT,
 ) -> None:
-    """Run scenario files through the scheduler: who starts, who waits and why, what each queue may claim.
+    """Run scenario files through the scheduler: workloads that start or stay pending, with the reason, and each queue.
 
-    With --live the server answers for its own state: FILE holds `changes` as in a scenario, without FILE it is shown
-    as it is. Exit code 0: everything was answered; 2: something could not be read.
+    With --live the server simulates its own state: FILE holds `changes` as in a scenario; without FILE the current
+    state is shown. Exit code 0: every file was answered; 2: a file could not be read.
     """
     if live:
         from osmo_admin.cli.session import OutputFormat
@@ -79,7 +82,9 @@ def simulate(
         _print_answer(simulate_live(ctx.obj, files or [], backend), output, simulation_text)
         return
     if not files or backend:
-        raise typer.BadParameter("Name at least one FILE, or ask the server with --live (and --backend).", ctx=ctx)
+        raise typer.BadParameter(
+            "Name at least one FILE, or simulate the state of the server with --live (and --backend).", ctx=ctx
+        )
     from scheduling.scenario import simulate_sources as simulate_files
 
     batch = simulate_files(files)
@@ -90,7 +95,7 @@ def simulate(
 def validate(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEXT) -> None:
     """Check PodGroup manifests against every rule of minMember and minSubGroup.
 
-    Exit code 0: all are valid; 1: some are not; 2: something could not be read.
+    Exit code 0: all are valid; 1: some are not valid; 2: a file could not be read.
     """
     from scheduling.scenario.podgroup_batches import validate_files, validation_exit_code
 
@@ -100,9 +105,9 @@ def validate(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEX
 
 
 def plan(files: FilesArgument, output: AnswerFormatOption = AnswerFormat.TEXT) -> None:
-    """Tell what PodGroups do next with the pods they have: {podgroup: manifest, pods: [{name, sub_group, state}]}.
+    """Show the next pods of PodGroups: {podgroup: manifest, pods: [{name, sub_group, state}]}.
 
-    Exit code 0: everything was answered; 2: something could not be read.
+    Exit code 0: every file was answered; 2: a file could not be read.
     """
     from scheduling.scenario.podgroup_batches import plan_files
 

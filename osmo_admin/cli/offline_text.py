@@ -1,33 +1,35 @@
-"""The answers of `osmo simulate` and `osmo podgroup` for people: small tables and sentences."""
+"""The answers of `osmo simulate` and `osmo podgroup` for people: small tables and messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from osmo_admin.cli.quota_tree_table import NUMBERS
+
 
 def simulation_text(answer: dict[str, Any]) -> str:
-    """What happened, who runs and waits, what each queue has; sections without content are left out."""
+    """Steps, workloads, queues and cohorts; empty sections are left out."""
     sections = [
         _section_text("STEPS", [f"{step['pass']:>3}  {step['message']}" for step in answer["steps"]]),
         _section_text("WORKLOADS", _workload_lines(answer["workloads"])),
         _section_text("QUEUES", _node_lines(answer["queues"], with_fair_share=True)),
         _section_text("COHORTS", _node_lines(answer["cohorts"], with_fair_share=False)),
-        _section_text("BROKEN RULES", [f"{v['path']}: {v['message']}" for v in answer["violations"]]),
+        _section_text("VIOLATIONS", [f"{v['path']}: {v['message']}" for v in answer["violations"]]),
     ]
     if not answer["settled"]:
-        sections.append("The last pass still moved something; this is where it was stopped.")
+        sections.append("Stopped at the limit of passes: the last pass still changed something.")
     return "\n\n".join(section for section in sections if section) or "Nothing to schedule."
 
 
 def validation_text(answer: dict[str, Any]) -> str:
-    """One line for each violation, or that there is none."""
+    """One line for each violation, and the verdict."""
     lines = [f"{v['severity']}: {v['path']}: {v['message']} ({v['code']})" for v in answer["violations"]]
     return "\n".join([*lines, "valid" if answer["valid"] else "not valid"])
 
 
 def plan_text(answer: dict[str, Any]) -> str:
-    """Readiness, the tree, the next pods, the order of giving up."""
+    """Readiness, the tree, the next pods, the order of eviction."""
     state = "satisfied" if answer["satisfied"] else "ready" if answer["ready"] else "not ready"
     rows = [
         [
@@ -40,11 +42,11 @@ def plan_text(answer: dict[str, Any]) -> str:
         for group in answer["sub_groups"]
     ]
     sections = [
-        f"{state}, {answer['count']} of {answer['threshold']}; {answer['non_preemptible_pods']} pods are its core",
+        f"{state}, {answer['count']} of {answer['threshold']}; {answer['non_preemptible_pods']} pods not preemptible",
         _section_text("SUB-GROUPS", _table_lines(["Name", "Parent", "Have", "State", "Needed now"], rows)),
         _section_text("NEXT", [", ".join(answer["next"])] if answer["next"] else []),
         _section_text(
-            "GIVEN UP", [f"{n:>3}  {', '.join(step)}" for n, step in enumerate(answer["give_up_order"], start=1)]
+            "EVICTION ORDER", [f"{n:>3}  {', '.join(step)}" for n, step in enumerate(answer["give_up_order"], start=1)]
         ),
         _section_text("VIOLATIONS", [f"{v['severity']}: {v['path']}: {v['message']}" for v in answer["violations"]]),
     ]
@@ -57,28 +59,28 @@ def _workload_lines(workloads: dict[str, Any]) -> list[str]:
         nodes = sorted({task["node"] for task in work["tasks"].values() if task["node"]})
         reason = work["reason"]["message"] if work["reason"] else ", ".join(nodes)
         rows.append([name, work["state"], str(work["position"] or ""), reason])
-    return _table_lines(["Name", "State", "Position", "Nodes, or why it waits"], rows)
+    return _table_lines(["Name", "State", "Position", "Nodes or reason"], rows)
 
 
 def _node_lines(nodes: dict[str, Any], *, with_fair_share: bool) -> list[str]:
     columns = ["subtree_quota", "usage", "available", "borrowed", "lent", "debt"]
     rows = []
     for name, node in nodes.items():
-        shown = [_amounts_text(node[column]) for column in columns]
+        cells = [_amounts_text(node[column]) for column in columns]
         if with_fair_share:
-            shown.append(_amounts_text(node["fair_share"] or {}))
-        rows.append([name, node["parent"] or "", *shown])
-    heads = ["Name", "Parent", *(column.replace("_", " ").capitalize() for column in columns)]
+            cells.append(_amounts_text(node["fair_share"] or {}))
+        rows.append([name, node["parent"] or "", *cells])
+    heads = ["Name", "Parent", *(NUMBERS[column] for column in columns)]
     return _table_lines([*heads, "Fair share"] if with_fair_share else heads, rows)
 
 
 def _amounts_text(amounts: dict[str, Any]) -> str:
-    """GPUs of the default flavor as a number alone, everything else with its name."""
-    shown = [
+    """GPUs of the default flavor as a plain number, every other resource with its name."""
+    texts = [
         str(amount) if key == "default/gpu" else f"{amount} {key.removeprefix('default/')}"
         for key, amount in amounts.items()
     ]
-    return ", ".join(shown) or "0"
+    return ", ".join(texts) or "0"
 
 
 def _section_text(title: str, lines: Iterable[str]) -> str:

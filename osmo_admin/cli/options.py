@@ -1,7 +1,7 @@
 """Options and arguments that several commands share, each with its environment variable.
 
-An option without a variable of its own here has one made from its command: `osmo pool list --mode` reads
-`OSMO_POOL_LIST_MODE`. Help shows the name.
+An option without its own variable here gets one from its command: `osmo pool list --mode` reads
+`OSMO_POOL_LIST_MODE`. The help text shows the name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from osmo_admin.cli.session import OutputFormat
 
 
 class PriorityChoice(StrEnum):
-    """OSMO's workflow priorities; LOW may use what others leave free and may be preempted."""
+    """OSMO's workflow priorities. LOW work may use free GPUs beyond the quota and may be preempted."""
 
     HIGH = "HIGH"
     NORMAL = "NORMAL"
@@ -24,21 +24,21 @@ class PriorityChoice(StrEnum):
 
 
 class PoolListMode(StrEnum):
-    """Which side of the nodes' GPUs to add to a pool table."""
+    """GPUs of the nodes to add to the pool table: used or free."""
 
     USED = "used"
     FREE = "free"
 
 
 class SortOrder(StrEnum):
-    """In which order a list is printed: `asc` has the newest at the bottom."""
+    """Order of a printed list: `asc` has the newest entry at the bottom."""
 
     ASC = "asc"
     DESC = "desc"
 
 
 class EndStatus(StrEnum):
-    """How simulated work may be told to end."""
+    """Statuses with which simulated work may end."""
 
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -53,7 +53,7 @@ OutputFormatOption = Annotated[
         "-t",
         envvar="OSMO_OUTPUT",
         case_sensitive=False,
-        help="Form of the answer; json and yaml are the server's answer untouched, text is table.",
+        help="Output format; json and yaml are the unchanged answer of the server, text is the same as table.",
     ),
 ]
 OutputFormatOptionWithoutT = Annotated[
@@ -64,12 +64,12 @@ OutputFormatOptionWithoutT = Annotated[
         "--format-type",
         envvar="OSMO_OUTPUT",
         case_sensitive=False,
-        help="Form of the answer; json and yaml are the server's answer untouched, text is table.",
+        help="Output format; json and yaml are the unchanged answer of the server, text is the same as table.",
     ),
 ]
 DryRunOption = Annotated[
     bool,
-    typer.Option("--dry-run", envvar="OSMO_DRY_RUN", help="Show what would happen; change nothing."),
+    typer.Option("--dry-run", envvar="OSMO_DRY_RUN", help="Show the effect and change nothing."),
 ]
 YesOption = Annotated[
     bool,
@@ -77,9 +77,9 @@ YesOption = Annotated[
 ]
 
 ParentArgument = Annotated[
-    str, typer.Argument(metavar="PARENT", help="Pool that is divided.", autocompletion=complete_parent_pools)
+    str, typer.Argument(metavar="PARENT", help="Pool that has the subpools.", autocompletion=complete_parent_pools)
 ]
-SubpoolArgument = Annotated[str, typer.Argument(metavar="SUBPOOL", help="Short name of the slice, `a` of `team--a`.")]
+SubpoolArgument = Annotated[str, typer.Argument(metavar="SUBPOOL", help="Short name of the subpool, `a` of `team--a`.")]
 WorkflowArgument = Annotated[str, typer.Argument(metavar="WORKFLOW", help="Workflow ID or UUID.")]
 QuotaOption = Annotated[
     str,
@@ -91,11 +91,11 @@ QuotaOption = Annotated[
     ),
 ]
 DescriptionOption = Annotated[
-    str | None, typer.Option("--description", "-d", help="Why; it is kept in the audit trail.")
+    str | None, typer.Option("--description", "-d", help="Reason for the change; it is recorded in the audit log.")
 ]
 IfMatchOption = Annotated[
     str | None,
-    typer.Option("--if-match", metavar="VERSION", help="Change it only if it still has this version."),
+    typer.Option("--if-match", metavar="VERSION", help="Change the object only if it still has this version."),
 ]
 PoolOption = Annotated[
     str | None,
@@ -103,7 +103,7 @@ PoolOption = Annotated[
         "--pool",
         "-p",
         envvar="OSMO_POOL",
-        help="Pool or subpool; without it the default pool of your profile.",
+        help="Pool or subpool. Default: the default pool of your profile.",
         autocompletion=complete_pools,
     ),
 ]
@@ -112,16 +112,16 @@ PoolsFilter = Annotated[
     typer.Option("--pool", "-p", metavar="NAME...", help="Only these pools.", autocompletion=complete_pools),
 ]
 UsersFilter = Annotated[list[str] | None, typer.Option("--user", "-u", metavar="NAME...", help="Only these users.")]
-AllUsersOption = Annotated[bool, typer.Option("--all-users", "-a", help="Everybody's, not only yours.")]
+AllUsersOption = Annotated[bool, typer.Option("--all-users", "-a", help="Include all users, not only yourself.")]
 PriorityFilter = Annotated[
     list[PriorityChoice] | None,
     typer.Option("--priority", metavar="PRIORITY...", case_sensitive=False, help="Only HIGH, NORMAL or LOW."),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="How many at most.")]
-OffsetOption = Annotated[int, typer.Option("--offset", "-f", min=0, help="Leave out this many first.")]
+LimitOption = Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="Maximum number of entries.")]
+OffsetOption = Annotated[int, typer.Option("--offset", "-f", min=0, help="Number of entries to skip.")]
 OrderOption = Annotated[
     SortOrder,
-    typer.Option("--order", case_sensitive=False, help="asc prints the newest at the bottom, desc at the top."),
+    typer.Option("--order", case_sensitive=False, help="asc prints the newest entry at the bottom, desc at the top."),
 ]
 TagsOption = Annotated[list[str] | None, typer.Option("--tags", "-t", metavar="TAG...", help="Tags of the change.")]
 UserOption = Annotated[

@@ -1,4 +1,4 @@
-"""Showing an answer: JSON or YAML untouched for programs, text for people, colours only on a terminal."""
+"""Print an answer: unchanged JSON or YAML for programs, text for people, colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HIGHLIGHT_STYLES = {
 
 
 def serialize(value: Any, output: OutputFormat) -> str:
-    """A value as JSON or YAML, keys in the server's order."""
+    """A value as JSON or YAML, with the keys in the order of the server."""
     if output is OutputFormat.YAML:
         import yaml
 
@@ -33,7 +33,7 @@ def serialize(value: Any, output: OutputFormat) -> str:
 
 
 def print_answer(session: ClientSession, answer: Any, text: Callable[[], str]) -> None:
-    """Show the answer: as it is for programs, through `text` for people."""
+    """Print the answer: unchanged for programs, through `text` for people."""
     if session.is_machine_readable:
         typer.echo(serialize(answer, session.output))
     else:
@@ -42,14 +42,14 @@ def print_answer(session: ClientSession, answer: Any, text: Callable[[], str]) -
 
 
 def print_warnings(answer: Any) -> None:
-    """The `warnings` of an answer, one line each, on standard error."""
+    """Print the `warnings` of an answer on standard error, one line each."""
     if isinstance(answer, dict):
         for warning in answer.get("warnings") or []:
             print_warning(f"WARNING: {printable_text(str(warning))}")
 
 
 def print_text(text: str) -> None:
-    """Print text for people. Never wrapped or cut: a wide table belongs to the pager or the terminal."""
+    """Print text for people, never wrapped or cut: wide tables are left to the pager or the terminal."""
     text = printable_text(text)
     if not _use_colours():
         typer.echo(text)
@@ -68,11 +68,11 @@ def _use_colours() -> bool:
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()  # None: closed by whoever started us
+    return stream is not None and stream.isatty()  # None: closed by the parent process
 
 
 def print_error(error: ClientError, output: OutputFormat) -> None:
-    """Sentences for people on standard error; for programs also the error object where they expect the answer."""
+    """Print the message on standard error; for programs also print the error object in place of the answer."""
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         typer.echo(serialize(error.as_dict(), output))
     for line in error.text_lines():
@@ -80,13 +80,13 @@ def print_error(error: ClientError, output: OutputFormat) -> None:
 
 
 def confirm(session: ClientSession, question: str, *, preview: Callable[[], None] | None = None) -> None:
-    """Ask before something is lost, if there is somebody to ask; `preview` shows the effect to decide on.
+    """Ask before something is deleted, if a terminal is attached; `preview` prints the effect first.
 
-    Raises :class:`ClientError` with exit code 3 on a no.
+    Raises :class:`ClientError` with exit code 3 if the user declines.
     """
     if session.yes or session.dry_run or not _is_terminal(sys.stdin):
         return
     if preview is not None:
         preview()
     if not typer.confirm(question, err=True):
-        raise ClientError("Stopped; nothing was changed.", exit_code=INTERRUPTED)
+        raise ClientError("Cancelled; nothing was changed.", exit_code=INTERRUPTED)

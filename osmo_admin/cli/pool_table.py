@@ -1,4 +1,4 @@
-"""The table of `osmo pool list`: each pool with its slices below it, negative numbers while something drains."""
+"""The table of `osmo pool list`: each pool with its subpools below it, negative numbers while a subpool drains."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from osmo_admin.cli.options import PoolListMode
 from osmo_admin.cli.tables import format_table
 
 HEADER = ("Pool", "Status", "Subpool State", "GPU Quota", "Used", "Available")
-MINIMUM_WIDTHS = (14, 13)  # the widths of the published example
+MINIMUM_WIDTHS = (14, 13)  # as in the published example
 ARCHIVED_STATE = "ARCHIVED"
 MODE_COLUMNS = {
     PoolListMode.USED: (("Total Usage", "total_usage"), ("Total Capacity", "total_capacity")),
     PoolListMode.FREE: (("Total Free", "total_free"),),
 }
-# Sums that belong to the machines and not to the pool: pools on the same machines show the same number.
+# Numbers of the nodes, not of the pool: pools on the same nodes show the same number.
 NODE_SUMS = frozenset({"total_capacity", "total_free"})
 
 PoolRow = Mapping[str, Any]
 
 
 def pool_table(answer: PoolRow, *, mode: PoolListMode | None = None, archived: bool = False) -> str:
-    """The table for an answer of `/api/pool_quota`; with `mode` also the GPUs of the nodes, and their sums."""
+    """The table for an answer of `/api/pool_quota`; with `mode` also the GPUs of the nodes, and sums."""
     sides = MODE_COLUMNS[mode] if mode else ()
     lines: list[list[Any]] = []
     for node_set in answer.get("node_sets", []):
@@ -34,33 +34,33 @@ def pool_table(answer: PoolRow, *, mode: PoolListMode | None = None, archived: b
 
 
 def order_as_tree(rows: Iterable[PoolRow]) -> list[tuple[str, PoolRow]]:
-    """Each pool followed by its slices by name, with the mark to draw before it.
+    """Each pool followed by its subpools by name, with the tree prefix to print before it.
 
-    Order of the pools is the server's. A slice whose parent is not among the rows stands for itself, without a mark.
+    Pools keep the order of the server. A subpool whose parent is not among the rows has no prefix.
     """
     listed = list(rows)
     names = {row["name"] for row in listed}
-    slices: dict[str, list[PoolRow]] = {}
+    subpools: dict[str, list[PoolRow]] = {}
     for row in listed:
         if row.get("parent_pool") in names:
-            slices.setdefault(str(row["parent_pool"]), []).append(row)
+            subpools.setdefault(str(row["parent_pool"]), []).append(row)
     tree: list[tuple[str, PoolRow]] = []
     for row in listed:
         if row.get("parent_pool") in names:
             continue
         tree.append(("", row))
-        children = sorted(slices.get(row["name"], []), key=lambda child: str(child["name"]))
+        children = sorted(subpools.get(row["name"], []), key=lambda child: str(child["name"]))
         tree += [(branch_prefix(at, len(children)), child) for at, child in enumerate(children)]
     return tree
 
 
 def branch_prefix(at: int, count: int) -> str:
-    """The mark before child number `at` of `count`."""
+    """The tree prefix of child number `at` of `count`."""
     return "└─ " if at == count - 1 else "├─ "
 
 
 def _quota_cells(mark: str, row: PoolRow) -> list[Any]:
-    usage = row.get("resource_usage") or {}  # a server without subpools gives only these
+    usage = row.get("resource_usage") or {}  # a server without subpools sends only these
     return [
         mark + str(row["name"]),
         row.get("status"),

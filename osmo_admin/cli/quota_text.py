@@ -1,4 +1,4 @@
-"""GPU quota as text for people: use against caps, and the workers behind it."""
+"""GPU quota as text for people: usage and caps, and the counted workers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ QUOTA_RESOURCES = (
 
 
 def quota_table(quotas: Sequence[Mapping[str, Any]]) -> str:
-    """One line for each namespace: used of each cap, and its standing."""
-    header = ("Namespace", "Requests TFLOPS", "Requests VRAM", "Limits TFLOPS", "Limits VRAM", "Workers", "Standing")
+    """One line for each namespace: usage of each cap, and the status."""
+    header = ("Namespace", "Requests TFLOPS", "Requests VRAM", "Limits TFLOPS", "Limits VRAM", "Workers", "Status")
     return format_table(header, ([quota["namespace"], *_usage_cells(quota), quota_status(quota)] for quota in quotas))
 
 
 def quota_status(quota: Mapping[str, Any]) -> str:
-    """The worst that the conditions say, in one word."""
+    """The worst condition in one word."""
     true = {each["type"] for each in quota["status"]["conditions"] if each["status"] == "True"}
     if "Ready" not in true:
         return "INVALID"
@@ -42,21 +42,21 @@ def _used_of_cap(used: Any, cap: Any) -> str:
 
 
 def summarize_caps(effect: Any) -> Any:
-    """The answer of a dry run with nothing but the caps and the standing of each side: what people ask about."""
+    """The answer of a dry run, reduced to the caps and the status before and after."""
     if not isinstance(effect, Mapping):
         return effect
     sides = {side: effect.get(side) for side in ("before", "after")}
     return {
         **effect,
         **{
-            side: {"standing": quota_status(quota), **quota["spec"]} if quota is not None else None
+            side: {"status": quota_status(quota), **quota["spec"]} if quota is not None else None
             for side, quota in sides.items()
         },
     }
 
 
 def quota_facts(quota: Mapping[str, Any]) -> str:
-    """Everything about one quota."""
+    """All facts of one quota."""
     spec, status = quota["spec"], quota["status"]
     total, single, left = spec.get("total", {}), spec.get("single", {}), status["availablePercent"]
     rows = []
@@ -73,15 +73,15 @@ def quota_facts(quota: Mapping[str, Any]) -> str:
     head = format_facts(
         [
             ("Namespace", quota["namespace"]),
-            ("Standing", quota_status(quota)),
+            ("Status", quota_status(quota)),
             ("Alert threshold", f"{total.get('alertThresholdPercent')} %"),
             ("GPUs of one worker", single.get("maxGPUCount")),
             ("Reserved workers", (quota.get("assumed") or {}).get("workers")),
-            ("Kept by", quota.get("source")),
+            ("Source", quota.get("source")),
             ("Version", quota.get("version")),
         ]
     )
-    header = ("Amount", "Used", "Cap", "Available", "Cap per GPU", "Default per GPU")
+    header = ("Amount", "Used", "Cap", "Free", "Cap per GPU", "Default per GPU")
     conditions = (
         (each["type"], each["status"], format_local_time(each["lastTransitionTime"]), each["message"])
         for each in status["conditions"]
@@ -107,25 +107,25 @@ def allocations_table(answer: Mapping[str, Any]) -> str:
         )
         for row in answer["allocations"]
     )
-    more = "\n\nThere are more; ask with --offset." if answer["more_entries"] else ""
+    more = "\n\nMore entries: use --offset or --limit." if answer["more_entries"] else ""
     return format_table(header, rows) + more
 
 
 def fits_message(answer: Mapping[str, Any]) -> str:
-    """How many more fit, and why not one more."""
+    """The number of additional workers that fit, and the caps that refuse the next one."""
     if answer["fits"] is None:
-        return f"No cap of {answer['namespace']} counts such workers: as many as you like fit."
-    what = {0: "No such worker fits", 1: "1 more such worker fits"}.get(
+        return f"No cap of {answer['namespace']} counts such workers; any number fits."
+    count = {0: "No such worker fits", 1: "1 more such worker fits"}.get(
         answer["fits"], f"{answer['fits']} more such workers fit"
     )
-    why = "\n".join(f"  - {each['message']}" for each in answer["stopped_by"])
-    return f"{what} in {answer['namespace']}." + (f" What stops the next one:\n{why}" if why else "")
+    reasons = "\n".join(f"  - {each['message']}" for each in answer["stopped_by"])
+    return f"{count} in {answer['namespace']}." + (f" The next one is refused:\n{reasons}" if reasons else "")
 
 
 def repairs_table(answer: Mapping[str, Any]) -> str:
-    """What a rebuild put right, one line each."""
+    """One line for each repair of a rebuild."""
     if not answer["differences"]:
-        return "Nothing to repair: the ledger is what the pods say."
-    header = ("Namespace", "What", "Done", "Before", "After")
+        return "Nothing to repair: the ledger agrees with the pods."
+    header = ("Namespace", "Amount", "Repair", "Before", "After")
     rows = ([each[key] for key in ("namespace", "path", "code", "before", "after")] for each in answer["differences"])
     return format_table(header, rows)

@@ -1,4 +1,4 @@
-"""Tables of the tree of quotas: every node on its line, and what a change would move in it."""
+"""Tables of the quota tree: one line for each node, and the numbers that a change affects."""
 
 from __future__ import annotations
 
@@ -8,64 +8,73 @@ from typing import Any
 from osmo_admin.cli.tables import PreformattedCell, format_cell, format_table
 
 QuotaTreeNode = Mapping[str, Any]
-HEADER = (
-    "Node", "Kind", "Nominal", "Subtree", "Used", "Available", "Borrowed", "Lent out", "Lendable", "Borrowing limit",
-    "Lending limit", "Debt", "Pending", "Share",
-)  # fmt: skip
-NUMBERS = (
-    "nominal", "subtree_quota", "usage", "available", "borrowed", "lent", "lendable", "borrowing_limit",
-    "lending_limit", "debt", "pending",
-)  # fmt: skip
+# Key of a number in the answer of the server: its name in tables.
+NUMBERS = {
+    "nominal": "Nominal quota",
+    "subtree_quota": "Effective quota",
+    "usage": "Total in use",
+    "available": "Can start now",
+    "borrowed": "Borrowed",
+    "lent": "Lent out",
+    "lendable": "Lending capacity",
+    "borrowing_limit": "Borrowing limit",
+    "lending_limit": "Lending limit",
+    "debt": "Over limit",
+    "pending": "Pending",
+}
+HEADER = ("Node", "Kind", *NUMBERS.values(), "Fair-share usage")
+# Numbers that are printed only where a change affects them.
+CHANGE_NUMBERS = {**NUMBERS, "potential_available": "Potential capacity"}
 LEAF_KINDS = ("shared", "subpool")
 ARROW = " → "
 NO_NUMBERS: Mapping[str, Any] = {}
 
 
 def quota_tree_table(nodes: Sequence[QuotaTreeNode], resource: str, *, leaves: bool = True) -> str:
-    """The nodes in the server's order, drawn as a tree, with their numbers of one `flavor/resource`."""
-    shown = [node for node in nodes if leaves or node["kind"] not in LEAF_KINDS]
+    """The nodes in the order of the server, as a tree, with their numbers of one `flavor/resource`."""
+    listed = [node for node in nodes if leaves or node["kind"] not in LEAF_KINDS]
     rows = []
-    for mark, node in draw_tree(shown):
+    for prefix, node in draw_tree(listed):
         numbers = node_numbers(node, resource)
-        name = PreformattedCell(f"{mark}{node['name']}{'' if node['active'] else ' (circle)'}")
+        name = PreformattedCell(f"{prefix}{node['name']}{'' if node['active'] else ' (cycle)'}")
         rows.append([name, node["kind"], *(numbers.get(number) for number in NUMBERS), node["weighted_share"]])
     return format_table(HEADER, rows)
 
 
 def draw_tree(nodes: Sequence[QuotaTreeNode]) -> Iterator[tuple[str, QuotaTreeNode]]:
-    """Each node with the mark before it. Parents stand before their children; one whose parent is not there, or stands
-    with it on a circle, is drawn as a top."""
-    places = {node_key(node): at for at, node in enumerate(nodes)}
-    parents = [_parent_position(node, places, at) for at, node in enumerate(nodes)]
+    """Each node with its tree prefix. Parents come before their children. A node whose parent is missing, or is in the
+    same cycle, is printed as a root."""
+    positions = {node_key(node): at for at, node in enumerate(nodes)}
+    parents = [_parent_position(node, positions, at) for at, node in enumerate(nodes)]
     last = {parent: at for at, parent in enumerate(parents)}
     for at, node in enumerate(nodes):
-        lines, here = [], at
+        parts, here = [], at
         while (parent := parents[here]) >= 0:
             is_last = last[parent] == here
-            lines.append(("└─ " if is_last else "├─ ") if here == at else ("   " if is_last else "│  "))
+            parts.append(("└─ " if is_last else "├─ ") if here == at else ("   " if is_last else "│  "))
             here = parent
-        yield "".join(reversed(lines)), node
+        yield "".join(reversed(parts)), node
 
 
-def _parent_position(node: QuotaTreeNode, places: Mapping[tuple[bool, str], int], at: int) -> int:
+def _parent_position(node: QuotaTreeNode, positions: Mapping[tuple[bool, str], int], at: int) -> int:
     if node["parent"] is None or (node["kind"] == "cohort" and not node["active"]):
         return -1
-    place = places.get((node["kind"] in ("cohort", "pool"), node["parent"]), -1)
-    return place if place < at else -1
+    position = positions.get((node["kind"] in ("cohort", "pool"), node["parent"]), -1)
+    return position if position < at else -1
 
 
 def node_key(node: QuotaTreeNode) -> tuple[bool, str]:
-    """Cohorts and pools may share a name; only cohorts stand above cohorts and pools."""
+    """A unique key: a cohort and a pool may have the same name."""
     return node["kind"] == "cohort", node["name"]
 
 
 def node_numbers(node: QuotaTreeNode, resource: str) -> Mapping[str, Any]:
-    """The numbers of one `flavor/resource` of a node; nothing if it has none."""
+    """The numbers of one `flavor/resource` of a node; empty if the node has none."""
     return next((row for row in node["quotas"] if f"{row['flavor']}/{row['resource']}" == resource), NO_NUMBERS)
 
 
 def cohort_change_lines(before: Any, after: Any) -> list[str]:
-    """What a change of a cohort would move, line by line: the numbers of every node."""
+    """The effect of a change of a cohort, one line for each node and resource."""
     old = {node_key(node): node for node in (before or NO_NUMBERS).get("nodes", ())}
     new = {node_key(node): node for node in (after or NO_NUMBERS).get("nodes", ())}
     lines: list[str] = []
@@ -75,13 +84,12 @@ def cohort_change_lines(before: Any, after: Any) -> list[str]:
 
 
 def debt_lines(debts: Sequence[QuotaTreeNode]) -> list[str]:
-    """The debts that a change would make, deepen, lessen or pay."""
+    """The usage over limits that a change would create, raise, lower or end."""
     lines = []
     for debt in debts:
-        what = f"{debt['flavor']}/{debt['resource']}"
-        lines.append(
-            f"Debt of {debt['name']} ({what}): {format_cell(debt['before'])}{ARROW}{format_cell(debt['after'])}"
-        )
+        resource = f"{debt['flavor']}/{debt['resource']}"
+        change = f"{format_cell(debt['before'])}{ARROW}{format_cell(debt['after'])}"
+        lines.append(f"Over limit: {debt['name']} ({resource}): {change}")
     return lines
 
 
@@ -93,10 +101,10 @@ def _node_change_lines(old: QuotaTreeNode | None, new: QuotaTreeNode | None) -> 
     keys = sorted({f"{row['flavor']}/{row['resource']}" for each in (old, new) for row in each["quotas"]})
     for key in keys:
         was, becomes = node_numbers(old, key), node_numbers(new, key)
-        moved = [
-            f"{number.replace('_', ' ')} {format_cell(was.get(number))}{ARROW}{format_cell(becomes.get(number))}"
-            for number in (*NUMBERS, "potential_available")
+        changes = [
+            f"{label.lower()} {format_cell(was.get(number))}{ARROW}{format_cell(becomes.get(number))}"
+            for number, label in CHANGE_NUMBERS.items()
             if was.get(number) != becomes.get(number)
         ]
-        if moved:
-            yield f"{node['kind']} {node['name']} ({key}): {', '.join(moved)}"
+        if changes:
+            yield f"{node['kind']} {node['name']} ({key}): {', '.join(changes)}"

@@ -1,4 +1,4 @@
-"""The reference of `osmo` as Markdown, made from the commands themselves: `python -m osmo_admin.cli.reference`."""
+"""The reference of `osmo` as Markdown, generated from the commands: `python -m osmo_admin.cli.reference`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from osmo_admin.cli.client import app
 PAGE_HEAD = """\
 # The client `osmo`
 
-<!-- Made from the commands: python -m osmo_admin.cli.reference > docs/client.md -->
+<!-- Generated from the commands: python -m osmo_admin.cli.reference > docs/client.md -->
 
-Every command answers `--help`. Every option has an environment variable, named in its line; an option on the command
+Every command has `--help`. Every option has an environment variable, which its line names; an option on the command
 line wins. List options take one value each (`-p a -p b`) or several at once (`-p a b`).
 
-`-o table` is for people, `-o json` and `-o yaml` are the server's answer untouched. Errors are sentences on standard
-error; with `-o json` the error object is printed as the answer too. A dry run changes nothing, and fails as the change
-itself would. Destructive commands ask first when somebody sits at the terminal; `--yes` answers.
+`-o table` is for people; `-o json` and `-o yaml` print the unchanged answer of the server. Error messages go to
+standard error; with `-o json` the error object is printed as the answer too. A dry run changes nothing and fails as
+the change itself would. Destructive commands ask for confirmation on a terminal; `--yes` confirms.
 
 | exit code | meaning |
 |---|---|
 | 0 | done |
 | 1 | the submission was refused (or, with `--wait`, the workflow failed) |
-| 2 | refused, or used wrongly |
-| 3 | interrupted, or answered with no |
+| 2 | refused, or a usage error |
+| 3 | interrupted, or not confirmed |
 | 10 | the server failed, refused the session, or did not answer |
 | 75 | too many requests: try again later |
 
-The login is kept in `login.yaml` in `$OSMO_CONFIG_FILE_DIR`, else `$XDG_CONFIG_HOME/osmo`, else `~/.config/osmo`, in
-the format of the stock client: either client can use the other's login. `OSMO_URL` with `OSMO_TOKEN` needs no login.
+The login is stored in `login.yaml` in `$OSMO_CONFIG_FILE_DIR`, else `$XDG_CONFIG_HOME/osmo`, else `~/.config/osmo`, in
+the format of the stock client: each client can use the login of the other. With `OSMO_URL` and `OSMO_TOKEN` no login is
+needed.
 
 Completion of commands, options and pool names: `osmo --install-completion` (bash, zsh, fish).
 """

@@ -1,4 +1,4 @@
-"""`osmo-admin`: the operator's command. Django is loaded by the commands that need it, not by `--help`."""
+"""`osmo-admin`: the command for operators. Only commands that need Django load it; `--help` does not."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import typer
 from typer.core import TyperGroup
 
 from osmo_admin import __version__
-from osmo_admin.cli.server_commands import clusters, django, ledger, lifecycle, serve, users, webhook
+from osmo_admin.cli.server_commands import clusters, django, lifecycle, serve, users, verify_and_demo, webhook
 from osmo_admin.operator_errors import exit_with_message
 
 
 class OperatorCommandGroup(TyperGroup):
-    """The root command: where every failure becomes a sentence and an exit code."""
+    """The root command. It turns every failure into a message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -24,7 +24,7 @@ class OperatorCommandGroup(TyperGroup):
 app = typer.Typer(
     name="osmo-admin",
     cls=OperatorCommandGroup,
-    help="Run and look after OSMO Admin.",
+    help="Run and operate OSMO Admin.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -38,8 +38,8 @@ app.command()(lifecycle.reset)
 app.add_typer(users.user_commands, name="user")
 app.add_typer(users.token_commands, name="token")
 app.command()(clusters.sync)
-app.command()(ledger.verify)
-app.command()(ledger.demo)
+app.command()(verify_and_demo.verify)
+app.command()(verify_and_demo.demo)
 app.add_typer(webhook.app, name="webhook")
 app.command()(django.check)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
@@ -59,7 +59,7 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Run and look after OSMO Admin: start it, make users and tokens, verify the ledger."""
+    """Run and operate OSMO Admin: start it, create users and tokens, verify the ledger."""
 
 
 def main() -> None:

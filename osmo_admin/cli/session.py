@@ -1,4 +1,4 @@
-"""One run of the client: which server, as whom, and how to show the answer."""
+"""One run of the client: the server, the user, and the format of the answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_LOGGED_IN_MESSAGE = "You are not logged in. Log in first: osmo login URL --m
 
 
 class OutputFormat(StrEnum):
-    """How an answer is shown: for people (`text` is the stock client's word for `table`) or for programs."""
+    """Format of the answer: for people (`text` is the stock client's name for `table`) or for programs."""
 
     TABLE = "table"
     JSON = "json"
@@ -26,7 +26,7 @@ class OutputFormat(StrEnum):
 
 @dataclass(slots=True)
 class ClientSession:
-    """What the options and the environment decided, and the connection made from it on first use."""
+    """The settings from options and environment, and the connection, which is opened on first use."""
 
     url: str | None = None
     token: str | None = None
@@ -40,28 +40,28 @@ class ClientSession:
 
     @property
     def is_machine_readable(self) -> bool:
-        """True when the answer goes to a program and must stay as the server gave it."""
+        """True if the answer goes to a program and must stay unchanged."""
         return self.output in (OutputFormat.JSON, OutputFormat.YAML)
 
     @property
     def dry_run_query(self) -> dict[str, Any]:
-        """The query that asks for the effect instead of the change."""
+        """The query that requests the effect instead of the change."""
         return {"dry_run": True} if self.dry_run else {}
 
     def http(self) -> HttpClient:
-        """The connection of this run. Raises :class:`ClientError` when there is no login to use."""
+        """The connection of this run. Raises :class:`ClientError` without a login."""
         if self._http is None:
             login, stored = self._login()
             self._http = self._connect(login, stored=stored)
         return self._http
 
     def close(self) -> None:
-        """Give the connection back, if one was made."""
+        """Close the connection, if there is one."""
         if self._http is not None:
             self._http.close()
 
     def _login(self) -> tuple[StoredLogin, bool]:
-        """The login to use and whether it came from the file (and so goes back there when refreshed)."""
+        """The login, and whether it comes from the file; a refreshed one is then stored there again."""
         stored = login_file.read_login() if self.url is None or not (self.token or self.username) else None
         url = self.url.rstrip("/") if self.url else (stored.url if stored else None)
         if url is None:
@@ -73,7 +73,7 @@ class ClientSession:
         if stored is None:
             raise ClientError(NOT_LOGGED_IN_MESSAGE)
         if stored.url != url:
-            # a credential is for the server that gave it; it is never sent to another one
+            # A credential is only sent to the server that issued it.
             raise ClientError(f"You are logged in to {stored.url}, not to {url}. Log in there: osmo login {url}.")
         return stored, True
 
@@ -94,12 +94,12 @@ class ClientSession:
 
 
 def print_warning(message: str) -> None:
-    """A remark for people, beside the answer and never inside it."""
+    """Print a remark for people on standard error, apart from the answer."""
     print(message, file=sys.stderr)
 
 
 def login_with_token(url: str, token: str, *, timeout: float = 60.0) -> StoredLogin:
-    """Exchange an access token for a session. Raises :class:`ClientError` (exit code 10) when it is refused."""
+    """Exchange an access token for a session. Raises :class:`ClientError` (exit code 10) if the server refuses it."""
     url = url.rstrip("/")
     login = StoredLogin(
         url=url,
@@ -113,7 +113,7 @@ def login_with_token(url: str, token: str, *, timeout: float = 60.0) -> StoredLo
 
 
 def refresh_login(login: StoredLogin, *, timeout: float = 60.0) -> None:
-    """Put a new JWT into `login`. Raises :class:`ClientError` when there is nothing to ask with, or it is refused."""
+    """Put a new JWT into `login`. Raises :class:`ClientError` without an access token, or if the server refuses it."""
     token = login.token
     if token is None or not login.osmo_token or not token.refresh_token or not token.refresh_url:
         raise ClientError(f"Your session at {login.url} has ended. Log in again: osmo login {login.url}.")
@@ -124,7 +124,7 @@ def refresh_login(login: StoredLogin, *, timeout: float = 60.0) -> None:
             "POST", f"api/{endpoint}", body={"token": token.refresh_token}, with_idempotency_key=False
         )
     except ClientError as error:
-        # The stock client calls every failed exchange a server failure, whoever is to blame.
+        # The stock client reports every failed exchange as a server failure.
         error.exit_code = SERVER_FAILED
         if error.status is not None and error.status < 500:
             error.hint = error.hint or f"Log in again: osmo login {login.url}."

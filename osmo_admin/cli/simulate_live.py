@@ -1,4 +1,4 @@
-"""`osmo simulate --live`: changes from a file, put to the server."""
+"""`osmo simulate --live`: send changes from a file to the server and return the simulated state."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from osmo_admin.cli.session import ClientSession
 
 
 def simulate_live(session: ClientSession, files: Sequence[str], backend: str | None) -> dict[str, Any]:
-    """The server's answer for its state with the changes of the file, `{changes: [...]}` or the list alone.
+    """The server's simulation of its own state with the changes of the file, `{changes: [...]}` or the list alone.
 
-    Raises `ClientError` for a file that cannot be read, and for what the server refuses.
+    Raises `ClientError` for a file that cannot be read, and for changes that the server refuses.
     """
     question: dict[str, Any] = {"live": True, "changes": _read_changes(files)}
     if backend is not None:
@@ -31,16 +31,16 @@ def _read_changes(files: Sequence[str]) -> list[Any]:
     if not files:
         return []
     batch = answer_sources(files, lambda value: {"value": value}, error_code="SCENARIO")
-    unread = [fault for entry in batch.entries if not entry.is_readable for fault in entry.body["details"]]
-    if unread:
-        raise ClientError(f"{files[0]} cannot be read.", details=unread)
+    faults = [fault for entry in batch.entries if not entry.is_readable for fault in entry.body["details"]]
+    if faults:
+        raise ClientError(f"{files[0]} cannot be read.", details=faults)
     if len(batch.entries) != 1:
-        raise ClientError("With --live, name one FILE with one document: the changes to try.")
+        raise ClientError("With --live, name one FILE with one document: the changes to simulate.")
     value = batch.entries[0].body["value"]
     if isinstance(value, dict) and set(value) == {"changes"}:
         value = value["changes"]
     if not isinstance(value, list):
-        raise ClientError(f"{files[0]} holds no changes: with --live it is {{changes: [...]}}, or the list alone.")
+        raise ClientError(f"{files[0]} holds no changes: with --live write {{changes: [...]}}, or the list alone.")
     try:
         plain: list[Any] = json.loads(json.dumps(value, default=_encode_decimal))
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Plain tables: columns as wide as their widest cell, two spaces between them, nothing cut off."""
+"""Plain tables: columns as wide as their widest cell, two spaces between them, no cell cut off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GUTTER = "  "
 
 
 def printable_text(text: str) -> str:
-    """Text that cannot move the cursor or change colours: a name or description may come from anybody."""
+    """The text without control characters: names and descriptions come from other users."""
     return "".join(
         character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs") else "�"
         for character in text
@@ -18,7 +18,7 @@ def printable_text(text: str) -> str:
 
 
 class PreformattedCell(str):
-    """A cell whose blanks count, as those of the lines of a tree."""
+    """A cell whose spaces are kept, such as the prefix of a tree."""
 
     __slots__ = ()
 
@@ -51,9 +51,9 @@ def format_table(
     minimum: Sequence[int] = (),
     total: Sequence[Any] | None = None,
 ) -> str:
-    """Header, a line of dashes, the rows, and below a second line of dashes a row of sums if there is one.
+    """Header, a line of dashes, the rows, and optionally another line of dashes with a row of sums.
 
-    `minimum` gives the least width of the first columns. Cells stand left; a line has no spaces at its end.
+    `minimum` holds the minimum widths of the first columns. Cells are left-aligned; lines have no trailing spaces.
     """
     body = [[format_cell(value) for value in row] for row in rows]
     sums = [] if total is None else [["" if value == "" else format_cell(value) for value in total]]
@@ -72,7 +72,7 @@ def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def format_facts(pairs: Iterable[tuple[str, Any]]) -> str:
-    """`Name : value` lines, the colons below each other."""
+    """`Name : value` lines with aligned colons."""
     listed = [(name, format_cell(value)) for name, value in pairs]
     longest = max((len(name) for name, _ in listed), default=0)
     return "\n".join(f"{name:<{longest}} : {value}" for name, value in listed)

@@ -1,4 +1,4 @@
-"""Times: the server speaks naive UTC, people speak their own clock."""
+"""Times: the server sends naive UTC, people read and write local time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AGE_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(
 
 
 def format_local_time(timestamp: str | None) -> str | None:
-    """The server's naive UTC time as the reader's local time, with its zone; anything else as it came."""
+    """A naive UTC time of the server as local time with its zone; any other text unchanged."""
     if not timestamp:
         return None
     try:
@@ -23,9 +23,9 @@ def format_local_time(timestamp: str | None) -> str | None:
 
 
 def parse_time(text: str, *, now: datetime | None = None) -> str:
-    """What somebody typed as the server's naive UTC time.
+    """The typed time as naive UTC time of the server.
 
-    A date or time without an offset is local; `90m`, `12h`, `7d` and `2w` are that long ago.
+    A date or time without an offset is local; `90m`, `12h`, `7d` and `2w` are relative to now.
     Raises :class:`ClientError` on anything else.
     """
     if match := re.fullmatch(r"(\d{1,5})([mhdw])", text):
@@ -35,7 +35,7 @@ def parse_time(text: str, *, now: datetime | None = None) -> str:
             moment = datetime.fromisoformat(text)
         except ValueError:
             raise ClientError(
-                f"{text!r} is not a time. Write 2026-11-20, 2026-11-20T15:04, or 90m, 12h, 7d, 2w for so long ago."
+                f"{text!r} is not a time. Write 2026-11-20, 2026-11-20T15:04, or 90m, 12h, 7d, 2w for a past time."
             ) from None
     return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
 

@@ -1,6 +1,6 @@
-"""A workflow file on its way to the server: untouched, except that `localpath` files travel inside it.
+"""Prepare a workflow file for the server: the text stays unchanged, except that `localpath` files are inlined.
 
-The text is sent as the user wrote it, so that the lines in the server's answer are the user's lines.
+The text is sent as the user wrote it, so that line numbers in the server's answer are those of the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TEMPLATE_SYNTAX = ("{{", "{%", "{#", "default-values")
 
 
 def refusal_error(message: str) -> ClientError:
-    """A submission that did not leave this machine."""
+    """The error for a submission that the client itself refuses."""
     return ClientError(message, exit_code=REFUSED_SUBMISSION)
 
 
@@ -33,25 +33,25 @@ def read_workflow_file(name: str) -> str:
 
 
 def is_workflow_id(name: str) -> bool:
-    """True when the argument is no file but the ID of a workflow whose spec is to be submitted again."""
+    """True if the argument is not a file but the ID of a workflow to submit again."""
     return name != STANDARD_INPUT and not Path(name).exists() and WORKFLOW_ID.fullmatch(name) is not None
 
 
 def is_templated(text: str) -> bool:
-    """True when the server has to render the text first."""
+    """True if the server has to render the text first."""
     return any(mark in text for mark in TEMPLATE_SYNTAX)
 
 
 def mentions_local_files(text: str) -> bool:
-    """True when the text may name files of this machine."""
+    """True if the text may name files of this machine."""
     return "localpath" in text
 
 
 def inline_local_files(text: str, folder: Path) -> str:
     """The text with each `localpath` replaced by the file's `contents`; the same text if there is none.
 
-    `folder` is where relative paths begin. Text that is not YAML is returned as it is: the server names its faults.
-    Raises :class:`ClientError` for a file that cannot be read, all of them at once.
+    Relative paths begin at `folder`. Text that is not YAML is returned unchanged: the server names its faults.
+    Raises :class:`ClientError` with all files that cannot be read.
     """
     import yaml
 
@@ -60,12 +60,12 @@ def inline_local_files(text: str, folder: Path) -> str:
     except yaml.YAMLError:
         return text
     faults: list[dict[str, Any]] = []
-    found = [_inline_entry(entry, where, folder, faults) for where, entry in _find_file_entries(document)]
+    inlined = [_inline_entry(entry, where, folder, faults) for where, entry in _find_file_entries(document)]
     if faults:
         raise ClientError("Local files of the workflow cannot be sent.", exit_code=REFUSED_SUBMISSION, details=faults)
-    if not any(found):
+    if not any(inlined):
         return text
-    # never folded: a command that was one line stays one line
+    # Lines are never folded: a command of one line stays on one line.
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=float("inf")))
 
 
@@ -89,18 +89,18 @@ def _indexed_entries(owner: dict[str, Any], key: str, where: str) -> list[tuple[
 def _inline_entry(entry: dict[str, Any], where: str, folder: Path, faults: list[dict[str, Any]]) -> bool:
     if "localpath" not in entry:
         return False
-    place = f"{where}.localpath"
+    location = f"{where}.localpath"
     if "contents" in entry:
-        faults.append({"path": place, "message": "a file has either localpath or contents, not both"})
+        faults.append({"path": location, "message": "a file has either localpath or contents, not both"})
         return False
     source = folder / Path(str(entry["localpath"])).expanduser()
     try:
         contents = source.read_text(encoding="utf-8")
     except OSError as error:
-        faults.append({"path": place, "message": f"{source} cannot be read: {error.strerror}"})
+        faults.append({"path": location, "message": f"{source} cannot be read: {error.strerror}"})
         return False
     except UnicodeDecodeError:
-        faults.append({"path": place, "message": f"{source} is not text in UTF-8"})
+        faults.append({"path": location, "message": f"{source} is not text in UTF-8"})
         return False
     del entry["localpath"]
     entry["contents"] = contents

@@ -1,1 +1,1 @@
-"""Running the house: data directory, embedded servers, the processes and who stops them. No Django inside."""
+"""Operations: the data directory, embedded servers, and the supervisor of all processes. No Django inside."""

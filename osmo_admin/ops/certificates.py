@@ -1,8 +1,8 @@
-"""The certificate under which an API server calls our webhooks: a small authority of the house, and a server's
-certificate signed by it.
+"""The certificate of the webhook server that Kubernetes calls: our own certificate authority, and a server certificate
+signed by it.
 
-DIR/webhook/ holds `ca.crt`, `ca.key`, `tls.crt`, `tls.key` (all 0600). The authority lives ten years, so that its
-bundle in the clusters stays right while server certificates are renewed; a server's lives one.
+DIR/webhook/ holds `ca.crt`, `ca.key`, `tls.crt`, `tls.key` (all 0600). The authority is valid for ten years, so that
+its bundle in the clusters stays valid while server certificates, valid for one year, are renewed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLOCK_SKEW = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class ServerCertificate:
-    """A server's certificate on disk. `authority` is the PEM that its callers must trust."""
+    """A server certificate on disk. `authority` is the PEM that its callers must trust."""
 
     certificate: Path
     key: Path
@@ -38,13 +38,13 @@ class ServerCertificate:
     expires_at: datetime
 
     def days_left(self, now: datetime | None = None) -> int:
-        """Whole days until it ends; negative when it has."""
+        """Whole days until it expires; negative afterwards."""
         return (self.expires_at - (now or datetime.now(UTC))).days
 
 
 def ensure_certificate(folder: Path, hosts: Iterable[str], *, now: datetime | None = None) -> ServerCertificate:
-    """The certificate for these hosts (names or addresses), made or renewed when it is missing, covers fewer of them or
-    ends within 30 days. Raises OperationError for files that cannot be read."""
+    """The certificate for these hosts (names or addresses). It is created or renewed if it is missing, lacks a host or
+    expires within 30 days. Raises OperationError for files that cannot be read."""
     now = now or datetime.now(UTC)
     wanted = frozenset(hosts)
     there = read_certificate(folder)
@@ -70,7 +70,7 @@ def ensure_certificate(folder: Path, hosts: Iterable[str], *, now: datetime | No
 
 
 def read_certificate(folder: Path) -> ServerCertificate | None:
-    """What lies there; None when nothing does. Raises OperationError when it cannot be read."""
+    """The stored certificate, or None. Raises OperationError if it cannot be read."""
     paths = [folder / name for name in ("tls.crt", "tls.key", "ca.crt")]
     if not all(path.exists() for path in paths):
         return None
@@ -92,8 +92,8 @@ def _ensure_authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec
             certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
             key = serialization.load_pem_private_key(key_path.read_bytes(), None)
         except (OSError, ValueError) as problem:
-            sentence = f"{certificate_path} cannot be read ({problem}). Remove {folder} to make a new one."
-            raise OperationError(sentence) from problem
+            message = f"{certificate_path} cannot be read ({problem}). Remove {folder} to make a new one."
+            raise OperationError(message) from problem
         if isinstance(key, ec.EllipticCurvePrivateKey) and certificate.not_valid_after_utc - now > SERVER_LIFETIME:
             return certificate, key
     key = ec.generate_private_key(ec.SECP256R1())
@@ -150,7 +150,7 @@ def _pem(certificate: x509.Certificate) -> str:
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
-    """PKCS #8, the only form that the web server reads."""
+    """The key in PKCS #8, the only format that the web server reads."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()

@@ -1,16 +1,16 @@
-"""The data directory: where it is, what lies in it, who holds it.
+"""The data directory: its place, its content, and the lock of the running server.
 
-DIR/                    the mark `osmo-admin.json` says it is ours
+DIR/                    the marker `osmo-admin.json` says that osmo-admin made it
   postgres/             the cluster (or `postgres.location`, see `postgres_home`)
   valkey/               the broker's append-only file
   logs/                 one file per process
   metrics/              counters the web processes share, emptied at each start
-  webhook/              the certificates under which clusters call us
-  run/                  sockets, gone when the server stops
-  secrets.json  0600    made once, kept
-  runtime.json  0600    addresses of the running server, gone when it stops
-  up.lock               held while a server runs; the kernel lets go when the holder dies
-  children.json         process groups of the running server, to clean up after a crash
+  webhook/              the certificates of the webhook server
+  run/                  sockets, removed when the server stops
+  secrets.json  0600    created once and kept
+  runtime.json  0600    addresses of the running server, removed when it stops
+  up.lock               locked while a server runs; the kernel unlocks it when the process dies
+  children.json         process groups of the running server, for the cleanup after a crash
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROOT_DEFAULT_DIRECTORY = Path("/var/lib/osmo-admin")
 
 
 def default_data_directory() -> Path:
-    """`$OSMO_ADMIN_HOME`, else the user's state directory; root's lies outside root's closed home."""
+    """`$OSMO_ADMIN_HOME`, else the state directory of the user; for root a folder outside of root's private home."""
     if chosen := os.environ.get("OSMO_ADMIN_HOME"):
         return Path(chosen)
     if os.geteuid() == 0:
@@ -44,7 +44,7 @@ def default_data_directory() -> Path:
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """Write a file only its owner can read, whole or not at all."""
+    """Write a file that only its owner can read, atomically."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as out:  # mkstemp makes it 0600
@@ -58,7 +58,7 @@ def write_private_file(path: Path, text: str) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """A JSON object, or an empty one when there is no file. Raises OperationError when it is damaged."""
+    """A JSON object, or an empty one if there is no file. Raises OperationError if it is damaged."""
     try:
         found = json.loads(path.read_text())
     except FileNotFoundError:
@@ -72,20 +72,20 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DataDirectory:
-    """One installation's state on disk."""
+    """The state of one installation on disk."""
 
     root: Path
 
     @classmethod
     def open(cls, path: Path | None) -> DataDirectory:
-        """The directory at `path` (default: see `default_data_directory`), not yet made."""
+        """The directory at `path` (default: see `default_data_directory`), not yet created."""
         return cls((path or default_data_directory()).expanduser().absolute())
 
     def prepare(self) -> None:
-        """Make what is missing. Raises OperationError for a folder that is somebody else's."""
+        """Create missing folders. Raises OperationError for a folder that osmo-admin did not make."""
         try:
             if not self.root.exists():
-                # As root the database's user must pass through; nobody may list. Folders above are made ordinary.
+                # For root the user of the database must pass through, but may not list it. Parents get default modes.
                 self.root.parent.mkdir(parents=True, exist_ok=True)
                 self.root.mkdir(mode=0o700)
                 self.root.chmod(0o711 if os.geteuid() == 0 else 0o700)
@@ -141,14 +141,14 @@ class DataDirectory:
 
     @property
     def postgres_location(self) -> Path:
-        """Names the database's folder when it could not be put inside."""
+        """The file with the path of the database folder, if that lies outside."""
         return self.root / "postgres.location"
 
     def postgres_home(self, account: SystemAccount | None) -> Path:
-        """The folder that holds the cluster, made and owned by the account.
+        """The folder of the database cluster, owned by the account.
 
-        Inside the data directory where the account can get there. Root's home and pytest's folders are closed to
-        it: then a folder outside, remembered in `postgres.location`, so that permissions stay as they are.
+        It lies inside the data directory if the account can reach it. Root's home and pytest's folders are closed to
+        the account; then a folder outside is used and stored in `postgres.location`, so that no permission changes.
         """
         if self.postgres_location.exists():
             home = Path(self.postgres_location.read_text().strip())
@@ -162,7 +162,7 @@ class DataDirectory:
         return home
 
     def _make_outside_folder(self) -> Path:
-        """A new folder beside other temporary files for a temporary data directory, else below the system's state."""
+        """A new temporary folder for a temporary data directory, else one below the state directory of the system."""
         scratch = Path(tempfile.gettempdir()).resolve()
         if not self.root.resolve().is_relative_to(scratch):
             scratch = ROOT_DEFAULT_DIRECTORY
@@ -170,7 +170,7 @@ class DataDirectory:
         return Path(tempfile.mkdtemp(prefix="osmo-admin-postgres-", dir=scratch))
 
     def remove(self) -> None:
-        """Delete everything `prepare` and the servers made; nothing else."""
+        """Delete everything that `prepare` and the servers created, and nothing else."""
         if self.postgres_location.exists():
             shutil.rmtree(self.postgres_location.read_text().strip(), ignore_errors=True)
         for folder in (self.root / "postgres", self.valkey, self.logs, self.metrics, self.root / "run"):
@@ -182,14 +182,14 @@ class DataDirectory:
 
 
 class DataDirectoryLock:
-    """The lock on a data directory: one server at a time. The file tells the holder's pid to `down` and `status`."""
+    """The lock of a data directory, for one server at a time. The file holds the pid for `down` and `status`."""
 
     def __init__(self, data: DataDirectory) -> None:
         self.data = data
         self._file: IO[str] | None = None
 
     def acquire(self) -> None:
-        """Raises OperationError when another process holds it."""
+        """Take the lock. Raises OperationError if another process holds it."""
         file = os.fdopen(os.open(self.data.lock, os.O_RDWR | os.O_CREAT, 0o600), "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -208,7 +208,7 @@ class DataDirectoryLock:
         self._file = file
 
     def release(self) -> None:
-        """Let the next server start."""
+        """Release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None

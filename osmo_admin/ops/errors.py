@@ -1,7 +1,7 @@
-"""The one error operations raise: a sentence for the operator, and how the command should exit."""
+"""The error of all operations: a message for the operator."""
 
 from __future__ import annotations
 
 
 class OperationError(Exception):
-    """Something the operator can act on. `str()` is the whole sentence; commands print it and exit 1."""
+    """An error that the operator can fix. `str()` is the whole message; commands print it and exit with code 1."""

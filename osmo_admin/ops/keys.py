@@ -1,4 +1,4 @@
-"""Secrets made once and kept in the data directory, readable by their owner only."""
+"""Secrets that are created once and kept in the data directory, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECRET_KEY = "OSMO_SECRET_KEY"  # noqa: S105  (its name, not its value)
 
 
 def load_secret_key(data: DataDirectory) -> str:
-    """The key that signs sessions and tokens; made at the first start."""
+    """The key that signs sessions and tokens; created at the first start."""
     kept = read_json_object(data.secrets)
     if not kept.get(SECRET_KEY):
         kept[SECRET_KEY] = secrets.token_urlsafe(48)
@@ -20,6 +20,6 @@ def load_secret_key(data: DataDirectory) -> str:
 
 
 def generate_password() -> str:
-    """A password to print once: letters and digits that are not mistaken for each other, about 100 bits."""
+    """A password to print once: letters and digits that cannot be confused, about 100 bits."""
     alphabet = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKMNPQRSTUVWXYZ23456789"
     return "".join(secrets.choice(alphabet) for _ in range(18))

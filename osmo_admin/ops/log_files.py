@@ -1,4 +1,4 @@
-"""Keeping the children's log files from growing without end: one old generation each."""
+"""Rotation of the log files of child processes, with one old generation each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LIMIT_BYTES = 20 * 1024 * 1024
 
 
 def trim_log(path: Path, limit: int = LIMIT_BYTES) -> None:
-    """Move what a file beyond `limit` holds to `NAME.1`. Its writer may go on: it appends, so emptying is safe."""
+    """Copy a file larger than `limit` to `NAME.1` and truncate it. The writer appends, so it may continue."""
     try:
         if path.stat().st_size <= limit:
             return
@@ -21,6 +21,6 @@ def trim_log(path: Path, limit: int = LIMIT_BYTES) -> None:
 
 
 def trim_logs(folder: Path, limit: int = LIMIT_BYTES) -> None:
-    """Every log of the house."""
+    """Trim every log in the folder."""
     for path in folder.glob("*.log"):
         trim_log(path, limit)

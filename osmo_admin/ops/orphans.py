@@ -1,7 +1,7 @@
-"""After a supervisor that was killed: end what it left before starting again on the same data.
+"""Cleanup after a killed supervisor: end its processes before the next start on the same data.
 
 `children.json` names each process group with the start time of its leader, so that a recycled process id is never
-taken for ours. On Linux the kernel has signalled the leaders already; then this only waits for them.
+mistaken for ours. On Linux the kernel has already signalled the leaders; then this code only waits for them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from osmo_admin.ops.data_directory import DataDirectory, read_json_object, write
 from osmo_admin.ops.processes import ChildProcess, kill_process_group, process_start_time
 
 GRACE_SECONDS = 6.0
-# Children carry it in their environment, their own children too.
-INSTALLATION_VARIABLE = "OSMO_ADMIN_HOUSE"
+# All child processes and their descendants have it in their environment.
+INSTALLATION_VARIABLE = "OSMO_ADMIN_INSTALLATION"
 
 
 def record_children(data: DataDirectory, children: Iterable[ChildProcess], socket_dir: Path | None) -> None:
-    """Write down what runs now."""
+    """Store the running process groups."""
     entries = [
         {"name": child.name, "pid": child.pid, "started": child.started, "signal": int(child.stop_signal)}
         for child in children
@@ -34,7 +34,7 @@ def record_children(data: DataDirectory, children: Iterable[ChildProcess], socke
 
 
 def end_orphans(data: DataDirectory) -> list[str]:
-    """End what an earlier supervisor left. Returns the names of the processes that were still there."""
+    """End the processes of an earlier supervisor. Returns the names of those that still ran."""
     left = read_json_object(data.children)
     entries = left.get("children", [])
     alive = [entry for entry in entries if process_start_time(entry["pid"]) == entry["started"] != ""]
@@ -58,7 +58,7 @@ def end_orphans(data: DataDirectory) -> list[str]:
 
 
 def _find_group_members(groups: set[int], installation: str) -> list[int]:
-    """Workers whose leader is dead: of these process groups, and marked as of this house (Linux only)."""
+    """Processes of these groups that belong to this installation, also without their leader (Linux only)."""
     mark = f"{INSTALLATION_VARIABLE}={installation}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""Finding a port that can be listened on."""
+"""Choice of a free port to listen on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PORTS_TRIED = 100
 
 
 def is_port_free(host: str, port: int) -> bool:
-    """Can this address be listened on now?"""
+    """True if this address can be listened on now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -23,11 +23,11 @@ def is_port_free(host: str, port: int) -> bool:
 
 
 def choose_port(host: str, requested: int | None) -> int:
-    """`requested` when it is free, an error when it is not; without a wish 8000 or the next free one above."""
+    """`requested` if it is free, else an error; without `requested`, 8000 or the next free one."""
     if requested is not None:
         if not is_port_free(host, requested):
             raise OperationError(
-                f"Port {requested} on {host} is taken or may not be used. Name another with --port, "
+                f"Port {requested} on {host} is in use or not permitted. Name another with --port, "
                 "or leave --port out to get a free one."
             )
         return requested

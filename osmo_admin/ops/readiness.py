@@ -1,4 +1,4 @@
-"""Asking the running house whether it works."""
+"""The readiness of a running server."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 
-# Never through a proxy of the environment: the house is on this machine.
+# Without the proxy of the environment, because the server is on this machine.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """`ready`: web answers and every check, beat too, is content. `why`: what is missing, in words."""
+    """`is_ready`: web answers and every check, also beat, passes. `reason`: the failed checks."""
 
     is_ready: bool
     reason: str
 
 
 def local_url(host: str, port: int) -> str:
-    """How this machine itself reaches a server that listens on `host`."""
+    """The URL by which this machine reaches a server that listens on `host`."""
     if host in {"", "0.0.0.0"}:  # noqa: S104  (compared, not listened on)
         host = "127.0.0.1"
     if host == "::":
@@ -29,7 +29,7 @@ def local_url(host: str, port: int) -> str:
 
 
 def check_readiness(url: str, *, timeout: float = 5.0) -> Readiness:
-    """One look at `/ready`."""
+    """Request `/ready` once."""
     try:
         with _OPENER.open(f"{url}/ready", timeout=timeout) as answer:
             body = json.load(answer)

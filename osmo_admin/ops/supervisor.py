@@ -1,8 +1,8 @@
-"""`osmo-admin up`: everything of the house, in order, as one thing that is either up or down.
+"""`osmo-admin up`: start and stop all processes in order, as one unit.
 
-Order up: database and broker, migrations and defaults, then web, worker and beat together (and, where
-clusters call us, the server of the webhooks). Order down: those three
-together, then the broker, then the database. One child that dies takes the rest down, because half a house misleads.
+Order of the start: database and broker, migrations and defaults, then web, worker, beat and clusters together (and the
+webhook server, if a port is given). Order of the stop: those services together, then the broker, then the database.
+If one child dies, all others are stopped, because a part of the system would mislead.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from osmo_admin.ops.processes import ChildProcess, start_child, stop_children
 
 READY_SECONDS = 90.0
 BOOTSTRAP_SECONDS = 600.0
-# Together below the ten seconds that Ctrl-C may take.
+# In total less than ten seconds, the limit for Ctrl-C.
 SERVICES_GRACE = 5.0
 BROKER_GRACE = 1.5
 DATABASE_GRACE = 2.5
 WATCH_SECONDS = 0.2
 TRIM_SECONDS = 60.0
-# The shortest limit of the systems we run on (macOS), less the longest file name we put there.
+# The shortest limit of all supported systems (macOS), less the longest file name in the folder.
 SOCKET_DIR_LENGTH = 103 - len("/.s.PGSQL.5432.lock")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorOptions:
-    """What the operator asked for. `port` None: 8000 or the next free one."""
+    """Options of the operator. `port` None: 8000 or the next free one."""
 
     data_dir: Path | None = None
     host: str = "127.0.0.1"
@@ -54,11 +54,11 @@ class SupervisorOptions:
 
 
 class _StopRequested(Exception):
-    """A signal asked us to stop while we were starting."""
+    """A signal requested the stop during the start."""
 
 
 class Supervisor:
-    """One run of the house."""
+    """One run of `osmo-admin up`."""
 
     def __init__(self, options: SupervisorOptions, report: Callable[[str], None]) -> None:
         self.options = options
@@ -74,7 +74,7 @@ class Supervisor:
         self._signals = 0
 
     def run(self) -> int:
-        """Up until told to stop. Returns the exit code; raises OperationError when it cannot start."""
+        """Run until a signal requests the stop. Returns the exit code; raises OperationError if the start fails."""
         self._refuse_exposed_dev_login()
         self.data.prepare()
         self.lock.acquire()
@@ -93,7 +93,7 @@ class Supervisor:
     # --- up ---------------------------------------------------------------------------------------------------------
     def _start_everything(self) -> None:
         for name in orphans.end_orphans(self.data):
-            self.report(f"Ended {name}, left over from a start that was killed.")
+            self.report(f"Ended {name}, which a killed start had left running.")
         log_files.trim_logs(self.data.logs)
         port = ports.choose_port(self.options.host, self.options.port)
         self.url = readiness.local_url(self.options.host, port)
@@ -139,7 +139,7 @@ class Supervisor:
         return self.broker.url()
 
     def _ensure_socket_dir(self) -> Path:
-        """A private folder for Unix sockets: beside the data when the path is short enough, else a temporary one."""
+        """A private folder for Unix sockets: in the data directory if its path is short, else a temporary one."""
         if self.socket_dir is None:
             account = find_database_account()
             inside = self.data.root / "run"
@@ -152,7 +152,7 @@ class Supervisor:
         return self.socket_dir
 
     def _service_environment(self, runtime: Mapping[str, str]) -> dict[str, str]:
-        """What web, worker, beat and clusters see. They get everything from here, so that they agree."""
+        """The environment of web, worker, beat and clusters, the same for all."""
         hosts = [part for part in os.environ.get("OSMO_ALLOWED_HOSTS", "").split(",") if part]
         return {
             **os.environ,
@@ -166,7 +166,7 @@ class Supervisor:
         }
 
     def _run_bootstrap(self) -> str:
-        """Migrate and seed. Returns how to log in; a password that this start made up is in it, this once."""
+        """Migrate and seed. Returns the login hint, which shows a generated password only this once."""
         given = os.environ.get("OSMO_ADMIN_PASSWORD")
         password = given or keys.generate_password()
         log = self.data.logs / "bootstrap.log"
@@ -201,7 +201,7 @@ class Supervisor:
         self._record_children()
 
     def _start_webhook(self) -> None:
-        """The server that clusters call, where one is wanted; its certificate is made or renewed first."""
+        """Start the webhook server, if a port is given. Its certificate is created or renewed first."""
         port = self.options.webhook_port
         if port is None:
             return
@@ -239,11 +239,11 @@ class Supervisor:
         self.report(f"Data:   {self.data.root}")
         if self.data.postgres_location.exists():
             self.report(
-                f"        database in {self.data.postgres_location.read_text().strip()}: its user cannot enter the above"
+                f"        database in {self.data.postgres_location.read_text().strip()}: its user cannot enter that one"
             )
         self.report(f"Logs:   {self.data.logs}/ ({logs})")
         if self.options.dev:
-            self.report("Dev login is on: whoever reaches this address may enter under any name.")
+            self.report("Dev login is on: everyone who reaches this address may log in under any name.")
         if self.database is not None:
             self.report(
                 "PostgreSQL and Valkey are embedded, for one machine; set DATABASE_URL and REDIS_URL for others."
@@ -262,7 +262,7 @@ class Supervisor:
         return 0
 
     def _run_check(self) -> int:
-        """`--check`: one API call, one Celery task, its effect; then down again."""
+        """`--check`: submit one workflow, wait until a Celery task has started it, then stop."""
         log = self.data.logs / "check.log"
         log.unlink(missing_ok=True)
         child = start_child("check", process_commands.round_trip_command(self.url), log=log, env=self.env)
@@ -280,7 +280,7 @@ class Supervisor:
         return [*servers, *self.services]
 
     def _check_children(self, *, expected: ChildProcess | None = None) -> None:
-        """Raises OperationError with the end of the log of a child that has died."""
+        """Raises OperationError with the end of the log if a child has died."""
         for child in self._running_children():
             code = child.exit_code()
             if code is None or child is expected:
@@ -307,7 +307,7 @@ class Supervisor:
         self.lock.release()
 
     def _on_signal(self, number: int, frame: object) -> None:
-        """The first asks; a second while stopping ends what is left at once."""
+        """The first signal requests the stop; a second one kills the remaining children."""
         self._signals += 1
         if self._signals > 1:
             for child in self._running_children():
@@ -323,13 +323,13 @@ class Supervisor:
     def _refuse_exposed_dev_login(self) -> None:
         if self.options.dev and self.options.host not in {"127.0.0.1", "localhost", "::1"}:
             raise OperationError(
-                f"--dev lets anybody enter under any name and --host {self.options.host} lets others reach it. "
-                "Leave one of the two out."
+                f"--dev lets everyone log in under any name and --host {self.options.host} lets others reach it. "
+                "Use only one of the two."
             )
 
 
 def _short_temporary_folder() -> str:
-    """Where a private folder's path stays short: the session's runtime folder, or /tmp."""
+    """A parent with a short path for a private folder: the runtime folder of the session, or /tmp."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.geteuid() != 0 and runtime and Path(runtime).is_dir() and len(runtime) < SOCKET_DIR_LENGTH // 2:
         return runtime
@@ -337,14 +337,14 @@ def _short_temporary_folder() -> str:
 
 
 def _host_names(host: str) -> list[str]:
-    """Host names a browser may use for a server that listens on `host`."""
+    """Host names that a browser may use for a server that listens on `host`."""
     if host in {"0.0.0.0", "::"}:  # noqa: S104  (compared, not listened on)
         return [socket.gethostname(), socket.getfqdn()]
     return [f"[{host}]" if ":" in host else host]
 
 
 def _last_json_object(text: str) -> dict[str, Any]:
-    """The JSON object on the last line that is one."""
+    """The JSON object on the last line that holds one."""
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
             found: dict[str, Any] = json.loads(line)
@@ -353,7 +353,7 @@ def _last_json_object(text: str) -> dict[str, Any]:
 
 
 def print_line(line: str) -> None:
-    """Print to a terminal that may be gone."""
+    """Print a line; the terminal may have been closed."""
     try:
         print(line, flush=True)
     except OSError:

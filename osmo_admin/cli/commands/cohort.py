@@ -1,4 +1,4 @@
-"""`osmo cohort`: who may borrow from whom above the pools, and the whole tree of quotas."""
+"""`osmo cohort`: borrowing and lending between pools, and the whole quota tree."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ QuotasOption = Annotated[
         "--quota",
         "-q",
         metavar="RESOURCE=NOMINAL[:BORROW[:LEND]]...",
-        help="Its own quota of a resource, with what everything below it may borrow and lend at most: gpu=6, gpu=6:8, "
+        help="Nominal quota of a resource, with the limits of borrowing and lending of its subtree: gpu=6, gpu=6:8, "
         "gpu=0::5, h100/gpu=4.",
     ),
 ]
 ParentOption = Annotated[
-    str | None, typer.Option("--parent", metavar="COHORT", help="Cohort above it; without one it is a top.")
+    str | None, typer.Option("--parent", metavar="COHORT", help="Parent cohort; without it the cohort is a root.")
 ]
 WeightOption = Annotated[
-    float | None, typer.Option("--weight", min=0, help="Its weight when shares are compared; 1 if not given.")
+    float | None, typer.Option("--weight", min=0, help="Weight in the comparison of fair shares. Default: 1.")
 ]
-ROOT_HELP = "Cohort or pool to begin at; without one everything that you may see."
+ROOT_HELP = "Cohort or pool at the top of the printed tree. Default: everything that you may see."
 
 
 def parse_quota_rows(typed: list[str] | None) -> list[dict[str, Any]]:
-    """The rows of a PUT from `gpu=6:8:2`. An amount that is none travels as it is: the server has the better sentence.
-    Raises :class:`ClientError` for what is no row at all."""
+    """The rows of a PUT from `gpu=6:8:2`. Text that is not a number is sent unchanged: the server's message is better.
+    Raises :class:`ClientError` for text that is not a row."""
     rows = []
     for text in typed or []:
         match = QUOTA_ROW_PATTERN.fullmatch(text.strip())
@@ -76,7 +76,7 @@ def put(
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Make a cohort, or replace its whole configuration: what is not given is nothing."""
+    """Create a cohort, or replace its whole configuration: options that are not given are cleared."""
     body: dict[str, Any] = {"parent": parent, "quotas": parse_quota_rows(quotas)}
     body |= {} if weight is None else {"weight": weight}
     _send_change(session, "PUT", name, body, description, if_match)
@@ -91,7 +91,7 @@ def move(
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Hang a cohort, with everything below it, under another one. Without --parent it becomes a top, without limits."""
+    """Move a cohort with its subtree to another parent. Without --parent it becomes a root, without limits."""
     body: dict[str, Any] = {"parent": parent}
     if parent is None:
         now = session.http().get(_cohort_url(name))
@@ -115,8 +115,8 @@ def _send_change(
 
 
 def _result_message(answer: dict[str, Any]) -> str:
-    above = f"below {answer['parent']}" if answer["parent"] else "a top"
-    return f"Cohort {answer['name']} is {above}, with {_quotas_text(answer) or 'no quota of its own'}."
+    place = f"below {answer['parent']}" if answer["parent"] else "a root"
+    return f"Cohort {answer['name']} is {place}, with {_quotas_text(answer) or 'no quota of its own'}."
 
 
 @client_command(app, "delete", writes=True, confirms=True)
@@ -124,11 +124,11 @@ def delete(
     session: ClientSession,
     *,
     name: CohortArgument,
-    orphan: Annotated[bool, typer.Option("--orphan", help="Make its children the tops of their own trees.")] = False,
+    orphan: Annotated[bool, typer.Option("--orphan", help="Make its children roots of their own trees.")] = False,
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Remove a cohort with its quota. One that something stands below needs --orphan."""
+    """Delete a cohort with its quota. A cohort with children needs --orphan."""
     body = {"description": description} if description else None
     query = {"orphan": True} if orphan else {}
     http = session.http()
@@ -150,13 +150,13 @@ def delete(
 
 @client_command(app, "list")
 def list_(session: ClientSession) -> None:
-    """List cohorts with what they own and what stands right below them."""
+    """List cohorts with their quotas and direct children."""
     answer = session.http().get(_cohort_url())
     print_answer(session, answer, lambda: format_table(HEADER, [_cohort_row(row) for row in answer["cohorts"]]))
 
 
 def _cohort_row(row: dict[str, Any]) -> list[Any]:
-    name = row["name"] if row["explicit"] else f"{row['name']} (only named)"
+    name = row["name"] if row["explicit"] else f"{row['name']} (implicit)"
     return [name, row["parent"], row["weight"], _quotas_text(row), row["cohorts"], row["pools"]]
 
 
@@ -173,13 +173,13 @@ def _cohort_facts(answer: dict[str, Any]) -> str:
         ("Parent", answer["parent"]),
         ("Weight", answer["weight"]),
         *((f"Quota of {row['flavor']}/{row['resource']}", _limits_text(row)) for row in answer["quotas"]),
-        ("Cohorts below it", answer["cohorts"]),
-        ("Pools below it", answer["pools"]),
+        ("Child cohorts", answer["cohorts"]),
+        ("Child pools", answer["pools"]),
         ("Version", answer["version"]),
     ]
     if answer["condition"]:
         lines.append(("Not active", answer["condition"]["message"]))
-        lines.append(("Noticed", answer.get("inactive_since") or "not yet"))
+        lines.append(("Inactive since", answer.get("inactive_since") or "not recorded yet"))
     return format_facts(lines)
 
 
@@ -202,9 +202,11 @@ def tree(
     *,
     root: Annotated[str | None, typer.Argument(metavar="[ROOT]", help=ROOT_HELP)] = None,
     resource: Annotated[str, typer.Option("--resource", "-r", help="FLAVOR/RESOURCE to show.")] = "default/gpu",
-    leaves: Annotated[bool, typer.Option("--leaves/--no-leaves", help="With the queues inside the pools.")] = True,
+    leaves: Annotated[
+        bool, typer.Option("--leaves/--no-leaves", help="With the queues of subpools and pool remainders.")
+    ] = True,
 ) -> None:
-    """Show the tree of quotas: what every node owns, uses, borrows, lends and may still have."""
+    """Show the quota tree: quota, use, borrowing, lending and capacity of each node."""
     answer = session.http().get(url_path("api", "quota_tree"), {"root": root} if root else {})
     key = resource if "/" in resource else f"default/{resource}"
     print_answer(session, answer, lambda: quota_tree_table(answer["nodes"], key, leaves=leaves))

@@ -1,4 +1,4 @@
-"""`osmo config`: the configuration of pools and of the service, its changes and who made them."""
+"""`osmo config`: the configuration of pools and of the service, and its history."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def show(
         str, typer.Argument(metavar="TYPE[:REVISION]", help="POOL, WORKFLOW, BACKEND, or POOL:3 for a revision.")
     ],
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="A way into it: the pool, then its keys.")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Path to a part: the pool, then its keys.")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With what follows from it.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Include derived values.")] = False,
 ) -> None:
     """Print a configuration as JSON (or -o yaml), whole or a part of it."""
     kind, _, revision = config.partition(":")
@@ -60,7 +60,7 @@ def _fetch_revision(session: ClientSession, kind: str, revision: str) -> Any:
 
 
 def _index_by_name(data: Any) -> Any:
-    """The objects by their names, whatever the answer wraps them in."""
+    """The objects by their names, without the wrapper of the answer."""
     for wrapper in ("pools", "backends"):
         if isinstance(data, dict) and isinstance(data.get(wrapper), dict | list):
             data = data[wrapper]
@@ -74,8 +74,8 @@ def _select_part(data: Any, name: str) -> Any:
         return data[name]
     if isinstance(data, list) and name.isdigit() and int(name) < len(data):
         return data[int(name)]
-    there = f" There are: {', '.join(map(str, data))}." if isinstance(data, dict) and data else ""
-    raise ClientError(f"There is no {name!r} here.{there}")
+    names = f" There are: {', '.join(map(str, data))}." if isinstance(data, dict) and data else ""
+    raise ClientError(f"There is no {name!r} here.{names}")
 
 
 @client_command(app, "update", writes=True, short_t=False)
@@ -85,23 +85,23 @@ def update(
     config: TypeArgument,
     name: NameArgument = None,
     file: Annotated[
-        str, typer.Option("--file", "-f", help="JSON or YAML with what to change, - for standard input.")
+        str, typer.Option("--file", "-f", help="JSON or YAML file with the changed values, - for standard input.")
     ] = "-",
     description: DescriptionOption = None,
     tags: TagsOption = None,
 ) -> None:
-    """Change a configuration to what a file says. What the file leaves out stays.
+    """Change a configuration to the values of a file. Values that the file leaves out stay.
 
     `osmo config update POOL -f FILE` with `{"pools": {NAME: …}}` also creates pools.
     """
     kind = config.upper()
-    wanted = _read_document(file)
+    desired = _read_document(file)
     http = session.http()
     address = url_path("api", "configs", kind.lower(), *([name] if name else []))
-    method, key, payload = _build_request(kind, name, wanted)
+    method, key, payload = _build_request(kind, name, desired)
     if method == "PATCH":
         current = http.get(url_path("api", "configs", kind.lower()))
-        payload = find_changes(_select_part(_index_by_name(current), name) if name else current, wanted)
+        payload = find_changes(_select_part(_index_by_name(current), name) if name else current, desired)
         if payload is UNCHANGED:
             print_answer(session, None, lambda: "No changes were made to the config.")
             return
@@ -116,7 +116,7 @@ def update(
 
 
 def _build_request(kind: str, name: str | None, desired: dict[str, Any]) -> tuple[str, str | None, Any]:
-    """Method, the body's key and the content for this kind of object."""
+    """Method, key of the body, and content for this type of object."""
     if kind == POOL and name is None:
         pools = desired.get("pools")
         if not isinstance(pools, dict) or not pools:
@@ -134,7 +134,7 @@ def _add_description(body: dict[str, Any], description: str | None, tags: list[s
 
 
 def _read_document(file: str) -> dict[str, Any]:
-    """The file's map; JSON is YAML too."""
+    """The map in the file; JSON is YAML too."""
     import yaml
 
     try:
@@ -158,7 +158,7 @@ def delete(
     description: DescriptionOption = None,
     tags: TagsOption = None,
 ) -> None:
-    """Delete a pool (one with a history is archived instead)."""
+    """Delete a pool (a pool with history is archived instead)."""
     kind = config.upper()
     confirm(session, f"Delete {kind} {name}?")
     body = _add_description({}, description, tags)
@@ -183,7 +183,8 @@ def history(
     created_after: Annotated[str | None, typer.Option(metavar="TIME", help="From this time on.")] = None,
     created_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     at: Annotated[
-        str | None, typer.Option("--at-timestamp", metavar="TIME", help="What was in force at this time.")
+        str | None,
+        typer.Option("--at-timestamp", metavar="TIME", help="Only the configuration that was valid at this time."),
     ] = None,
     limit: LimitOption = 20,
     offset: OffsetOption = 0,

@@ -21,7 +21,7 @@ STANDARD_INPUT = "-"
 
 
 class LoginMethod(StrEnum):
-    """How to prove who one is."""
+    """Method of authentication."""
 
     TOKEN = "token"  # noqa: S105 -- the name of a method
     DEV = "dev"
@@ -41,7 +41,8 @@ def login(
     method: Annotated[
         LoginMethod | None,
         typer.Option(
-            case_sensitive=False, help="token, or dev for a server in development mode; taken from what is given."
+            case_sensitive=False,
+            help="token, or dev for a server in development mode. Default: chosen from the given options.",
         ),
     ] = None,
     username: Annotated[str | None, typer.Option(envvar="OSMO_USERNAME", help="User name for the method dev.")] = None,
@@ -52,7 +53,7 @@ def login(
         str | None, typer.Option(help="File that holds the access token, - for standard input.")
     ] = None,
 ) -> None:
-    """Log in and remember it, in the stock client's format."""
+    """Log in and store the login in the format of the stock client."""
     if not url.startswith(("http://", "https://")):
         raise ClientError(f"{url!r} is not an address. Write http://HOST:PORT or https://HOST.")
     if method is None:
@@ -60,16 +61,16 @@ def login(
     if method is LoginMethod.DEV:
         if not username:
             raise ClientError("Name the user: osmo login URL --method dev --username NAME.")
-        found = StoredLogin(url=url.rstrip("/"), dev_username=username)
+        new_login = StoredLogin(url=url.rstrip("/"), dev_username=username)
     else:
-        found = login_with_token(url, _read_token(token, token_file), timeout=session.timeout)
-    login_file.write_login(found)
-    answer = {"url": found.url, "name": found.name, "method": method.value}
-    print_answer(session, answer, lambda: f"Successfully logged in. Welcome {found.name}.".replace(" .", "."))
+        new_login = login_with_token(url, _read_token(token, token_file), timeout=session.timeout)
+    login_file.write_login(new_login)
+    answer = {"url": new_login.url, "name": new_login.name, "method": method.value}
+    print_answer(session, answer, lambda: f"Successfully logged in. Welcome {new_login.name}.".replace(" .", "."))
 
 
 def _read_token(token: str | None, token_file: str | None) -> str:
-    """The token itself; a file wins over the environment."""
+    """The token; a file wins over the environment."""
     if token_file is not None:
         try:
             text = sys.stdin.read() if token_file == STANDARD_INPUT else Path(token_file).read_text(encoding="utf-8")
@@ -82,7 +83,7 @@ def _read_token(token: str | None, token_file: str | None) -> str:
 
 
 def logout(session: ClientSession) -> None:
-    """Forget the stored login."""
+    """Delete the stored login."""
     removed = login_file.remove_login()
     print_answer(
         session, {"logged_out": removed}, lambda: "Successfully logged out." if removed else "You were not logged in."
@@ -90,14 +91,14 @@ def logout(session: ClientSession) -> None:
 
 
 def version(session: ClientSession) -> None:
-    """Show the versions of this client and, when one is logged in, of the server."""
+    """Show the version of the client and, after a login, of the server."""
     major, minor, revision = __version__.split(".")[:3]
     answer = {"client": {"major": major, "minor": minor, "revision": revision}}
     lines = [f"OSMO client version:  {__version__}"]
     try:
         service = session.http().get("api/version", version_header=False)
     except ClientError as error:
-        # the client's own version is an answer too: no login or no server is no failure here
+        # Without a login or a server, the version of the client alone is printed.
         if error.status is None and error.exit_code != SERVER_FAILED and login_file.login_path().exists():
             raise
     else:

@@ -1,4 +1,4 @@
-"""`osmo pool`: the pools one can see, their quota and use."""
+"""`osmo pool`: visible pools, their quota and use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from osmo_admin.cli.pool_table import pool_table
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_facts, format_table
 
-app = command_group("Pools, their slices, quota and use.")
+app = command_group("Pools, their subpools, quota and use.")
 app.add_typer(subpool.app, name="subpool")
 
 
@@ -28,17 +28,18 @@ def list_(
     pools: PoolsFilter = None,
     mode: Annotated[
         PoolListMode | None,
-        typer.Option("--mode", "-m", case_sensitive=False, help="Add the GPUs of the nodes, used or free, and sums."),
+        typer.Option(
+            "--mode", "-m", case_sensitive=False, help="Add columns with the used or free GPUs of the nodes, and sums."
+        ),
     ] = None,
-    quota: Annotated[
-        bool, typer.Option("--quota/--no-quota", help="With quota and use, or only with descriptions.")
-    ] = True,
-    include_archived: Annotated[bool, typer.Option("--include-archived", help="Archived ones too.")] = False,
+    quota: Annotated[bool, typer.Option("--quota/--no-quota", help="Show quota and use, or only descriptions.")] = True,
+    include_archived: Annotated[bool, typer.Option("--include-archived", help="Include archived subpools.")] = False,
 ) -> None:
-    """List pools with their slices below them.
+    """List pools with their subpools below them.
 
-    Quota counts what HIGH and NORMAL work may hold. Available may be negative: so much has to drain.
-    A pool that is divided shows what it did not give to its slices, and its total behind it.
+    GPU Quota is guaranteed to HIGH and NORMAL work, Used is the guaranteed quota in use, Available is guaranteed free;
+    a negative number has to drain. The row of a pool with subpools shows the pool remainder (shared), and in brackets
+    the quota of the whole pool.
     """
     query: dict[str, Any] = {"pools": pools, "all_pools": not pools}
     if include_archived:
@@ -78,7 +79,7 @@ def show(
     answer = session.http().get("api/pool_quota", {"pools": [name], "all_pools": False})
     rows = [row for node_set in answer["node_sets"] for row in node_set["pools"]]
     if not rows:
-        raise ClientError(f"There is no pool {name!r} that you can see. osmo pool list shows them.")
+        raise ClientError(f"There is no pool {name!r} that you may see. List the pools: osmo pool list.")
     print_answer(session, answer, lambda: _pool_text(session, rows[0]))
 
 
@@ -92,9 +93,9 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> str:
         ("Subpool state", row.get("subpool_state")),
         ("Backend", row.get("backend")),
         ("GPU quota", row.get("gpu_quota", usage.get("quota_limit"))),
-        ("Used (HIGH, NORMAL)", row.get("used", usage.get("quota_used"))),
-        ("Available", row.get("available", usage.get("quota_free"))),
-        ("Used (all)", usage.get("total_usage")),
+        ("Guaranteed in use", row.get("used", usage.get("quota_used"))),
+        ("Guaranteed free", row.get("available", usage.get("quota_free"))),
+        ("Total in use", usage.get("total_usage")),
         ("Nodes' GPUs, free", f"{usage.get('total_capacity', '-')}, {usage.get('total_free', '-')}"),
         ("Maximum", "unlimited" if gpu.get("maximum") == -1 else gpu.get("maximum")),
         ("Weight", gpu.get("weight")),
@@ -103,5 +104,5 @@ def _pool_text(session: ClientSession, row: dict[str, Any]) -> str:
     text = format_facts(lines)
     if row.get("parent_pool") or "(Total:" not in str(row.get("gpu_quota")):
         return text
-    slices = session.http().get(url_path("api", "configs", "pool", row["name"], "subpool"))
-    return f"{text}\n\n{subpool.subpools_table(slices)}"
+    subpools = session.http().get(url_path("api", "configs", "pool", row["name"], "subpool"))
+    return f"{text}\n\n{subpool.subpools_table(subpools)}"

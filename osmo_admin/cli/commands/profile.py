@@ -1,4 +1,4 @@
-"""`osmo profile`: who I am, what I may use, my default pool."""
+"""`osmo profile`: the user's own name, roles, pools and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = command_group("Your own profile.")
 
 
 class ProfileSetting(StrEnum):
-    """What can be set."""
+    """Settings that can be changed."""
 
     POOL = "pool"
     NOTIFICATIONS = "notifications"
@@ -58,7 +58,7 @@ def set_(
         typer.Argument(metavar="VALUE", help="Name of the pool; email or slack.", autocompletion=complete_pools),
     ],
     enabled: Annotated[
-        bool, typer.Argument(metavar="[true|false]", help="For notifications: whether to send them.")
+        bool, typer.Argument(metavar="[true|false]", help="For notifications: send them or not.")
     ] = True,
 ) -> None:
     """Set your default pool, or switch a notification on or off."""
@@ -67,7 +67,7 @@ def set_(
     elif value in ("email", "slack"):
         body = {f"{value}_notification": enabled}
     else:
-        raise ClientError(f"There is no notification {value!r}: email or slack.")
+        raise ClientError(f"There is no notification {value!r}; use email or slack.")
     answer = session.http().send_change("POST", SETTINGS_URL, query=session.dry_run_query, body=body)
     if session.dry_run:
         show_effect(session, answer)
@@ -76,9 +76,9 @@ def set_(
 
 
 def find_default_pool(session: ClientSession) -> str:
-    """The pool of a submission that names none: the profile's, or the only one there is to choose.
+    """The pool of a submission without --pool: the default pool of the profile, or the only pool.
 
-    Raises :class:`ClientError` that names the pools when there is more than one.
+    Raises :class:`ClientError` with the names of the pools if there are several.
     """
     answer = session.http().get(SETTINGS_URL)
     pool = (answer.get("profile") or {}).get("pool")
@@ -88,4 +88,4 @@ def find_default_pool(session: ClientSession) -> str:
     if len(pools) == 1:
         return str(pools[0])
     choice = f"You may use: {', '.join(pools)}." if pools else "You have no pool to submit to yet."
-    raise ClientError(f"Which pool? Name it with --pool, or once for all: osmo profile set pool NAME. {choice}")
+    raise ClientError(f"Name a pool with --pool, or set a default: osmo profile set pool NAME. {choice}")

@@ -1,4 +1,4 @@
-"""`osmo quota`: GPU quota by namespace (TFLOPS, memory, workers), and the workers it counts."""
+"""`osmo quota`: GPU quota by namespace (TFLOPS, memory, workers), and the counted workers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ REMOVE_CAP = "none"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Namespace of the quota.")]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the allocation, chosen by whoever allocates.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the allocation, chosen by the caller.")]
 RequestOption = Annotated[
     str | None,
-    typer.Option("--request", metavar=AMOUNTS_METAVAR, help="What it asks for, per GPU: tflops=10,vram=1Gi."),
+    typer.Option("--request", metavar=AMOUNTS_METAVAR, help="Request per GPU: tflops=10,vram=1Gi."),
 ]
 WorkerLimitOption = Annotated[
     str | None,
-    typer.Option("--limit-to", metavar=AMOUNTS_METAVAR, help="The most it may use, per GPU: tflops=20,vram=2Gi."),
+    typer.Option("--limit-to", metavar=AMOUNTS_METAVAR, help="Limit per GPU: tflops=20,vram=2Gi."),
 ]
 GpusOption = Annotated[int, typer.Option("--gpus", "-g", help="GPUs of one worker, 1 to 128.")]
 
@@ -59,7 +59,7 @@ AlertOption = Annotated[
     typer.Option(
         "--alert-threshold",
         metavar="N",
-        help="Percent of use above which there is an alert, 95 if not given; `none` removes it.",
+        help="Percent of use above which an alert is raised. Default: 95; `none` removes it.",
     ),
 ]
 MaxRequestsOption = Annotated[
@@ -77,13 +77,13 @@ DefaultRequestsOption = Annotated[
     typer.Option(
         "--default-requests",
         metavar=AMOUNTS_METAVAR,
-        help="What a worker asks for that names no request; `none` removes it.",
+        help="Request of a worker that names none; `none` removes it.",
     ),
 ]
 DefaultLimitsOption = Annotated[
     str | None,
     typer.Option(
-        "--default-limits", metavar=AMOUNTS_METAVAR, help="The limit of a worker that names none; `none` removes it."
+        "--default-limits", metavar=AMOUNTS_METAVAR, help="Limit of a worker that names none; `none` removes it."
     ),
 ]
 
@@ -97,14 +97,14 @@ def _quota_url(namespace: str) -> str:
 
 
 def parse_amounts(text: str) -> dict[str, str]:
-    """`tflops=10,vram=1Gi` as an object. Raises :class:`ClientError` for anything else; the server knows quantities."""
-    found: dict[str, str] = {}
+    """`tflops=10,vram=1Gi` as an object. Raises :class:`ClientError` for other text; the server checks quantities."""
+    result: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = part.strip().partition("=")
-        if not equals or key not in {"tflops", "vram"} or key in found:
-            raise ClientError(f"{text!r} names no amounts: write tflops=10,vram=1Gi, or one of the two.")
-        found[key] = value
-    return found
+        if not equals or key not in {"tflops", "vram"} or key in result:
+            raise ClientError(f"{text!r} is not a valid amount: write tflops=10,vram=1Gi, or one of the two.")
+        result[key] = value
+    return result
 
 
 def _worker_amounts(request: str | None, limit: str | None) -> dict[str, Any]:
@@ -114,14 +114,14 @@ def _worker_amounts(request: str | None, limit: str | None) -> dict[str, Any]:
 
 @client_command(app, "list")
 def list_(session: ClientSession) -> None:
-    """List the quotas one can see: what is used of each, and how it stands."""
+    """List the visible quotas with their use and status."""
     answer = session.http().get("api/configs/gpu_quota")
     print_answer(session, answer, lambda: quota_table(answer["quotas"]) if answer["quotas"] else "No GPU quotas.")
 
 
 @client_command(app, "show")
 def show(session: ClientSession, *, namespace: NamespaceArgument) -> None:
-    """Show the quota of a namespace: caps, use, what is available, conditions."""
+    """Show the quota of a namespace: caps, use, free amounts, conditions."""
     answer = session.http().get(_quota_url(namespace))
     print_answer(session, answer, lambda: quota_facts(answer))
 
@@ -149,10 +149,10 @@ def set_(
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Make the quota of a namespace, or change it: what is not named stays (of two amounts, too; `vram=none`
-    removes one). A file replaces the spec as a whole.
+    """Create or change the quota of a namespace. Caps and amounts that are not named stay; `vram=none` removes one
+    amount. A file replaces the spec as a whole.
 
-    A cap below what is used is no error: workers stay, and new ones are refused until there is room.
+    A cap may be below the current use: workers stay, and new ones are refused until enough is free.
     """
     http = session.http()
     total = {"requests": requests, "limits": limits, "maxWorkers": max_workers, "alertThresholdPercent": alert}
@@ -168,7 +168,7 @@ def set_(
         for part, keys in (("total", total), ("single", single))
     }
     if file is not None and any(changes.values()):
-        raise ClientError("Give a file with the whole spec, or single caps, not both.")
+        raise ClientError("Name a file with the whole spec or single caps, not both.")
     if file is not None:
         spec = _read_spec_file(file)
     else:
@@ -184,8 +184,8 @@ def set_(
 
 
 def apply_cap_changes(spec: dict[str, Any], changes: dict[str, dict[str, str]]) -> dict[str, Any]:
-    """The spec with these caps set, or with `none` taken out. Of two amounts the one that is not named stays."""
-    found = {part: dict(spec.get(part) or {}) for part in ("total", "single")}
+    """The spec with these caps set, or removed for `none`. Of two amounts the one that is not named stays."""
+    result = {part: dict(spec.get(part) or {}) for part in ("total", "single")}
     for part, keys in changes.items():
         for key, text in keys.items():
             if text == REMOVE_CAP:
@@ -193,12 +193,12 @@ def apply_cap_changes(spec: dict[str, Any], changes: dict[str, dict[str, str]]) 
             elif key in {"maxWorkers", "maxGPUCount", "alertThresholdPercent"}:
                 value = int(text) if _NUMBER.fullmatch(text) else text
             else:
-                both = {**(found[part].get(key) or {}), **parse_amounts(text)}
+                both = {**(result[part].get(key) or {}), **parse_amounts(text)}
                 value = {resource: amount for resource, amount in both.items() if amount != REMOVE_CAP}
-            found[part] = {**found[part], key: value}
+            result[part] = {**result[part], key: value}
             if value in (None, {}):
-                del found[part][key]
-    return found
+                del result[part][key]
+    return result
 
 
 def _fetch_current(http: Any, namespace: str) -> Any:
@@ -218,7 +218,7 @@ def _read_spec_file(file: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"The file {file} cannot be read: {error}.") from error
     except yaml.YAMLError as error:
-        raise ClientError(f"The file {file} is no YAML: {' '.join(str(error).split())}.") from error
+        raise ClientError(f"The file {file} is not valid YAML: {' '.join(str(error).split())}.") from error
     return document["spec"] if isinstance(document, dict) and "spec" in document else document
 
 
@@ -230,7 +230,7 @@ def delete(
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Remove the quota of a namespace. Its workers stay and go on being counted."""
+    """Delete the quota of a namespace. Its workers stay and are still counted."""
     http, body = session.http(), {"description": description} if description else None
 
     def ask_with_effect() -> None:
@@ -257,7 +257,7 @@ def allocations(
     session: ClientSession,
     *,
     namespace: NamespaceArgument,
-    released: Annotated[bool, typer.Option("--released", help="Those that were released, too.")] = False,
+    released: Annotated[bool, typer.Option("--released", help="Include released workers.")] = False,
     limit: LimitOption = 20,
     offset: OffsetOption = 0,
 ) -> None:
@@ -280,13 +280,16 @@ def allocate(
     request: RequestOption = None,
     limit: WorkerLimitOption = None,
     gpus: GpusOption = 1,
-    workload: Annotated[str | None, typer.Option("--workload", help="What the worker belongs to.")] = None,
+    workload: Annotated[str | None, typer.Option("--workload", help="Workload of the worker.")] = None,
     assume: Annotated[
-        bool, typer.Option("--assume", help="Only reserve it; it ends after 30 minutes unless it is committed.")
+        bool,
+        typer.Option(
+            "--assume", help="Only reserve it; the reservation expires after 30 minutes unless it is committed."
+        ),
     ] = False,
     description: DescriptionOption = None,
 ) -> None:
-    """Allocate one worker if every cap allows it. The same id again does nothing twice."""
+    """Allocate one worker if every cap allows it. Repeating the command with the same id changes nothing."""
     body = {"id": id_, "count": gpus, **_worker_amounts(request, limit)}
     body |= {key: value for key, value in (("workload", workload), ("description", description)) if value}
     query = session.dry_run_query | ({"assume": True} if assume else {})
@@ -304,7 +307,7 @@ def adjust(
     limit: WorkerLimitOption = None,
     description: DescriptionOption = None,
 ) -> None:
-    """Give a worker other amounts per GPU; what is not named stays. Giving back is never refused."""
+    """Change the amounts of a worker per GPU. Amounts that are not named stay; a decrease is never refused."""
     body = _worker_amounts(request, limit) | ({"description": description} if description else {})
     _print_result(
         session,
@@ -314,7 +317,7 @@ def adjust(
 
 @client_command(app, "commit", writes=True)
 def commit(session: ClientSession, *, namespace: NamespaceArgument, id_: IdArgument) -> None:
-    """Make a reservation a worker."""
+    """Commit a reservation: it becomes a worker."""
     answer = session.http().send_change("POST", _allocation_url(namespace, id_, "commit"), query=session.dry_run_query)
     _print_result(session, answer)
 
@@ -323,7 +326,7 @@ def commit(session: ClientSession, *, namespace: NamespaceArgument, id_: IdArgum
 def release(
     session: ClientSession, *, namespace: NamespaceArgument, id_: IdArgument, description: DescriptionOption = None
 ) -> None:
-    """Give back what a worker holds; again is no error."""
+    """Release a worker. Releasing it again changes nothing."""
     body = {"description": description} if description else None
     answer = session.http().send_change(
         "DELETE", _allocation_url(namespace, id_), query=session.dry_run_query, body=body
@@ -335,9 +338,11 @@ def release(
 def rebuild(
     session: ClientSession,
     *,
-    namespace: Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Only this one; all without it.")] = None,
+    namespace: Annotated[
+        str | None, typer.Argument(metavar="NAMESPACE", help="Only this namespace. Default: all.")
+    ] = None,
 ) -> None:
-    """Bring the ledger in line with the pods of all clusters, recount it, and say what was repaired."""
+    """Align the ledger with the pods of all clusters, recount it, and list the repairs."""
     body = {"namespace": namespace} if namespace else None
     answer = session.http().send_change("POST", "api/gpu_quota/rebuild", body=body)
     print_answer(session, answer, lambda: repairs_table(answer))
@@ -352,9 +357,9 @@ def fits(
     limit: WorkerLimitOption = None,
     gpus: GpusOption = 1,
 ) -> None:
-    """Say how many more workers of a size fit, and what stops the next one."""
+    """Show how many more workers of a size fit, and the caps that refuse the next one."""
     sizes = _worker_amounts(request, limit).items()
-    query = {f"{side}_{key}": value for side, found in sizes for key, value in found.items()}
+    query = {f"{side}_{key}": value for side, amounts in sizes for key, value in amounts.items()}
     answer = session.http().get(url_path("api", "gpu_quota", namespace, "room"), query | {"count": gpus})
     print_answer(session, answer, lambda: fits_message(answer))
 

@@ -14,7 +14,7 @@ from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_cell, format_facts, format_table
 
-app = command_group("Nodes and what is free on them.")
+app = command_group("Nodes and their free resources.")
 RESOURCE_KEYS = {"GPU": "gpu", "CPU": "cpu", "Memory": "memory", "Storage": "storage"}
 
 
@@ -26,9 +26,11 @@ def list_(
     platforms: Annotated[
         list[str] | None, typer.Option("--platform", metavar="PLATFORM...", help="Only these platforms.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Of all pools; so it is when none is named.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Nodes of all pools; the default without --pool.")
+    ] = False,
 ) -> None:
-    """List nodes: how much is used of how much."""
+    """List nodes with their used and allocatable resources."""
     query = {"pools": pools, "all_pools": everything or not pools, "platforms": platforms}
     answer = session.http().get("api/resources", query)
     print_answer(session, answer, lambda: _nodes_table(answer["resources"]))
@@ -61,7 +63,7 @@ def info(
     """Show one node."""
     answer = session.http().get(url_path("api", "resources", node))
     if not answer["resources"]:
-        raise ClientError(f"There is no node {node!r} that you can see. osmo resource list shows them.")
+        raise ClientError(f"There is no node {node!r} that you may see. List the nodes: osmo resource list.")
     print_answer(session, answer, lambda: _node_text(answer["resources"][0]))
 
 

@@ -1,4 +1,4 @@
-"""`osmo pool subpool`: cut a pool into guaranteed slices, resize them, give them back."""
+"""`osmo pool subpool`: divide a pool into subpools with a guaranteed quota, resize and delete them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from osmo_admin.cli.pool_table import branch_prefix
 from osmo_admin.cli.session import ClientSession
 from osmo_admin.cli.tables import format_facts, format_table
 
-app = command_group("Guaranteed slices of a pool.")
-HEADER = ("Pool", "Subpool State", "GPU Quota", "Used", "Available", "Total Usage", "Live Workflows")
+app = command_group("Subpools: guaranteed parts of a pool.")
+HEADER = (
+    "Pool", "Subpool State", "GPU Quota", "Guaranteed In Use", "Guaranteed Free", "Total In Use", "Active Workflows",
+)  # fmt: skip
 
 CancelPendingOption = Annotated[
-    bool, typer.Option("--cancel-pending", help="Cancel what waits in the slice, so that it drains sooner.")
+    bool, typer.Option("--cancel-pending", help="Cancel pending workflows of the subpool, so that it drains sooner.")
 ]
 
 
 def parse_typed_quota(text: str) -> int | float | str:
-    """What was typed as a JSON number where it is one, else as it is: the server rounds down and knows the rules."""
+    """The typed quota as a JSON number if it is one, else unchanged: the server rounds down and checks the rules."""
     text = text.strip()
     if re.fullmatch(r"[+-]?\d{1,18}", text):
         return int(text)
@@ -51,10 +53,10 @@ def create(
     quota: QuotaOption,
     description: DescriptionOption = None,
 ) -> None:
-    """Cut a slice from a pool. The name of an archived slice brings that one back."""
+    """Create a subpool. The name of an archived subpool reactivates it."""
     body = _add_description({"subpool_name": subpool, "quota": parse_typed_quota(quota)}, description)
     answer = session.http().send_change("POST", _subpool_url(parent), query=session.dry_run_query, body=body)
-    _print_result(session, answer, "brought back" if (answer or {}).get("reactivated") else "created")
+    _print_result(session, answer, "reactivated" if (answer or {}).get("reactivated") else "created")
 
 
 @client_command(app, "update", writes=True)
@@ -67,7 +69,7 @@ def update(
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Give a slice another quota. Work that runs goes on; what is used above the new quota drains."""
+    """Change the quota of a subpool. Running work continues; use above the new quota drains."""
     body = _add_description({"quota": parse_typed_quota(quota)}, description)
     address = _subpool_url(parent, subpool)
     answer = session.http().send_change("PATCH", address, query=session.dry_run_query, body=body, if_match=if_match)
@@ -84,7 +86,7 @@ def delete(
     description: DescriptionOption = None,
     if_match: IfMatchOption = None,
 ) -> None:
-    """Give a slice back: at once when nothing lives in it, else it drains first and takes no new work."""
+    """Delete a subpool: at once if it has no active workflows; otherwise it takes no new work and drains first."""
     body = _add_description({"cancel_pending": True} if cancel_pending else {}, description)
     address = _subpool_url(parent, subpool)
     http = session.http()
@@ -107,14 +109,14 @@ def _print_result(session: ClientSession, answer: Any, action: str) -> None:
 def _result_message(answer: dict[str, Any], action: str) -> str:
     name, state = answer["name"], answer["subpool_state"]
     if state == "ACTIVE":
-        numbers = f"quota {answer['quota']}, used {answer['used']}, available {answer['available']}"
+        numbers = f"quota {answer['quota']}, guaranteed in use {answer['used']}, guaranteed free {answer['available']}"
         return f"Subpool {name} {action}: {state}, {numbers}."
     if state == "DELETING":
         return (
             f"Subpool {name} is DELETING: it takes no new work and is archived when its "
-            f"{_active_workflows_text(answer['live_workflows'])} ended (used {answer['used']} GPUs)."
+            f"{_active_workflows_text(answer['live_workflows'])} ended (guaranteed in use: {answer['used']} GPUs)."
         )
-    return f"Subpool {name} is {state}; its quota went back to {answer['parent_pool']}."
+    return f"Subpool {name} is {state}; its quota returned to {answer['parent_pool']}."
 
 
 @client_command(app, "list")
@@ -122,16 +124,16 @@ def list_(
     session: ClientSession,
     *,
     parent: ParentArgument,
-    include_archived: Annotated[bool, typer.Option("--include-archived", help="Archived slices too.")] = False,
+    include_archived: Annotated[bool, typer.Option("--include-archived", help="Include archived subpools.")] = False,
 ) -> None:
-    """List a pool's slices and what it did not give to any."""
+    """List the subpools of a pool, and the pool remainder (shared)."""
     query = {"include_archived": True} if include_archived else {}
     answer = session.http().get(_subpool_url(parent), query)
     print_answer(session, answer, lambda: subpools_table(answer))
 
 
 def subpools_table(answer: dict[str, Any]) -> str:
-    """The pool's own line, with what is unallocated, and one line for each slice."""
+    """One line for the pool, with its remainder (shared), and one line for each subpool."""
     shared = answer["shared"]
     own = f"{answer['unallocated']} (Total: {answer['quota']})" if answer["subpools"] else answer["quota"]
     rows: list[list[Any]] = [
@@ -154,7 +156,7 @@ def subpools_table(answer: dict[str, Any]) -> str:
 
 @client_command(app, "show")
 def show(session: ClientSession, parent: ParentArgument, subpool: SubpoolArgument) -> None:
-    """Show one slice, an archived one too."""
+    """Show one subpool, also an archived one."""
     answer = session.http().get(_subpool_url(parent, subpool))
     print_answer(session, answer, lambda: _subpool_facts(answer))
 
@@ -168,10 +170,10 @@ def _subpool_facts(answer: dict[str, Any]) -> str:
             ("Quota", answer["quota"]),
             ("Last quota", answer["last_quota"]),
             ("Scheduling quota", answer["scheduling_quota"]),
-            ("Used (HIGH, NORMAL)", answer["used"]),
-            ("Available", answer["available"]),
-            ("Used (all)", answer["total_usage"]),
-            ("Live workflows", answer["live_workflows"]),
+            ("Guaranteed in use", answer["used"]),
+            ("Guaranteed free", answer["available"]),
+            ("Total in use", answer["total_usage"]),
+            ("Active workflows", answer["live_workflows"]),
             ("Queue", answer["queue"]),
             ("Version", answer["version"]),
         ]
@@ -179,4 +181,4 @@ def _subpool_facts(answer: dict[str, Any]) -> str:
 
 
 def _active_workflows_text(count: int) -> str:
-    return "1 live workflow has" if count == 1 else f"{count} live workflows have"
+    return "1 active workflow has" if count == 1 else f"{count} active workflows have"

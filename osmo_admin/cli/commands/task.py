@@ -1,4 +1,4 @@
-"""`osmo task`: tasks of all workflows, and what they hold."""
+"""`osmo task`: tasks of all workflows, and their resources."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_(
             "--status",
             "-s",
             metavar="STATUS...",
-            help=f"Only these statuses; {', '.join(ACTIVE_STATUSES)} if not given.",
+            help=f"Only these statuses. Default: {', '.join(ACTIVE_STATUSES)}.",
         ),
     ] = None,
     workflow: Annotated[
@@ -52,17 +52,17 @@ def list_(
     ] = None,
     priorities: PriorityFilter = None,
     started_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d ago.")
+        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d before now.")
     ] = None,
     started_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     limit: LimitOption = 20,
     offset: OffsetOption = 0,
     order: OrderOption = SortOrder.ASC,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With what each task holds.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Include the resources of each task.")] = False,
     summary: Annotated[bool, typer.Option("--summary", "-S", help="Sums by user, pool and priority.")] = False,
     by_workflow: Annotated[bool, typer.Option("--aggregate-by-workflow", "-W", help="Sums by workflow.")] = False,
 ) -> None:
-    """List tasks, yours and those at work unless you say otherwise."""
+    """List tasks, by default your own active tasks."""
     if users and all_users:
         raise ClientError("Give either --user or --all-users.")
     query = {
@@ -116,7 +116,7 @@ def _tasks_table(entries: list[dict[str, Any]], *, verbose: bool) -> str:
 
 def _sums_table(entries: list[dict[str, Any]], *, by_workflow: bool) -> str:
     if not entries:
-        return "There is nothing to sum up."
+        return "There are no tasks to sum up."
     workflow = {"Workflow ID": "workflow_id"} if by_workflow else {}
     columns = {"User": "user", **workflow, "Pool": "pool", "Priority": "priority", **AMOUNT_COLUMNS}
     rows = [[entry.get(key) for key in columns.values()] for entry in entries]

@@ -1,4 +1,4 @@
-"""`osmo token`: access tokens, one's own or, for administrators, another user's."""
+"""`osmo token`: the user's own access tokens or, for administrators, those of other users."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ def set_(
     name: NameArgument,
     expires_at: Annotated[
         str | None,
-        typer.Option("--expires-at", "-e", metavar="YYYY-MM-DD", help="The day it ends (UTC); 31 days if not given."),
+        typer.Option(
+            "--expires-at", "-e", metavar="YYYY-MM-DD", help="Day on which it expires (UTC). Default: in 31 days."
+        ),
     ] = None,
-    description: Annotated[str | None, typer.Option("--description", "-d", help="What it is for.")] = None,
+    description: Annotated[str | None, typer.Option("--description", "-d", help="Purpose of the token.")] = None,
     user: UserOption = None,
     roles: Annotated[
         list[str] | None,
-        typer.Option("--roles", "-r", metavar="ROLE...", help="Only these of your roles; all if not given."),
+        typer.Option("--roles", "-r", metavar="ROLE...", help="Only these of your roles. Default: all."),
     ] = None,
 ) -> None:
-    """Create an access token. It is shown this once."""
+    """Create an access token. It is shown only once."""
     query = {"expires_at": expires_at, "description": description, "roles": roles} | session.dry_run_query
     answer = session.http().send_change("POST", _token_url(user, name), query=query)
     if session.dry_run:
@@ -75,7 +77,7 @@ def _tokens_table(entries: list[dict[str, Any]]) -> str:
 
 @client_command(app, "delete", writes=True, confirms=True)
 def delete(session: ClientSession, name: NameArgument, user: UserOption = None) -> None:
-    """Delete an access token; whoever uses it is out at once."""
+    """Delete an access token. Programs that use it lose access at once."""
     confirm(session, f"Delete access token {name}?")
     answer = session.http().send_change("DELETE", _token_url(user, name), query=session.dry_run_query)
     if session.dry_run:
@@ -86,7 +88,7 @@ def delete(session: ClientSession, name: NameArgument, user: UserOption = None) 
 
 @client_command(app, "roles")
 def roles(session: ClientSession, name: NameArgument, user: UserOption = None) -> None:
-    """Show what a token may do."""
+    """Show the roles of a token."""
     answer = session.http().get(_token_url(user, name, "roles"))
     print_answer(
         session,
@@ -96,10 +98,10 @@ def roles(session: ClientSession, name: NameArgument, user: UserOption = None) -
 
 
 def roles_text(answer: dict[str, Any], head: list[tuple[str, Any]]) -> str:
-    """Facts, and below them the roles with who gave them."""
-    given = answer.get("roles") or []
-    text = format_facts([*head, *([] if given else [("Roles", None)])])
-    if not given:
+    """Facts, and below them the roles with the user who assigned each."""
+    assigned = answer.get("roles") or []
+    text = format_facts([*head, *([] if assigned else [("Roles", None)])])
+    if not assigned:
         return text
-    rows = ([role.get("role_name"), role.get("assigned_by"), role.get("assigned_at")] for role in given)
-    return f"{text}\n\n{format_table(('Role', 'Given By', 'Given At (UTC)'), rows)}"
+    rows = ([role.get("role_name"), role.get("assigned_by"), role.get("assigned_at")] for role in assigned)
+    return f"{text}\n\n{format_table(('Role', 'Assigned By', 'Assigned At (UTC)'), rows)}"

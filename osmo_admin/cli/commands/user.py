@@ -28,8 +28,8 @@ def list_(
     roles: Annotated[
         list[str] | None, typer.Option("--roles", "-r", metavar="ROLE...", help="Only with one of these roles.")
     ] = None,
-    count: Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="How many at most.")] = 100,
-    start: Annotated[int, typer.Option("--start-index", min=1, help="From this one on, the first is 1.")] = 1,
+    count: Annotated[int, typer.Option("--limit", "--count", "-c", min=1, help="Maximum number of entries.")] = 100,
+    start: Annotated[int, typer.Option("--start-index", min=1, help="Number of the first entry, from 1.")] = 1,
 ) -> None:
     """List users."""
     query = {"count": count, "start_index": start, "id_prefix": id_prefix, "roles": roles}
@@ -49,7 +49,7 @@ def _users_table(answer: dict[str, Any]) -> str:
 
 @client_command(app, "get")
 def get(session: ClientSession, user: UserArgument) -> None:
-    """Show a user and the roles."""
+    """Show a user and their roles."""
     answer = session.http().get(url_path("api", "auth", "user", user))
     print_answer(session, answer, lambda: _user_text(answer))
 
@@ -69,7 +69,7 @@ def create(
     *,
     user: UserArgument,
     roles: Annotated[
-        list[str] | None, typer.Option("--roles", "-r", metavar="ROLE...", help="Roles to begin with.")
+        list[str] | None, typer.Option("--roles", "-r", metavar="ROLE...", help="Roles of the new user.")
     ] = None,
 ) -> None:
     """Create a user."""
@@ -87,15 +87,15 @@ def update(
     *,
     user: UserArgument,
     add: Annotated[
-        list[str] | None, typer.Option("--add-roles", "-a", metavar="ROLE...", help="Roles to give.")
+        list[str] | None, typer.Option("--add-roles", "-a", metavar="ROLE...", help="Roles to assign.")
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove-roles", "-r", metavar="ROLE...", help="Roles to take away.")
+        list[str] | None, typer.Option("--remove-roles", "-r", metavar="ROLE...", help="Roles to remove.")
     ] = None,
 ) -> None:
-    """Give roles to a user, or take them away."""
+    """Assign roles to a user or remove them."""
     if not add and not remove:
-        raise ClientError("Say what to change: --add-roles or --remove-roles.")
+        raise ClientError("Name a change: --add-roles or --remove-roles.")
     http = session.http()
     address = url_path("api", "auth", "user", user)
     effects = [
@@ -119,9 +119,9 @@ def delete(
     session: ClientSession,
     *,
     user: UserArgument,
-    force: Annotated[bool, typer.Option("--force", "-f", help="The stock client's word for --yes.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Same as --yes, for the stock client's users.")] = False,
 ) -> None:
-    """Delete a user with the tokens and roles. The work and the audit trail stay."""
+    """Delete a user with their tokens and roles. Workflows and the audit log stay."""
     if not force:
         confirm(session, f"Delete user {user} with all tokens and roles?")
     answer = session.http().send_change("DELETE", url_path("api", "auth", "user", user), query=session.dry_run_query)

@@ -1,4 +1,4 @@
-"""`osmo workflow`: look at workflows, cancel them, end simulated ones. Submitting is in `workflow_submit`."""
+"""`osmo workflow`: list, show and cancel workflows, end simulated ones. `workflow_submit` has the submission."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from osmo_admin.cli.session import ClientSession, OutputFormat
 from osmo_admin.cli.tables import format_cell, format_facts, format_table
 from osmo_admin.cli.times import format_duration, format_local_time, parse_time
 
-app = command_group("Submit workflows and follow them.")
+app = command_group("Submit and follow workflows.")
 workflow_submit.add_to(app)
 workflow_queue.add_to(app)
 HEADER = ("Workflow ID", "User", "Pool", "Priority", "Status", "Submit Time", "Queued", "Duration", "Labels")
@@ -58,7 +58,7 @@ def list_(
     ] = None,
     tags: Annotated[list[str] | None, typer.Option("--tags", metavar="TAG...", help="Only with these tags.")] = None,
     submitted_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d ago.")
+        str | None, typer.Option(metavar="TIME", help="From this time on: a date, a time, or 12h, 7d before now.")
     ] = None,
     submitted_before: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     limit: LimitOption = 20,
@@ -66,7 +66,7 @@ def list_(
     order: OrderOption = SortOrder.ASC,
     as_json: Annotated[bool, typer.Option("--json", help="Short for -o json.")] = False,
 ) -> None:
-    """List workflows, yours unless you say otherwise, the newest at the bottom."""
+    """List workflows, by default your own, the newest at the bottom."""
     if users and all_users:
         raise ClientError("Give either --user or --all-users.")
     if as_json:
@@ -74,7 +74,7 @@ def list_(
     query = {
         "limit": limit,
         "offset": offset,
-        "order": "DESC",  # the newest ones; turned round for reading
+        "order": "DESC",  # the newest ones; reversed for reading
         "users": users,
         "all_users": True if all_users else None,
         "statuses": [status.upper() for status in statuses or []],
@@ -98,7 +98,7 @@ def _workflows_table(answer: dict[str, Any], order: SortOrder) -> str:
         return "There are no workflows to view."
     rows = [_workflow_row(entry) for entry in (reversed(entries) if order is SortOrder.ASC else entries)]
     text = format_table(HEADER, rows)
-    return f"{text}\n\nThere are more: --offset, --limit." if answer.get("more_entries") else text
+    return f"{text}\n\nMore entries: use --offset or --limit." if answer.get("more_entries") else text
 
 
 def _workflow_row(entry: dict[str, Any]) -> list[Any]:
@@ -116,7 +116,7 @@ def query(
     session: ClientSession,
     *,
     workflow: WorkflowArgument,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Earlier tries of the tasks too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Include earlier attempts of the tasks.")] = False,
 ) -> None:
     """Show one workflow with its groups and tasks."""
     answer = session.http().get(url_path("api", "workflow", workflow), {"verbose": verbose})
@@ -139,7 +139,7 @@ def _workflow_text(answer: dict[str, Any]) -> str:
             ("Overview", answer["overview"]),
         ]
     )
-    header = ("Group", "Task", "Try", "Status", "Node", "Start Time", "Exit Code", "Message")
+    header = ("Group", "Task", "Attempt", "Status", "Node", "Start Time", "Exit Code", "Message")
     tasks = format_table(header, [_task_row(group, task) for group in answer["groups"] for task in group["tasks"]])
     return "\n\n".join([head, *filter(None, map(gang_table, answer["groups"])), tasks])
 
@@ -163,18 +163,18 @@ def cancel(
     *,
     workflows: Annotated[list[str], typer.Argument(metavar="WORKFLOW...", help="Workflow IDs or UUIDs.")],
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Also when it has ended; remove its pods at once.")
+        bool, typer.Option("--force", "-f", help="Cancel it even if it has ended, and remove its pods at once.")
     ] = False,
-    message: Annotated[str | None, typer.Option("--message", "-m", help="Why.")] = None,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Reason.")] = None,
 ) -> None:
-    """Cancel workflows. One that cannot be cancelled does not stop the others; the exit code is its error's."""
+    """Cancel workflows. After a failure the others are still cancelled; the exit code is that of the first failure."""
     confirm(session, f"Cancel {', '.join(workflows)}?")
     http = session.http()
-    asked_for = {"force": force, "message": message} | session.dry_run_query
+    parameters = {"force": force, "message": message} | session.dry_run_query
     failures: list[ClientError] = []
     for workflow in workflows:
         try:
-            answer = http.send_change("POST", url_path("api", "workflow", workflow, "cancel"), query=asked_for)
+            answer = http.send_change("POST", url_path("api", "workflow", workflow, "cancel"), query=parameters)
         except ClientError as error:
             failures.append(error)
             print_error(error, session.output)
@@ -192,14 +192,14 @@ def spec(
     session: ClientSession,
     *,
     workflow: WorkflowArgument,
-    template: Annotated[bool, typer.Option("--template", help="As it was written, before rendering.")] = False,
+    template: Annotated[bool, typer.Option("--template", help="The file before rendering.")] = False,
 ) -> None:
-    """Print the workflow's file."""
+    """Print the file of a workflow."""
     text = session.http().get_text(url_path("api", "workflow", workflow, "spec"), {"use_template": template})
     if session.is_machine_readable:
         print_answer(session, {"spec": text}, str)
     else:
-        typer.echo(text, nl=not text.endswith("\n"))  # a file, not a message: no colours, nothing replaced
+        typer.echo(text, nl=not text.endswith("\n"))  # a file, not a message: without colours and replacements
 
 
 @client_command(app, "end", writes=True, confirms=True)
@@ -208,12 +208,12 @@ def end(
     *,
     workflow: WorkflowArgument,
     status: Annotated[
-        EndStatus, typer.Option("--status", "-s", case_sensitive=False, help="How it ended.")
+        EndStatus, typer.Option("--status", "-s", case_sensitive=False, help="Final status.")
     ] = EndStatus.COMPLETED,
     group_name: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     description: DescriptionOption = None,
 ) -> None:
-    """Report the end of simulated work: what runs ends, what waited for it goes on."""
+    """End running tasks of a simulated workflow; tasks that depend on them continue."""
     confirm(session, f"End {workflow} as {status.value}?")
     body = {"status": status.value}
     if group_name:

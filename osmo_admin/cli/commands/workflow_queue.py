@@ -1,4 +1,4 @@
-"""`osmo workflow queue`: what waits, at which place, why, and what would unblock it."""
+"""`osmo workflow queue`: pending workflows with their position, the reason, and ways to unblock them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from osmo_admin.cli.times import format_local_time
 
 COLUMNS = {
     "backend": "Backend",
-    "position": "Place",
+    "position": "Position",
     "workflow": "Workflow ID",
     "group": "Group",
     "user": "User",
     "pool": "Pool",
     "priority": "Priority",
     "gpus": "GPUs",
-    "position_in_queue": "In Queue",
+    "position_in_queue": "In Own Queue",
 }
 
 
@@ -36,24 +36,24 @@ def queue(
     session: ClientSession,
     *,
     workflow: Annotated[
-        str | None, typer.Argument(metavar="[WORKFLOW]", help="Workflow ID: tell all about this one.")
+        str | None, typer.Argument(metavar="[WORKFLOW]", help="Workflow ID: show all details of this workflow.")
     ] = None,
     pools: PoolsFilter = None,
     users: UsersFilter = None,
     limit: LimitOption = 20,
     offset: OffsetOption = 0,
 ) -> None:
-    """List what waits in the order it is served, with the reason; with an ID, all about one workflow.
+    """List pending workflows in the order of the queue, with the reason; with an ID, show one workflow in full.
 
-    Places count everybody's work on a backend, also what you may not see.
+    Positions count all pending work on a backend, including work that you may not see.
     """
     query = {"pool": pools, "user": users, "workflow": workflow, "limit": limit, "offset": offset}
     answer = session.http().get("api/queue", query)
     if workflow is not None and not answer["entries"]:
-        # One that is not in line is told from one that is not there.
+        # A workflow that is not pending and one that does not exist get different messages.
         status = session.http().get(url_path("api", "workflow", workflow))["status"]
         print_answer(
-            session, answer, lambda: f"Workflow {format_cell(workflow)} does not wait; it is {format_cell(status)}."
+            session, answer, lambda: f"Workflow {format_cell(workflow)} is not pending; it is {format_cell(status)}."
         )
         return
     print_answer(session, answer, lambda: _queue_table(answer) if workflow is None else _entries_text(answer))
@@ -62,11 +62,11 @@ def queue(
 def _queue_table(answer: dict[str, Any]) -> str:
     entries = answer["entries"]
     if not entries:
-        return "Nothing waits."
+        return "No workflow is pending."
     columns = [key for key in COLUMNS if key != "backend" or len({entry.get(key) for entry in entries}) > 1]
     rows = [[*(entry.get(key) for key in columns), entry["reason"]["message"]] for entry in entries]
-    text = format_table([*(COLUMNS[key] for key in columns), "Why It Waits"], rows)
-    return f"{text}\n\nThere are more: --offset, --limit." if answer.get("more_entries") else text
+    text = format_table([*(COLUMNS[key] for key in columns), "Reason"], rows)
+    return f"{text}\n\nMore entries: use --offset or --limit." if answer.get("more_entries") else text
 
 
 def _entries_text(answer: dict[str, Any]) -> str:
@@ -85,23 +85,26 @@ def _entry_text(entry: dict[str, Any]) -> str:
             ("Queue", entry["queue"]),
             ("Priority", entry["priority"]),
             ("Submit Time", format_local_time(entry["submit_time"])),
-            ("Asks For", _gpu_count(entry["gpus"])),
-            ("Place", f"{entry['position']} ({entry['ahead']} ahead), {entry['position_in_queue']} in its queue"),
-            ("Why It Waits", f"{reason['message']} ({reason['code']})"),
+            ("Requested", _gpu_count(entry["gpus"])),
+            (
+                "Position",
+                f"{entry['position']} ({entry['ahead']} ahead), {entry['position_in_queue']} in its own queue",
+            ),
+            ("Reason", f"{reason['message']} ({reason['code']})"),
             *_shortfall_facts(reason),
         ]
     )
-    steps = [f"- {format_cell(sentence)}" for sentence in entry["unblock"]]
-    return "\n".join([head, "What would unblock it:", *steps] if steps else [head])
+    steps = [f"- {format_cell(message)}" for message in entry["unblock"]]
+    return "\n".join([head, "Ways to unblock it:", *steps] if steps else [head])
 
 
 def _shortfall_facts(reason: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The amounts in the way, where amounts are the matter."""
+    """The limit with its free and missing amounts; empty if the reason is not an amount."""
     if reason.get("missing") is None:
         return []
     limit = (reason.get("limit") or "").replace("_", " ")
     return [
-        ("In The Way", limit if reason.get("limit") == "nodes" else f"{limit} of {reason['queue']}"),
+        ("Limited By", limit if reason.get("limit") == "nodes" else f"{limit} of {reason['queue']}"),
         ("Free", _gpu_count(reason["free"])),
         ("Missing", _gpu_count(reason["missing"])),
     ]

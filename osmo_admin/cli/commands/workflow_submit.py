@@ -1,4 +1,4 @@
-"""`osmo workflow submit`, `validate`, `restart`: everything that sends a workflow to a pool."""
+"""`osmo workflow submit`, `validate`, `restart`: the commands that send a workflow to a pool."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from osmo_admin.cli.options import PoolOption, PriorityChoice, WorkflowArgument
 from osmo_admin.cli.output import print_answer
 from osmo_admin.cli.session import ClientSession, print_warning
 
-PREEMPTIBLE_WARNING = "WARNING: LOW priority can be preempted during the run."
+PREEMPTIBLE_WARNING = "WARNING: workflows with LOW priority can be preempted while they run."
 ENDED_PREFIXES = ("COMPLETED", "FAILED")
-FIRST_POLL_PAUSE, MAX_POLL_PAUSE = 1.0, 10.0  # seconds between two looks while waiting
+FIRST_POLL_PAUSE, MAX_POLL_PAUSE = 1.0, 10.0  # seconds between two requests while waiting
 
 FileArgument = Annotated[
     str,
@@ -53,7 +53,9 @@ def submit(
     pool: PoolOption = None,
     priority: Annotated[
         PriorityChoice | None,
-        typer.Option(case_sensitive=False, help="HIGH, NORMAL or LOW; if not given a PodGroup's own, else NORMAL."),
+        typer.Option(
+            case_sensitive=False, help="HIGH, NORMAL or LOW. Default: the priority of a PodGroup, else NORMAL."
+        ),
     ] = None,
     set_values: SetOption = None,
     set_strings: SetStringOption = None,
@@ -61,9 +63,9 @@ def submit(
         list[str] | None, typer.Option("--set-env", metavar="KEY=VALUE...", help="Environment variable of every task.")
     ] = None,
     labels: LabelOption = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit code 1 if it failed.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 if it failed.")] = False,
 ) -> None:
-    """Submit a workflow. With --dry-run print the file as the server rendered it."""
+    """Submit a workflow. With --dry-run print the file that the server rendered."""
     check_pairs({"--set": set_values, "--set-string": set_strings, "--set-env": set_env, "--label": labels})
     again = workflow_file.is_workflow_id(file)
     if again and (session.dry_run or set_values or set_strings):
@@ -84,7 +86,7 @@ def submit(
     if priority is PriorityChoice.LOW and not session.is_machine_readable:
         print_warning(PREEMPTIBLE_WARNING)
     if wait and session.is_machine_readable:
-        answer = wait_until_ended(http, answer["name"])  # one document for a program: the workflow as it ended
+        answer = wait_until_ended(http, answer["name"])  # one document for programs: the workflow after its end
         print_answer(session, answer, str)
     else:
         print_answer(session, answer, lambda: _submitted_text(answer, "Workflow submit successful."))
@@ -105,7 +107,7 @@ def validate(
     set_strings: SetStringOption = None,
     labels: LabelOption = None,
 ) -> None:
-    """Have a workflow file checked as if it were submitted; every fault is named with its line."""
+    """Check a workflow file as in a submission; every fault is listed with its line."""
     check_pairs({"--set": set_values, "--set-string": set_strings, "--label": labels})
     body = _submission_body(file, set_values, set_strings)
     pool = pool or find_default_pool(session)
@@ -118,7 +120,7 @@ def validate(
 
 
 def restart(session: ClientSession, workflow: WorkflowArgument, pool: PoolOption = None) -> None:
-    """Submit a failed workflow again as a new one, in its own pool unless another is named."""
+    """Submit a failed workflow again as a new one, by default in the same pool."""
     http = session.http()
     if pool is None:
         pool = http.get(url_path("api", "workflow", workflow)).get("pool") or find_default_pool(session)
@@ -131,7 +133,7 @@ def restart(session: ClientSession, workflow: WorkflowArgument, pool: PoolOption
 
 
 def check_pairs(options: dict[str, list[str] | None]) -> None:
-    """Refuse what is not KEY=VALUE before anything is sent, all of it at once."""
+    """Refuse values that are not KEY=VALUE, all at once, before anything is sent."""
     wrong = [
         f"{option} takes KEY=VALUE, not {value!r}."
         for option, values in options.items()
@@ -154,9 +156,9 @@ def _submission_body(file: str, set_values: list[str] | None, set_strings: list[
 def add_local_files(
     http: HttpClient, address: str, query: dict[str, Any], body: dict[str, Any], file: str
 ) -> dict[str, Any]:
-    """The body with this machine's files inside. A template is rendered by the server first: a path may be templated.
+    """The body with local files inlined. The server renders a template first, because a path may be templated.
 
-    Without `localpath` in the file the body stays as it is, and with it the user's own lines.
+    Without `localpath` in the file the body stays unchanged, so line numbers are those of the user's file.
     """
     if not workflow_file.mentions_local_files(body["file"]):
         return body
@@ -191,7 +193,7 @@ def _submitted_text(answer: dict[str, Any], title: str) -> str:
 
 
 def wait_until_ended(http: HttpClient, workflow: str) -> dict[str, Any]:
-    """The workflow once it has ended. Interrupting the wait leaves the workflow alone."""
+    """Wait and return the workflow after its end. Interrupting the wait does not cancel the workflow."""
     wait = FIRST_POLL_PAUSE
     while True:
         answer = http.get(url_path("api", "workflow", workflow))

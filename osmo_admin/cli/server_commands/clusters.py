@@ -1,4 +1,4 @@
-"""`sync`: bring the queues of Kubernetes backends in step with the ledger, here and now."""
+"""`sync`: write the queues of Kubernetes backends now."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def sync(
     backend: Annotated[
         list[str] | None, typer.Option(help="Only this backend; may be repeated. Default: every Kubernetes backend.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the planned writes and write nothing.")] = False,
     take_over: Annotated[
         bool,
         typer.Option(
             "--take-over",
-            help="Take over queues of our namespace that carry another house's mark: for a house whose database was "
-            "made anew.",
+            help="Take over queues in our namespace that belong to another installation: use it after the database was "
+            "created again.",
         ),
     ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Write what differs between the ledger and the queues of each cluster. Exit code 1 if one is not in step then."""
+    """Write the queues of each cluster where they differ from the ledger. Exit code 1 if one is not in sync then."""
     use_django(data_dir)
     from pools.models import Backend
     from pools.services.backends import get_backend
@@ -44,7 +44,7 @@ def sync(
 
 
 def _sync_one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
-    """Sync one, say what was done; whether it is well."""
+    """Sync one backend and print the outcome. True if it is in sync."""
     from scheduling.kube.error_messages import error_message
     from scheduling.kube.errors import ClusterError
     from scheduling.services.kubernetes.leases import AlreadyClaimed

@@ -1,4 +1,4 @@
-"""`manage` and `check`: Django's own commands, pointed at the house."""
+"""`manage` and `check`: commands of Django, with the settings of this installation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ def manage(context: typer.Context, data_dir: DataDirOption = None) -> None:
 
 
 def check(
-    deploy: Annotated[bool, typer.Option("--deploy", help="Also what matters only on a server others reach.")] = False,
+    deploy: Annotated[
+        bool, typer.Option("--deploy", help="Include the checks for a server that other machines reach.")
+    ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Look for mistakes in the configuration. Exit code 1 if there is one."""
+    """Check the configuration. Exit code 1 if there is a mistake."""
     use_django(data_dir, database=False)
     from django.core.management import call_command
 

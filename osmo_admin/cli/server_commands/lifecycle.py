@@ -1,4 +1,4 @@
-"""`up`, `status`, `down`, `reset`: the life of one house on one data directory."""
+"""`up`, `status`, `down`, `reset`: start, check, stop and delete the installation in one data directory."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def up(
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port to listen on. Default: 8000, or the next free one.")
     ] = None,
-    demo: Annotated[bool, typer.Option(help="Fill a new house with pools, people and work to look at.")] = True,
-    check: Annotated[bool, typer.Option("--check", help="Start, do one round trip through everything, stop.")] = False,
-    dev: Annotated[bool, typer.Option("--dev", help="Believe the x-osmo-user header: login without a secret.")] = False,
+    demo: Annotated[bool, typer.Option(help="Create demo pools, users and workflows in a new installation.")] = True,
+    check: Annotated[bool, typer.Option("--check", help="Start, run one workflow through all parts, stop.")] = False,
+    dev: Annotated[bool, typer.Option("--dev", help="Trust the x-osmo-user header: login without a secret.")] = False,
     webhook_port: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65535, envvar="OSMO_WEBHOOK_PORT", help="Also answer clusters' webhooks here, over TLS."
+            min=1, max=65535, envvar="OSMO_WEBHOOK_PORT", help="Port of the webhook server for clusters, over TLS."
         ),
     ] = None,
 ) -> None:
@@ -42,7 +42,7 @@ def up(
 
 
 def status(data_dir: DataDirOption = None) -> None:
-    """Is the house up, where, and does it work? Exit code 0: ready; 1: not."""
+    """Show the address and the readiness of OSMO Admin. Exit code 0: ready; 1: not ready."""
     from osmo_admin.ops import readiness
 
     data = DataDirectory.open(data_dir)
@@ -58,7 +58,7 @@ def status(data_dir: DataDirOption = None) -> None:
 
 
 def down(data_dir: DataDirOption = None) -> None:
-    """Stop the house that runs on this data directory."""
+    """Stop OSMO Admin on this data directory."""
     data = DataDirectory.open(data_dir)
     pid = find_running_pid(data)
     if pid is None:
@@ -75,15 +75,15 @@ def down(data_dir: DataDirOption = None) -> None:
 
 def reset(
     data_dir: DataDirOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a house that is not running: database, queue, logs and secrets. Nothing brings them back."""
+    """Delete a stopped installation: database, queue, logs and secrets. This cannot be undone."""
     data = DataDirectory.open(data_dir)
     if find_running_pid(data) is not None:
-        raise OperationError(f"The house on {data.root} is running. Stop it first: osmo-admin down")
+        raise OperationError(f"OSMO Admin on {data.root} is running. Stop it first: osmo-admin down")
     if not data.marker.exists():
-        raise OperationError(f"{data.root} holds no house of osmo-admin; nothing was deleted.")
-    if not yes and not typer.confirm(f"Delete everything the house keeps in {data.root}?"):
+        raise OperationError(f"{data.root} is not a data directory of osmo-admin; nothing was deleted.")
+    if not yes and not typer.confirm(f"Delete all data of OSMO Admin in {data.root}?"):
         raise OperationError("Nothing was deleted.")
     data.remove()
-    print(f"Deleted what was in {data.root}.")
+    print(f"Deleted the data in {data.root}.")

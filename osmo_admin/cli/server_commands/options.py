@@ -1,4 +1,4 @@
-"""What several commands share: the data directory, and Django pointed at the house that runs there."""
+"""Shared by several commands: the option for the data directory, and the setup of Django for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DataDirOption = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
-        help="Where the house keeps its data. Default: $OSMO_ADMIN_HOME, else /var/lib/osmo-admin for root and your "
+        help="Data directory of OSMO Admin. Default: $OSMO_ADMIN_HOME, else /var/lib/osmo-admin for root and your "
         "own state directory otherwise.",
         file_okay=False,
     ),
@@ -23,15 +23,15 @@ DataDirOption = Annotated[
 
 
 def use_django(data_dir: Path | None, *, database: bool = True) -> None:
-    """Set Django up for the house on this data directory; `DATABASE_URL` and the like in the environment win.
+    """Set up Django for this data directory; `DATABASE_URL` and similar variables of the environment win.
 
-    Raises OperationError when the command needs a database and no house runs there.
+    Raises OperationError if the command needs a database and OSMO Admin does not run there.
     """
     data = DataDirectory.open(data_dir)
     if database and not os.environ.get("DATABASE_URL") and not data.runtime.exists():
         raise OperationError(
-            f"No house is running on {data.root}. Start it with `osmo-admin up`, name its folder with --data-dir, "
-            "or set DATABASE_URL."
+            f"OSMO Admin is not running on {data.root}. Start it with `osmo-admin up`, name its folder with "
+            "--data-dir, or set DATABASE_URL."
         )
     os.environ["OSMO_ADMIN_HOME"] = str(data.root)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "osmo_admin.settings")

@@ -1,4 +1,4 @@
-"""`serve`: one process of the house in the foreground, for containers and service managers that supervise it."""
+"""`serve`: one process of OSMO Admin in the foreground, for containers and service managers that supervise it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from osmo_admin.ops import process_commands
 
 
 class ServedProcess(StrEnum):
-    """What can be served."""
+    """Processes that `serve` can run."""
 
     WEB = process_commands.WEB
     WORKER = process_commands.WORKER
@@ -23,11 +23,13 @@ class ServedProcess(StrEnum):
 
 
 def serve(
-    process: Annotated[ServedProcess, typer.Argument(help="prepare: migrate and make what every house has, then end.")],
-    host: Annotated[str, typer.Option(help="Address that web listens on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port that web listens on.")] = 8000,
+    process: Annotated[
+        ServedProcess, typer.Argument(help="prepare: migrate the database, create the defaults, then exit.")
+    ],
+    host: Annotated[str, typer.Option(help="Listen address of web.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Listen port of web.")] = 8000,
 ) -> None:
-    """Run one process against DATABASE_URL and REDIS_URL. Exactly one beat in a house; as many others as you like."""
+    """Run one process against DATABASE_URL and REDIS_URL. Run exactly one beat, and any number of the others."""
     command = {
         ServedProcess.WEB: process_commands.web_command(host, port),
         ServedProcess.WORKER: process_commands.worker_command(),

@@ -1,4 +1,4 @@
-"""`user` and `token`: people and their keys, beside a running house."""
+"""`user` and `token`: accounts and access tokens, beside a running server."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = Path("-")
 
-user_commands = typer.Typer(help="People.", no_args_is_help=True, rich_markup_mode=None)
+user_commands = typer.Typer(help="Users.", no_args_is_help=True, rich_markup_mode=None)
 token_commands = typer.Typer(help="Access tokens.", no_args_is_help=True, rich_markup_mode=None)
 
-UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
 PasswordFileOption = Annotated[
     Path | None,
     typer.Option(help="File whose first line is the password, - for standard input."),
 ]
 DescriptionOption = Annotated[
-    str, typer.Option("--description", "-d", help="Why; it is kept in the audit trail.", show_default=False)
+    str,
+    typer.Option(
+        "--description", "-d", help="Reason for the change; it is recorded in the audit log.", show_default=False
+    ),
 ]
 
 
 @user_commands.command("create")
 def create_user(
-    name: Annotated[str, typer.Argument(help="The user's name.")],
+    name: Annotated[str, typer.Argument(help="Name of the user.")],
     role: Annotated[
         list[str] | None,
         typer.Option(help="osmo-admin, osmo-viewer, osmo-POOL-admin or osmo-POOL-user; may be repeated."),
@@ -45,14 +48,14 @@ def create_user(
     password_file: PasswordFileOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Make a user with roles. Without a password file the user signs in by token."""
+    """Create a user with roles. Without a password file the user signs in with a token."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from pools.services import users
 
     password = None if password_file is None else _read_first_line(password_file)
     user = users.create_user(actor=SYSTEM, username=name, password=password, roles=tuple(role or ()))
-    print(f"Made user {user.username}{' with ' + ', '.join(role) if role else ', who has no role yet'}.")
+    print(f"Created user {user.username}{' with ' + ', '.join(role) if role else ', without a role'}.")
 
 
 @user_commands.command("list")
@@ -63,7 +66,7 @@ def list_users(
     ] = OutputFormat.TABLE,
     data_dir: DataDirOption = None,
 ) -> None:
-    """List all accounts, closed ones too."""
+    """List all accounts, also disabled ones."""
     use_django(data_dir)
     from pools.selectors.pool_balance import list_accounts
 
@@ -73,7 +76,7 @@ def list_users(
     elif entries:
         print_text(_accounts_table(entries))
     else:
-        print("There is no user yet. Make one: osmo-admin user create NAME --role osmo-admin --password-file FILE")
+        print("There is no user yet. Create one: osmo-admin user create NAME --role osmo-admin --password-file FILE")
 
 
 @user_commands.command("set-password")
@@ -82,17 +85,17 @@ def set_password(
     password_file: PasswordFileOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Give a user another password.
+    """Change the password of a user.
 
-    It is asked for at the terminal, or is the first line of a file or of standard input. The user's open sessions in
-    browsers end; access tokens go on.
+    The command asks for it on the terminal, or reads the first line of a file or of standard input. Open browser
+    sessions of the user end; access tokens stay valid.
     """
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from pools.services import users
 
     users.set_password(actor=SYSTEM, username=user, password=_read_new_password(user, password_file))
-    print(f"User {user} has another password; open sessions were ended.")
+    print(f"The password of {user} is changed; open sessions were ended.")
 
 
 @user_commands.command("roles")
@@ -100,18 +103,18 @@ def roles_of_user(
     user: UserArgument,
     roles: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ROLE]...", help="All the roles that the user shall have. Without any they are shown."),
+        typer.Argument(metavar="[ROLE]...", help="All roles of the user. Without roles the current ones are shown."),
     ] = None,
-    none: Annotated[bool, typer.Option("--none", help="Take every role back.")] = False,
+    none: Annotated[bool, typer.Option("--none", help="Remove every role.")] = False,
     description: DescriptionOption = "",
     data_dir: DataDirOption = None,
 ) -> None:
     """Set or show a user's roles.
 
-    The user has exactly the named ones then, from the next request on; without any they are only shown.
+    Afterwards the user has exactly the named roles, from the next request on; without roles the current ones are shown.
     """
     if roles and none:
-        raise OperationError("Name roles or say --none, not both.")
+        raise OperationError("Name roles or use --none, not both.")
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from pools.services.accounts import set_roles
@@ -124,22 +127,22 @@ def roles_of_user(
 
 @user_commands.command("disable")
 def disable_user(user: UserArgument, description: DescriptionOption = "", data_dir: DataDirOption = None) -> None:
-    """Close an account at once.
+    """Disable an account at once.
 
-    Roles, tokens and history stay, running work goes on.
+    Roles, tokens and history stay; running workflows continue.
     """
     _set_account_active(user, False, description, data_dir)
-    print(f"The account of {user} is closed: its password, sessions and tokens work no more.")
+    print(f"The account of {user} is disabled: its password, sessions and tokens are refused.")
 
 
 @user_commands.command("enable")
 def enable_user(user: UserArgument, description: DescriptionOption = "", data_dir: DataDirOption = None) -> None:
-    """Open a closed account again.
+    """Enable a disabled account.
 
-    It has the password, roles and tokens of before.
+    Its password, roles and tokens are valid again.
     """
     _set_account_active(user, True, description, data_dir)
-    print(f"The account of {user} is open.")
+    print(f"The account of {user} is enabled.")
 
 
 def _set_account_active(user: str, active: bool, description: str, data_dir: Path | None) -> None:
@@ -151,7 +154,7 @@ def _set_account_active(user: str, active: bool, description: str, data_dir: Pat
 
 
 def _account_entry(user: User) -> dict[str, Any]:
-    """One account for programs; `password`: whether it has one, beside tokens."""
+    """One account for programs; `password` is True if the account has one, apart from tokens."""
     from pools.api.rendering import utc_text
 
     return {
@@ -171,7 +174,7 @@ def _accounts_table(entries: Iterable[dict[str, Any]]) -> str:
     rows = (
         (
             entry["id"],
-            "ACTIVE" if entry["active"] else "CLOSED",
+            "ACTIVE" if entry["active"] else "DISABLED",
             "password" if entry["password"] else "token",
             entry["tokens"],
             entry["roles"],
@@ -185,10 +188,10 @@ def _accounts_table(entries: Iterable[dict[str, Any]]) -> str:
 
 
 def _read_new_password(user: str, file: Path | None) -> str:
-    """The password from where the operator keeps it: never from the command line, which others can read."""
+    """The password from the terminal, a file or standard input; other users can read a command line."""
     if file is None and _is_terminal_input():
-        asked = typer.prompt(f"New password of {user}", hide_input=True, confirmation_prompt=True, err=True)
-        return str(asked)
+        password = typer.prompt(f"New password of {user}", hide_input=True, confirmation_prompt=True, err=True)
+        return str(password)
     return _read_first_line(file or STANDARD_INPUT)
 
 
@@ -211,11 +214,11 @@ def _read_first_line(file: Path) -> str:
 
 @token_commands.command("create")
 def create_token(
-    user: Annotated[str, typer.Argument(help="Whose token.")],
-    name: Annotated[str, typer.Argument(help="A name to know it by.")],
+    user: Annotated[str, typer.Argument(help="Owner of the token.")],
+    name: Annotated[str, typer.Argument(help="Name of the token.")],
     data_dir: DataDirOption = None,
 ) -> None:
-    """Make a token and print it, alone, this once. It carries its owner's roles as they are when it is used."""
+    """Create a token and print only the token, once. It has the roles of its owner at the time of use."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from pools.services import access_tokens as service

@@ -1,4 +1,4 @@
-"""`webhook install|remove|manifest|status`: certificates, and the configuration by which a cluster asks us."""
+"""`webhook install|remove|manifest|status`: certificates and the webhook configuration of a cluster."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from osmo_admin.ops.certificates import ServerCertificate, ensure_certificate, r
 from osmo_admin.ops.data_directory import DataDirectory
 from osmo_admin.ops.errors import OperationError
 
-app = typer.Typer(help="Let a cluster ask this house about pods and PodGroups, so that nobody goes around it.")
+app = typer.Typer(help="Admission webhooks: a cluster sends pods and PodGroups to OSMO Admin for review.")
 
-BackendArgument = Annotated[str, typer.Argument(help="The backend whose cluster asks.")]
+BackendArgument = Annotated[str, typer.Argument(help="Backend of the cluster.")]
 UrlOption = Annotated[
     str,
     typer.Option(
-        help="Where the cluster reaches the webhook server of this house, as https://HOST:PORT. "
+        help="Address at which the cluster reaches the webhook server of OSMO Admin, as https://HOST:PORT. "
         "Default: $OSMO_WEBHOOK_URL."
     ),
 ]
 ServiceOption = Annotated[
-    str, typer.Option(help="NAMESPACE/NAME of a Service in the cluster that leads to this house, instead of --url.")
+    str, typer.Option(help="NAMESPACE/NAME of a Service in the cluster that leads to OSMO Admin, instead of --url.")
 ]
-ServicePortOption = Annotated[int, typer.Option(min=1, max=65535, help="The Service's port.")]
+ServicePortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Service.")]
 NamespacesOption = Annotated[
-    str, typer.Option(help="Only namespaces with this label, KEY=VALUE. Default: all but the system's.")
+    str, typer.Option(help="Only namespaces with this label, KEY=VALUE. Default: all except system namespaces.")
 ]
 FailClosedOption = Annotated[
     bool | None,
     typer.Option(
         "--fail-closed/--fail-open",
-        help="Refuse or let pass while the house does not answer. Default: refuse in mode enforce, else let pass.",
+        help="Refuse or admit while OSMO Admin does not answer. Default: refuse in mode enforce, else admit.",
     ),
 ]
 
@@ -48,14 +48,14 @@ def install(
     url: UrlOption = "",
     service: ServiceOption = "",
     service_port: ServicePortOption = 443,
-    mode: Annotated[str, typer.Option(help="off, audit or enforce. Default: as it is; audit at first.")] = "",
+    mode: Annotated[str, typer.Option(help="off, audit or enforce. Default: the current mode; audit at first.")] = "",
     identity: Annotated[
-        str, typer.Option(help="The user name under which the cluster knows this house. Default: asked of the cluster.")
+        str, typer.Option(help="User name of OSMO Admin in the cluster. Default: read from the cluster.")
     ] = "",
     namespaces: NamespacesOption = "",
     fail_closed: FailClosedOption = None,
 ) -> None:
-    """Make or renew the certificate, and put the webhook configuration into the cluster. Safe to repeat."""
+    """Create or renew the certificate and install the webhook configuration in the cluster. Safe to repeat."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from scheduling.services.webhooks.installation import install_webhook
@@ -71,21 +71,27 @@ def install(
         fails_closed=fail_closed,
         namespace_selector=_parse_selector(namespaces),
     )
-    print(f"Backend {backend} asks this house before it takes pods and PodGroups: mode {guard.mode}.")
-    print(f"It knows the house as {guard.identity}; the certificate ends in {certificate.days_left()} days.")
+    print(f"Backend {backend} sends pods and PodGroups to OSMO Admin for review: mode {guard.mode}.")
+    print(
+        f"Its user name for OSMO Admin is {guard.identity}; the certificate expires in {certificate.days_left()} days."
+    )
     if before != certificate:
-        print("The certificate is new: restart the house, so that its webhook server shows it.")
+        print("The certificate is new: restart OSMO Admin, so that its webhook server uses it.")
 
 
 @app.command()
 def remove(backend: BackendArgument, data_dir: DataDirOption = None) -> None:
-    """Take the webhook configuration out of the cluster. Settings and certificates stay."""
+    """Remove the webhook configuration from the cluster. Settings and certificates stay."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from scheduling.services.webhooks.installation import remove_webhook
 
-    was_there = remove_webhook(actor=SYSTEM, backend=backend)
-    print(f"Backend {backend} asks this house no more." if was_there else f"Backend {backend} did not ask this house.")
+    is_removed = remove_webhook(actor=SYSTEM, backend=backend)
+    print(
+        f"The webhook configuration of backend {backend} is removed."
+        if is_removed
+        else f"Backend {backend} had no webhook configuration."
+    )
 
 
 @app.command()
@@ -98,7 +104,7 @@ def manifest(
     namespaces: NamespacesOption = "",
     fail_closed: FailClosedOption = None,
 ) -> None:
-    """Print what an admin of the cluster applies: ServiceAccount and least rights, and the webhook configuration."""
+    """Print manifests for an admin of the cluster: ServiceAccount, least rights, webhook configuration."""
     use_django(data_dir)
     import yaml
 
@@ -124,7 +130,7 @@ def status(
     data_dir: DataDirOption = None,
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
 ) -> None:
-    """Tell how a backend is guarded and what is wrong with it. Exit code 1 if anything is."""
+    """Show the webhook policy of a backend and its faults. Exit code 1 if there is a fault."""
     use_django(data_dir)
     from pools.domain.roles import SYSTEM
     from scheduling.services.webhooks.installation import read_webhook_status
@@ -133,10 +139,10 @@ def status(
     standing = read_webhook_status(SYSTEM, backend, ca_certificate=certificate.authority if certificate else "")
     faults = list(standing.problems)
     if certificate is None:
-        faults.append("This house has no certificate for webhooks: osmo-admin webhook install")
+        faults.append("OSMO Admin has no certificate for webhooks: osmo-admin webhook install")
     elif certificate.days_left() < 30:
         left = certificate.days_left()
-        faults.append(f"The certificate ends in {left} days: osmo-admin webhook install, then restart the house.")
+        faults.append(f"The certificate expires in {left} days: osmo-admin webhook install, then restart OSMO Admin.")
     there = standing.installed
     found: dict[str, Any] = {
         "backend": backend,
@@ -170,12 +176,12 @@ def _webhook_address(data_dir: Path | None, url: str, service: str, port: int) -
     if service:
         namespace, _, name = service.partition("/")
         if not namespace or not name:
-            raise OperationError(f"--service {service} is no NAMESPACE/NAME of a Service.")
+            raise OperationError(f"--service {service} is not a valid NAMESPACE/NAME of a Service.")
         certificate = ensure_certificate(folder, [f"{name}.{namespace}.svc"])
         return certificate, WebhookAddress(certificate.authority, service=(namespace, name), port=port)
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
-        raise OperationError("Say where the cluster reaches this house: --url https://HOST:PORT, or --service NS/NAME.")
+        raise OperationError("Name the address for the cluster: --url https://HOST:PORT, or --service NAMESPACE/NAME.")
     certificate = ensure_certificate(folder, [parts.hostname])
     return certificate, WebhookAddress(certificate.authority, url=url)
 
@@ -189,5 +195,5 @@ def _parse_selector(text: str) -> dict[str, Any] | None:
         return None
     key, sign, value = text.partition("=")
     if not sign or not key or not value:
-        raise OperationError(f"--namespaces {text} is no KEY=VALUE.")
+        raise OperationError(f"--namespaces {text} is not a valid KEY=VALUE.")
     return {"matchLabels": {key: value}}

@@ -1,4 +1,4 @@
-"""An OSMO server that answers what a test tells it to and remembers what it was asked."""
+"""A stub of the OSMO server: it returns the replies of a test and records the requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """What the client sent; `body` is the parsed JSON, None without one."""
+    """A received request; `body` is the parsed JSON, None without one."""
 
     method: str
     path: str
@@ -27,7 +27,7 @@ class ReceivedRequest:
 
 @dataclass(frozen=True)
 class StubReply:
-    """What the server answers; `drop` breaks the connection instead."""
+    """A reply of the server; `drop` closes the connection instead."""
 
     body: Any = None
     status: int = 200
@@ -50,10 +50,10 @@ class StubServer:
 
     def answer(self, request: ReceivedRequest) -> StubReply:
         self.requests.append(request)
-        waiting = self.replies.get((request.method, request.path))
-        if not waiting:
+        replies = self.replies.get((request.method, request.path))
+        if not replies:
             return StubReply({"message": f"not expected: {request.method} {request.path}"}, status=500)
-        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        return replies.pop(0) if len(replies) > 1 else replies[0]
 
     @property
     def last(self) -> ReceivedRequest:
@@ -93,13 +93,13 @@ class StubHandler(BaseHTTPRequestHandler):
 
 
 def make_jwt(**claims: Any) -> str:
-    """A token of the right shape; nobody checks its signature here."""
+    """A token in the format of a JWT; its signature is not checked here."""
     payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     return f"e30.{payload}.c2ln"
 
 
 class StubHttpServer(ThreadingHTTPServer):
-    """A client that goes away, which some tests make it do, is no fault of the server."""
+    """Some tests close the connection of the client; the server does not report this as an error."""
 
     daemon_threads = True
 

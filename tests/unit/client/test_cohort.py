@@ -1,4 +1,4 @@
-"""`osmo cohort`: rows of quotas as typed, the tree as drawn, dry runs and questions."""
+"""`osmo cohort`: typed quota rows, the printed tree, dry runs and confirmations."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ TREE = [
         ("gpu=-1:x", {"resource": "gpu", "nominal": -1, "borrowing_limit": "x", "lending_limit": None}),
     ],
 )
-def test_a_row_as_typed(typed, sent):
+def test_a_typed_row_is_parsed(typed, sent):
     assert parse_quota_rows([typed]) == [sent]
 
 
 @pytest.mark.parametrize("typed", ["gpu", "=4", "gpu=1:2:3:4", ""])
-def test_what_is_no_row(typed):
+def test_text_that_is_not_a_row_is_refused(typed):
     with pytest.raises(ClientError, match="gpu=6:8"):
         parse_quota_rows([typed])
 
@@ -92,14 +92,14 @@ def test_put(osmo, stub):
 def test_moving_to_the_top_leaves_the_limits_behind(osmo, stub):
     stub.on("GET", ONE, cohort_body())
     stub.on("PATCH", ONE, cohort_body(parent=None, quotas=[quota_row(6)]))
-    assert osmo.ok("cohort", "move", "prod") == "Cohort prod is a top, with default/gpu 6.\n"
+    assert osmo.ok("cohort", "move", "prod") == "Cohort prod is a root, with default/gpu 6.\n"
     assert stub.last.body == {"parent": None, "quotas": [quota_row(6)]}
     assert stub.last.headers["if-match"] == '"3"'
     osmo.ok("cohort", "move", "prod", "--parent", "other")
     assert stub.last.body == {"parent": "other"}
 
 
-def test_a_dry_run_tells_every_number_that_moves_and_every_debt(osmo, stub):
+def test_a_dry_run_lists_every_changed_number_and_every_overrun(osmo, stub):
     before = cohort_body() | {"nodes": TREE}
     after = cohort_body(quotas=[quota_row(6, 3)]) | {
         "nodes": [
@@ -116,12 +116,12 @@ def test_a_dry_run_tells_every_number_that_moves_and_every_debt(osmo, stub):
     assert text.splitlines() == [
         "Dry run: nothing was changed.",
         "cohort corp: leaves the tree",
-        "cohort prod (default/gpu): borrowing limit 8 → 3, debt 0 → 2",
-        "Debt of prod (default/gpu): 0 → 2",
+        "cohort prod (default/gpu): borrowing limit 8 → 3, over limit 0 → 2",
+        "Over limit: prod (default/gpu): 0 → 2",
         "May be reclaimed: hello-1",
         "Becomes reclaimable: low-1",
         "Could start: a-1, b-1",
-        "Could start of other people: 3",
+        "Could start (other users): 3",
         "Could no longer start: c-1",
     ]
 
@@ -139,19 +139,19 @@ def test_list_and_show(osmo, stub):
     lines = osmo.ok("cohort", "list").splitlines()
     assert lines[2].split("  ")[0] == "prod"
     assert "default/gpu 6 (borrows at most 8)" in lines[2]
-    assert lines[3].startswith("corp (only named)")
-    stub.on("GET", ONE, cohort_body(condition={"message": "The parents run in a circle, a → b → a."}))
+    assert lines[3].startswith("corp (implicit)")
+    stub.on("GET", ONE, cohort_body(condition={"message": "The parents form a cycle, a → b → a."}))
     shown = osmo.ok("cohort", "show", "prod")
     assert "Quota of default/gpu : 6 (borrows at most 8)" in shown
-    assert "Not active           : The parents run in a circle" in shown
-    assert "Noticed              : not yet" in shown
+    assert "Not active           : The parents form a cycle" in shown
+    assert "Inactive since       : not recorded yet" in shown
 
 
 def tree_names(text: str) -> list[str]:
     return [re.split(r" +(?:cohort|pool|shared) ", line)[0] for line in text.splitlines()[2:]]
 
 
-def test_the_tree_as_drawn(osmo, stub):
+def test_the_tree_is_printed(osmo, stub):
     stub.on("GET", "/api/quota_tree", {"nodes": TREE})
     text = osmo.ok("cohort", "tree")
     assert tree_names(text) == [
@@ -169,17 +169,17 @@ def test_the_tree_as_drawn(osmo, stub):
     assert "-" in osmo.ok("cohort", "tree", "--resource", "cpu").splitlines()[2]
 
 
-def test_a_tree_that_is_none_is_drawn_all_the_same(osmo, stub):
+def test_a_cycle_is_printed_too(osmo, stub):
     a, p, b = (
         tree_node(name, kind, parent, active=False)
         for name, kind, parent in (("a", "cohort", "b"), ("p", "pool", "a"), ("b", "cohort", "a"))
     )
     stub.on("GET", "/api/quota_tree", {"nodes": [a, p, b]})
-    assert tree_names(osmo.ok("cohort", "tree")) == ["a (circle)", "└─ p (circle)", "b (circle)"]
+    assert tree_names(osmo.ok("cohort", "tree")) == ["a (cycle)", "└─ p (cycle)", "b (cycle)"]
 
 
 def test_a_refusal_reaches_the_user(osmo, stub):
-    message = "The parents would run in a circle, a → b → a."
+    message = "The parents would form a cycle, a → b → a."
     body = {"message": message, "error_code": "USER", "workflow_id": None}
     stub.on(
         "PUT", ONE, StubReply(body | {"details": [{"path": "parent", "code": "cycle", "message": message}]}, status=400)
@@ -189,12 +189,12 @@ def test_a_refusal_reaches_the_user(osmo, stub):
     assert message in result.stderr
 
 
-def test_the_debts_of_a_pool_s_change():
+def test_a_change_of_a_pool_lists_overruns():
     debts = [{"name": "prod", "kind": "cohort", "flavor": "default", "resource": "gpu", "before": 0, "after": 2}]
     before, after = {"serve": {"configs": {"borrowing_limit": 4}}}, {"serve": {"configs": {"borrowing_limit": 1}}}
     answer = {"before": before, "after": after, "violations": [], "debts": debts}
     assert effect_text(answer).splitlines() == [
         "Dry run: nothing was changed.",
         "serve.configs.borrowing_limit: 4 → 1",
-        "Debt of prod (default/gpu): 0 → 2",
+        "Over limit: prod (default/gpu): 0 → 2",
     ]

@@ -1,4 +1,4 @@
-"""Tables, times, effects: functions without a server."""
+"""Tables, times and effects: functions without a server."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, 5, tzinfo=UTC)
         ("2w", "2026-11-06T12:00:00"),
     ],
 )
-def test_times_are_asked_for_in_naive_utc(home, typed, sent):
+def test_typed_times_become_naive_utc(home, typed, sent):
     assert times.parse_time(typed, now=NOW) == sent
 
 
 @pytest.mark.parametrize("typed", ["yesterday", "", "7y", "2026-13-01", "-1d"])
-def test_what_is_no_time(typed):
+def test_text_that_is_not_a_time_is_refused(typed):
     with pytest.raises(ClientError, match="is not a time"):
         times.parse_time(typed)
 
@@ -108,7 +108,7 @@ def test_durations(seconds, shown):
         ({}, {}, UNCHANGED),
     ],
 )
-def test_only_what_differs_is_sent(current, wanted, sent):
+def test_only_differences_are_sent(current, wanted, sent):
     assert find_changes(current, wanted) == sent
 
 
@@ -123,7 +123,7 @@ GRAMMAR = OptionGrammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozen
 
 
 @pytest.mark.parametrize(
-    ("words", "spread_out"),
+    ("words", "repeated"),
     [
         ("F -p a b", "F -p a -p b"),
         ("-p a F", "-p a F"),
@@ -137,5 +137,5 @@ GRAMMAR = OptionGrammar(frozenset({"-p", "--set"}), frozenset({"--set"}), frozen
         ("- -p a b", "- -p a -p b"),
     ],
 )
-def test_lists_are_spread_out_where_a_word_cannot_be_anything_else(words, spread_out):
-    assert repeat_list_options(words.split(), GRAMMAR) == spread_out.split()
+def test_list_options_are_repeated_where_a_word_is_no_argument(words, repeated):
+    assert repeat_list_options(words.split(), GRAMMAR) == repeated.split()

@@ -1,4 +1,4 @@
-"""Logging in, the login file that two clients share, and keeping a session fresh."""
+"""Login, the login file that two clients share, and the renewal of a session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write_stored_login(home: Path, **content: Any) -> None:
     (home / "login.yaml").write_text(yaml.safe_dump(content))
 
 
-def test_dev_login_sends_nothing_and_stores_what_the_stock_client_stores(osmo, stub, home):
+def test_dev_login_sends_nothing_and_stores_the_file_of_the_stock_client(osmo, stub, home):
     result = osmo.bare("login", stub.url + "/", "--method", "dev", "--username", "alice")
     assert (result.exit_code, result.stdout) == (0, "Successfully logged in. Welcome alice.\n")
     assert stub.requests == []
@@ -65,7 +65,7 @@ def test_the_login_file_is_its_owners_only(osmo, stub, home):
 
 
 @pytest.mark.parametrize("how", ["option", "file", "stdin", "environment"])
-def test_token_login_stores_what_the_stock_client_stores(osmo, stub, home, tmp_path, how):
+def test_token_login_stores_the_file_of_the_stock_client(osmo, stub, home, tmp_path, how):
     token = fresh_token(name="Alice")
     stub.on("POST", EXCHANGE, {"token": token, "expires_at": 1})
     path = tmp_path / "token"
@@ -92,7 +92,7 @@ def test_token_login_stores_what_the_stock_client_stores(osmo, stub, home, tmp_p
     }
 
 
-def test_what_is_stored_is_read_back_the_same(home):
+def test_a_stored_login_is_read_back(home):
     for login in (
         StoredLogin(url="http://s", dev_username="äöü"),
         StoredLogin(url="http://s", token=TokenLogin(fresh_token(), "r", "http://s/x", "u", "c"), osmo_token=True),
@@ -109,7 +109,7 @@ def test_what_is_stored_is_read_back_the_same(home):
         ({"HOME": "/c"}, "/c/.config/osmo/login.yaml"),
     ],
 )
-def test_where_the_stock_client_looks(monkeypatch, env, expected):
+def test_the_folder_is_that_of_the_stock_client(monkeypatch, env, expected):
     for name in ("OSMO_CONFIG_FILE_DIR", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
@@ -117,8 +117,8 @@ def test_where_the_stock_client_looks(monkeypatch, env, expected):
     assert str(login_file.login_path()) == expected
 
 
-def test_a_session_that_has_run_out_is_renewed_and_kept(osmo, stub, home):
-    old, new = make_jwt(exp=time.time() + 2), fresh_token()  # two seconds left are too few
+def test_an_expired_session_is_renewed_and_stored(osmo, stub, home):
+    old, new = make_jwt(exp=time.time() + 2), fresh_token()  # within the margin of three seconds
     tokens = {"id_token": old, "refresh_token": "secret", "refresh_url": stub.url + EXCHANGE}
     write_stored_login(home, url=stub.url, osmo_token=True, token_login=tokens, dev_login=None)
     stub.on("POST", EXCHANGE, {"token": new, "expires_at": 1})
@@ -131,7 +131,7 @@ def test_a_session_that_has_run_out_is_renewed_and_kept(osmo, stub, home):
 
 
 @pytest.mark.parametrize("offset", [-1, 2.5])
-def test_a_token_is_spent_three_seconds_early(offset):
+def test_a_token_expires_three_seconds_early(offset):
     assert login_file.is_expired(make_jwt(exp=1000 + offset), now=1000)
     assert not login_file.is_expired(make_jwt(exp=1004), now=1000)
     assert login_file.is_expired(make_jwt(), now=1000)
@@ -146,7 +146,7 @@ def test_a_refused_exchange_fails_as_the_stock_client_does(osmo, stub, home):
 
 
 @pytest.mark.parametrize("answer", [{"no": 1}, {"token": "not a token"}, ["x"], {"token": "a.b.c"}])
-def test_an_exchange_that_answers_nonsense(osmo, stub, answer):
+def test_an_exchange_with_an_invalid_answer(osmo, stub, answer):
     stub.on("POST", EXCHANGE, answer)
     result = osmo.bare("login", stub.url, "--token", "secret")
     assert result.exit_code in (2, 10)
@@ -154,7 +154,7 @@ def test_an_exchange_that_answers_nonsense(osmo, stub, answer):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["login", "ftp://x", "--username", "a"], "is not an address"),
         (["login", "http://x", "--method", "dev"], "--username NAME"),
@@ -163,10 +163,10 @@ def test_an_exchange_that_answers_nonsense(osmo, stub, answer):
         (["profile", "list"], "You are not logged in."),
     ],
 )
-def test_what_is_missing_is_said(osmo, words, said):
+def test_missing_values_are_named(osmo, words, message):
     result = osmo.bare(*words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_a_stored_login_is_not_sent_to_another_server(osmo, stub, home):
@@ -233,8 +233,8 @@ def test_version(osmo, stub):
     lines = osmo.ok("version").splitlines()
     assert lines[1] == "OSMO service version: 6.4.0"
     assert "x-osmo-client-version" not in stub.last.headers
-    told = json.loads(osmo.ok("version", "-t", "json"))
-    assert set(told) == {"client", "service"}
+    answer = json.loads(osmo.ok("version", "-t", "json"))
+    assert set(answer) == {"client", "service"}
 
 
 def test_version_without_a_login_or_a_server_is_the_clients_own(osmo, home, no_waiting):

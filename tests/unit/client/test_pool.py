@@ -59,35 +59,35 @@ def test_the_published_example_to_the_character(osmo, stub):
 
 
 @pytest.mark.parametrize("words", [("-p", "team", "other"), ("-p", "team", "--pool", "other")])
-def test_named_pools_are_asked_for_one_by_one(osmo, stub, words):
+def test_named_pools_are_requested_by_name(osmo, stub, words):
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     osmo.ok("pool", "list", *words)
     assert stub.last.query == {"pools": ["team", "other"], "all_pools": ["False"]}
 
 
-def test_unknown_pools_are_said_to_be_not_found(osmo, stub):
+def test_unknown_pools_are_not_found(osmo, stub):
     stub.on("GET", "/api/pool_quota", quota_answer())
     assert osmo.ok("pool", "list", "-p", "nope") == "Pools nope not found\n"
     assert osmo.ok("pool", "list") == "No pools available\n"
 
 
-def test_several_pools_make_one_table_whatever_order_the_slices_came_in(osmo, stub):
+def test_several_pools_make_one_table_in_any_order_of_subpools(osmo, stub):
     stub.on("GET", "/api/pool_quota", quota_answer([TEAM[3], TEAM[0], TEAM[1]], [pool_row("vision", "100", 50, 50)]))
     lines = osmo.ok("pool", "list").splitlines()
     assert [line.split("  ")[0] for line in lines[2:]] == ["team", "├─ team--a", "└─ team--c", "vision"]
     assert lines[-1] == "vision          ONLINE         -              100              50    50"
 
 
-def test_archived_slices_are_hidden_unless_asked_for(osmo, stub):
-    gone = subpool_row("team--old", "0", 0, 0, "ARCHIVED")
-    stub.on("GET", "/api/pool_quota", quota_answer([*TEAM, gone]))
+def test_archived_subpools_are_hidden_by_default(osmo, stub):
+    archived = subpool_row("team--old", "0", 0, 0, "ARCHIVED")
+    stub.on("GET", "/api/pool_quota", quota_answer([*TEAM, archived]))
     assert osmo.ok("pool", "list") == SEED_EXAMPLE
-    shown = osmo.ok("pool", "list", "--include-archived")
-    assert "└─ team--old" in shown
+    text = osmo.ok("pool", "list", "--include-archived")
+    assert "└─ team--old" in text
     assert stub.last.query == {"all_pools": ["True"], "include_archived": ["True"]}
 
 
-def test_a_draining_slice_shows_quota_zero_and_a_negative_rest():
+def test_a_draining_subpool_shows_quota_zero_and_a_negative_number():
     rows = [pool_row("team", "70 (Total: 100)", 0, 70), subpool_row("team--a", "0", 5, -5, "DELETING")]
     assert pool_table(quota_answer(rows)).splitlines()[-1].split() == [
         "└─",
@@ -100,7 +100,7 @@ def test_a_draining_slice_shows_quota_zero_and_a_negative_rest():
     ]
 
 
-def test_a_slice_without_its_parent_stands_for_itself():
+def test_a_subpool_without_its_parent_has_no_prefix():
     assert order_as_tree([TEAM[1]]) == [("", TEAM[1])]
 
 
@@ -153,7 +153,7 @@ def test_yaml_is_the_servers_answer_in_its_order(osmo, stub):
     assert text.startswith("node_sets:")
 
 
-def test_show_a_divided_pool_with_its_slices(osmo, stub):
+def test_show_a_pool_with_its_subpools(osmo, stub):
     gpu = {"gpu": {"guarantee": 100, "maximum": -1, "weight": 1}}
     row = TEAM[0] | {"resources": gpu, "platforms": {"default": {}}, "backend": "simulated"}
     shared = {"queue": "q", "used": 50, "total_usage": 52, "available": -40, "quota": 10}
@@ -167,9 +167,9 @@ def test_show_a_divided_pool_with_its_slices(osmo, stub):
     )
     text = osmo.ok("pool", "show", "team")
     assert stub.requests[0].query == {"pools": ["team"], "all_pools": ["False"]}
-    assert "GPU quota           : 10 (Total: 100)" in text
-    assert "Maximum             : unlimited" in text
-    assert "└─ team--a  ACTIVE         30               5     25         7            2" in text
+    assert "GPU quota         : 10 (Total: 100)" in text
+    assert "Maximum           : unlimited" in text
+    assert "└─ team--a  ACTIVE         30               5                  25               7             2" in text
 
 
 def test_show_as_json_is_one_request(osmo, stub):
@@ -178,8 +178,8 @@ def test_show_as_json_is_one_request(osmo, stub):
     assert len(stub.requests) == 1
 
 
-def test_show_what_is_not_there(osmo, stub):
+def test_show_of_an_unknown_pool(osmo, stub):
     stub.on("GET", "/api/pool_quota", quota_answer())
     result = osmo("pool", "show", "nope")
     assert result.exit_code == 2
-    assert result.stderr == "Error: There is no pool 'nope' that you can see. osmo pool list shows them.\n"
+    assert result.stderr == "Error: There is no pool 'nope' that you may see. List the pools: osmo pool list.\n"

@@ -1,4 +1,4 @@
-"""The client as people start it: a process, a terminal, a pipe, a Tab key."""
+"""The client as a process: on a terminal, in a pipe, in the completion of a shell."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run_client(stub: StubServer, home: Path, *words: str, **more: str) -> subpro
 
 
 def run_on_terminal(stub: StubServer, home: Path, *words: str, type_in: str = "", **more: str) -> tuple[int, str]:
-    """Exit code and everything shown, with a terminal as all three streams. What is typed waits to be read."""
+    """Exit code and output, with a terminal as all three streams. `type_in` is typed before the start."""
     ours, theirs = pty.openpty()
     env = client_environment(stub, home, **more)
     child = subprocess.Popen([*OSMO, *words], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
@@ -59,7 +59,7 @@ def run_on_terminal(stub: StubServer, home: Path, *words: str, type_in: str = ""
     return code, shown.decode().replace("\r\n", "\n")
 
 
-def test_no_part_of_the_client_wakes_django(stub, home):
+def test_no_part_of_the_client_imports_django(stub, home):
     script = (
         "import sys; from typer.testing import CliRunner; from osmo_admin.cli.client import app;"
         "assert CliRunner().invoke(app, ['pool', 'list']).exit_code == 0;"
@@ -74,7 +74,7 @@ def test_no_part_of_the_client_wakes_django(stub, home):
     assert (done.stdout, done.stderr) == (b"[]\n", b"")
 
 
-def test_help_pays_for_no_http_no_yaml_and_no_colours(stub, home):
+def test_help_imports_no_http_no_yaml_and_no_colours(stub, home):
     script = (
         "import sys; from typer.testing import CliRunner; from osmo_admin.cli.client import app;"
         "CliRunner().invoke(app, ['pool', 'list', '--help']);"
@@ -84,7 +84,7 @@ def test_help_pays_for_no_http_no_yaml_and_no_colours(stub, home):
     assert subprocess.check_output([sys.executable, "-c", script], env=env, timeout=30) == b"[]\n"
 
 
-def test_a_pipe_gets_the_table_whole_and_plain(stub, home):
+def test_a_pipe_gets_the_whole_table_without_colours(stub, home):
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     done = run_client(stub, home, "pool", "list", COLUMNS="20")
     assert (done.stdout.decode(), done.stderr) == (SEED_EXAMPLE, b"")
@@ -93,7 +93,7 @@ def test_a_pipe_gets_the_table_whole_and_plain(stub, home):
     assert long_name.encode() in run_client(stub, home, "pool", "list", COLUMNS="20").stdout
 
 
-def test_a_terminal_gets_colours_and_the_same_words(stub, home):
+def test_a_terminal_gets_colours_and_the_same_text(stub, home):
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     code, shown = run_on_terminal(stub, home, "pool", "list", COLUMNS="20")
     assert code == 0
@@ -115,7 +115,7 @@ def test_an_old_locale_gets_escapes_and_no_stack_trace(stub, home):
     assert b"\\u251c\\u2500 team--a" in done.stdout
 
 
-def test_a_reader_that_goes_away_is_no_stack_trace(stub, home):
+def test_a_closed_pipe_causes_no_stack_trace(stub, home):
     stub.on("GET", "/api/pool_quota", quota_answer([pool_row(f"pool-{number}", "1", 0, 1) for number in range(20000)]))
     command = " ".join([f"'{OSMO[0]}' -c '{OSMO[2]}'", "pool list | head -1"])
     done = subprocess.run(
@@ -136,7 +136,7 @@ def test_a_reader_that_goes_away_is_no_stack_trace(stub, home):
         (("user", "delete", "bob"), "DELETE", "/api/auth/user/bob"),
     ],
 )
-def test_a_terminal_is_asked_before_something_is_lost(stub, home, words, method, address):
+def test_a_terminal_is_asked_before_a_deletion(stub, home, words, method, address):
     done: dict[str, Any] = subpool_body("ARCHIVED") | {"status": "COMPLETED"}
     dry = effect_body(tree_body(30), tree_body(60))
     preview = [dry] if words[1] == "subpool" else []
@@ -155,7 +155,7 @@ def test_a_terminal_is_asked_before_something_is_lost(stub, home, words, method,
     assert "?" not in shown
 
 
-def test_the_question_about_a_slice_shows_what_would_happen(stub, home):
+def test_the_confirmation_of_a_deleted_subpool_shows_the_effect(stub, home):
     stub.on(
         "DELETE",
         ONE,
@@ -170,7 +170,7 @@ def test_the_question_about_a_slice_shows_what_would_happen(stub, home):
     assert shown.index("Would drain") < shown.index("Delete subpool team--a? [y/N]")
 
 
-def test_a_deletion_that_is_forbidden_is_not_even_asked_about(stub, home):
+def test_a_forbidden_deletion_asks_for_no_confirmation(stub, home):
     wrong = {"path": "subpool", "code": "state", "message": "team--a is ARCHIVED."}
     stub.on("DELETE", ONE, effect_body(tree_body(30), None, violations=[wrong]))
     code, shown = run_on_terminal(stub, home, "pool", "subpool", "delete", "team", "a")
@@ -193,7 +193,7 @@ def test_ctrl_c_while_waiting_for_the_server(stub, home, monkeypatch):
         env=client_environment(stub, home),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # a test run in the background ignores the interrupt and would hand that down
+        # A test run in the background ignores the interrupt, and the child would inherit this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
     assert asked.wait(20)
@@ -238,7 +238,7 @@ def test_completion_without_an_answer_is_quick_and_silent(stub, home, monkeypatc
     gate = threading.Event()
     monkeypatch.setattr(stub, "answer", lambda _: (gate.wait(60), StubReply(drop=True))[1])
     done = run_client(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3")
-    gate.set()  # only now: the shell got its prompt back while the server was silent
+    gate.set()  # only now: the completion has ended while the server was silent
     assert done.stdout.strip() == b""
     for more in ({"OSMO_URL": "http://127.0.0.1:9"}, {"OSMO_URL": "", "OSMO_USERNAME": ""}, {"OSMO_URL": "nonsense"}):
         done = run_client(stub, home, **COMPLETIONS["bash"], COMP_WORDS="osmo pool show te", COMP_CWORD="3", **more)
@@ -248,13 +248,13 @@ def test_completion_without_an_answer_is_quick_and_silent(stub, home, monkeypatc
 @pytest.mark.parametrize("shell", COMPLETIONS)
 def test_completion_scripts_are_built_in(stub, home, shell):
     done = run_client(stub, home, "--show-completion", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
-    assert done.returncode == 2  # without a shell to find, it has to be named
+    assert done.returncode == 2  # without a detected shell, its name is required
     done = run_client(stub, home, "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert b"_OSMO_COMPLETE" in done.stdout
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
-def test_an_answer_that_cannot_be_written_is_a_sentence(stub, home):
+def test_an_answer_that_cannot_be_written_is_an_error_message(stub, home):
     stub.on("GET", "/api/pool_quota", quota_answer(TEAM))
     done = run_through_shell(stub, home, '"$@" > /dev/full', "pool", "list")
     assert (done.returncode, done.stderr) == (2, b"Error: The answer cannot be written: No space left on device.\n")

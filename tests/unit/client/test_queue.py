@@ -1,4 +1,4 @@
-"""`osmo workflow queue` and `osmo simulate --live`: who waits and why, and what would happen."""
+"""`osmo workflow queue` and `osmo simulate --live`: pending workflows with reasons, and simulated changes."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def test_the_list_is_a_table(osmo, stub):
     text = osmo.ok("workflow", "queue", "-p", "team", "-p", "other", "--user", "alice", "--limit", "2", "--offset", "3")
     assert stub.last.query == {"pool": ["team", "other"], "user": ["alice"], "limit": ["2"], "offset": ["3"]}
     lines = text.splitlines()
-    assert lines[0].split("  ")[0] == "Place"
+    assert lines[0].split("  ")[0] == "Position"
     assert lines[2].split()[:8] == ["4", "w-1", "train", "alice", "team--a", "HIGH", "5", "1"]
     assert lines[2].endswith("leaves 2 GPUs: 3 GPUs missing.")
     assert lines[3].split()[:3] == ["5", "w-1", "eval"]
-    assert lines[-1] == "There are more: --offset, --limit."
+    assert lines[-1] == "More entries: use --offset or --limit."
 
 
-def test_places_on_several_backends_say_on_which(osmo, stub):
+def test_positions_on_several_backends_name_the_backend(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [queue_entry(), queue_entry(backend="other")], "more_entries": False})
     lines = osmo.ok("workflow", "queue").splitlines()
     assert lines[0].split("  ")[0] == "Backend"
     assert [line.split()[:2] for line in lines[2:4]] == [["sim", "4"], ["other", "4"]]
 
 
-def test_nothing_waits(osmo, stub):
+def test_nothing_is_pending(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [], "more_entries": False})
-    assert osmo.ok("workflow", "queue") == "Nothing waits.\n"
+    assert osmo.ok("workflow", "queue") == "No workflow is pending.\n"
 
 
-def test_one_workflow_is_told_in_full(osmo, stub):
+def test_one_workflow_is_shown_in_full(osmo, stub):
     never = queue_entry(
         group="eval", unblock=[], reason=queue_entry()["reason"] | {"limit": None, "missing": None, "free": None}
     )
@@ -67,21 +67,21 @@ def test_one_workflow_is_told_in_full(osmo, stub):
     assert stub.last.query["workflow"] == ["w-1"]
     first, second = text.split("\n\n")
     assert first.splitlines() == [
-        "Workflow ID  : w-1",
-        "Group        : train",
-        "User         : alice",
-        "Backend      : sim",
-        "Pool         : team--a",
-        f"Queue        : {QUEUE}",
-        "Priority     : HIGH",
-        "Submit Time  : 2026-11-20 10:00:00 UTC",
-        "Asks For     : 5 GPUs",
-        "Place        : 4 (3 ahead), 1 in its queue",
-        f"Why It Waits : {queue_entry()['reason']['message']} (over_quota)",
-        f"In The Way   : quota of {QUEUE}",
-        "Free         : 2 GPUs",
-        "Missing      : 3 GPUs",
-        "What would unblock it:",
+        "Workflow ID : w-1",
+        "Group       : train",
+        "User        : alice",
+        "Backend     : sim",
+        "Pool        : team--a",
+        f"Queue       : {QUEUE}",
+        "Priority    : HIGH",
+        "Submit Time : 2026-11-20 10:00:00 UTC",
+        "Requested   : 5 GPUs",
+        "Position    : 4 (3 ahead), 1 in its own queue",
+        f"Reason      : {queue_entry()['reason']['message']} (over_quota)",
+        f"Limited By  : quota of {QUEUE}",
+        "Free        : 2 GPUs",
+        "Missing     : 3 GPUs",
+        "Ways to unblock it:",
         "- The quota grows by 3 GPUs.",
         "- A �[31mname.",
     ]
@@ -89,17 +89,17 @@ def test_one_workflow_is_told_in_full(osmo, stub):
     assert "unblock" not in second
 
 
-def test_one_that_does_not_wait_and_one_that_is_not_there(osmo, stub):
+def test_a_running_workflow_and_an_unknown_one(osmo, stub):
     stub.on("GET", "/api/queue", {"entries": [], "more_entries": False})
     stub.on("GET", "/api/workflow/big-1", {"status": "RUNNING"})
-    assert osmo.ok("workflow", "queue", "big-1") == "Workflow big-1 does not wait; it is RUNNING.\n"
+    assert osmo.ok("workflow", "queue", "big-1") == "Workflow big-1 is not pending; it is RUNNING.\n"
     stub.on("GET", "/api/workflow/gone-1", StubReply({"message": "Workflow gone-1 does not exist."}, status=404))
     refused = osmo("workflow", "queue", "gone-1")
     assert (refused.exit_code, "gone-1 does not exist" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_programs_get_the_answer_untouched(osmo, stub, form, read):
+def test_programs_get_the_unchanged_answer(osmo, stub, form, read):
     answer = {"entries": [queue_entry(unblock=[])], "more_entries": False}
     stub.on("GET", "/api/queue", answer)
     assert read(osmo.ok("workflow", "queue", "-o", form)) == answer
@@ -154,7 +154,7 @@ def test_changes_that_cannot_be_read_are_not_sent(osmo, stub, tmp_path: Path, te
     assert (refused.exit_code, told in refused.stderr, stub.requests) == (2, True, [])
 
 
-def test_what_the_server_refuses_keeps_its_path(osmo, stub, tmp_path: Path):
+def test_a_refusal_of_the_server_keeps_its_path(osmo, stub, tmp_path: Path):
     details = [{"path": "changes[0].finish", "code": "unknown_name", "message": "There is no workload 'gone'."}]
     refusal = {"message": "The scenario cannot be read.", "error_code": "SCENARIO", "details": details}
     stub.on("POST", "/api/simulate", StubReply(refusal, status=400))
@@ -167,6 +167,6 @@ def test_what_the_server_refuses_keeps_its_path(osmo, stub, tmp_path: Path):
 
 
 @pytest.mark.parametrize("words", [(), ("--backend", "sim", "file.yaml")])
-def test_without_live_a_file_is_needed_and_a_backend_means_nothing(osmo, words):
+def test_without_live_a_file_is_required_and_a_backend_is_refused(osmo, words):
     refused = osmo("simulate", *words)
     assert (refused.exit_code, "--live" in refused.stderr) == (2, True)

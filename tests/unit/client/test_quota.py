@@ -1,4 +1,4 @@
-"""`osmo quota`: requests, tables, sentences, dry runs."""
+"""`osmo quota`: requests, tables, messages, dry runs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_list(osmo, stub):
 def test_show(osmo, stub, condition, word):
     stub.on("GET", QUOTA, quota_body(**condition))
     text = osmo.ok("quota", "show", "team-a")
-    assert f"Standing           : {word}" in text
+    assert f"Status             : {word}" in text
     rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
     assert rows["requests.tflops"][1:] == ["20", "50", "60.00", "%", "30", "-"]
     assert rows["limits.vram"][1:] == ["2Gi", "-", "-", "-", "1Gi"]
@@ -75,7 +75,7 @@ def test_show(osmo, stub, condition, word):
     assert "2026-01-02 03:04:05 UTC" in text
 
 
-def test_set_changes_what_is_named_and_keeps_the_rest(osmo, stub):
+def test_set_changes_named_caps_and_keeps_the_others(osmo, stub):
     stub.on("GET", QUOTA, quota_body())
     stub.on("PUT", QUOTA, quota_body())
     osmo.ok("quota", "set", "team-a", "--requests", "tflops=60,vram=9Gi", "--max-workers", "none", "--max-gpus", "4")
@@ -83,7 +83,7 @@ def test_set_changes_what_is_named_and_keeps_the_rest(osmo, stub):
         "total": {"requests": {"tflops": "60", "vram": "9Gi"}, "alertThresholdPercent": 95},
         "single": {"maxRequests": {"tflops": "30"}, "maxGPUCount": 4, "defaultLimits": {"vram": "1Gi"}},
     }
-    assert stub.last.headers["if-match"] == '"3"', "nobody's change is overwritten"
+    assert stub.last.headers["if-match"] == '"3"', "a concurrent change is not overwritten"
 
 
 def test_set_changes_one_amount_and_keeps_the_other(osmo, stub):
@@ -99,7 +99,7 @@ def test_set_changes_one_amount_and_keeps_the_other(osmo, stub):
     assert "maxRequests" not in spec["single"]
 
 
-def test_set_makes_a_quota(osmo, stub):
+def test_set_creates_a_quota(osmo, stub):
     stub.on("GET", QUOTA, StubReply({"message": "none", "error_code": "NOTFOUND"}, status=404))
     stub.on("PUT", QUOTA, quota_body())
     osmo.ok("quota", "set", "team-a", "--limits", "tflops=60", "-d", "new team")
@@ -124,7 +124,7 @@ def test_set_takes_a_whole_spec_from_a_file(osmo, stub, tmp_path: Path):
     assert osmo("quota", "set", "team-a", "--file", str(tmp_path / "none")).exit_code == 2
 
 
-def test_what_is_no_number_reaches_the_server():
+def test_text_that_is_not_a_number_reaches_the_server():
     assert apply_cap_changes({}, {"total": {"maxWorkers": "-1"}, "single": {"maxGPUCount": "x"}}) == {
         "total": {"maxWorkers": -1},
         "single": {"maxGPUCount": "x"},
@@ -132,13 +132,13 @@ def test_what_is_no_number_reaches_the_server():
 
 
 @pytest.mark.parametrize("text", ["--5", "٣", "1" * 5000, "+1", "1_000"])
-def test_what_only_looks_like_a_number_reaches_the_server_as_it_was_typed(text):
+def test_text_that_only_looks_like_a_number_reaches_the_server_unchanged(text):
     assert apply_cap_changes({}, {"total": {"maxWorkers": text}})["total"] == {"maxWorkers": text}
 
 
 @pytest.mark.parametrize("text", ["", "10", "tflops", "cpu=1", "tflops=1,tflops=2"])
-def test_amounts_that_are_none(text):
-    with pytest.raises(ClientError, match="names no amounts"):
+def test_text_that_is_not_an_amount_is_refused(text):
+    with pytest.raises(ClientError, match="is not a valid amount"):
         parse_amounts(text)
 
 
@@ -158,7 +158,7 @@ def test_allocate(osmo, stub):
     assert stub.last.query == {"assume": ["True"]}
 
 
-def test_a_refusal_says_every_rule(osmo, stub):
+def test_a_refusal_names_every_rule(osmo, stub):
     message = "quota exceeded in namespace team-a for total.max.tflops.request: requested 10, limit 50"
     detail = {"path": "request.tflops", "code": "total.max.tflops.request", "message": message}
     stub.on("POST", HERE, StubReply({"message": message, "error_code": "RESOURCE", "details": [detail]}, status=409))
@@ -190,14 +190,14 @@ def test_allocations(osmo, stub):
     text = osmo.ok("quota", "allocations", "team-a", "--released")
     assert stub.last.query["include_released"] == ["True"]
     assert "infer" in text
-    assert "ask with --offset" in text
+    assert "use --offset" in text
     stub.on("GET", HERE, {"allocations": [], "more_entries": False})
     assert osmo.ok("quota", "allocations", "team-a") == "No workers in team-a.\n"
 
 
 @pytest.mark.parametrize(
     ("fits", "text"),
-    [(None, "as many as you like fit"), (0, "No such worker fits"), (1, "1 more such worker fits"), (7, "7 more such")],
+    [(None, "any number fits"), (0, "No such worker fits"), (1, "1 more such worker fits"), (7, "7 more such")],
 )
 def test_fits(osmo, stub, fits, text):
     stopped = [] if fits is None else [{"message": "because"}]
@@ -213,15 +213,15 @@ def test_delete(osmo, stub):
     assert "deleted" in osmo.ok("quota", "delete", "team-a", "--yes")
 
 
-def test_a_dry_run_tells_the_caps_that_come_and_go(osmo, stub):
-    """Conditions and percentages would bury them."""
+def test_a_dry_run_lists_only_the_caps(osmo, stub):
+    """Conditions and percentages are left out."""
     raised = quota_body(AlertThresholdReached="True")
     raised["spec"] = {"total": {"maxWorkers": 7}}
     stub.on("GET", QUOTA, quota_body())
     stub.on("PUT", QUOTA, {"dry_run": True, "before": quota_body(), "after": raised, "violations": []})
     assert osmo.ok("quota", "set", "team-a", "--max-workers", "7", "--dry-run").splitlines() == [
         "Dry run: nothing was changed.",
-        "standing: OK → ALERT",
+        "status: OK → ALERT",
         "total.requests.tflops: 50 → -",
         "total.requests.vram: 8Gi → -",
         "total.maxWorkers: 5 → 7",
@@ -233,7 +233,7 @@ def test_a_dry_run_tells_the_caps_that_come_and_go(osmo, stub):
     stub.on("DELETE", QUOTA, {"dry_run": True, "before": raised, "after": None, "violations": []})
     assert osmo.ok("quota", "delete", "team-a", "--dry-run").splitlines() == [
         "Dry run: nothing was changed.",
-        "standing: ALERT → -",
+        "status: ALERT → -",
         "total.maxWorkers: 7 → -",
     ]
 
@@ -244,5 +244,5 @@ def test_rebuild(osmo, stub):
     assert osmo.ok("quota", "rebuild", "team-a").splitlines()[2].split() == ["team-a", "workers", "recounted", "9", "1"]
     assert stub.last.body == {"namespace": "team-a"}
     stub.on("POST", "/api/gpu_quota/rebuild", {"differences": []})
-    assert osmo.ok("quota", "rebuild") == "Nothing to repair: the ledger is what the pods say.\n"
+    assert osmo.ok("quota", "rebuild") == "Nothing to repair: the ledger agrees with the pods.\n"
     assert stub.last.body is None

@@ -1,4 +1,4 @@
-"""`osmo task`, `resource`, `audit`, `backend settle`: looking at the house."""
+"""`osmo task`, `resource`, `audit` and `backend settle`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODE = {
 }
 
 
-def test_task_list_asks_for_what_is_at_work(osmo, stub):
+def test_task_list_requests_active_tasks(osmo, stub):
     stub.on("GET", "/api/task", {"tasks": []})
     assert osmo.ok("task", "list") == "There are no tasks to view.\n"
     assert stub.last.query == {
@@ -31,8 +31,8 @@ def test_task_list_asks_for_what_is_at_work(osmo, stub):
     }
     words = "-s completed -w w-1 -u bob -p team -n n1 n2 --priority low --started-after 2026-11-01"
     osmo.ok("task", "list", *words.split(), "--started-before", "2026-11-02")
-    asked = {key: stub.last.query[key] for key in ("statuses", "workflow_id", "users", "pools", "nodes", "priority")}
-    assert asked == {
+    filters = {key: stub.last.query[key] for key in ("statuses", "workflow_id", "users", "pools", "nodes", "priority")}
+    assert filters == {
         "statuses": ["COMPLETED"],
         "workflow_id": ["w-1"],
         "users": ["bob"],
@@ -59,7 +59,7 @@ def test_task_sums(osmo, stub):
     assert stub.last.query["summary"] == ["True"]
     assert "w-1" in osmo.ok("task", "list", "-S", "-W")
     assert stub.last.query["aggregate_by_workflow"] == ["True"]
-    assert osmo.ok("task", "list", "-S") == "There is nothing to sum up.\n"
+    assert osmo.ok("task", "list", "-S") == "There are no tasks to sum up.\n"
 
 
 def test_resource_list(osmo, stub):
@@ -87,7 +87,7 @@ def test_resource_info(osmo, stub):
     assert osmo("resource", "info", "n2").exit_code == 2
 
 
-def test_audit_reads_as_sentences(osmo, stub):
+def test_audit_prints_one_message_for_each_change(osmo, stub):
     cut = {
         "id": 2,
         "time": "2026-11-20T10:00:00",
@@ -101,9 +101,9 @@ def test_audit_reads_as_sentences(osmo, stub):
     lines = osmo.ok("audit").splitlines()
     assert stub.last.query == {"limit": ["50"], "offset": ["0"]}
     assert lines[0] == "2026-11-20 10:00:00 UTC  alice cut team--b from 50 to 20"
-    assert lines[-1] == "There is more: --offset, --limit."
+    assert lines[-1] == "More entries: use --offset or --limit."
     words = "--object pool/team--b --actor alice --action subpool.updated --since 2026-11-01 --until 2026-12-01"
-    assert osmo.ok("audit", *words.split(), "--limit", "5", "--offset", "2") == "Nothing was changed.\n"
+    assert osmo.ok("audit", *words.split(), "--limit", "5", "--offset", "2") == "No changes found.\n"
     assert stub.last.query == {
         "object": ["pool/team--b"],
         "actor": ["alice"],
@@ -115,24 +115,24 @@ def test_audit_reads_as_sentences(osmo, stub):
     }
 
 
-def test_a_description_cannot_forge_a_line_of_the_audit(osmo, stub):
+def test_a_description_cannot_forge_an_audit_entry(osmo, stub):
     entry = {"time": "2026-11-20T10:00:00", "actor": "eve", "action": "pool.updated", "object": "pool/x"}
     entry |= {"before": None, "after": None, "sentence": "eve did\n2026-11-20 bob deleted everything\x1b[2K"}
     stub.on("GET", "/api/audit", {"entries": [entry]})
     assert len(osmo.ok("audit").splitlines()) == 1
 
 
-def test_settle(osmo, stub):
+def test_backend_runs_a_cycle(osmo, stub):
     step = {"pass": 1, "action": "start", "workload": "w-1", "tasks": ["t"], "for": None, "message": "it fits"}
     stub.on("POST", "/api/backend/sim/settle", {"steps": [step], "settled": True}, {"steps": [], "settled": False})
     lines = osmo.ok("backend", "settle", "sim").splitlines()
     assert lines[2].split() == ["1", "start", "w-1", "t", "-", "it", "fits"]
-    assert lines[-1] == "Settled."
-    assert osmo.ok("backend", "settle", "sim").startswith("Nothing to do. Not settled yet")
+    assert lines[-1] == "Finished."
+    assert osmo.ok("backend", "settle", "sim").startswith("Nothing to schedule. Not finished:")
     assert stub.last.body is None
 
 
-def test_an_answer_in_json_is_not_touched(osmo, stub):
+def test_an_answer_in_json_is_unchanged(osmo, stub):
     body = {"entries": [{"description": "ä\u2028\x1b", "x": 1.0}], "more_entries": False, "extra": None}
     stub.on("GET", "/api/audit", body)
     assert json.loads(osmo.ok("audit", "-o", "json")) == body

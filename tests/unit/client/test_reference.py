@@ -1,4 +1,4 @@
-"""The committed reference is the one the commands give, and no option is without its variable."""
+"""The committed reference is current, and every option has an environment variable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_option_has_a_variable_named_in_its_help():
     assert [(path, option.opts) for path, option, about in options if "env var: OSMO_" not in about] == []
 
 
-def test_every_command_has_a_form_for_programs_and_every_write_a_dry_run():
+def test_every_command_has_an_output_format_and_every_write_a_dry_run():
     leaves = {
         ctx.command_path: {name for option in command.params for name in option.opts}
         for command, ctx in all_commands()

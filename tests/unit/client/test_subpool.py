@@ -1,4 +1,4 @@
-"""`osmo pool subpool`: requests, sentences, dry runs, questions."""
+"""`osmo pool subpool`: requests, messages, dry runs, confirmations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def effect_body(before: Any, after: Any, **more: Any) -> dict[str, Any]:
     ("typed", "sent"),
     [("30", 30), ("12.9", 12.9), ("25%", "25%"), ("-5", -5), (" 8 ", 8), ("many", "many"), ("1e9", "1e9"), ("0", 0)],
 )
-def test_a_quota_travels_as_it_was_typed(typed, sent):
+def test_a_typed_quota_is_sent_unchanged(typed, sent):
     assert parse_typed_quota(typed) == sent
     assert type(parse_typed_quota(typed)) is type(sent)
 
@@ -43,17 +43,17 @@ def test_a_quota_travels_as_it_was_typed(typed, sent):
 def test_create(osmo, stub):
     stub.on("POST", COLLECTION, subpool_body())
     text = osmo.ok("pool", "subpool", "create", "team", "a", "--quota", "30", "-d", "for vision")
-    assert text == "Subpool team--a created: ACTIVE, quota 30, used 5, available 25.\n"
+    assert text == "Subpool team--a created: ACTIVE, quota 30, guaranteed in use 5, guaranteed free 25.\n"
     assert stub.last.body == {"subpool_name": "a", "quota": 30, "description": "for vision"}
     assert stub.last.query == {}
     assert len(stub.last.headers["idempotency-key"]) == 36
 
 
-def test_create_says_what_was_rounded_and_that_it_came_back(osmo, stub):
+def test_create_reports_rounding_and_reactivation(osmo, stub):
     stub.on("POST", COLLECTION, subpool_body(reactivated=True, quota=12, warnings=["12.9 was rounded down to 12."]))
     result = osmo("pool", "subpool", "create", "team", "a", "-q", "12.9")
     assert stub.last.body == {"subpool_name": "a", "quota": 12.9}
-    assert result.stdout.startswith("Subpool team--a brought back: ACTIVE, quota 12")
+    assert result.stdout.startswith("Subpool team--a reactivated: ACTIVE, quota 12")
     assert result.stderr == "WARNING: 12.9 was rounded down to 12.\n"
 
 
@@ -65,7 +65,7 @@ def test_update_with_a_version(osmo, stub):
     assert "idempotency-key" not in stub.last.headers
 
 
-def test_negative_quotas_reach_the_server_and_its_words_the_user(osmo, stub):
+def test_a_negative_quota_reaches_the_server_and_its_message_the_user(osmo, stub):
     message = "A quota is 0 or more GPUs; -5 was asked."
     body = {"message": message, "error_code": "USER", "workflow_id": None}
     body["details"] = [{"path": "quota", "code": "negative", "message": message}]
@@ -79,12 +79,12 @@ def test_negative_quotas_reach_the_server_and_its_words_the_user(osmo, stub):
 @pytest.mark.parametrize(
     ("state", "text"),
     [
-        ("ARCHIVED", "Subpool team--a is ARCHIVED; its quota went back to team.\n"),
+        ("ARCHIVED", "Subpool team--a is ARCHIVED; its quota returned to team.\n"),
         (
             "DELETING",
             (
-                "Subpool team--a is DELETING: it takes no new work and is archived when its 2 live workflows have ended"
-                " (used 5 GPUs).\n"
+                "Subpool team--a is DELETING: it takes no new work and is archived when its 2 active workflows have ended"
+                " (guaranteed in use: 5 GPUs).\n"
             ),
         ),
     ],
@@ -95,7 +95,7 @@ def test_delete(osmo, stub, state, text):
     assert stub.last.body is None
 
 
-def test_delete_with_what_waits(osmo, stub):
+def test_delete_with_pending_workflows(osmo, stub):
     stub.on("DELETE", ONE, subpool_body("DELETING"))
     osmo.ok("pool", "subpool", "delete", "team", "a", "--cancel-pending", "-d", "project ended")
     assert stub.last.body == {"cancel_pending": True, "description": "project ended"}
@@ -128,24 +128,24 @@ def test_dry_run_shows_the_tree_before_and_after(osmo, stub, words, method, addr
         "└─ team--c  - → ACTIVE         - → 30\n"
         "Would drain: w-1, w-2\n"
         "May be reclaimed: low-1\n"
-        "May be reclaimed of other people: 2\n"
+        "May be reclaimed (other users): 2\n"
     )
     assert json.loads(osmo.ok("pool", "subpool", *words, "--dry-run", "-o", "json")) == answer
 
 
-def test_a_dry_run_of_what_is_forbidden_names_the_rule_and_fails_like_the_change(osmo, stub):
+def test_a_dry_run_of_a_forbidden_change_names_the_rule_and_fails(osmo, stub):
     wrong = {"path": "quota", "code": "over_parent", "message": "130 GPUs do not fit into the 30 that are unallocated."}
     stub.on("POST", COLLECTION, effect_body(tree_body(30), None, violations=[wrong]))
     result = osmo("pool", "subpool", "create", "team", "a", "--quota", "130", "--dry-run")
     assert result.exit_code == 2
-    assert result.stdout.startswith("Dry run: it would be refused.\n")
+    assert result.stdout.startswith("Dry run: the change would be refused.\n")
     assert f"Refused: quota: {wrong['message']}" in result.stdout
 
 
 def test_a_server_that_ignores_the_dry_run_is_not_trusted(osmo, stub):
     stub.on("POST", COLLECTION, subpool_body())
     result = osmo("pool", "subpool", "create", "team", "a", "--quota", "30", "--dry-run")
-    assert "did not say that this was a dry run" in result.stderr
+    assert "did not confirm the dry run" in result.stderr
 
 
 def test_list(osmo, stub):
@@ -164,7 +164,7 @@ def test_list(osmo, stub):
     assert stub.last.query == {"include_archived": ["True"]}
 
 
-def test_a_pool_without_slices_shows_its_quota(osmo, stub):
+def test_a_pool_without_subpools_shows_its_quota(osmo, stub):
     shared = {"used": 0, "total_usage": 0, "available": 100, "quota": 100}
     stub.on("GET", COLLECTION, {"pool": "team", "quota": 100, "unallocated": 100, "shared": shared, "subpools": []})
     assert osmo.ok("pool", "subpool", "list", "team").splitlines()[-1].split()[:3] == ["team", "-", "100"]
@@ -173,11 +173,11 @@ def test_a_pool_without_slices_shows_its_quota(osmo, stub):
 def test_show(osmo, stub):
     stub.on("GET", ONE, subpool_body())
     text = osmo.ok("pool", "subpool", "show", "team", "a")
-    assert "Available           : 25" in text
+    assert "Guaranteed free   : 25" in text
     assert json.loads(osmo.ok("pool", "subpool", "show", "team", "a", "-o", "json")) == subpool_body()
 
 
-def test_names_cannot_leave_their_place_in_the_address(osmo, stub):
+def test_names_cannot_change_the_path(osmo, stub):
     stub.on("GET", f"{COLLECTION}/a%2F..%2Fb", subpool_body())
     osmo.ok("pool", "subpool", "show", "team", "a/../b")
     for name in ("..", ".", ""):
@@ -187,13 +187,13 @@ def test_names_cannot_leave_their_place_in_the_address(osmo, stub):
     assert len(stub.requests) == 1
 
 
-def test_a_quota_is_needed(osmo, stub):
+def test_a_quota_is_required(osmo, stub):
     result = osmo("pool", "subpool", "create", "team", "a")
     assert result.exit_code == 2
     assert "--quota" in result.stderr
     assert stub.requests == []
 
 
-def test_one_live_workflow_is_not_spoken_of_as_many():
+def test_one_active_workflow_is_singular():
     answer = {"name": "team--a", "subpool_state": "DELETING", "live_workflows": 1, "used": 4}
-    assert "when its 1 live workflow has ended (used 4 GPUs)" in _result_message(answer, "deleted")
+    assert "when its 1 active workflow has ended (guaranteed in use: 4 GPUs)" in _result_message(answer, "deleted")

@@ -1,4 +1,4 @@
-"""Headers, retries, errors and exit codes: what every command has in common."""
+"""Headers, retries, errors and exit codes of every command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DONE = {"name": "team--a", "parent_pool": "team", "subpool_state": "ARCHIVED"}
 BUSY = StubReply({"message": "The pool is busy.", "error_code": "SERVER"}, status=503, headers={"Retry-After": "2"})
 
 
-def test_every_request_says_what_we_are(osmo, stub):
+def test_every_request_names_the_client(osmo, stub):
     stub.on("GET", TOKENS, [])
     osmo.ok(*LIST)
     headers = stub.last.headers
@@ -53,13 +53,13 @@ def test_every_request_says_what_we_are(osmo, stub):
         (503, "SERVER", 10),
     ],
 )
-def test_exit_codes_are_the_stock_clients(osmo, stub, status, code, exit_code):
+def test_exit_codes_are_those_of_the_stock_client(osmo, stub, status, code, exit_code):
     stub.on("GET", TOKENS, StubReply({"message": "Because.", "error_code": code, "workflow_id": None}, status=status))
     result = osmo(*LIST)
     assert (result.exit_code, result.stdout) == (exit_code, "")
     assert "Because." in result.stderr
-    told = osmo(*LIST, "-o", "json")
-    assert json.loads(told.stdout) | {"message": "Because."} == {
+    answer = osmo(*LIST, "-o", "json")
+    assert json.loads(answer.stdout) | {"message": "Because."} == {
         "message": "Because.",
         "code": status,
         "error_code": code,
@@ -68,7 +68,7 @@ def test_exit_codes_are_the_stock_clients(osmo, stub, status, code, exit_code):
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "message"),
     [
         (StubReply(text="access denied", status=403), "Error: access denied"),
         (StubReply({"detail": "Not found."}, status=404), "Error: Not found."),
@@ -76,25 +76,25 @@ def test_exit_codes_are_the_stock_clients(osmo, stub, status, code, exit_code):
         (StubReply({"error_code": "USER"}, status=400), 'Error: {"error_code": "USER"}'),
         (StubReply(text="", status=404), "Error: The request was refused."),
         (StubReply(text="<html>" + "x" * 2000, status=502), "…"),
-        (StubReply(text="<html>hello"), "not JSON"),
+        (StubReply(text="<html>hello"), "did not answer with JSON"),
         (StubReply({"message": "Boom."}, status=500, headers={"x-request-id": "r-7"}), "(500) (request r-7): Boom."),
         (StubReply({"message": "Busy.", "details": [{"path": "", "message": "Busy."}]}, status=503), "Busy."),
         (StubReply({"message": "Slow down."}, status=429, headers={"Retry-After": "60"}), "Try again in 60 seconds."),
         (StubReply({"message": "\x1b[31mred\x1b[0m"}, status=400), "Error: �[31mred�[0m"),
     ],
 )
-def test_whatever_comes_back_is_said_in_a_readable_way(osmo, stub, reply, said):
+def test_every_response_becomes_a_readable_message(osmo, stub, reply, message):
     stub.on("GET", TOKENS, reply)
     result = osmo(*LIST)
     assert result.exit_code != 0
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
-    assert result.stderr.count(said) == 1
+    assert result.stderr.count(message) == 1
     assert len(result.stderr) < 700
 
 
 @pytest.mark.parametrize("body", [{"not": "a list"}, [1], 7, [{"roles": 5}, None]])
-def test_an_answer_of_the_wrong_shape_is_no_stack_trace(osmo, stub, body):
+def test_an_answer_of_the_wrong_shape_causes_no_stack_trace(osmo, stub, body):
     stub.on("GET", TOKENS, body)
     result = osmo(*LIST)
     assert result.exit_code == 10
@@ -102,7 +102,7 @@ def test_an_answer_of_the_wrong_shape_is_no_stack_trace(osmo, stub, body):
     assert json.loads(osmo.ok(*LIST, "-o", "json")) == body
 
 
-def test_an_empty_answer_is_nothing_to_say(osmo, stub):
+def test_an_empty_answer_is_no_error(osmo, stub):
     stub.on("DELETE", f"{TOKENS}/t", StubReply(text=""))
     assert osmo.ok("token", "delete", "t") == "Access token t deleted.\n"
     stub.on("DELETE", f"{TOKENS}/t", None)
@@ -127,7 +127,7 @@ def test_a_warning_of_the_server_is_shown_beside_the_answer(osmo, stub, header):
         (("config", "update", "POOL", "-f", "-"), "PUT", "/api/configs/pool"),
     ],
 )
-def test_a_busy_server_is_asked_again_when_it_says(osmo, stub, no_waiting, words, method, address):
+def test_a_busy_server_is_asked_again_after_its_delay(osmo, stub, no_waiting, words, method, address):
     stub.on(method, address, BUSY, BUSY, [] if method == "GET" else DONE)
     osmo.ok(*words, input='{"pools": {"team": {}}}')
     assert no_waiting == [2, 2]
@@ -136,7 +136,7 @@ def test_a_busy_server_is_asked_again_when_it_says(osmo, stub, no_waiting, words
     assert (None in keys) == (method != "POST")
 
 
-def test_patience_has_an_end(osmo, stub, no_waiting):
+def test_the_number_of_attempts_is_limited(osmo, stub, no_waiting):
     stub.on("GET", TOKENS, BUSY)
     assert osmo(*LIST).exit_code == 10
     assert len(stub.requests) == 5
@@ -151,26 +151,26 @@ def test_patience_has_an_end(osmo, stub, no_waiting):
         StubReply({"message": "m"}, status=500, headers={"Retry-After": "1"}),
     ],
 )
-def test_what_is_not_repeated(osmo, stub, no_waiting, reply):
+def test_other_errors_are_not_repeated(osmo, stub, no_waiting, reply):
     stub.on("GET", TOKENS, reply)
     assert osmo(*LIST).exit_code in (10, 75)
     assert (len(stub.requests), no_waiting) == (1, [])
 
 
-def test_our_own_first_try_still_at_work_is_waited_for(osmo, stub, no_waiting):
+def test_a_running_first_attempt_is_waited_for(osmo, stub, no_waiting):
     working = StubReply({"message": "Still running.", "error_code": "USER"}, status=409, headers={"Retry-After": "1"})
     stub.on("POST", SUBPOOLS, working, DONE)
     osmo.ok(*CREATE)
     assert no_waiting == [1]
 
 
-def test_a_conflict_is_no_reason_to_wait(osmo, stub, no_waiting):
+def test_a_conflict_is_not_repeated(osmo, stub, no_waiting):
     stub.on("POST", SUBPOOLS, StubReply({"message": "It exists.", "error_code": "USER"}, status=409))
     assert osmo(*CREATE).exit_code == 2
     assert no_waiting == []
 
 
-def test_a_lost_answer_to_a_post_is_asked_for_again_under_the_same_key(osmo, stub, no_waiting):
+def test_a_post_with_a_lost_answer_is_repeated_with_the_same_key(osmo, stub, no_waiting):
     stub.on("POST", SUBPOOLS, StubReply(drop=True), DONE)
     osmo.ok(*CREATE)
     first, second = stub.requests
@@ -179,7 +179,7 @@ def test_a_lost_answer_to_a_post_is_asked_for_again_under_the_same_key(osmo, stu
 
 
 @pytest.mark.parametrize(("words", "method"), [(UPDATE, "PATCH"), (DELETE, "DELETE")])
-def test_a_lost_answer_to_what_cannot_be_repeated_says_so(osmo, stub, no_waiting, words, method):
+def test_a_lost_answer_to_an_unrepeatable_request_is_reported(osmo, stub, no_waiting, words, method):
     stub.on(method, SUBPOOL, StubReply(drop=True))
     result = osmo(*words)
     assert result.exit_code == 10
@@ -195,7 +195,7 @@ def test_no_server(osmo, no_waiting):
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "nonsense", "http://[::1", "http://"])
-def test_a_strange_address(osmo, no_waiting, url):
+def test_an_invalid_address(osmo, no_waiting, url):
     result = osmo.bare(*LIST, env={"OSMO_URL": url, "OSMO_USERNAME": "a"})
     assert result.exit_code in (2, 10)
     assert result.stderr.startswith("Error: ")

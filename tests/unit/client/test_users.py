@@ -1,4 +1,4 @@
-"""`osmo profile`, `token`, `user`: oneself and others."""
+"""`osmo profile`, `token`, `user`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 SETTINGS = "/api/profile/settings"
 TOKENS = "/api/auth/access_token"
 USERS = "/api/auth/user"
-GIVEN = [{"role_name": "osmo-team-user", "assigned_by": "admin", "assigned_at": "2026-11-20T10:00:00"}]
+ASSIGNED_ROLES = [{"role_name": "osmo-team-user", "assigned_by": "admin", "assigned_at": "2026-11-20T10:00:00"}]
 EFFECT = {"dry_run": True, "before": None, "after": {"x": 1}, "violations": []}
 
 
@@ -42,7 +42,7 @@ def test_profile_set(osmo, stub, words, body):
     assert stub.last.body == body
 
 
-def test_profile_set_what_there_is_not(osmo, stub):
+def test_profile_set_refuses_unknown_settings(osmo, stub):
     assert osmo("profile", "set", "notifications", "pigeon").exit_code == 2
     assert osmo("profile", "set", "colour", "red").exit_code == 2
     assert stub.requests == []
@@ -74,7 +74,7 @@ def test_token_list(osmo, stub):
 
 
 def test_token_roles_and_delete(osmo, stub):
-    stub.on("GET", f"{TOKENS}/ci/roles", {"user_name": "alice", "token_name": "ci", "roles": GIVEN})
+    stub.on("GET", f"{TOKENS}/ci/roles", {"user_name": "alice", "token_name": "ci", "roles": ASSIGNED_ROLES})
     assert osmo.ok("token", "roles", "ci").splitlines()[-1].split() == [
         "osmo-team-user",
         "admin",
@@ -111,7 +111,7 @@ def test_user_create(osmo, stub):
 def test_user_update(osmo, stub):
     stub.on("POST", f"{USERS}/alice/roles", {})
     stub.on("DELETE", f"{USERS}/alice/roles/old", None)
-    stub.on("GET", f"{USERS}/alice", {"id": "alice", "roles": GIVEN})
+    stub.on("GET", f"{USERS}/alice", {"id": "alice", "roles": ASSIGNED_ROLES})
     text = osmo.ok("user", "update", "alice", "--add-roles", "osmo-team-user", "x", "--remove-roles", "old")
     assert [(request.method, request.body) for request in stub.requests] == [
         ("POST", {"role_name": "osmo-team-user"}),

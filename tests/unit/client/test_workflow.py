@@ -1,4 +1,4 @@
-"""`osmo workflow`: submitting, looking, cancelling, ending."""
+"""`osmo workflow`: submit, show, cancel and end workflows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def workflow_detail(**more: Any) -> dict[str, Any]:
     return body | {"groups": [{"name": "t-group", "tasks": [task]}]} | more
 
 
-def test_submit_sends_the_file_as_it_was_written(osmo, stub, spec):
+def test_submit_sends_the_unchanged_file(osmo, stub, spec):
     stub.on("POST", SUBMIT, SUBMITTED)
     words = ("--priority", "high", "--set", "lr=1", "n=2", "--set-string", "id=007", "--label", "a=1", "--label", "b=2")
     text = osmo.ok("workflow", "submit", "--pool", "team", *words, "--set-env", "X=1", spec)
@@ -87,15 +87,15 @@ def test_the_default_pool_is_the_profiles_or_the_only_one(osmo, stub, spec, sett
     assert stub.last.path == SUBMIT
 
 
-@pytest.mark.parametrize(("pools", "said"), [(["a", "b"], "You may use: a, b."), ([], "You have no pool")])
-def test_no_default_pool(osmo, stub, spec, pools, said):
+@pytest.mark.parametrize(("pools", "message"), [(["a", "b"], "You may use: a, b."), ([], "You have no pool")])
+def test_no_default_pool(osmo, stub, spec, pools, message):
     stub.on("GET", "/api/profile/settings", {"profile": {"pool": None}, "pools": pools})
     result = osmo("workflow", "submit", spec)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
-def test_low_priority_and_warnings_are_said_beside_the_answer(osmo, stub, spec):
+def test_warnings_are_printed_beside_the_answer(osmo, stub, spec):
     stub.on("POST", SUBMIT, SUBMITTED | {"warnings": ["credential c cannot be checked"], "dashboard_url": "http://d"})
     result = osmo("workflow", "submit", spec, "-p", "team", "--priority", "LOW")
     assert result.stdout.splitlines()[-1] == "Workflow Dashboard - http://d"
@@ -124,8 +124,8 @@ def test_a_refused_submission_names_every_fault_with_its_line(osmo, stub, spec, 
         "  - line 5, workflow.tasks[0].image: image is required\n"
         "  - line 3, workflow.name: a name begins with a letter\n"
     )
-    told = json.loads(osmo("workflow", "submit", spec, "-p", "team", "-t", "json").stdout)
-    assert (told["message"], told["code"], told["details"]) == (body["message"], 400, faults)
+    answer = json.loads(osmo("workflow", "submit", spec, "-p", "team", "-t", "json").stdout)
+    assert (answer["message"], answer["code"], answer["details"]) == (body["message"], 400, faults)
 
 
 def test_submit_again_by_id(osmo, stub):
@@ -143,7 +143,7 @@ def test_pairs_are_checked_before_anything_is_sent(osmo, stub, spec, words):
     assert stub.requests == []
 
 
-def test_a_file_that_is_not_there_or_not_text(osmo, stub, tmp_path):
+def test_a_missing_file_and_a_binary_file(osmo, stub, tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for name, said in (("no.yaml", "No such file"), ("binary", "not text in UTF-8"), (".", "Is a directory")):
         result = osmo("workflow", "submit", str(tmp_path / name), "-p", "team")
@@ -182,7 +182,7 @@ def test_validate(osmo, stub, spec):
     assert stub.last.body["set_variables"] == ["a=1"]
 
 
-def test_local_files_travel_inside(osmo, stub, tmp_path):
+def test_local_files_are_inlined(osmo, stub, tmp_path):
     (tmp_path / "run.sh").write_text("echo {{output}}\n")
     document = {"workflow": {"name": "x", "tasks": [{"name": "t", "files": [{"path": "/r", "localpath": "run.sh"}]}]}}
     path = tmp_path / "local.yaml"
@@ -223,7 +223,7 @@ def test_every_missing_local_file_is_named(osmo, stub, tmp_path):
 @pytest.mark.parametrize(
     "text", ["localpath: [", "- localpath", "workflow: {tasks: {localpath: x}}", "localpath: \x07"]
 )
-def test_a_strange_file_goes_to_the_server_untouched(osmo, stub, tmp_path, text):
+def test_an_invalid_file_is_sent_unchanged(osmo, stub, tmp_path, text):
     path = tmp_path / "odd.yaml"
     path.write_text(text)
     stub.on("POST", SUBMIT, SUBMITTED)
@@ -246,7 +246,7 @@ ENTRY = {"user": "alice", "name": "hello-1", "submit_time": "2026-11-20T10:00:00
 ENTRY |= {"priority": "HIGH", "labels": {}, "queued_time": 75, "duration": 3725.4}
 
 
-def test_list_asks_as_the_stock_client_does(osmo, stub):
+def test_list_sends_the_query_of_the_stock_client(osmo, stub):
     stub.on("GET", "/api/workflow", {"workflows": [], "more_entries": False})
     assert osmo.ok("workflow", "list") == "There are no workflows to view.\n"
     assert stub.last.query == {"limit": ["20"], "offset": ["0"], "order": ["DESC"], "all_pools": ["True"]}
@@ -288,7 +288,7 @@ def test_list_has_the_newest_at_the_bottom(osmo, stub):
         "1h 02m",
         "-",
     ]
-    assert lines[-1].startswith("There are more")
+    assert lines[-1].startswith("More entries")
     assert osmo.ok("workflow", "list", "--order", "desc").splitlines()[2].startswith("hello-2")
     assert json.loads(osmo.ok("workflow", "list", "--json")) == body
 
@@ -307,7 +307,7 @@ def test_query(osmo, stub):
     assert re.split(r" {2,}", text.splitlines()[-1])[:5] == ["t-group", "t", "0", "RUNNING", "n1"]
 
 
-def test_query_draws_the_tree_of_a_gang(osmo, stub):
+def test_query_prints_the_tree_of_a_gang(osmo, stub):
     def row(threshold, count, size, **more):
         return {"threshold": threshold, "count": count, "size": size, "satisfied": count >= threshold, **more}
 
@@ -333,7 +333,7 @@ def test_query_draws_the_tree_of_a_gang(osmo, stub):
     ]
 
 
-def test_cancel_several_goes_on_after_a_failure(osmo, stub):
+def test_cancel_of_several_continues_after_a_failure(osmo, stub):
     stub.on(
         "POST", "/api/workflow/a-1/cancel", StubReply({"message": "a-1 has ended.", "error_code": "USER"}, status=400)
     )
@@ -358,7 +358,7 @@ def test_cancel_dry_run(osmo, stub):
     assert stub.last.query == {"force": ["False"], "dry_run": ["True"]}
 
 
-def test_spec_is_printed_as_it_is(osmo, stub):
+def test_spec_is_printed_unchanged(osmo, stub):
     stub.on("GET", "/api/workflow/hello-1/spec", StubReply(text=SPEC))
     assert osmo.ok("workflow", "spec", "hello-1") == SPEC
     assert stub.last.query == {"use_template": ["False"]}

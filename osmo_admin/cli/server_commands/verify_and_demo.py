@@ -1,4 +1,4 @@
-"""`verify` and `demo`: is the ledger right, and something to look at."""
+"""`verify` and `demo`: check the ledger, and create demo data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 
 
 def verify(data_dir: DataDirOption = None) -> None:
-    """Recompute every counter and invariant from scratch and name each difference. Exit code 1 if there is one."""
+    """Recompute every counter and invariant and print each difference. Exit code 1 if there is one."""
     use_django(data_dir)
     from scheduling.services.verify import verify as differences
 
@@ -21,9 +21,9 @@ def verify(data_dir: DataDirOption = None) -> None:
 
 
 def demo(data_dir: DataDirOption = None) -> None:
-    """Fill a realistic house: 12 pools, 40 subpools in all states, 300 workflows of 25 users over 30 days."""
+    """Create realistic demo data: 12 pools, 40 subpools in all states, 300 workflows of 25 users over 30 days."""
     use_django(data_dir)
     from scheduling.services.demo import seed_demo
 
     seed_demo()
-    print("The demo is in place.")
+    print("The demo data is created.")
