@@ -19,10 +19,6 @@ backend_dirtied = Signal()
 """Sent inside the transaction of every change but a submission, with `backend_id`: what is written then stands and
 falls with the change."""
 
-cancel_pending_work = Signal()
-"""Sent inside a delete's transaction with `actor` and `pool`: end the pending workflows of that leaf now."""
-
-
 workflows_on_nodes_requested = Signal()
 """Asked inside a transaction with `backend` and `nodes` (names): receivers answer with the names of what runs there."""
 

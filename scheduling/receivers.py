@@ -10,11 +10,10 @@ from django.dispatch import receiver
 from django_celery_beat.models import PeriodicTask
 
 from pools.domain.roles import Actor
-from pools.models import Backend, Pool
+from pools.models import Backend
 from pools.signals import (
     ImpactReader,
     backend_dirtied,
-    cancel_pending_work,
     impact_requested,
     ledger_changed,
     workflows_on_nodes_requested,
@@ -25,7 +24,6 @@ from scheduling.selectors.impact import read_impact
 from scheduling.services.notifications import enqueue_reconcile
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
 from scheduling.services.simulated.dirty import mark_dirty
-from scheduling.services.workflows.user_actions import cancel_pending_workflows
 
 
 @receiver(ledger_changed)
@@ -39,12 +37,6 @@ def notify_backends(backend_ids: Iterable[int], **_: Any) -> None:
 def record_dirty_mark(backend_id: int, **_: Any) -> None:
     """Not only new work: everything on the backend has to be looked at."""
     mark_dirty(backend_id)
-
-
-@receiver(cancel_pending_work)
-def cancel_pending_of_leaf(actor: Actor, pool: Pool, **_: Any) -> None:
-    """A slice is deleted and its pending work shall go with it, in the same transaction."""
-    cancel_pending_workflows(actor=actor, leaf=pool)
 
 
 @receiver(workflows_on_nodes_requested)

@@ -25,17 +25,14 @@ from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, ResultT
 from pools.admin.forms import script_media
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.cohort_config import rows_from_stored
-from pools.domain.errors import Conflict, Violation
 from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.rules import QuotaRow
 from pools.domain.roles import Actor
-from pools.locking import lock_configuration
 from pools.models import Cohort
 from pools.permissions import require_platform
 from pools.selectors.quota_tree import read_quota_view
 from pools.services.cohort_effects import effect_on_cohort
-from pools.services.cohorts import CohortResult, delete_cohort, get_cohort, put_cohort
-from pools.transactions import change as change_rows
+from pools.services.cohorts import CohortResult, create_cohort, delete_cohort, get_cohort, put_cohort
 
 COMPARED_NUMBERS = ("subtree_quota", "available", "potential_available", "borrowed", "lent", "debt")
 
@@ -99,14 +96,9 @@ def create_cohort_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse
     name = request.POST.get("name", "").strip()
 
     def execute(form: ChangeForm, version: int | None) -> CohortResult:
-        with change_rows(actor=actor, description=form.cleaned_data["description"]):
-            lock_configuration()  # a put replaces the row that exists; this page must never do that
-            if Cohort.objects.filter(name=name, explicit=True).exists():
-                message = f"Cohort {name} exists already. Configure it on its own page."
-                raise Conflict(message, [Violation("name", "name_taken", message)])
-            return put_cohort(
-                actor=actor, name=name, body=cohort_config_from(form), description=form.cleaned_data["description"]
-            )
+        return create_cohort(
+            actor=actor, name=name, body=cohort_config_from(form), description=form.cleaned_data["description"]
+        )
 
     change = Change(
         title="Create a cohort",

@@ -12,16 +12,14 @@ from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
 from pools.domain.change_effects import NodeEffect, consequence_messages
-from pools.domain.errors import Conflict, DomainError, Violation
+from pools.domain.errors import DomainError
 from pools.domain.pool_config import editable_body
 from pools.domain.roles import Permission
-from pools.locking import lock_configuration
 from pools.models import Backend, Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, require_platform
 from pools.representations.pool import pool_settings_of
 from pools.services.pool_configuration import PoolResult
-from pools.services.pools import delete_pool, patch_pool, put_pool
-from pools.transactions import change as change_rows
+from pools.services.pools import create_pool, delete_pool, patch_pool, put_pool
 
 GPU_PATH = "resources.gpu"
 FIELD_BY_PATH = {
@@ -114,13 +112,9 @@ def create_pool_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
     name = request.POST.get("name", "").strip()
 
     def execute(form: ChangeForm, version: int | None) -> PoolResult:
-        reason = form.cleaned_data["description"]
-        with change_rows(actor=actor, description=reason):
-            lock_configuration()  # a put replaces the row that exists; this page must never do that
-            if Pool.objects.filter(name=name).exists():
-                message = f"Pool {name} exists already. Configure it on its own page (archived ones too)."
-                raise Conflict(message, [Violation("name", "name_taken", message)])
-            return put_pool(actor=actor, name=name, body=pool_config_from(form), description=reason)
+        return create_pool(
+            actor=actor, name=name, body=pool_config_from(form), description=form.cleaned_data["description"]
+        )
 
     def creation_messages(
         nodes: tuple[NodeEffect, ...], remaining: list[Reservation], result: PoolResult

@@ -60,30 +60,36 @@ def put_cohort(
     return _write(actor, name, lambda _: body, description, expected_version)
 
 
+def create_cohort(*, actor: Actor, name: str, body: Body, description: str = "") -> CohortResult:
+    """Make a cohort that is not configured yet. An implicit cohort of that name becomes an explicit one. Raises Conflict
+    if the cohort is configured already, and what :func:`put_cohort` raises."""
+
+    def new_body(row: Cohort | None) -> Body:
+        if row is not None and row.explicit:
+            message = f"Cohort {name} exists already. Configure it on its own page."
+            raise Conflict(message, [Violation("name", "name_taken", message)])
+        return body
+
+    return _write(actor, name, new_body, description, None)
+
+
 def patch_cohort(
     *, actor: Actor, name: str, patch: Body, description: str = "", expected_version: int | None = None
 ) -> CohortResult:
-    """Replace only the keys that are given. Raises what :func:`put_cohort` raises, and NotFound."""
+    """Replace only the given keys. Another `parent` moves the cohort with everything below it; without a parent the
+    cohort becomes the root of its own tree, where limits have no meaning, so a patch without `quotas` drops the limits.
 
-    def patched(row: Cohort | None) -> Body:
-        return editable_body(_there(name, row).settings) | dict(patch)
+    Raises what :func:`put_cohort` raises, and NotFound.
+    """
 
-    return _write(actor, name, patched, description, expected_version)
+    def patched_body(row: Cohort | None) -> Body:
+        settings = _require_row(name, row).settings
+        if "parent" in patch and not patch["parent"] and "quotas" not in patch:
+            stored = without_limits(stored_from_rows(settings.quotas))
+            settings = CohortSettings(settings.parent, rows_from_stored(stored), settings.weight)
+        return editable_body(settings) | dict(patch)
 
-
-def move_cohort(
-    *, actor: Actor, name: str, parent: str | None, description: str = "", expected_version: int | None = None
-) -> CohortResult:
-    """Hang a cohort, with everything below it, under another one; None makes it the top of its own tree, where its
-    limits mean nothing and are let go of."""
-
-    def moved(row: Cohort | None) -> Body:
-        settings = _there(name, row).settings
-        stored = stored_from_rows(settings.quotas)
-        kept = stored if parent is not None else without_limits(stored)
-        return editable_body(CohortSettings(parent, rows_from_stored(kept), settings.weight))
-
-    return _write(actor, name, moved, description, expected_version)
+    return _write(actor, name, patched_body, description, expected_version)
 
 
 def delete_cohort(
@@ -123,10 +129,10 @@ def read_cohort(actor: Actor, name: str) -> Cohort:
 
 def get_cohort(name: str) -> Cohort:
     """The cohort of this name. Raises NotFound."""
-    return _there(name, Cohort.objects.select_related("parent").filter(name=name).first())
+    return _require_row(name, Cohort.objects.select_related("parent").filter(name=name).first())
 
 
-def _there(name: str, row: Cohort | None) -> Cohort:
+def _require_row(name: str, row: Cohort | None) -> Cohort:
     if row is None:
         raise NotFound(f"Cohort {name[:80]} does not exist.")
     return row

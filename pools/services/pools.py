@@ -58,6 +58,20 @@ def put_pool(
     return result
 
 
+def create_pool(
+    *, actor: Actor, name: str, body: Body, description: str = "", tags: Sequence[str] | None = None
+) -> PoolResult:
+    """Make a pool whose name is free. Raises Conflict if a pool of that name exists, archived or not, and what
+    :func:`put_pool` raises."""
+    require_permission(actor, Permission.POOL_CONFIGURE, name)
+    with configuration_change(actor=actor, name=name, description=description, tags=tags):
+        if Pool.objects.filter(name=name).exists():
+            message = f"Pool {name} exists already. Configure it on its own page (archived ones too)."
+            raise Conflict(message, [Violation("name", "name_taken", message)])
+        (result,) = write_pools({name: body}, nested=False)
+    return result
+
+
 def put_pools(
     *, actor: Actor, bodies: Mapping[str, Body], description: str = "", tags: Sequence[str] | None = None
 ) -> list[PoolResult]:

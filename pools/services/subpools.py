@@ -18,7 +18,8 @@ from pools.locking import lock_pool_tree, lock_pool_trees
 from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, unknown_pool
 from pools.selectors.pool_balance import read_balance, subpool_from_row
-from pools.signals import backend_changed, cancel_pending_work
+from pools.services.pending_work import pending_work
+from pools.signals import backend_changed
 from pools.transactions import change
 
 
@@ -120,7 +121,7 @@ def delete_subpool(
         _check_version(row, expected_version)
         _require_active(row, "it cannot be deleted again")
         if cancel_pending:
-            cancel_pending_work.send(sender=None, actor=actor, pool=row)
+            pending_work.cancel(actor=actor, leaf=row)
         row.usage.refresh_from_db()
         row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
         row.save(update_fields=["subpool_state"])

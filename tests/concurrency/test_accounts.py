@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     ann, bob = factories.make_user("ann", "osmo-admin"), factories.make_user("bob", "osmo-admin")
-    Rendezvous(2).after_call(monkeypatch, accounts, "keep_an_admin")
+    Rendezvous(2).after_call(monkeypatch, accounts, "require_another_admin")
     return list(
         run_concurrently(
             [
@@ -29,8 +29,8 @@ def _race(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_without_the_lock_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "_hold_role", lambda role: None)
-    monkeypatch.setattr(Rendezvous, "patience", 30.0)
+    monkeypatch.setattr(users, "lock_role", lambda role: None)
+    monkeypatch.setattr(Rendezvous, "timeout_seconds", 30.0)
     assert _race(monkeypatch) == [None, None]
     assert not User.objects.filter(is_active=True).exists()
 

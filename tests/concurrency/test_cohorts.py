@@ -11,7 +11,7 @@ from pools.domain.roles import SYSTEM
 from pools.models import Cohort, LeafUsage, Pool
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.services import cohorts
-from pools.services.cohorts import move_cohort, put_cohort
+from pools.services.cohorts import patch_cohort, put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.kube.fake import FakeCluster
@@ -91,7 +91,7 @@ class TestTheLastGpuLentOfTwoClusters:
             )
             room.submit(gpus=2, priority=Priority.LOW)
             rooms.append(room)
-        Rendezvous(2, patience).after_call(monkeypatch, dispatch_admission, "tree_with")
+        Rendezvous(2, patience).after_call(monkeypatch, dispatch_admission, "read_quota_tree")
         results = run_concurrently([room.run_agent for room in rooms])
         assert not [result for result in results if isinstance(result, Exception)], results
         return sorted(len(room.list_pods()) for room in rooms)
@@ -117,9 +117,9 @@ class TestTwoMovesThatTogetherCloseACircle:
         for name in ("a", "b"):
             put_cohort(actor=SYSTEM, name=name, body={})
         Rendezvous(2, patience).after_call(monkeypatch, cohorts, "parse_cohort")
-        Rendezvous(2, patience).after_call(monkeypatch, cohorts, "named_cohorts")
-        moves = [lambda: move_cohort(actor=SYSTEM, name="a", parent="b")]
-        moves.append(lambda: move_cohort(actor=SYSTEM, name="b", parent="a"))
+        Rendezvous(2, patience).after_call(monkeypatch, cohorts, "get_or_create_cohorts")
+        moves = [lambda: patch_cohort(actor=SYSTEM, name="a", patch={"parent": "b"})]
+        moves.append(lambda: patch_cohort(actor=SYSTEM, name="b", patch={"parent": "a"}))
         return list(run_concurrently(moves))
 
     @staticmethod

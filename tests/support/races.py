@@ -52,8 +52,8 @@ def remove_tree_lock(patch: pytest.MonkeyPatch, *modules: Any) -> None:
 
     for module in modules:
         patch.setattr(module, "lock_pool_tree", plain_read)
-    patch.setattr(Rendezvous, "patience", 30.0)
-    patch.setattr(locking, "_LOCK_SQL", locking._LOCK_SQL.replace("FOR NO KEY UPDATE", ""))
+    patch.setattr(Rendezvous, "timeout_seconds", 30.0)
+    patch.setattr(locking, "_LOCK_LEAF_SQL", locking._LOCK_LEAF_SQL.replace("FOR NO KEY UPDATE", ""))
 
 
 @contextmanager

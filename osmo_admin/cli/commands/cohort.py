@@ -92,13 +92,7 @@ def move(
     if_match: IfMatchOption = None,
 ) -> None:
     """Move a cohort with its subtree to another parent. Without --parent it becomes a root, without limits."""
-    body: dict[str, Any] = {"parent": parent}
-    if parent is None:
-        now = session.http().get(_cohort_url(name))
-        limits = {"borrowing_limit": None, "lending_limit": None}
-        body["quotas"] = [{**row, **limits} for row in now["quotas"]]
-        if_match = if_match or str(now["version"])
-    _send_change(session, "PATCH", name, body, description, if_match)
+    _send_change(session, "PATCH", name, {"parent": parent}, description, if_match)
 
 
 def _send_change(

@@ -9,9 +9,9 @@ import pytest
 from pools.domain.errors import BadInput, Conflict, DomainError, Forbidden, NotFound, Stale
 from pools.domain.roles import SYSTEM
 from pools.models import Cohort, ConfigRevision, Pool
-from pools.services.cohorts import delete_cohort, move_cohort, patch_cohort, put_cohort
+from pools.services.cohorts import create_cohort, delete_cohort, patch_cohort, put_cohort
 from pools.services.config_rollback import rollback_configuration
-from pools.services.pools import delete_pool, patch_pool
+from pools.services.pools import create_pool, delete_pool, patch_pool
 from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
 from tests.support import factories
 
@@ -127,14 +127,14 @@ def test_a_circle_is_refused_and_named_whole() -> None:
 
 def test_moving_takes_everything_along() -> None:
     create_cohorts("a 0", "  b 3 borrow 1", "    c 2", "z 0")
-    result = move_cohort(actor=SYSTEM, name="b", parent="z")
+    result = patch_cohort(actor=SYSTEM, name="b", patch={"parent": "z"})
     assert result.row.parent is not None
     assert (result.row.parent.name, result.row.quotas["default/gpu"]["borrowing_limit"]) == ("z", 1)
     assert Cohort.objects.get(name="c").parent_id == result.row.pk
-    alone = move_cohort(actor=SYSTEM, name="b", parent=None).row
+    alone = patch_cohort(actor=SYSTEM, name="b", patch={"parent": None}).row
     assert (alone.parent, alone.quotas["default/gpu"]["borrowing_limit"]) == (None, None)
     with pytest.raises(NotFound):
-        move_cohort(actor=SYSTEM, name="nobody", parent=None)
+        patch_cohort(actor=SYSTEM, name="nobody", patch={"parent": None})
 
 
 def test_a_patch_replaces_what_it_names() -> None:
@@ -216,3 +216,17 @@ def test_a_quota_that_no_work_is_held_to_is_called_so() -> None:
     (warning,) = put_cohort(actor=SYSTEM, name="org", body={"quotas": rows}).warnings
     assert warning.startswith("default/cpu, h100/gpu: kept and shown in the tree, but no work is held to it")
     assert put_cohort(actor=SYSTEM, name="org", body={"quotas": rows[:1]}).warnings == ()
+
+
+def test_create_makes_an_implicit_cohort_explicit_and_never_replaces_an_explicit_one() -> None:
+    put("team", parent="org")
+    create_cohort(actor=SYSTEM, name="org", body={"quotas": [gpu_quota_row(4)]})
+    assert refused(create_cohort, actor=SYSTEM, name="org", body={}) == {("name", "name_taken")}
+    assert Cohort.objects.get(name="org").quotas["default/gpu"]["nominal"] == 4
+
+
+def test_create_never_replaces_a_pool() -> None:
+    factories.make_pool("p", 10)
+    body = {"backend": "sim", "resources": {"gpu": {"guarantee": 3}}}
+    assert refused(create_pool, actor=SYSTEM, name="p", body=body) == {("name", "name_taken")}
+    assert create_pool(actor=SYSTEM, name="q", body=body).row.guarantee == 3

@@ -17,7 +17,7 @@ from django.urls import reverse
 from pools.domain.roles import SYSTEM
 from pools.models import AuditEntry, Backend, Cohort, LeafUsage, User
 from pools.services.cohort_cycles import mark_cycles_now
-from pools.services.cohorts import delete_cohort, move_cohort, put_cohort
+from pools.services.cohorts import delete_cohort, patch_cohort, put_cohort
 from pools.services.pools import patch_pool
 from scheduling.domain.priorities import Priority
 from scheduling.models import Workflow
@@ -95,7 +95,7 @@ def test_a_condition_and_an_event(circle: None, admin: ApiCaller) -> None:
 
 def test_it_is_over_with_the_change_that_ends_it(circle: None, admin: ApiCaller) -> None:
     mark_cycles_now()
-    move_cohort(actor=SYSTEM, name="a", parent=None)
+    patch_cohort(actor=SYSTEM, name="a", patch={"parent": None})
     assert set(Cohort.objects.values_list("inactive_since", flat=True)) == {None}
     assert AuditEntry.objects.filter(action="cohort.active").count() == 3
     run()

@@ -1,0 +1,29 @@
+"""Deleting a subpool with its pending work gives a command to the scheduling app; the command is never lost silently."""
+
+from __future__ import annotations
+
+import pytest
+
+from pools.domain.roles import SYSTEM
+from pools.models import Pool
+from pools.services import subpools
+from pools.services.pending_work import PendingWorkPort, pending_work
+from pools.services.subpools import delete_subpool
+from scheduling.services.workflows.user_actions import cancel_pending_workflows
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_command_without_an_implementation_fails_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    factories.make_pool("team", 10, a=5)
+    monkeypatch.setattr(subpools, "pending_work", PendingWorkPort())
+    with pytest.raises(RuntimeError):
+        delete_subpool(actor=SYSTEM, parent="team", subpool_name="a", cancel_pending=True)
+    assert Pool.objects.get(name="team--a").subpool_state == "ACTIVE"
+    delete_subpool(actor=SYSTEM, parent="team", subpool_name="a")
+    assert Pool.objects.get(name="team--a").subpool_state == "ARCHIVED"
+
+
+def test_the_scheduling_app_registers_its_implementation() -> None:
+    assert pending_work._implementation is cancel_pending_workflows
