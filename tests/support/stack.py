@@ -66,7 +66,12 @@ class Stack:
 
     # --- running ---
     def start(self) -> None:
-        """Make the database, start the four processes, wait until `/ready` is content with all of them."""
+        """Create the database, start the four processes, wait until `/ready` reports all of them as working."""
+        self.create_database()
+        self.start_processes()
+
+    def create_database(self) -> None:
+        """A copy of the migrated template with the defaults and user `admin`."""
         database.copy_template(self.services, self.database)
         with self.orm():
             from pools.domain.roles import SYSTEM
@@ -75,6 +80,9 @@ class Stack:
 
             seed_defaults()
             create_user(actor=SYSTEM, username="admin", password=ADMIN_PASSWORD, roles=("osmo-admin",))
+
+    def start_processes(self) -> None:
+        """The four processes run and `/ready` reports all of them as working."""
         self.start_process(process_commands.WEB)
         self.start_process(process_commands.WORKER)
         self.start_process(process_commands.BEAT)

@@ -1,0 +1,152 @@
+"""An installation of commit 295dc59, with the demo and active work, is migrated and keeps working (see README.md)."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import call_command
+
+from tests.support import factories
+from tests.support.own_servers import KillableServers
+from tests.support.services import current_services
+from tests.support.stack import Stack
+from tests.support.up import run_osmo_admin
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+DUMP = Path(__file__).with_name("295dc59.sql.gz")
+BEFORE = {
+    "workflows": "SELECT name, status, submit_time, start_time, end_time FROM scheduling_workflow ORDER BY name",
+    "tasks": "SELECT uuid, status, retry_id, node_name, dispatched_at, {admitted} AS admitted FROM scheduling_task"
+    " ORDER BY uuid",
+    "decisions": "SELECT id, action, {message} AS message, {anonymous} AS anonymous FROM scheduling_decision"
+    " ORDER BY id",
+    "marks": "SELECT id, backend_id FROM {mark} ORDER BY id",
+    "states": "SELECT backend_id, snapshot, {at} AS at, {seconds} AS seconds, {due} AS due, {waits} AS waits"
+    " FROM {state} ORDER BY backend_id",
+    "nodes": "SELECT node_id, ready, labels FROM {node} ORDER BY node_id",
+    "leases": "SELECT backend_id FROM {lease} ORDER BY backend_id",
+    "sync": "SELECT backend_id, applied_generation, {observed} AS observed, {retry} AS retry FROM scheduling_queuesync",
+    "drift": "SELECT queue, field, theirs, ours, author, {reapplied} AS reapplied FROM scheduling_queuedrift",
+    "bypasses": "SELECT username, code, {attempts} AS attempts, refused FROM scheduling_bypass",
+    "backends": "SELECT name, offline, {requested} AS requested FROM pools_backend ORDER BY name",
+    "pools": "SELECT name, subpool_state, last_quota, guarantee, version FROM pools_pool ORDER BY name",
+    "usage": "SELECT pool_id, used, total_usage, live_workflows, committed FROM pools_leafusage ORDER BY pool_id",
+    "allocations": "SELECT namespace, name, state, request_tflops FROM pools_gpuallocation ORDER BY id",
+    "audit": "SELECT id, object, action, before, after FROM pools_auditentry ORDER BY id",
+}
+"""What must be the same before and after the migration; each name in braces is a renamed table or column."""
+
+OLD_NAMES = {
+    "admitted": "cleared_at", "message": "sentence", "anonymous": "sentence_without_name",
+    "mark": "scheduling_backendmove", "state": "scheduling_backendrest", "at": "looked_at", "seconds": "seconds",
+    "due": "owes", "waits": "waits_outside", "node": "scheduling_machinestate", "lease": "scheduling_gpukeeping",
+    "observed": "objects_seen", "retry": "next_try_at", "reapplied": "healed_at", "attempts": "tries",
+    "requested": "kept_offline",
+}  # fmt: skip
+NEW_NAMES = {
+    "admitted": "admitted_at", "message": "message", "anonymous": "message_without_beneficiary",
+    "mark": "scheduling_backenddirtymark", "state": "scheduling_backendschedulingstate", "at": "full_cycle_at",
+    "seconds": "full_cycle_seconds", "due": "full_cycle_due", "waits": "waits_for_external",
+    "node": "scheduling_nodestate", "lease": "scheduling_gpucontrollerlease", "observed": "objects_observed",
+    "retry": "retry_at", "reapplied": "reapplied_at", "attempts": "attempts", "requested": "offline_requested",
+}  # fmt: skip
+
+
+class UpgradedStack(Stack):
+    """The processes of today on the database of 295dc59. `before` and `after` are the rows around the migration."""
+
+    before: dict[str, list[dict[str, Any]]]
+    after: dict[str, list[dict[str, Any]]]
+
+    def create_database(self) -> None:
+        """Restore the dump and migrate it."""
+        with psycopg.connect(self.services.database_url("postgres"), autocommit=True) as session:
+            session.execute(f"CREATE DATABASE {self.database} TEMPLATE template0 ENCODING 'UTF8'")
+        with psycopg.connect(self.env["DATABASE_URL"], autocommit=True) as session:
+            session.execute(gzip.decompress(DUMP.read_bytes()))
+        self.before = self._rows(OLD_NAMES)
+        with self.orm():
+            call_command("migrate", verbosity=0, interactive=False)
+        self.after = self._rows(NEW_NAMES)
+
+    def _rows(self, names: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+        return {subject: self.query(sql.format(**names)) for subject, sql in BEFORE.items()}
+
+    def verify(self) -> tuple[int, str]:
+        """Exit code and errors of `osmo-admin verify`."""
+        env = {name: self.env[name] for name in ("DATABASE_URL", "REDIS_URL", "OSMO_SECRET_KEY")}
+        done = run_osmo_admin("verify", env=env)
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def upgraded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any
+) -> Iterator[UpgradedStack]:
+    worker = getattr(request.config, "workerinput", {}).get("workerid")
+    servers = KillableServers.create(current_services(worker).number)
+    stack = UpgradedStack(
+        servers, tmp_path_factory.mktemp("upgrade"), django_db_blocker, {"OSMO_SETTLE_INTERVAL": "0.5"}
+    )
+    try:
+        servers.start_missing()
+        stack.create_database()
+        yield stack
+    finally:
+        stack.stop()
+        servers.remove()
+
+
+def test_the_migration_keeps_every_row(upgraded: UpgradedStack) -> None:
+    assert {subject: len(rows) for subject, rows in upgraded.before.items()} == {
+        subject: len(rows) for subject, rows in upgraded.after.items()
+    }
+    assert all(upgraded.before.values()), "the dump has rows of every kind"
+    for subject, rows in upgraded.before.items():
+        assert rows == upgraded.after[subject], subject
+
+
+def test_verify_is_clean_right_after_the_migration(upgraded: UpgradedStack) -> None:
+    code, text = upgraded.verify()
+    assert code == 0, text
+
+
+def test_the_work_of_before_goes_on(upgraded: UpgradedStack) -> None:
+    """Processes start; waiting work starts, a drain ends, new work is accepted, and the counters are right."""
+    held = upgraded.query("SELECT status FROM scheduling_workflow WHERE name IN ('held-1', 'fresh-1', 'waits-1')")
+    assert sorted(row["status"] for row in held) == ["PENDING", "PENDING", "RUNNING"]
+    upgraded.start_processes()
+    admin = upgraded.admin_client
+
+    def status(name: str) -> str:
+        return str(admin.get(f"/api/workflow/{name}").json()["status"])
+
+    upgraded.wait_until(lambda: status("fresh-1") == "RUNNING", what="work that nobody had planned yet starts")
+    assert status("held-1") == "RUNNING"
+    assert status("waits-1") == "PENDING", "the GPU quota of its namespace is used up"
+    answer = admin.post(
+        "/api/pool/sandbox/workflow", params={"priority": "LOW"}, json={"file": factories.workflow_file("new")}
+    )
+    assert answer.status_code == 200, answer.text
+    upgraded.wait_until(lambda: status("new-1") == "RUNNING", what="new work starts")
+
+    assert admin.get("/api/configs/pool/team/subpool/a").json()["subpool_state"] == "DELETING"
+    assert admin.post("/api/workflow/held-1/end", json={"status": "COMPLETED"}).status_code == 200
+    assert admin.get("/api/configs/pool/team/subpool/a").json()["subpool_state"] == "ARCHIVED"
+    upgraded.wait_until(
+        lambda: status("waits-1") == "RUNNING", what="the released GPU quota starts what waited for it"
+    )
+
+    backends = {row["name"]: row for row in admin.get("/api/configs/backend").json()["backends"]}
+    assert (backends["away"]["offline"], backends["lab"]["offline"]) == (True, False)
+    entries = admin.get("/api/audit", params={"object": "backend/away"}).json()["entries"]
+    assert entries[0]["sentence"], "entries written before the upgrade are read"
+    tree = admin.get("/api/quota_tree", params={"root": "company"}).json()["nodes"]
+    assert {"vision", "language", "science"} <= {node["name"] for node in tree}
+    code, text = upgraded.verify()
+    assert code == 0, text
