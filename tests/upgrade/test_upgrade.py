@@ -138,9 +138,7 @@ def test_the_work_of_before_goes_on(upgraded: UpgradedStack) -> None:
     assert admin.get("/api/configs/pool/team/subpool/a").json()["subpool_state"] == "DELETING"
     assert admin.post("/api/workflow/held-1/end", json={"status": "COMPLETED"}).status_code == 200
     assert admin.get("/api/configs/pool/team/subpool/a").json()["subpool_state"] == "ARCHIVED"
-    upgraded.wait_until(
-        lambda: status("waits-1") == "RUNNING", what="the released GPU quota starts what waited for it"
-    )
+    upgraded.wait_until(lambda: status("waits-1") == "RUNNING", what="the released GPU quota starts what waited for it")
 
     backends = {row["name"]: row for row in admin.get("/api/configs/backend").json()["backends"]}
     assert (backends["away"]["offline"], backends["lab"]["offline"]) == (True, False)
