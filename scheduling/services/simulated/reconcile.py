@@ -8,15 +8,13 @@ done: a gang starts, with all that is taken for it, in one transaction or not at
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from pools.domain.errors import Busy, Conflict, NotFound
+from pools.domain.errors import Conflict, NotFound
 from pools.domain.roles import Actor
 from pools.models import Backend
 from pools.permissions import require_platform
@@ -26,6 +24,7 @@ from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.steps import StepAction
 from scheduling.domain.statuses import TaskStatus
 from scheduling.garbage_collector import garbage_collector
+from scheduling.locking import CYCLE_LOCK_SPACE, EVALUATION_LOCK_SPACE, AlreadyReconciling, hold_backend_lock
 from scheduling.models import Task
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 from scheduling.services import notifications
@@ -46,12 +45,6 @@ from scheduling.services.simulated.end_due import due_groups, end_due_groups
 MAX_ROUNDS = 100  # plans of one reconciliation
 MAX_FRUITLESS_ROUNDS = 3  # plans in a row of which no step could be done
 MANUAL_LOCK_TIMEOUT = 10.0  # seconds that a person's request waits for another reconciliation to finish
-_LOCK_SPACE = 0x05E7  # first key of the advisory locks of reconciliations; the second key is the backend's id
-_EVALUATION_LOCK_SPACE = 0x05E8  # the same, of evaluations of everything beside a reconciliation
-
-
-class AlreadyReconciling(Busy):
-    """Another reconciliation of this backend is running."""
 
 
 def reconcile_now(*, actor: Actor, backend: str) -> dict[str, Any]:
@@ -90,7 +83,7 @@ def reconcile_backend(backend_id: int, *, lock_timeout: float = 0, scope: Scope 
     """
     if scope is Scope.TICK:
         scope = _evaluate_beside(backend_id)
-    with _backend_lock(backend_id, lock_timeout):
+    with hold_backend_lock(backend_id, space=CYCLE_LOCK_SPACE, timeout=lock_timeout):
         notifications.reconcile_started(backend_id)  # a later change needs another request
         backend = Backend.objects.filter(pk=backend_id, kind=Backend.Kind.SIMULATED).first()
         if backend is None:
@@ -116,7 +109,7 @@ def _evaluate_beside(backend_id: int) -> Scope:
     ):
         return Scope.TICK
     try:
-        with _backend_lock(backend_id, 0, _EVALUATION_LOCK_SPACE):
+        with hold_backend_lock(backend_id, space=EVALUATION_LOCK_SPACE):
             with one_snapshot():
                 snapshot, live = take_snapshot(backend), read_live_facts(backend)
                 new = set(new_workflow_names(state))
@@ -233,22 +226,3 @@ def _starts_everything(live: LiveFacts, plan: CycleResult) -> bool:
     waiting = Counter({gang.name: len(gang.tasks) for gang in live.facts.gangs if gang.name in live.gangs})
     started = Counter(name for step in plan.steps for name in [step.gang] * len(step.tasks))
     return waiting == started and all(step.action is StepAction.START for step in plan.steps)
-
-
-@contextmanager
-def _backend_lock(backend_id: int, lock_timeout: float, lock_space: int = _LOCK_SPACE) -> Iterator[None]:
-    """Hold the backend's lock of that space. The lock belongs to the connection: it ends with a process that dies, and
-    with a connection that is lost."""
-    with connection.cursor() as cursor:
-        for _ in range(1 + round(lock_timeout * 10)):
-            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [lock_space, backend_id])
-            if cursor.fetchone()[0]:
-                break
-            cursor.execute("SELECT pg_sleep(%s)", [0.1 if lock_timeout else 0])
-        else:
-            raise AlreadyReconciling("This backend is being reconciled already; try again in a moment.", retry_after=1)
-    try:
-        yield
-    finally:
-        with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [lock_space, backend_id])

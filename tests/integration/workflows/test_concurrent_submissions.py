@@ -10,6 +10,7 @@ from django.db import connections, transaction
 from django.test import Client
 
 from pools.models import Backend, LeafUsage, Node, Pool, User
+from scheduling import locking
 from scheduling.models import Workflow
 from scheduling.services import notifications
 from scheduling.services.simulated import reconcile
@@ -107,9 +108,9 @@ def test_beside_a_settling_under_way_nothing_is_done_and_the_hint_stays(
     monkeypatch.setattr(notifications, "reconcile_started", taken.append)
     other = connections.create_connection("default")
     with other.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [reconcile._LOCK_SPACE, team.backend_id])
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [locking.CYCLE_LOCK_SPACE, team.backend_id])
         reconcile.reconcile_while_requested(team.backend_id)
-        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [reconcile._LOCK_SPACE, team.backend_id])
+        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [locking.CYCLE_LOCK_SPACE, team.backend_id])
     other.close()
     assert taken == []
 

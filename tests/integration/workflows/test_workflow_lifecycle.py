@@ -13,6 +13,7 @@ from django.utils import timezone
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, LeafUsage, Node, Pool, Reservation
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from scheduling import locking
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task, Workflow
 from scheduling.services.simulated import reconcile as settling
@@ -443,7 +444,7 @@ def test_another_settling_under_way_is_told_not_waited_for_ever(alice: Any, admi
     try:
         with other.cursor() as cursor:
             cursor.execute(
-                "SELECT pg_advisory_lock(%s, %s)", [settling._LOCK_SPACE, Backend.objects.get(name="sim").pk]
+                "SELECT pg_advisory_lock(%s, %s)", [locking.CYCLE_LOCK_SPACE, Backend.objects.get(name="sim").pk]
             )
         answer = admin.post("/api/backend/sim/settle")
     finally:

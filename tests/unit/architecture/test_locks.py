@@ -23,4 +23,4 @@ def modules_with_locks() -> set[str]:
 
 
 def test_row_locks_and_advisory_locks_are_taken_in_one_place_only() -> None:
-    assert modules_with_locks() == LOCK_MODULES | TRIGGERS | {"scheduling/services/simulated/reconcile.py"}
+    assert modules_with_locks() == LOCK_MODULES | TRIGGERS
