@@ -1,4 +1,4 @@
-"""What the operations tests share."""
+"""Shared fixtures of the operations tests."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from tests.support.up import UpProcess
 
 @pytest.fixture
 def reachable_dir(data_dir: Path) -> Path:
-    """A folder the database's user can use, with a path short enough for sockets."""
+    """A folder that the user of the database can reach, with a path short enough for sockets."""
     data_dir.mkdir()
     change_owner(find_database_account(), data_dir)
     return data_dir
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
-    """One started house for tests that only look at it. Its folder is closed to the database's user, as root's home
-    is: pytest makes its temporary folders so."""
-    started = UpProcess(tmp_path_factory.mktemp("house") / "data")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
+    """One running installation for tests that only read it. The user of the database cannot enter its folder: pytest
+    makes its temporary folders private, as root's home is."""
+    started = UpProcess(tmp_path_factory.mktemp("installation") / "data")
     try:
         yield started.wait_ready()
         started.stop()
     finally:
         started.process.kill()
         started.process.wait(10)
-        DataDirectory.open(started.data_dir).remove()  # the database lies outside, see DataDir.postgres_home
+        DataDirectory.open(started.data_dir).remove()  # the database lies outside, see DataDirectory.postgres_home
 
 
 def is_running(pid: int) -> bool:
-    """Is there such a process, and is it more than a zombie?"""
+    """True for a running process that is not a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Beat outlives its database and its broker."""
+"""Celery beat survives a restart of the database and of the broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scheduler(db: None, running_services: Services) -> Scheduler:
 
 
 @pytest.mark.parametrize("problem", [OperationalError("gone"), BrokerError("gone")], ids=["database", "broker"])
-def test_it_waits_and_tries_again(scheduler: Scheduler, problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_and_retries(scheduler: Scheduler, problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any) -> float:
         raise problem
 
@@ -35,14 +35,12 @@ def test_it_waits_and_tries_again(scheduler: Scheduler, problem: Exception, monk
     assert heartbeat.heartbeat_age(heartbeat.BEAT) is not None
 
 
-def test_it_gives_signs_of_life_more_often_than_they_expire(
-    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_heartbeat_is_renewed_before_it_expires(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DatabaseScheduler, "tick", lambda self: 3600.0)
     assert scheduler.tick() * 2 < heartbeat.LIFETIME_SECONDS
 
 
-def test_a_mistake_of_ours_is_not_swallowed(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_raised(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any) -> float:
         raise KeyError("entry")
 

@@ -1,4 +1,4 @@
-"""The certificate under which clusters call us: made once, renewed in time, never trusted for other hosts."""
+"""The certificate of the webhook server: created once, renewed in time, not valid for other hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from osmo_admin.ops.errors import OperationError
 NOW = datetime.now(UTC)
 
 
-def test_made_once_and_private(tmp_path: Path) -> None:
+def test_created_once_and_private(tmp_path: Path) -> None:
     made = ensure_certificate(tmp_path / "webhook", ["hooks.example", "10.0.0.7"])
     assert made.hosts == {"hooks.example", "10.0.0.7"}
     assert 363 <= made.days_left() <= 365
@@ -60,7 +60,7 @@ def test_the_chain_and_the_key_belong_together(tmp_path: Path) -> None:
     assert load_pem_private_key(made.key.read_bytes(), None)
 
 
-def test_nothing_there_is_nothing(tmp_path: Path) -> None:
+def test_a_missing_certificate_is_none(tmp_path: Path) -> None:
     assert read_certificate(tmp_path) is None
 
 

@@ -1,4 +1,4 @@
-"""`osmo-admin` without a house: help at once, and sentences instead of traces."""
+"""`osmo-admin` without a running server: fast help, and error messages instead of stack traces."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_help_does_not_wait_for_django() -> None:
     ],
     ids=lambda command: " ".join(command[:2]),
 )
-def test_without_a_house_the_way_to_one_is_named(command: list[str], tmp_path: Path) -> None:
+def test_without_a_server_the_start_command_is_named(command: list[str], tmp_path: Path) -> None:
     answer = run_osmo_admin(*command, "--data-dir", tmp_path / "none")
     assert answer.returncode == 1
-    assert f"No house is running on {tmp_path / 'none'}. Start it with `osmo-admin up`" in answer.stderr
+    assert f"OSMO Admin is not running on {tmp_path / 'none'}. Start it with `osmo-admin up`" in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
-def test_a_database_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
+def test_a_database_that_does_not_answer_is_an_error_message(tmp_path: Path) -> None:
     answer = run_osmo_admin("verify", env={"DATABASE_URL": f"postgresql://osmo@/osmo?host={tmp_path}"})
     assert answer.returncode == 1
     assert answer.stderr.startswith("The database does not answer (")
@@ -71,7 +71,7 @@ def test_a_wrong_variable_is_named(env: dict[str, str], named: str, tmp_path: Pa
     assert "Traceback" not in answer.stderr
 
 
-def test_check_names_what_is_wrong_and_fails(tmp_path: Path) -> None:
+def test_check_names_mistakes_and_fails(tmp_path: Path) -> None:
     answer = run_osmo_admin("check", "--data-dir", tmp_path, env={"OSMO_PUBLIC_URL": "osmo.example"})
     assert answer.returncode == 1
     assert "osmo.E003" in answer.stderr
@@ -83,22 +83,25 @@ def test_manage_passes_everything_through(tmp_path: Path) -> None:
     assert "--plan" in answer.stdout
 
 
-def test_reset_deletes_only_a_house(tmp_path: Path) -> None:
+def test_reset_deletes_only_a_data_directory(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").touch()
     answer = run_osmo_admin("reset", "--yes", "--data-dir", tmp_path)
-    assert (answer.returncode, "holds no house" in answer.stderr) == (1, True)
+    assert (answer.returncode, "is not a data directory" in answer.stderr) == (1, True)
     assert (tmp_path / "letter.txt").exists()
 
 
-def test_a_port_that_is_none_is_refused_with_the_range(tmp_path: Path) -> None:
+def test_an_invalid_port_is_refused_with_the_range(tmp_path: Path) -> None:
     answer = run_osmo_admin("up", "--port", "70000", "--data-dir", tmp_path / "data")
     assert answer.returncode == 2
     assert "65535" in answer.stderr
 
 
-def test_somebody_elses_house_is_a_sentence(tmp_path: Path) -> None:
+def test_the_data_directory_of_another_user_is_an_error_message(tmp_path: Path) -> None:
     data = DataDirectory.open(tmp_path / "data")
     data.prepare()
-    said = error_message(PermissionError(1, "Operation not permitted", str(data.lock)))
-    assert said == f"You are not permitted to do this ({data.lock}). Run it as the user whose house it is."
+    message = error_message(PermissionError(1, "Operation not permitted", str(data.lock)))
+    assert (
+        message
+        == f"You are not permitted to do this ({data.lock}). Run the command as the owner of the data directory."
+    )
     assert error_message(KeyError("defect")) is None

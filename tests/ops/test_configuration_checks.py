@@ -1,4 +1,4 @@
-"""Each wrong configuration is named, and the unsafe ones do not serve."""
+"""Each wrong configuration is named, and the unsafe ones stop the web server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from osmo_admin import checks
 
 
 def check_ids(settings: Any, **env: Any) -> set[str]:
-    """Ids of all our checks' messages under this environment."""
+    """Ids of the messages of all our checks with these settings."""
     settings.OSMO = dataclasses.replace(settings.OSMO, **env)
     every = (
         checks.check_secret_key,
@@ -25,7 +25,7 @@ def check_ids(settings: Any, **env: Any) -> set[str]:
     return {message.id or "" for check in every for message in check(None)}
 
 
-def test_the_tests_own_configuration_is_clean(settings: Any) -> None:
+def test_the_configuration_of_the_tests_is_clean(settings: Any) -> None:
     assert check_ids(settings) == set()
     checks.refuse_unsafe_settings()
 
@@ -51,24 +51,24 @@ def test_no_secret_key(settings: Any) -> None:
         checks.refuse_unsafe_settings()
 
 
-def test_dev_login_on_an_address_others_reach(settings: Any) -> None:
+def test_dev_login_on_a_public_address(settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["localhost", "osmo.example"]
     assert check_ids(settings, dev_login=True) == {"osmo.W002"}
     checks.refuse_unsafe_settings()
 
 
-def test_every_host_allowed_where_security_is_wanted(settings: Any) -> None:
+def test_every_host_allowed_in_secure_mode(settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["*"]
     assert check_ids(settings, secure=True, public_url="https://osmo.example") == {"osmo.W005"}
 
 
-def test_a_broker_of_another_kind(settings: Any) -> None:
+def test_an_unsupported_broker(settings: Any) -> None:
     settings.REDIS_URL = "amqp://localhost"
     assert check_ids(settings) == {"osmo.E005"}
 
 
 @pytest.mark.parametrize(("mode", "ids"), [(0o600, set()), (0o644, {"osmo.E007"}), (0o640, {"osmo.E007"})])
-def test_secrets_others_can_read(mode: int, ids: set[str], settings: Any, tmp_path: Path) -> None:
+def test_secrets_that_others_can_read(mode: int, ids: set[str], settings: Any, tmp_path: Path) -> None:
     (tmp_path / "runtime.json").touch()
     (tmp_path / "runtime.json").chmod(mode)
     assert check_ids(settings, data_dir=tmp_path) == ids

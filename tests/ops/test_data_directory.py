@@ -1,4 +1,4 @@
-"""The data directory: ours, private, held by one server at a time, and nobody else's permissions touched."""
+"""The data directory: private, locked by one server at a time, without changes of other permissions."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
+def test_a_file_is_refused_as_data_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OperationError, match="is not a directory"):
         DataDirectory.open(tmp_path / "file").prepare()
 
 
-def test_only_one_holds_it(tmp_path: Path) -> None:
+def test_only_one_process_has_the_lock(tmp_path: Path) -> None:
     data = DataDirectory.open(tmp_path / "data")
     data.prepare()
     first = DataDirectoryLock(data)
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         read_json_object(tmp_path / "secrets.json")
 
 
-def test_a_database_user_who_cannot_enter_gets_a_folder_outside_that_is_remembered(
+def test_a_database_user_without_access_gets_a_folder_outside_that_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = SystemAccount("me", os.getuid(), os.getgid())
@@ -81,7 +81,7 @@ def test_a_database_user_who_cannot_enter_gets_a_folder_outside_that_is_remember
     assert not data.root.exists()
 
 
-def test_removing_a_house_keeps_what_is_not_of_the_house(tmp_path: Path) -> None:
+def test_removing_the_data_keeps_other_files(tmp_path: Path) -> None:
     data = DataDirectory.open(tmp_path / "data")
     data.prepare()
     (data.root / "letter.txt").write_text("mine")
@@ -98,7 +98,7 @@ def test_removing_a_house_keeps_what_is_not_of_the_house(tmp_path: Path) -> None
     ],
     ids=["chosen", "state home", "home"],
 )
-def test_where_data_lies_by_default(
+def test_the_default_data_directory(
     environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OSMO_ADMIN_HOME", "XDG_STATE_HOME"):
@@ -110,7 +110,7 @@ def test_where_data_lies_by_default(
     assert str(data_directory.default_data_directory()) == expected
 
 
-def test_roots_data_lies_outside_roots_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_directory_of_root_is_outside_its_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OSMO_ADMIN_HOME", raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert data_directory.default_data_directory() == Path("/var/lib/osmo-admin")

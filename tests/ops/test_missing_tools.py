@@ -1,4 +1,4 @@
-"""A test that cannot run is named at the end with the way to run it; a pipeline fails instead."""
+"""A test without its tool is listed at the end with a remedy; in the pipeline it fails instead."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TESTS = """
 
 
 def run_suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *options: str, ci: str) -> pytest.RunResult:
-    """A small suite on a machine that has no tool at all."""
+    """A small suite on a machine without any tool."""
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makeini("[pytest]\nmarkers =\n  browser\n  k8s\n  nightly\n")
@@ -43,7 +43,7 @@ def run_suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *optio
     return pytester.runpytest_subprocess("-p", "no:django", *options)
 
 
-def test_each_group_is_named_with_the_command_that_brings_it(
+def test_each_group_is_named_with_the_command_that_installs_its_tool(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = run_suite(pytester, monkeypatch, ci="")
@@ -67,5 +67,5 @@ def test_a_pipeline_does_not_skip(pytester: pytest.Pytester, monkeypatch: pytest
     result.stdout.fnmatch_lines(["*Chromium is missing; get it by:*(CI does not skip)"])
 
 
-def test_nightly_tests_run_when_asked_for(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nightly_tests_run_on_request(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     run_suite(pytester, monkeypatch, "--nightly", ci="").assert_outcomes(passed=2, skipped=2)

@@ -1,4 +1,4 @@
-"""What is shipped and what is committed: the wheel, the locks, the import rules."""
+"""The wheel, the lock files, and the import rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCKS = ["requirements.lock", "requirements-dev.lock"]
 
 
 def committed_files() -> list[Path]:
-    """The files git knows."""
+    """The files that git tracks."""
     answer = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for name in answer.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
@@ -39,7 +39,7 @@ def read_pins(lock: str) -> dict[str, Version]:
 
 
 def direct_requirements(*, dev: bool) -> list[Requirement]:
-    """What pyproject.toml asks for directly."""
+    """The direct requirements of pyproject.toml."""
     project = PYPROJECT["project"]
     texts = [*project["dependencies"], *project["optional-dependencies"]["embedded"]]
     if dev:
@@ -58,7 +58,7 @@ def test_a_lock_pins_everything_with_hashes_and_without_addresses(lock: str) -> 
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_holds_what_pyproject_asks_for(lock: str) -> None:
+def test_a_lock_has_the_requirements_of_pyproject(lock: str) -> None:
     pinned = read_pins(lock)
     missing = []
     for requirement in direct_requirements(dev=lock == "requirements-dev.lock"):
@@ -68,7 +68,7 @@ def test_a_lock_holds_what_pyproject_asks_for(lock: str) -> None:
     assert missing == [], "run: make lock"
 
 
-def test_what_is_tested_is_what_is_shipped() -> None:
+def test_the_tested_versions_are_the_shipped_ones() -> None:
     tested = read_pins("requirements-dev.lock")
     assert {
         name: version for name, version in read_pins("requirements.lock").items() if tested.get(name) != version
@@ -99,7 +99,7 @@ def test_the_wheel_holds_code_migrations_templates_and_static_files(wheel: zipfi
     assert [name for name in inside if name.startswith(("tests/", "bench/", "deploy/"))] == []
 
 
-def test_the_wheel_brings_both_commands_and_the_licence(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_both_commands_and_the_licence(wheel: zipfile.ZipFile) -> None:
     (scripts,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
     text = wheel.read(scripts).decode()
     assert "osmo = osmo_admin.cli.client:main" in text
@@ -125,7 +125,7 @@ def test_an_installed_package_finds_its_templates_and_static_files(wheel: zipfil
 
 
 def test_no_registry_host_is_committed() -> None:
-    # Put together here, so that this file does not name what it looks for.
+    # The names are assembled, so that this file does not contain them.
     hosts = re.compile("|".join(["pypi" + r"\.org", "python" + r"hosted\.", "npm" + r"js\.", "registry" + r"\.yarn"]))
     found = []
     for path in committed_files():
@@ -137,16 +137,16 @@ def test_no_registry_host_is_committed() -> None:
     assert found == []
 
 
-def test_rooms_are_imported_in_one_direction() -> None:
+def test_packages_are_imported_in_one_direction() -> None:
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.parametrize("room", ["pools", "scheduling"])
-def test_domain_rules_know_the_standard_library_and_the_ledgers_domain_only(room: str) -> None:
+@pytest.mark.parametrize("package", ["pools", "scheduling"])
+def test_domain_packages_import_only_the_standard_library_and_each_other(package: str) -> None:
     found = []
-    for path in (ROOT / room / "domain").glob("**/*.py"):
+    for path in (ROOT / package / "domain").glob("**/*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
@@ -154,7 +154,7 @@ def test_domain_rules_know_the_standard_library_and_the_ledgers_domain_only(room
                 above = here[: len(here) + 1 - node.level] if node.level else ()
                 names = [".".join([*above, node.module or ""])]
             for name in names:
-                ours = name.startswith(("pools.domain", f"{room}.domain"))
+                ours = name.startswith(("pools.domain", f"{package}.domain"))
                 if not ours and name.split(".")[0] not in sys.stdlib_module_names:
                     found.append(f"{path.relative_to(ROOT)}: {name}")
     assert found == []

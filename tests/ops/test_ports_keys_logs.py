@@ -1,4 +1,4 @@
-"""Small parts: ports, secrets, log files."""
+"""Ports, secrets, log files, and the readiness request."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def taken() -> int:
         yield server.getsockname()[1]
 
 
-def test_a_wanted_port_that_is_taken_is_an_error_that_says_what_to_do(taken: int) -> None:
-    with pytest.raises(OperationError, match=f"Port {taken} on 127.0.0.1 is taken .* --port"):
+def test_a_requested_port_in_use_is_an_error_with_a_remedy(taken: int) -> None:
+    with pytest.raises(OperationError, match=f"Port {taken} on 127.0.0.1 is in use .* --port"):
         ports.choose_port("127.0.0.1", taken)
 
 
-def test_without_a_wish_the_next_free_port_is_taken(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_request_the_next_free_port_is_chosen(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "DEFAULT_PORT", taken)
     chosen = ports.choose_port("127.0.0.1", None)
     assert taken < chosen < taken + 100
@@ -38,7 +38,7 @@ def test_when_no_port_is_free_the_range_is_named(taken: int, monkeypatch: pytest
         ports.choose_port("127.0.0.1", None)
 
 
-def test_the_secret_key_is_made_once_and_private(tmp_path: Path) -> None:
+def test_the_secret_key_is_created_once_and_private(tmp_path: Path) -> None:
     data = DataDirectory.open(tmp_path / "data")
     data.prepare()
     key = keys.load_secret_key(data)
@@ -51,7 +51,7 @@ def test_passwords_differ() -> None:
     assert len({keys.generate_password() for _ in range(50)}) == 50
 
 
-def test_a_long_log_keeps_one_old_generation_while_its_writer_goes_on(tmp_path: Path) -> None:
+def test_a_long_log_keeps_one_old_generation_while_its_writer_continues(tmp_path: Path) -> None:
     path = tmp_path / "web.log"
     with path.open("ab", buffering=0) as writer:
         writer.write(b"old\n" * 100)
@@ -77,11 +77,11 @@ def test_a_short_log_is_left_alone(tmp_path: Path) -> None:
         ("osmo.example", "http://osmo.example:80"),
     ],
 )
-def test_how_this_machine_reaches_the_server(host: str, url: str) -> None:
+def test_the_local_url_of_the_server(host: str, url: str) -> None:
     assert readiness.local_url(host, 80) == url
 
 
-def test_nobody_listening_is_an_answer(taken: int) -> None:
+def test_a_missing_server_is_not_ready(taken: int) -> None:
     answer = readiness.check_readiness(f"http://127.0.0.1:{_find_closed_port()}", timeout=1)
     assert (answer.is_ready, "does not answer" in answer.reason) == (False, True)
 

@@ -1,4 +1,4 @@
-"""Children end when asked, when stubborn, with their own children, and with a parent that was killed."""
+"""Children end on request, by force, with their own children, and after the death of their parent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARENT = [
 
 
 def wait_for_output(child: ChildProcess) -> str:
-    """What it has printed, as soon as there is a line."""
+    """Wait for the first output and return it."""
     deadline = time.monotonic() + 10
     while not (text := child.log.read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -39,14 +39,14 @@ def wait_for_output(child: ChildProcess) -> str:
 
 
 def has_ended(pid: int) -> bool:
-    """Has it ended within a moment?"""
+    """True if the process ends within a few seconds."""
     deadline = time.monotonic() + 5
     while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not is_running(pid)
 
 
-def test_all_are_asked_at_once_and_the_stubborn_are_killed(tmp_path: Path) -> None:
+def test_all_are_asked_at_once_and_the_remaining_are_killed(tmp_path: Path) -> None:
     polite = start_child("polite", SLEEP, log=tmp_path / "polite.log")
     deaf = start_child("deaf", IGNORES_SIGTERM, log=tmp_path / "deaf.log")
     assert wait_for_output(deaf) == "deaf"
@@ -54,7 +54,7 @@ def test_all_are_asked_at_once_and_the_stubborn_are_killed(tmp_path: Path) -> No
     assert (polite.exit_code(), deaf.exit_code()) == (-signal.SIGTERM, -signal.SIGKILL)
 
 
-def test_workers_of_a_leader_that_died_are_ended_too(tmp_path: Path) -> None:
+def test_workers_of_a_dead_leader_are_ended_too(tmp_path: Path) -> None:
     leader = start_child("leader", PARENT, log=tmp_path / "leader.log")
     worker = int(wait_for_output(leader))
     os.kill(leader.pid, signal.SIGKILL)
@@ -79,7 +79,7 @@ def test_a_child_does_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
     assert has_ended(child)
 
 
-def test_what_a_killed_supervisor_left_is_ended_at_the_next_start(tmp_path: Path) -> None:
+def test_children_of_a_killed_supervisor_are_ended_at_the_next_start(tmp_path: Path) -> None:
     data = DataDirectory.open(tmp_path / "data")
     data.prepare()
     left = start_child("left", SLEEP, log=data.logs / "left.log")
@@ -92,7 +92,7 @@ def test_what_a_killed_supervisor_left_is_ended_at_the_next_start(tmp_path: Path
     assert not sockets.exists()
 
 
-def test_a_stranger_with_a_recycled_process_id_is_left_alone(tmp_path: Path) -> None:
+def test_another_process_with_a_recycled_id_is_left_alone(tmp_path: Path) -> None:
     data = DataDirectory.open(tmp_path / "data")
     data.prepare()
     stranger = start_child("stranger", SLEEP, log=data.logs / "stranger.log")
@@ -104,7 +104,7 @@ def test_a_stranger_with_a_recycled_process_id_is_left_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the environment of other processes is read from /proc")
-def test_workers_without_leader_are_found_by_their_house(tmp_path: Path) -> None:
+def test_workers_without_leader_are_found_by_their_installation(tmp_path: Path) -> None:
     data = DataDirectory.open(tmp_path / "data")
     data.prepare()
     leader = start_child(
@@ -118,7 +118,7 @@ def test_workers_without_leader_are_found_by_their_house(tmp_path: Path) -> None
     assert has_ended(worker)
 
 
-def test_a_process_that_is_not_there_has_no_start_time() -> None:
+def test_a_missing_process_has_no_start_time() -> None:
     assert process_start_time(os.getpid()) != ""
     assert process_start_time(2**22 + 1) == ""
 

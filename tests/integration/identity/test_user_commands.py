@@ -1,4 +1,4 @@
-"""`osmo-admin user`: what the operator of the machine does to accounts, and what counts from the next request on."""
+"""`osmo-admin user`: account changes by the operator of the server, and their effect from the next request on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.test import Client
 from typer.testing import CliRunner, Result
 
 from osmo_admin.cli.server import app
-from osmo_admin.cli.server_commands import users as people
+from osmo_admin.cli.server_commands import users
 from pools.domain.roles import SYSTEM
 from pools.models import AccessToken, AuditEntry, User
 from pools.services.users import create_user
@@ -26,7 +26,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(db: None, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`osmo-admin user WORDS` on this database, the words of a pipe on its standard input."""
+    """`osmo-admin user WORDS` on this database, with `stdin` as standard input."""
     monkeypatch.setenv("DATABASE_URL", "postgresql:///already-set-up")
     return lambda *words, stdin="": CliRunner().invoke(app, ["user", *words], input=stdin)
 
@@ -51,7 +51,7 @@ class TestList:
     def test_for_people(self, run: Run) -> None:
         lines = run("list").stdout.splitlines()
         assert lines[0].split("  ")[0] == "User"
-        assert [line.split()[:3] for line in lines[2:]] == [["ann", "ACTIVE", "token"], ["bob", "CLOSED", "password"]]
+        assert [line.split()[:3] for line in lines[2:]] == [["ann", "ACTIVE", "token"], ["bob", "DISABLED", "password"]]
         assert "osmo-admin, osmo-viewer" in lines[2]
 
     def test_for_programs(self, run: Run) -> None:
@@ -64,9 +64,9 @@ class TestList:
         }  # fmt: skip
         assert bob == shared | {"id": "bob", "active": False, "password": True, "roles": [], "tokens": 0}
 
-    def test_of_an_empty_house(self, run: Run) -> None:
+    def test_without_users(self, run: Run) -> None:
         User.objects.all().delete()
-        assert run("list").stdout.startswith("There is no user yet. Make one: osmo-admin user create")
+        assert run("list").stdout.startswith("There is no user yet. Create one: osmo-admin user create")
         assert json.loads(run("list", "-o", "json").stdout) == {"users": []}
 
 
@@ -79,7 +79,7 @@ class TestPassword:
         before = _browser("bob", SECRET)
         assert before.get("/").status_code == 200
         ran = run("set-password", "bob", stdin=f"{OTHER}\nsecond line\n")
-        assert (ran.exit_code, ran.stdout) == (0, "User bob has another password; open sessions were ended.\n")
+        assert (ran.exit_code, ran.stdout) == (0, "The password of bob is changed; open sessions were ended.\n")
         assert _user("bob").check_password(OTHER)
         assert before.get("/").status_code == 302
         entry = AuditEntry.objects.latest("id")
@@ -92,7 +92,7 @@ class TestPassword:
         assert _user("bob").check_password(OTHER)
 
     def test_at_a_terminal_it_is_asked_for_twice_and_not_shown(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(people, "_is_terminal_input", lambda: True)
+        monkeypatch.setattr(users, "_is_terminal_input", lambda: True)
         ran = run("set-password", "bob", stdin=f"{OTHER}\n{OTHER}\n")
         assert ran.exit_code == 0
         assert _user("bob").check_password(OTHER)
@@ -109,7 +109,7 @@ class TestPassword:
         ran = run("set-password", "bob")
         assert (ran.exit_code, ran.stderr) == (1, "There is no password in standard input: its first line is empty.\n")
 
-    def test_a_file_that_cannot_be_read_is_a_sentence(self, run: Run, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_read_is_an_error_message(self, run: Run, tmp_path: Path) -> None:
         (tmp_path / "secret").write_bytes(b"\xff\xfe\n")
         for name in ("secret", "none", "."):
             ran = run("set-password", "bob", "--password-file", str(tmp_path / name))
@@ -117,7 +117,7 @@ class TestPassword:
             assert ran.stderr.startswith(f"The password file {tmp_path / name} cannot be read: ")
 
     @pytest.mark.parametrize("words", [("set-password",), ("roles",), ("disable",), ("enable",)], ids=str)
-    def test_of_nobody(self, run: Run, words: tuple[str, ...]) -> None:
+    def test_an_unknown_user(self, run: Run, words: tuple[str, ...]) -> None:
         ran = run(*words, "nobody", stdin=f"{OTHER}\n")
         assert (ran.exit_code, "User nobody does not exist" in ran.stderr) == (1, True)
 
@@ -126,27 +126,27 @@ class TestPassword:
         assert _user("carol").check_password(SECRET)
 
 
-class TestClosing:
+class TestDisable:
     @pytest.fixture(autouse=True)
     def people(self, db: None) -> None:
         create_user(actor=SYSTEM, username="root", roles=["osmo-admin"])
         create_user(actor=SYSTEM, username="bob", password=SECRET, roles=["osmo-viewer"])
 
-    def test_everything_that_was_open_stops_at_once(
+    def test_sessions_and_tokens_are_refused_at_once(
         self, run: Run, caller: Callable[..., ApiCaller], anonymous: ApiCaller
     ) -> None:
         browser, program = _browser("bob", SECRET), caller("bob")
         assert program("GET", WHO).status == browser.get("/").status_code == 200
         ran = run("disable", "bob", "-d", "lost the laptop")
         assert ran.exit_code == 0
-        assert ran.stdout == "The account of bob is closed: its password, sessions and tokens work no more.\n"
+        assert ran.stdout == "The account of bob is disabled: its password, sessions and tokens are refused.\n"
         assert program("GET", WHO).status == 401
         assert browser.get("/").status_code == 302
         assert Client().post("/login/", {"username": "bob", "password": SECRET}).status_code == 200  # the form again
         entry = AuditEntry.objects.latest("id")
         assert (entry.object, entry.actor, entry.description) == ("user/bob", "system", "lost the laptop")
 
-    def test_its_access_token_is_exchanged_no_more(self, run: Run, anonymous: ApiCaller) -> None:
+    def test_its_access_token_is_not_exchanged(self, run: Run, anonymous: ApiCaller) -> None:
         from pools.services.access_tokens import create_token
 
         secret = create_token(actor=SYSTEM, owner="bob", name="ci")[1]
@@ -155,11 +155,11 @@ class TestClosing:
         run("enable", "bob")
         assert anonymous("POST", EXCHANGE, {"token": secret}).status == 200
 
-    def test_opened_again_it_has_its_roles_and_tokens(self, run: Run, caller: Callable[..., ApiCaller]) -> None:
+    def test_an_enabled_account_has_its_roles_and_tokens(self, run: Run, caller: Callable[..., ApiCaller]) -> None:
         program = caller("bob")
         run("disable", "bob")
         ran = run("enable", "bob")
-        assert (ran.exit_code, ran.stdout) == (0, "The account of bob is open.\n")
+        assert (ran.exit_code, ran.stdout) == (0, "The account of bob is enabled.\n")
         assert program("GET", WHO).body["roles"] == ["osmo-viewer"]
 
     def test_twice_is_no_error_and_no_second_entry(self, run: Run) -> None:
@@ -174,13 +174,13 @@ class TestClosing:
         assert "root has the last open account with the role osmo-admin" in ran.stderr
         assert _user("root").is_active
 
-    def test_one_of_two_admins_may_go(self, run: Run) -> None:
+    def test_one_of_two_admins_may_be_disabled(self, run: Run) -> None:
         create_user(actor=SYSTEM, username="second", roles=["osmo-admin"])
         assert run("disable", "root").exit_code == 0
         assert run("disable", "second").exit_code == 1
 
-    def test_a_closed_account_is_not_made_anew(self, run: Run) -> None:
-        """It would come back with the roles and tokens of before."""
+    def test_a_disabled_account_is_not_created_again(self, run: Run) -> None:
+        """The new account would have the old roles and tokens."""
         AccessToken.objects.all().delete()
         run("disable", "bob")
         ran = run("create", "bob")
@@ -188,7 +188,7 @@ class TestClosing:
         assert not _user("bob").is_active
 
     @pytest.mark.parametrize("words", [("set-password",), ("roles", "osmo-admin")], ids=lambda words: words[0])
-    def test_what_is_closed_is_called_closed(self, run: Run, words: tuple[str, ...]) -> None:
+    def test_changes_of_a_disabled_account_are_refused(self, run: Run, words: tuple[str, ...]) -> None:
         run("disable", "bob")
         ran = run(words[0], "bob", *words[1:], stdin=f"{OTHER}\n")
         assert (ran.exit_code, "account is closed" in ran.stderr) == (1, True)
@@ -205,20 +205,20 @@ class TestRoles:
         ran = run("roles", "bob", "osmo-team-admin", "osmo-team-user", "-d", "moved")
         assert (ran.exit_code, ran.stdout) == (0, "bob: osmo-team-admin, osmo-team-user\n")
         assert _user("bob").as_actor().roles == {"osmo-team-admin", "osmo-team-user"}
-        told = AuditEntry.objects.filter(object="user/bob", actor="system", description="moved")
-        assert sorted(told.values_list("action", flat=True)) == ["role.granted", "role.granted", "role.revoked"]
+        entries = AuditEntry.objects.filter(object="user/bob", actor="system", description="moved")
+        assert sorted(entries.values_list("action", flat=True)) == ["role.granted", "role.granted", "role.revoked"]
 
     def test_none_named_shows_them(self, run: Run) -> None:
         assert run("roles", "bob").stdout == "bob: osmo-viewer\n"
         assert _user("bob").as_actor().roles == {"osmo-viewer"}
 
-    def test_all_taken_back(self, run: Run) -> None:
+    def test_all_roles_are_removed(self, run: Run) -> None:
         assert run("roles", "bob", "--none").stdout == "bob: no roles\n"
         assert _user("bob").as_actor().roles == set()
 
     def test_none_beside_some_is_refused(self, run: Run) -> None:
         ran = run("roles", "bob", "osmo-admin", "--none")
-        assert (ran.exit_code, ran.stderr) == (1, "Name roles or say --none, not both.\n")
+        assert (ran.exit_code, ran.stderr) == (1, "Name roles or use --none, not both.\n")
 
     def test_unknown_ones_are_named_all_and_nothing_is_changed(self, run: Run) -> None:
         ran = run("roles", "bob", "osmo-team-user", "osmo-x-user", "boss")

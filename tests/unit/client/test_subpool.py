@@ -83,8 +83,8 @@ def test_a_negative_quota_reaches_the_server_and_its_message_the_user(osmo, stub
         (
             "DELETING",
             (
-                "Subpool team--a is DELETING: it takes no new work and is archived when its 2 active workflows have ended"
-                " (guaranteed in use: 5 GPUs).\n"
+                "Subpool team--a is DELETING: it takes no new work and is archived when its 2 active workflows have"
+                " ended (guaranteed in use: 5 GPUs).\n"
             ),
         ),
     ],
