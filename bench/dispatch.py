@@ -38,7 +38,7 @@ def _measure(home: Installation, server: Any) -> dict[str, Any]:
 
     cluster = server.cluster()
     for name in (NAMESPACE, LIMIT):
-        cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, owner="bench")
+        cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="bench")
     bare = _bare_client(cluster)
     body = {"type": "kubernetes", "namespace": NAMESPACE, "kubeconfig": server.sendable()}
     _ask(home, "PUT", f"/api/configs/backend/{BACKEND}", body)
@@ -88,7 +88,7 @@ def _bare_client(cluster: Any) -> float:
     def make(number: int) -> None:
         spec = {"containers": [{"name": "c", "image": "ubuntu"}]}
         body = {"metadata": {"name": f"p{number}", "namespace": LIMIT}, "spec": spec}
-        cluster.create(resource_kinds.POD, body, owner="bench")
+        cluster.create(resource_kinds.POD, body, field_manager="bench")
 
     begin = time.perf_counter()
     with ThreadPoolExecutor(MAX_PARALLEL_CALLS) as hands:
@@ -133,7 +133,7 @@ def _say(cluster: Any, pods: list[Any], **status: str) -> None:
         name = pod["metadata"]["name"]
         with suppress(errors.ObjectNotFound):  # its gang ended with its lead, and is taken away already
             cluster.merge(
-                resource_kinds.POD, name, {"status": status}, owner="kubelet", namespace=NAMESPACE, status=True
+                resource_kinds.POD, name, {"status": status}, field_manager="kubelet", namespace=NAMESPACE, status=True
             )
 
     with ThreadPoolExecutor(4) as hands:

@@ -54,7 +54,7 @@ def _measured(house: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> 
     report["one_change"] = once()
     if (report["nothing_to_do"]["writes"], report["one_change"]["writes"]) != (0, 1):
         raise SystemExit(f"wrote more than differs: {report}")
-    spent, found = _timed(lambda: cluster.cluster.list(QUEUE, page=1000, keep=lambda _: None))
+    spent, found = _timed(lambda: cluster.cluster.list(QUEUE, page_size=1000, transform=lambda _: None))
     report["bare_list_seconds"] = round(spent, 2)
     report["objects_listed"] = len(found.items)
     report["nothing_to_do_over_bare_list"] = round(report["nothing_to_do"]["seconds"] / spent, 2)

@@ -1,4 +1,4 @@
-"""Doing the steps of a plan in a cluster: several parts of the tree at a time, each part in its order. Network only."""
+"""Applies a plan to a cluster: several parts of the queue tree at a time, each part in its order. Network only."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from scheduling.kube import errors
 from scheduling.kube.backoff import Backoff
 from scheduling.kube.errors import ClusterError
 from scheduling.kube.port import Cluster
-from scheduling.kube.queues import ClusterWrite, apply_write
+from scheduling.kube.queue_steps import ClusterWrite, apply_write
 
 logger = logging.getLogger(__name__)
 
-MAX_PARALLEL_WRITES = (
-    6  # fewer than the connections that are kept; an API server is quicker when it can commit several at once
-)
+# Fewer than the connections in the pool; an API server commits several writes at once faster than one by one.
+MAX_PARALLEL_WRITES = 6
 LEASE_CHECK_SECONDS = 5.0
-_FAULTS_IN_A_ROW = 3  # after so many writes that failed one after another the cluster is left in peace
-_PATIENCE = 30.0  # seconds that one run waits in all when the API server asks for pauses
-_OF_ONE_OBJECT = (
+_MAX_CONSECUTIVE_FAILURES = 3  # after so many the run ends
+_MAX_WAIT_SECONDS = 30.0  # of one run in all, when the API server asks for pauses
+_ERRORS_OF_ONE_OBJECT = (
     errors.WriteConflict,
     errors.InvalidObject,
     errors.AlreadyExists,
     errors.ObjectNotFound,
     errors.ServerError,
 )
-"""What one object may meet while the cluster is well; everything else ends the run."""
-_OF_THE_CLUSTER = (errors.KindMissing,)
+"""Errors that one object may meet while the cluster is well; every other error ends the run."""
+_ERRORS_OF_THE_CLUSTER = (errors.KindMissing,)
 
 
 @dataclass
 class WriteProgress:
-    """How far the writes of one run came. `fatal` is what ended it before its time."""
+    """How far the writes of one run came. `fatal_error` ended the run early."""
 
     done: list[ClusterWrite] = field(default_factory=list)
     remaining: list[ClusterWrite] = field(default_factory=list)
@@ -47,95 +46,98 @@ class WriteProgress:
 
 
 class QueueWriter:
-    """One run's writes. A step that fails bars what comes later at the same place of the tree, and nothing else; when
-    nothing works any more the rest is left."""
+    """The writes of one run. A failed step blocks the later steps at the same place of the tree, and no other."""
 
-    def __init__(self, cluster: Cluster, place: QueueTarget, *, may_write: Callable[[], bool]) -> None:
-        """`may_write_gpu_quota` says before each write, from any thread and at once, whether this run may still write."""
-        self._cluster, self._place, self._is_ours = cluster, place, may_write
-        self._work = WriteProgress()
-        self._lock = threading.Lock()  # of what this object remembers; nobody speaks to the cluster while holding it
+    def __init__(self, cluster: Cluster, target: QueueTarget, *, may_write: Callable[[], bool]) -> None:
+        """`may_write` is asked before each write, from any thread, and answers at once."""
+        self._cluster, self._target, self._may_write = cluster, target, may_write
+        self._progress = WriteProgress()
+        self._lock = threading.Lock()  # of this object's state; no thread speaks to the cluster while it holds the lock
         self._stop = threading.Event()
-        self._pauses = Backoff(first_pause=1.0, max_pause=10.0)
-        self._in_a_row = 0
-        self._patience = 0.0
+        self._backoff = Backoff(first_pause=1.0, max_pause=10.0)
+        self._consecutive_failures = 0
+        self._wait_deadline = 0.0
 
     def run(self, writes: Sequence[ClusterWrite], *, renew_lease: Callable[[], None]) -> WriteProgress:
-        """Do them. `renew_lease` is called now and then, in this thread; what it raises ends the run."""
-        self._patience = time.monotonic() + _PATIENCE
+        """Apply the writes. `renew_lease` is called repeatedly, in this thread; an exception of it ends the run."""
+        self._wait_deadline = time.monotonic() + _MAX_WAIT_SECONDS
         roots = [
-            step for step in writes if isinstance(step, QueueStep) and step.queue is not None and not step.queue.parent
+            write
+            for write in writes
+            if isinstance(write, QueueStep) and write.queue is not None and not write.queue.parent
         ]
-        for step in roots:  # everything stands below it
-            if not self._is_ours():
-                self._work.remaining.append(step)
+        for write in roots:  # the whole tree is below it
+            if not self._may_write():
+                self._progress.remaining.append(write)
                 self._stop.set()
-            elif not self._take(step):
+            elif not self._apply(write):
                 self._stop.set()
-        parts = independent_chains(step for step in writes if not any(step is root for root in roots))
+        chains = independent_chains(write for write in writes if not any(write is root for root in roots))
         renew_lease()
-        if parts:
-            self._side_by_side(parts, renew_lease)
-        order = {id(step): number for number, step in enumerate(writes)}
-        for some in (self._work.done, self._work.remaining):
-            some.sort(key=lambda step: order[id(step)])
-        return self._work
+        if chains:
+            self._apply_chains(chains, renew_lease)
+        order = {id(write): number for number, write in enumerate(writes)}
+        for part in (self._progress.done, self._progress.remaining):
+            part.sort(key=lambda write: order[id(write)])
+        return self._progress
 
-    def _side_by_side(self, parts: list[list[ClusterWrite]], renew: Callable[[], None]) -> None:
-        with ThreadPoolExecutor(min(MAX_PARALLEL_WRITES, len(parts)), thread_name_prefix="queue-write") as hands:
-            running: set[Future[None]] = {hands.submit(self._part, part) for part in parts}
+    def _apply_chains(self, chains: list[list[ClusterWrite]], renew_lease: Callable[[], None]) -> None:
+        with ThreadPoolExecutor(min(MAX_PARALLEL_WRITES, len(chains)), thread_name_prefix="queue-write") as executor:
+            running: set[Future[None]] = {executor.submit(self._apply_chain, chain) for chain in chains}
             try:
                 while running:
-                    over, running = wait(running, timeout=LEASE_CHECK_SECONDS, return_when=FIRST_EXCEPTION)
-                    for part in over:
-                        part.result()
-                    renew()
+                    finished, running = wait(running, timeout=LEASE_CHECK_SECONDS, return_when=FIRST_EXCEPTION)
+                    for future in finished:
+                        future.result()
+                    renew_lease()
             except BaseException:
-                self._stop.set()  # the pool waits for those under way when it is left
+                self._stop.set()  # leaving the executor waits for the running writes
                 raise
 
-    def _part(self, part: list[ClusterWrite]) -> None:
-        barred: set[str] = set()
-        for step in part:
-            if self._stop.is_set() or not self._is_ours() or not barred.isdisjoint(step.affected_names):
+    def _apply_chain(self, chain: list[ClusterWrite]) -> None:
+        blocked: set[str] = set()
+        for write in chain:
+            if self._stop.is_set() or not self._may_write() or not blocked.isdisjoint(write.affected_names):
                 with self._lock:
-                    self._work.remaining.append(step)
-            elif self._take(step):
+                    self._progress.remaining.append(write)
+            elif self._apply(write):
                 continue
-            barred.update(step.affected_names)
+            blocked.update(write.affected_names)
 
-    def _take(self, step: ClusterWrite) -> bool:
-        """One step; whether it is done."""
+    def _apply(self, write: ClusterWrite) -> bool:
+        """Apply one write; whether it succeeded."""
         try:
-            self._take_with_pauses(step)
+            self._apply_with_pauses(write)
         except ClusterError as error:
-            self._failed(step, error)
+            self._record_failure(write, error)
             return False
         with self._lock:
-            self._work.done.append(step)
-            self._in_a_row = 0
+            self._progress.done.append(write)
+            self._consecutive_failures = 0
         return True
 
-    def _take_with_pauses(self, step: ClusterWrite) -> None:
+    def _apply_with_pauses(self, write: ClusterWrite) -> None:
         while True:
             try:
-                apply_write(self._cluster, self._place, step)
+                apply_write(self._cluster, self._target, write)
             except errors.TooManyRequests as error:
                 with self._lock:
-                    pause = self._pauses.next_pause(at_least=error.retry_after)
-                if time.monotonic() + pause > self._patience or self._stop.is_set():
+                    pause = self._backoff.next_pause(at_least=error.retry_after)
+                if time.monotonic() + pause > self._wait_deadline or self._stop.is_set():
                     raise
                 self._stop.wait(pause)
             else:
                 return
 
-    def _failed(self, step: ClusterWrite, error: ClusterError) -> None:
-        logger.warning("%s: %s", step.description, error)
+    def _record_failure(self, write: ClusterWrite, error: ClusterError) -> None:
+        logger.warning("%s: %s", write.description, error)
         with self._lock:
-            self._work.remaining.append(step)
-            self._work.failures.append((step, error))
-            self._in_a_row += 1
-            is_everybodys = isinstance(error, _OF_THE_CLUSTER) or not isinstance(error, _OF_ONE_OBJECT)
-            if is_everybodys or self._in_a_row >= _FAULTS_IN_A_ROW:
-                self._work.fatal_error = self._work.fatal_error or error
+            self._progress.remaining.append(write)
+            self._progress.failures.append((write, error))
+            self._consecutive_failures += 1
+            is_of_one_object = isinstance(error, _ERRORS_OF_ONE_OBJECT) and not isinstance(
+                error, _ERRORS_OF_THE_CLUSTER
+            )
+            if not is_of_one_object or self._consecutive_failures >= _MAX_CONSECUTIVE_FAILURES:
+                self._progress.fatal_error = self._progress.fatal_error or error
                 self._stop.set()

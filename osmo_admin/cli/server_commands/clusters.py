@@ -10,7 +10,7 @@ from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 
 if TYPE_CHECKING:
     from pools.models import Backend
-    from scheduling.services.kubernetes.queue_sync import SyncOutcome
+    from scheduling.services.kubernetes.sync_outcome import SyncOutcome
 
 
 def sync(
@@ -48,7 +48,8 @@ def _sync_one(row: Backend, *, dry_run: bool, take_over: bool) -> bool:
     from scheduling.kube.error_messages import error_message
     from scheduling.kube.errors import ClusterError
     from scheduling.services.kubernetes.leases import AlreadyClaimed
-    from scheduling.services.kubernetes.queue_sync import preview_sync, sync_backend_queues
+    from scheduling.services.kubernetes.queue_sync import sync_backend_queues
+    from scheduling.services.kubernetes.sync_comparison import preview_sync
 
     try:
         outcome = (

@@ -73,6 +73,6 @@ def test_without_a_right_the_call_is_refused(lawful: RbacCluster) -> None:
     """That the judge judges."""
     pod = {"metadata": {"name": "p", "namespace": "elsewhere"}, "spec": {"containers": []}}
     with pytest.raises(errors.AccessDenied, match="create pods in elsewhere"):
-        lawful.create(resource_kinds.POD, pod, owner="osmo-admin")
+        lawful.create(resource_kinds.POD, pod, field_manager="osmo-admin")
     with pytest.raises(errors.AccessDenied, match="list secrets in the cluster"):
         lawful.list(resource_kinds.SECRET)

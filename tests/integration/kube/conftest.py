@@ -17,7 +17,8 @@ from scheduling.kube.fake import FakeCluster
 from scheduling.kube.resource_kinds import QUEUE
 from scheduling.models import QueueSync
 from scheduling.services.kubernetes import connections
-from scheduling.services.kubernetes.queue_sync import SyncOutcome, sync_backend_queues
+from scheduling.services.kubernetes.queue_sync import sync_backend_queues
+from scheduling.services.kubernetes.sync_outcome import SyncOutcome
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace, RecordingCluster
 
 KUBECONFIG = {

@@ -105,8 +105,8 @@ def test_a_list_has_all_pages_and_only_what_was_asked(place: KubeNamespace) -> N
         return sorted(item["metadata"]["name"] for item in found)
 
     everything = [f"c{number}" for number in range(7)] + ["marked"]
-    assert names(namespace=place.namespace, page=3) == everything
-    assert set(everything) <= set(names(page=2))
+    assert names(namespace=place.namespace, page_size=3) == everything
+    assert set(everything) <= set(names(page_size=2))
     assert names(namespace=place.namespace, labels="colour=red") == ["marked"]
     assert names(namespace=place.namespace, labels="!colour") == everything[:-1]
     assert names(namespace=place.namespace, labels="colour in (red, blue)") == ["marked"]

@@ -20,9 +20,9 @@ from scheduling.services.kubernetes.queue_sync import (
     backends_due_for_sync,
     is_cluster_behind,
     needs_no_sync,
-    preview_sync,
     sync_backend_queues,
 )
+from scheduling.services.kubernetes.sync_comparison import preview_sync
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.integration.kube.conftest import SyncHarness
 from tests.support import factories
@@ -290,7 +290,7 @@ def test_a_sync_that_reports_shows_drift_and_applies_on_demand(lab: SyncHarness)
     assert lab.cluster.writes == []
     assert (outcome.synced, outcome.reason, len(outcome.remaining)) == ("False", "WritesDue", 2)
     assert QueueDrift.objects.filter(reapplied_at=None).count() == 2
-    lab.sync(only=[lab.name("team")])
+    lab.sync(only_objects=[lab.name("team")])
     assert lab.cluster.writes == [f"apply {lab.name('team')}"]
     assert list(QueueDrift.objects.filter(reapplied_at=None).values_list("queue", flat=True)) == [lab.name("other")]
     lab.edit("other", {"spec": {"priority": 100}})

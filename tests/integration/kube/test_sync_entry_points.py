@@ -48,9 +48,9 @@ def at_once(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NAMES = {
-    notifications.RECONCILE_TASK: "settle_backend",
+    notifications.RECONCILE_TASK: "reconcile_simulated_backend",
     notifications.QUEUE_SYNC_TASK: "sync_queues",
-    notifications.MANUAL_QUEUE_SYNC_TASK: "sync_queues_by_hand",
+    notifications.MANUAL_QUEUE_SYNC_TASK: "sync_queues_manually",
     notifications.CONNECTION_TEST_TASK: "test_connection",
 }
 

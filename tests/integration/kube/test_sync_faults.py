@@ -26,6 +26,8 @@ from scheduling.models import QueueSync
 from scheduling.services.kubernetes import connections, leases, queue_sync
 from scheduling.services.kubernetes.leases import AlreadyClaimed, LeaseLost, hold_lease
 from scheduling.services.kubernetes.queue_sync import backends_due_for_sync, sync_backend_queues, sync_while_requested
+from scheduling.services.kubernetes.sync_comparison import preview_sync
+from scheduling.services.kubernetes.sync_outcome import SyncOutcome
 from tests.integration.kube.conftest import SyncHarness
 from tests.support.foreign_objects import ForeignObjects
 from tests.support.kube_proxy import FaultyProxy, status_body
@@ -74,7 +76,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         def __init__(self, **_: Any) -> None:
             pass
 
-        def pause(self, at_least: float | None = None) -> float:
+        def next_pause(self, at_least: float | None = None) -> float:
             asked.append(at_least or 0.0)
             return 0.0
 
@@ -215,7 +217,7 @@ def test_killed_at_any_write_the_next_run_does_the_rest_and_no_more(twin_lab: Sy
     create_subpool(actor=SYSTEM, parent="team", subpool_name="b", quota=20)
     resize_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=10)
     pool("other", 5)
-    whole = len(queue_sync.preview_sync(Backend.objects.get(name="lab")).remaining)
+    whole = len(preview_sync(Backend.objects.get(name="lab")).remaining)
     assert whole == 4
     made = [0]
 
@@ -313,7 +315,7 @@ def test_two_workers_at_once_without_the_lease_write_twice(
     monkeypatch.setattr(leases.Lease, "claim", lambda self: None)
     monkeypatch.setattr(leases.Lease, "renew", lambda self: None)
     monkeypatch.setattr(leases.Lease, "may_write", lambda self: True)
-    Rendezvous(2).after_call(monkeypatch, queue_sync, "_look")
+    Rendezvous(2).after_call(monkeypatch, queue_sync, "compare_with_ledger")
     twin_lab.cluster.clear_calls()
     outcome = run_concurrently([lambda: sync_backend_queues(twin_lab.backend.pk, manual=True) for _ in range(2)])
     assert not [each for each in outcome if isinstance(each, Exception)], outcome
@@ -323,11 +325,11 @@ def test_two_workers_at_once_without_the_lease_write_twice(
 @pytest.mark.race
 def test_two_workers_at_once_write_once(lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     pool("team")
-    Rendezvous(2).after_call(monkeypatch, queue_sync, "_look")
+    Rendezvous(2).after_call(monkeypatch, queue_sync, "compare_with_ledger")
     lab.cluster.clear_calls()
     outcome = run_concurrently([lambda: sync_backend_queues(lab.backend.pk, manual=True) for _ in range(2)])
     busy = [each for each in outcome if isinstance(each, AlreadyClaimed)]
-    done = [each for each in outcome if isinstance(each, queue_sync.SyncOutcome)]
+    done = [each for each in outcome if isinstance(each, SyncOutcome)]
     assert len(done) + len(busy) == 2
     assert {each.synced for each in done} == {"True"}
     writes = [write for write in lab.cluster.writes if "osmo-pool" in write or lab.root in write]

@@ -1,0 +1,92 @@
+"""The condition of a cluster's queues: whether they follow the ledger, the reason if not, and the next attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.utils import timezone
+
+from scheduling.kube.error_messages import condition_reason, error_message
+from scheduling.kube.errors import ClusterError
+from scheduling.kube.queue_comparison import QueueComparison
+from scheduling.kube.queue_steps import ClusterWrite
+from scheduling.kube.queue_writes import WriteProgress
+from scheduling.models import QueueSync
+from scheduling.selectors.desired_queues import DesiredState
+
+MAX_PAUSE = timedelta(minutes=5)
+
+Synced = QueueSync.Synced
+
+
+def set_off(row: QueueSync) -> None:
+    """The sync of this backend is switched off."""
+    _set_condition(row, Synced.UNKNOWN, "Off", "The sync of this backend is switched off.")
+
+
+def set_unread(row: QueueSync, error: ClusterError) -> None:
+    """The cluster could not be read."""
+    _delay_next_attempt(row, error)
+    _set_condition(row, Synced.FALSE, condition_reason(error), error_message(error))
+
+
+def set_finished(
+    row: QueueSync,
+    desired: DesiredState,
+    comparison: QueueComparison,
+    progress: WriteProgress,
+    skipped: Sequence[ClusterWrite],
+) -> None:
+    """A run wrote what it could; `skipped` are the writes that it was not asked for."""
+    row.objects_observed = comparison.owned_queues
+    row.untouched = [{"name": each.name, "note": each.note} for each in comparison.untouched]
+    if progress.fatal_error is not None or progress.failures:
+        error = progress.fatal_error or progress.failures[0][1]
+        _delay_next_attempt(row, error)
+        _set_condition(row, Synced.FALSE, condition_reason(error), _failure_message(progress, error))
+        return
+    row.failures, row.retry_at = 0, None
+    needed = desired.queues.keys() | desired.topologies.keys()
+    in_the_way = [each for each in comparison.untouched if each.name in needed]
+    if progress.remaining:
+        message = f"The run was too slow and stopped; {len(progress.remaining)} writes are left to the next one."
+        _set_condition(row, Synced.FALSE, "Interrupted", message)
+    elif skipped:
+        message = f"{len(skipped)} writes are due; the sync of this backend only reports them."
+        _set_condition(row, Synced.FALSE, "WritesDue", message)
+    elif in_the_way:
+        first = in_the_way[0]
+        more = f", and {len(in_the_way) - 1} more" if len(in_the_way) > 1 else ""
+        _set_condition(row, Synced.FALSE, "InTheWay", f"{first.name} stays as it is: {first.note}{more}.")
+    else:
+        row.applied_generation = max(row.applied_generation, desired.generation)
+        row.succeeded_at = timezone.now()
+        message = f"{len(desired.queues)} queues follow the ledger's generation {desired.generation}."
+        _set_condition(row, Synced.TRUE, "InStep", message)
+
+
+def _delay_next_attempt(row: QueueSync, error: ClusterError) -> None:
+    pause = min(MAX_PAUSE, timedelta(seconds=2 ** min(row.failures, 10)))
+    row.failures += 1
+    row.retry_at = timezone.now() + max(pause, timedelta(seconds=error.retry_after or 0))
+
+
+def _failure_message(progress: WriteProgress, error: ClusterError) -> str:
+    where = next((write.description for write, each in progress.failures if each is error), "")
+    more = f" {len(progress.remaining)} writes are left." if len(progress.remaining) > 1 else ""
+    return f"{where}: {error_message(error)}{more}" if where else f"{error_message(error)}{more}"
+
+
+def _set_condition(row: QueueSync, synced: Synced, reason: str, message: str) -> None:
+    """Write the condition; `since` moves only with its status or reason. The lease's columns are left alone."""
+    if (row.synced, row.reason) != (synced, reason):
+        row.since = timezone.now()
+    row.synced, row.reason, row.message = synced, reason, message
+    row.save(update_fields=_CONDITION_COLUMNS)
+
+
+_CONDITION_COLUMNS = [
+    "applied_generation", "synced", "reason", "message", "since", "attempted_at", "succeeded_at", "retry_at",
+    "failures", "objects_observed", "untouched",
+]  # fmt: skip
