@@ -1,4 +1,4 @@
-# Two commands for everybody: `make run` starts OSMO Admin, `make test` tests it. Both set up what they need.
+# The two main targets: `make run` starts OSMO Admin, `make test` tests it. Both install what they need.
 # Python 3.11 or newer is the only requirement; uv is used when it is installed.
 
 PYTHON ?= python3

@@ -19,7 +19,7 @@ from osmo_admin.env import RUNTIME_FILE, Env
 
 INSECURE_KEY_PREFIX = "insecure-"
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
-# Clients time out at about this age; after a longer wait for a lock nobody reads the response.
+# Clients time out after about this time; a longer wait for a lock is useless.
 MAX_LOCK_WAIT_MS = 30_000
 
 
@@ -69,18 +69,18 @@ def check_dev_login(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
 def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMessage]:
     """A wrong address would fail late and far from its cause."""
     env: Env = settings.OSMO
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     if env.public_url:
         scheme = urlsplit(env.public_url).scheme
         if scheme not in {"http", "https"} or not urlsplit(env.public_url).netloc:
-            found.append(
+            messages.append(
                 Error(
                     f"OSMO_PUBLIC_URL must be an http:// or https:// address (got {env.public_url!r}).",
                     id="osmo.E003",
                 )
             )
         elif env.secure and scheme == "http":
-            found.append(
+            messages.append(
                 Error(
                     "OSMO_SECURE is on and OSMO_PUBLIC_URL begins with http://: browsers would never send the login.",
                     hint="Name the https:// address of the users.",
@@ -89,21 +89,21 @@ def check_addresses(app_configs: Sequence[Any] | None, **_: Any) -> list[CheckMe
             )
     scheme = urlsplit(settings.REDIS_URL).scheme
     if scheme not in {"redis", "rediss", "unix"}:
-        found.append(
+        messages.append(
             Error(
                 f"REDIS_URL must begin with redis://, rediss:// or unix:// (got {scheme or 'nothing'!r}).",
                 id="osmo.E005",
             )
         )
     if env.secure and "*" in settings.ALLOWED_HOSTS:
-        found.append(
+        messages.append(
             Caution(
                 "OSMO_ALLOWED_HOSTS is *: an attacker can make links point at another host.",
                 hint="Name the hosts of the users.",
                 id="osmo.W005",
             )
         )
-    return found
+    return messages
 
 
 @register()
@@ -139,7 +139,7 @@ def check_private_files(app_configs: Sequence[Any] | None, **_: Any) -> list[Che
 
 def refuse_unsafe_settings() -> None:
     """Called when the web server starts. Raises ImproperlyConfigured with all errors that make serving unsafe."""
-    found = [*check_secret_key(None), *check_dev_login(None), *check_addresses(None), *check_private_files(None)]
-    errors = [message for message in found if message.is_serious()]
+    messages = [*check_secret_key(None), *check_dev_login(None), *check_addresses(None), *check_private_files(None)]
+    errors = [message for message in messages if message.is_serious()]
     if errors:
         raise ImproperlyConfigured(" ".join(f"{message.msg} {message.hint or ''}".strip() for message in errors))

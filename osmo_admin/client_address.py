@@ -14,8 +14,8 @@ def client_address(request: HttpRequest) -> str | None:
     """
     count: int = settings.OSMO.proxy_count
     if count:
-        seen = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
-        if len(seen) >= count:
-            return str(seen[-count])
+        addresses = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
+        if len(addresses) >= count:
+            return str(addresses[-count])
     address: str | None = request.META.get("REMOTE_ADDR")
     return address or None

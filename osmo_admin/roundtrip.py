@@ -61,10 +61,10 @@ def _temporary_token() -> Iterator[str]:
         delete_token(actor=SYSTEM, owner=owner.username, name=name)
 
 
-def _call_api(client: httpx.Client, method: str, path: str, **more: Any) -> Any:
+def _call_api(client: httpx.Client, method: str, path: str, **options: Any) -> Any:
     """One API call. Raises OperationError with the response of the server."""
     try:
-        answer = client.request(method, path, **more)
+        answer = client.request(method, path, **options)
     except httpx.HTTPError as problem:
         raise OperationError(f"Check failed: {method} {path}: {problem}") from problem
     if answer.status_code != httpx.codes.OK:
@@ -76,11 +76,11 @@ def _wait_until_running(client: httpx.Client, workflow: str) -> float:
     """Wait until the workflow is RUNNING, and return the seconds."""
     began = time.monotonic()
     while (waited := time.monotonic() - began) < START_TIMEOUT_SECONDS:
-        found = _call_api(client, "GET", f"/api/workflow/{workflow}")
-        if found["status"] == "RUNNING":
+        workflow_body = _call_api(client, "GET", f"/api/workflow/{workflow}")
+        if workflow_body["status"] == "RUNNING":
             return waited
-        if found["status"] != "PENDING":
-            raise OperationError(f"Check failed: {workflow} became {found['status']} instead of RUNNING.")
+        if workflow_body["status"] != "PENDING":
+            raise OperationError(f"Check failed: {workflow} became {workflow_body['status']} instead of RUNNING.")
         time.sleep(0.1)
     raise OperationError(
         f"Check failed: {workflow} was accepted but not started within {START_TIMEOUT_SECONDS:.0f} s; see worker.log."

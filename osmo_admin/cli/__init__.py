@@ -1,1 +1,1 @@
-"""The two commands: `osmo` for everybody (no Django inside), `osmo-admin` for the operator."""
+"""The two commands: `osmo` for users (without Django), `osmo-admin` for the operator."""

@@ -26,8 +26,8 @@ NOT_A_DRY_RUN = "WARNING: the server did not confirm the dry run. See the last c
 
 
 def show_effect(session: ClientSession, answer: Any, summarize: Callable[[Any], Any] = lambda answer: answer) -> None:
-    """Print the effect; for people only its summary. A forbidden change ends with exit code 2, as the
-    change itself would."""
+    """Print the effect; for people only its summary. A forbidden change ends with exit code 2, as the change
+    itself would."""
     confirmed = isinstance(answer, dict) and answer.get("dry_run") is True
     print_answer(session, answer, lambda: effect_text(summarize(answer)) if confirmed else format_cell(answer))
     if not confirmed:

@@ -22,9 +22,7 @@ from osmo_admin.cli.client_errors import SERVER_FAILED, ClientError, error_from_
 if TYPE_CHECKING:
     import httpx
 
-PROTOCOL_VERSION = (
-    "6.4.0"  # version of the OSMO client whose protocol this client follows; a server may refuse older versions
-)
+PROTOCOL_VERSION = "6.4.0"  # the version of the OSMO client with the same protocol; servers may refuse older ones
 USER_AGENT = f"osmo-admin-cli/{__version__}"
 RETRIES = 4
 FIRST_PAUSE = 0.1  # seconds; doubled each time

@@ -165,6 +165,6 @@ def read_claims(token: str) -> dict[str, Any]:
 
 
 def is_expired(token: str, *, now: float | None = None) -> bool:
-    """True when the JWT's `exp` less a margin lies in the past; a token without a numeric `exp` counts as expired."""
+    """True if the JWT's `exp` less a margin is in the past; a token without a numeric `exp` counts as expired."""
     end = read_claims(token).get("exp")
     return not isinstance(end, int | float) or end - EXPIRY_MARGIN < (time.time() if now is None else now)

@@ -46,13 +46,13 @@ def ensure_certificate(folder: Path, hosts: Iterable[str], *, now: datetime | No
     """The certificate for these hosts (names or addresses). It is created or renewed if it is missing, lacks a host or
     expires within 30 days. Raises OperationError for files that cannot be read."""
     now = now or datetime.now(UTC)
-    wanted = frozenset(hosts)
-    there = read_certificate(folder)
-    if there is not None and wanted <= there.hosts and there.expires_at - now > RENEW_BEFORE:
-        return there
+    required = frozenset(hosts)
+    stored = read_certificate(folder)
+    if stored is not None and required <= stored.hosts and stored.expires_at - now > RENEW_BEFORE:
+        return stored
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority, authority_key = _ensure_authority(folder, now)
-    hosts_now = sorted(wanted | (there.hosts if there else frozenset()))
+    hosts_now = sorted(required | (stored.hosts if stored else frozenset()))
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _certificate_builder("osmo-admin webhooks", authority.subject, key.public_key(), now, SERVER_LIFETIME)
@@ -64,9 +64,9 @@ def ensure_certificate(folder: Path, hosts: Iterable[str], *, now: datetime | No
     )
     write_private_file(folder / "tls.key", _key_pem(key))
     write_private_file(folder / "tls.crt", _pem(certificate))
-    made = read_certificate(folder)
-    assert made is not None
-    return made
+    created = read_certificate(folder)
+    assert created is not None
+    return created
 
 
 def read_certificate(folder: Path) -> ServerCertificate | None:

@@ -1,6 +1,6 @@
 """The data directory: its place, its content, and the lock of the running server.
 
-DIR/                    the marker `osmo-admin.json` says that osmo-admin made it
+DIR/                    the marker `osmo-admin.json` says that osmo-admin created it
   postgres/             the cluster (or `postgres.location`, see `postgres_home`)
   valkey/               the broker's append-only file
   logs/                 one file per process
@@ -47,7 +47,7 @@ def write_private_file(path: Path, text: str) -> None:
     """Write a file that only its owner can read, atomically."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w") as out:  # mkstemp makes it 0600
+        with os.fdopen(handle, "w") as out:  # mkstemp sets the mode 0600
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
@@ -60,14 +60,14 @@ def write_private_file(path: Path, text: str) -> None:
 def read_json_object(path: Path) -> dict[str, Any]:
     """A JSON object, or an empty one if there is no file. Raises OperationError if it is damaged."""
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
     except ValueError as broken:
         raise OperationError(f"{path} is damaged ({broken}). Restore it from a backup or remove it.") from broken
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise OperationError(f"{path} must hold a JSON object. Restore it from a backup or remove it.")
-    return found
+    return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class DataDirectory:
             if not self.marker.exists():
                 if any(self.root.iterdir()):
                     raise OperationError(
-                        f"--data-dir {self.root} holds other files and was not made by osmo-admin. "
+                        f"--data-dir {self.root} holds other files and was not created by osmo-admin. "
                         "Name a new or an empty directory."
                     )
                 write_private_file(self.marker, json.dumps({"layout": 1}) + "\n")

@@ -1,4 +1,4 @@
-"""Secrets that are created once and kept in the data directory, readable by their owner only."""
+"""Secrets that are created once and stored in the data directory, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SECRET_KEY = "OSMO_SECRET_KEY"  # noqa: S105  (its name, not its value)
 
 def load_secret_key(data: DataDirectory) -> str:
     """The key that signs sessions and tokens; created at the first start."""
-    kept = read_json_object(data.secrets)
-    if not kept.get(SECRET_KEY):
-        kept[SECRET_KEY] = secrets.token_urlsafe(48)
-        write_private_file(data.secrets, json.dumps(kept, indent=2) + "\n")
-    return str(kept[SECRET_KEY])
+    stored = read_json_object(data.secrets)
+    if not stored.get(SECRET_KEY):
+        stored[SECRET_KEY] = secrets.token_urlsafe(48)
+        write_private_file(data.secrets, json.dumps(stored, indent=2) + "\n")
+    return str(stored[SECRET_KEY])
 
 
 def generate_password() -> str:

@@ -35,8 +35,8 @@ def record_children(data: DataDirectory, children: Iterable[ChildProcess], socke
 
 def end_orphans(data: DataDirectory) -> list[str]:
     """End the processes of an earlier supervisor. Returns the names of those that still ran."""
-    left = read_json_object(data.children)
-    entries = left.get("children", [])
+    recorded = read_json_object(data.children)
+    entries = recorded.get("children", [])
     alive = [entry for entry in entries if process_start_time(entry["pid"]) == entry["started"] != ""]
     for entry in alive:
         with suppress(ProcessLookupError):
@@ -51,21 +51,21 @@ def end_orphans(data: DataDirectory) -> list[str]:
     for pid in _find_group_members(groups, str(data.root)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    if left.get("socket_dir"):
-        shutil.rmtree(left["socket_dir"], ignore_errors=True)
+    if recorded.get("socket_dir"):
+        shutil.rmtree(recorded["socket_dir"], ignore_errors=True)
     data.children.unlink(missing_ok=True)
     return [entry["name"] for entry in alive]
 
 
 def _find_group_members(groups: set[int], installation: str) -> list[int]:
     """Processes of these groups that belong to this installation, also without their leader (Linux only)."""
-    mark = f"{INSTALLATION_VARIABLE}={installation}".encode()
-    found = []
+    marker = f"{INSTALLATION_VARIABLE}={installation}".encode()
+    members = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             group = int((folder / "stat").read_text().rpartition(")")[2].split()[2])
-            if group in groups and mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
+            if group in groups and marker in (folder / "environ").read_bytes().split(b"\0"):
+                members.append(int(folder.name))
         except (OSError, ValueError, IndexError):
             continue
-    return found
+    return members

@@ -73,11 +73,11 @@ def find_installations() -> Iterator[PostgresBinaries]:
     if spec is not None and spec.origin:
         # `pginstall` is the older major version of the wheel, `pginstall18` a newer one.
         wheel = sorted(Path(spec.origin).parent.glob("pginstall*/bin"), key=_folder_number, reverse=True)
-    seen: set[Path] = set()
+    checked: set[Path] = set()
     for folder in [*debian, *on_path, *wheel]:
-        if folder in seen or not (folder / "initdb").is_file() or not (folder / "postgres").is_file():
+        if folder in checked or not (folder / "initdb").is_file() or not (folder / "postgres").is_file():
             continue
-        seen.add(folder)
+        checked.add(folder)
         major = _major_version(folder)
         if major >= OLDEST_VERSION:
             yield PostgresBinaries(major, folder)

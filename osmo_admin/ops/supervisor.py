@@ -167,8 +167,8 @@ class Supervisor:
 
     def _run_bootstrap(self) -> str:
         """Migrate and seed. Returns the login hint, which shows a generated password only this once."""
-        given = os.environ.get("OSMO_ADMIN_PASSWORD")
-        password = given or keys.generate_password()
+        configured = os.environ.get("OSMO_ADMIN_PASSWORD")
+        password = configured or keys.generate_password()
         log = self.data.logs / "bootstrap.log"
         log.unlink(missing_ok=True)
         arguments = ["--demo"] if self.options.demo else []
@@ -191,12 +191,12 @@ class Supervisor:
             raise OperationError(f"The database could not be prepared (exit code {code}):\n{child.log_tail()}")
         if not _last_json_object(child.log_tail(200)).get("admin_created"):
             return "admin, with the password of the first start"
-        if given:
+        if configured:
             return "admin, with the password in OSMO_ADMIN_PASSWORD"
         return f"admin / {password}   (shown this once; change it after logging in)"
 
-    def _start_service(self, name: str, command: list[str], more: Mapping[str, str] | None = None) -> None:
-        env = {**self.env, **(more or {})}
+    def _start_service(self, name: str, command: list[str], extra_env: Mapping[str, str] | None = None) -> None:
+        env = {**self.env, **(extra_env or {})}
         self.services.append(start_child(name, command, log=self.data.logs / f"{name}.log", env=env))
         self._record_children()
 
@@ -205,13 +205,19 @@ class Supervisor:
         port = self.options.webhook_port
         if port is None:
             return
-        named = urlsplit(os.environ.get("OSMO_WEBHOOK_URL", "")).hostname
-        hosts = {"localhost", "127.0.0.1", "::1", *_host_names(self.options.host), *([named] if named else [])}
+        public_host = urlsplit(os.environ.get("OSMO_WEBHOOK_URL", "")).hostname
+        hosts = {
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            *_host_names(self.options.host),
+            *([public_host] if public_host else []),
+        }
         certificate = certificates.ensure_certificate(self.data.webhook, {host.strip("[]") for host in hosts})
         allowed = ",".join([self.env["OSMO_ALLOWED_HOSTS"], *sorted(certificate.hosts)])
-        more = {process_commands.METRICS_DIR: str(self.data.metrics), "OSMO_ALLOWED_HOSTS": allowed}
+        extra_env = {process_commands.METRICS_DIR: str(self.data.metrics), "OSMO_ALLOWED_HOSTS": allowed}
         command = process_commands.webhook_command(self.options.host, port, certificate.certificate, certificate.key)
-        self._start_service(process_commands.WEBHOOK, command, more)
+        self._start_service(process_commands.WEBHOOK, command, extra_env)
 
     def _prepare_metrics_folder(self) -> dict[str, str]:
         shutil.rmtree(self.data.metrics, ignore_errors=True)
@@ -347,8 +353,8 @@ def _last_json_object(text: str) -> dict[str, Any]:
     """The JSON object on the last line that holds one."""
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            return found
+            value: dict[str, Any] = json.loads(line)
+            return value
     return {}
 
 

@@ -34,7 +34,7 @@ def test_private_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    with pytest.raises(OperationError, match="was not made by osmo-admin"):
+    with pytest.raises(OperationError, match="was not created by osmo-admin"):
         DataDirectory.open(tmp_path).prepare()
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 

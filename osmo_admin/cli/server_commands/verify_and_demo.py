@@ -10,12 +10,12 @@ from osmo_admin.cli.server_commands.options import DataDirOption, use_django
 def verify(data_dir: DataDirOption = None) -> None:
     """Recompute every counter and invariant and print each difference. Exit code 1 if there is one."""
     use_django(data_dir)
-    from scheduling.services.verify import verify as differences
+    from scheduling.services.verify import verify as find_differences
 
-    found = list(differences())
-    for difference in found:
+    differences = list(find_differences())
+    for difference in differences:
         print(difference)
-    if found:
+    if differences:
         raise typer.Exit(1)
     print("Verified: every counter equals its recount and every invariant holds.")
 

@@ -136,30 +136,32 @@ def status(
     from scheduling.services.webhooks.installation import read_webhook_status
 
     certificate = _stored_certificate(data_dir)
-    standing = read_webhook_status(SYSTEM, backend, ca_certificate=certificate.authority if certificate else "")
-    faults = list(standing.problems)
+    policy_status = read_webhook_status(SYSTEM, backend, ca_certificate=certificate.authority if certificate else "")
+    faults = list(policy_status.problems)
     if certificate is None:
         faults.append("OSMO Admin has no certificate for webhooks: osmo-admin webhook install")
     elif certificate.days_left() < 30:
-        left = certificate.days_left()
-        faults.append(f"The certificate expires in {left} days: osmo-admin webhook install, then restart OSMO Admin.")
-    there = standing.installed
-    found: dict[str, Any] = {
+        days_left = certificate.days_left()
+        faults.append(
+            f"The certificate expires in {days_left} days: osmo-admin webhook install, then restart OSMO Admin."
+        )
+    installed = policy_status.installed
+    facts: dict[str, Any] = {
         "backend": backend,
-        "mode": standing.guard.mode,
-        "identity": standing.guard.identity,
-        "accounts": standing.guard.accounts,
-        "installed": there is not None,
-        "address": there.address if there else None,
-        "fails_closed": there.fails_closed if there else None,
+        "mode": policy_status.guard.mode,
+        "identity": policy_status.guard.identity,
+        "accounts": policy_status.guard.accounts,
+        "installed": installed is not None,
+        "address": installed.address if installed else None,
+        "fails_closed": installed.fails_closed if installed else None,
         "certificate_days_left": certificate.days_left() if certificate else None,
-        "bypass_tries": standing.bypass_attempts,
+        "bypass_tries": policy_status.bypass_attempts,
         "faults": faults,
     }
     if output == "json":
-        print(json.dumps(found))
+        print(json.dumps(facts))
     else:
-        for key, value in found.items():
+        for key, value in facts.items():
             if key != "faults":
                 print(f"{key.replace('_', ' ')}: {'-' if value in (None, '', []) else value}")
         for fault in faults:
