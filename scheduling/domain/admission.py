@@ -1,7 +1,7 @@
-"""Two verdicts: may this be submitted, and may this gang start (decisions D5 and D6).
+"""Two verdicts: the admission of a submission and the start of a gang (decisions D5 and D6).
 
-What is used right now never refuses a submission, it only decides whether a gang starts. All amounts are whole GPUs;
--1 is unlimited.
+Current usage never refuses a submission; it only decides whether a gang starts. All amounts are whole GPUs; -1 is
+unlimited.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scheduling.domain.priorities import Priority
 
 @dataclass(frozen=True, slots=True)
 class TreeLimit:
-    """The most GPUs that the tree of cohorts could ever give a leaf, and the node and limit that it comes from."""
+    """The most GPUs that the cohort tree could ever give a leaf, with the node and the limit that set this bound."""
 
     gpus: Amount
     node: str
@@ -27,7 +27,7 @@ class TreeLimit:
 
     @property
     def explanation(self) -> str:
-        """Which number of the tree stands in the way."""
+        """The number of the tree that sets the bound, in words."""
         if self.limit == "borrowing_limit":
             return f"the borrowing limit of {self.node} is {amount_text(self.bound)}"
         return f"everything under {self.node} is {amount_text(self.bound)}"
@@ -35,8 +35,8 @@ class TreeLimit:
 
 @dataclass(frozen=True, slots=True)
 class LeafFacts:
-    """What a submission meets: the leaf's accounting quota, the pool around it, and what a tree of cohorts could ever
-    give (None where nothing of the kind bounds it)."""
+    """The facts that a submission is judged by: the accounting quota of the leaf, its pool, and the most that the
+    cohort tree could ever give (None without a bound)."""
 
     pool: str
     quota: int
@@ -49,7 +49,7 @@ class LeafFacts:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRefusal:
-    """Why a submission is refused; `is_by_quota` tells the client that a number said no, not a rule of use."""
+    """Why a submission is refused. `is_by_quota` tells the client that a number refused it, not a rule of use."""
 
     violation: Violation
     is_by_quota: bool = False
@@ -58,8 +58,8 @@ class SubmissionRefusal:
 def submission_verdict(
     leaf: LeafFacts, *, priority: Priority, largest_gang: int, ignores_maintenance: bool
 ) -> SubmissionRefusal | None:
-    """None: admitted. The first broken rule otherwise, in the order a person wants to hear it: is the door open at all,
-    then can this ever run."""
+    """None if the submission is admitted, else the first broken rule: first the state of the pool, then the rules that
+    decide whether the work could ever run."""
     if leaf.archived:
         return _closed(leaf, "archived", "It takes no work until an osmo-admin brings it back.")
     if leaf.state not in {None, SubpoolState.ACTIVE}:
@@ -100,7 +100,7 @@ def _above_tree(pool: str, asked: int, tree: TreeLimit) -> SubmissionRefusal:
 
 
 class WaitCode(StrEnum):
-    """Which gate holds a gang back."""
+    """The gate that blocks a start."""
 
     LEAF_QUOTA = "leaf_quota"
     POOL_QUOTA = "pool_quota"
@@ -111,7 +111,7 @@ class WaitCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartRefusal:
-    """A gang that may not start now: the gate, the node of the tree, its limit, what is asked and what is free."""
+    """Why a gang may not start now: the gate, the node of the tree, its limit, the requested and the free GPUs."""
 
     code: WaitCode
     node: str
@@ -122,7 +122,7 @@ class StartRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One node of the tree as a start meets it. `quota` binds HIGH/NORMAL use, `maximum` all use."""
+    """The numbers of one node of the tree that bound a start: `quota` bounds HIGH/NORMAL usage, `maximum` all usage."""
 
     name: str
     quota: int
@@ -132,7 +132,7 @@ class Gate:
 
 
 def start_verdict(path: tuple[Gate, ...], *, priority: Priority, gpus: int) -> StartRefusal | None:
-    """None: the quotas let the gang start. `path` runs from the leaf to the root.
+    """None if quotas and limits let the gang start. `path` runs from the leaf to the root.
 
     HIGH/NORMAL must fit inside the quota of the leaf and of every node above it, counting HIGH/NORMAL use only; every
     priority must fit under each `maximum`, counting all use. Equality fits. A gang without GPUs always passes.

@@ -1,7 +1,7 @@
-"""When something must happen to a gang without anybody asking: its work is done, or its time is up.
+"""When a gang ends by itself: its work is done, or its time is up.
 
-Source: OSMO contract, section 7.3 (`timeout`) and 7.4. `queue_timeout` counts from the moment a gang is ready to start,
-`exec_timeout` from the workflow's first start; the work of a simulated gang lasts as long as its label says.
+Source: OSMO contract, section 7.3 (`timeout`) and 7.4. `queue_timeout` counts from the time a gang is ready to start,
+`exec_timeout` from the first start of the workflow. The work of a simulated gang lasts as long as its label says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scheduling.domain.statuses import TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class GangDeadlines:
-    """The moments at which a gang ends by itself; None is never."""
+    """The times at which a gang ends by itself; None means never."""
 
     work: datetime | None = None
     execution: datetime | None = None
@@ -22,13 +22,13 @@ class GangDeadlines:
 
     @property
     def earliest(self) -> datetime | None:
-        """The earliest of them."""
+        """The earliest deadline."""
         return min((at for at in (self.work, self.execution, self.queue) if at is not None), default=None)
 
     def verdict(self, now: datetime) -> TaskStatus | None:
-        """How the gang ends now, None if it goes on.
+        """The final status of the gang now, None if it goes on.
 
-        Whatever came first counts, however late we look; work that is done at the moment of its timeout is done.
+        The earliest deadline decides, however late the check comes. Work that is done at its timeout is done.
         """
         first = self.earliest
         if first is None or first > now:

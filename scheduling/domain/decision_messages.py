@@ -1,4 +1,4 @@
-"""A deed of settling in one sentence, for those who may know for whom it was done and for those who may not."""
+"""The message of a scheduling decision, for readers who may know the beneficiary and for readers who may not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ MAX_NAMED_NODES = 3
 
 @dataclass(frozen=True, slots=True)
 class DecisionFacts:
-    """`gang` and `beneficiary` as people know them (`hello-1`, `hello-1/train`); `leaf` and `beneficiary_leaf` are the names
-    of their pools. `nodes`: where the tasks stand now, of a move; `more`: the gang runs already and takes more. A
-    preemption for nobody is one that the scheduler of a cluster decided, which does not say for whom."""
+    """The facts of one decision.
+
+    `gang` and `beneficiary` are the names that users know (`hello-1`, `hello-1/train`), `leaf` and `beneficiary_leaf`
+    the names of their pools. `nodes`: the new nodes of the tasks of a move. `is_growth`: the gang already runs and
+    starts more tasks. A preemption without a beneficiary was decided by the scheduler of a cluster, which names none.
+    """
 
     action: StepAction
     gang: str
@@ -26,32 +29,32 @@ class DecisionFacts:
     beneficiary_leaf: str = ""
 
 
-def decision_message(decided: DecisionFacts) -> str:
-    """What was done, and for whom."""
-    return _message(decided, decided.beneficiary or "other work", decided.beneficiary_leaf or "Another pool")
+def decision_message(decision: DecisionFacts) -> str:
+    """The message with the beneficiary."""
+    return _message(decision, decision.beneficiary or "other work", decision.beneficiary_leaf or "Another pool")
 
 
-def anonymous_decision_message(decided: DecisionFacts) -> str:
-    """The same without a word about other people's pools and work."""
-    beneficiary = "work of a higher priority" if decided.action is StepAction.PREEMPT else "other work"
-    return _message(decided, beneficiary, "Another pool")
+def anonymous_decision_message(decision: DecisionFacts) -> str:
+    """The message without the pools and work of other users."""
+    beneficiary = "work of a higher priority" if decision.action is StepAction.PREEMPT else "other work"
+    return _message(decision, beneficiary, "Another pool")
 
 
-def _message(decided: DecisionFacts, beneficiary: str, their_leaf: str) -> str:
-    held = "its place" if decided.gpus == 0 else "1 GPU" if decided.gpus == 1 else f"{decided.gpus} GPUs"
-    gained = "" if decided.gpus == 0 else f" with {held}"
-    if decided.action is StepAction.START:
-        return f"{decided.gang} {'grows' if decided.is_growth else 'starts'} in {decided.leaf}{gained}."
-    if decided.action is StepAction.MOVE:
-        return f"{decided.gang} moves{gained} to {_list_text(decided.nodes)}, so that {beneficiary} can start."
-    if decided.action is StepAction.RECLAIM:
-        whom = f", for {beneficiary}" if beneficiary != "other work" else ""
-        return f"{their_leaf} takes back {held} that {decided.gang} had borrowed in {decided.leaf}{whom}."
-    if decided.action is StepAction.PREEMPT and not decided.beneficiary:
-        return f"The scheduler of the cluster took {held} in {decided.leaf} from {decided.gang}."
-    if decided.action is StepAction.PREEMPT:
-        return f"{decided.gang} gives up {held} in {decided.leaf} to {beneficiary}."
-    return f"{decided.gang} is below its minimum and gives up {held} in {decided.leaf}."
+def _message(decision: DecisionFacts, beneficiary: str, beneficiary_leaf: str) -> str:
+    held = "its place" if decision.gpus == 0 else "1 GPU" if decision.gpus == 1 else f"{decision.gpus} GPUs"
+    gained = "" if decision.gpus == 0 else f" with {held}"
+    if decision.action is StepAction.START:
+        return f"{decision.gang} {'grows' if decision.is_growth else 'starts'} in {decision.leaf}{gained}."
+    if decision.action is StepAction.MOVE:
+        return f"{decision.gang} moves{gained} to {_list_text(decision.nodes)}, so that {beneficiary} can start."
+    if decision.action is StepAction.RECLAIM:
+        purpose = f", for {beneficiary}" if beneficiary != "other work" else ""
+        return f"{beneficiary_leaf} takes back {held} that {decision.gang} had borrowed in {decision.leaf}{purpose}."
+    if decision.action is StepAction.PREEMPT and not decision.beneficiary:
+        return f"The scheduler of the cluster took {held} in {decision.leaf} from {decision.gang}."
+    if decision.action is StepAction.PREEMPT:
+        return f"{decision.gang} gives up {held} in {decision.leaf} to {beneficiary}."
+    return f"{decision.gang} is below its minimum and gives up {held} in {decision.leaf}."
 
 
 def _list_text(nodes: Sequence[str]) -> str:

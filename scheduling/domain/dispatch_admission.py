@@ -1,10 +1,10 @@
-"""May a gang be given to its cluster: what a cluster's scheduler cannot know of cohorts is kept by waiting here.
+"""The gate before dispatch: rules of cohorts that the scheduler of a cluster cannot know keep a gang waiting here.
 
-The queues of one cluster say quotas and limits of every level exactly (:mod:`scheduling.domain.queues.cohort_levels`). They
-cannot say that an owner does not lend all he has, nor what the same tree holds on another cluster, nor that parents run
-in a circle. In such trees the start verdict is asked before a gang is dispatched, and whatever was dispatched counts as
-if it ran. Work inside the quota of its own leaf is never kept: what others borrowed of it the cluster takes back, which
-it does only for work that it sees.
+The queues of one cluster express the quotas and limits of every level exactly
+(:mod:`scheduling.domain.queues.cohort_levels`). They cannot express a lending limit, the usage of the same tree on
+another cluster, or a cycle of parents. In such trees a gang needs a start verdict before it is dispatched, and all
+dispatched work counts as running. Work inside the quota of its own leaf always passes: the cluster reclaims what others
+borrowed of that quota, but only for work that the cluster sees.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.tree_gates import TreeGates
 
 BY_PLATFORM = "house"
-"""Who says so, in the field `by` of the reason: the cluster has never heard of the gang."""
+"""The value of the field `by` of a reason that comes from us: the cluster does not know the gang yet."""
 
 NOT_LENT = "not_lent"
-"""The code of the reason where a lending limit is what keeps a gang."""
+"""The code of the reason where a lending limit blocks the gang."""
 
 _CODES = {
     WaitCode.LEAF_QUOTA: ("over_quota", "quota"),
@@ -37,15 +37,18 @@ _TREE_CODES = {"quota": "nothing_to_borrow", "borrowing_limit": "over_borrowing_
 
 
 def needs_dispatch_admission(tree: QuotaTree, backends: int) -> bool:
-    """Whether queues cannot say all that these trees ask, whose pools stand on so many backends."""
+    """Whether queues cannot express every rule of this tree. `backends` is the number of backends that its pools
+    use."""
     return backends > 1 or bool(tree.cyclic_indexes) or any(local > 0 for local in tree.columns[GPU].local)
 
 
 def dispatch_verdict(
     gates: Gates, tree: TreeGates, leaf: int, priority: Priority, gpus: int
 ) -> StartRefusal | Shortfall | None:
-    """Why so many GPUs may not be given to the cluster on this leaf; None if they may. `gates` are those of its pool,
-    without the cohorts above, and like `tree` with everything that was dispatched."""
+    """Why a gang of so many GPUs may not be dispatched on this leaf; None if it may.
+
+    `gates` are the gates of its pool without the cohorts above. `gates` and `tree` count all dispatched work.
+    """
     wait = gates.verdict(leaf, priority, gpus)
     if wait is not None or gpus == 0:
         return wait
@@ -56,25 +59,26 @@ def dispatch_verdict(
 
 
 def _is_within_leaf_quota(leaf: Gate, priority: Priority, gpus: int) -> bool:
-    """Whether the leaf's own quota has the room. LOW work may stand on what nobody firm claims, so all use counts."""
+    """Whether the gang fits into the quota of its own leaf. LOW work uses quota that HIGH and NORMAL work leaves free,
+    so for LOW work all usage counts."""
     held = leaf.total_usage if priority.is_preemptible else leaf.used
     return leaf.quota == NO_NUMBER or held + gpus <= leaf.quota
 
 
 def idle_unlent_gpus(tree: QuotaTree, node: str) -> Amount:
-    """GPUs that stand idle in the tree above this node, and that their owners do not lend."""
+    """Idle GPUs in the tree outside the path of this node that their owners do not lend."""
     column, x = tree.columns[GPU], tree.index[node]
-    way = set()
+    path = set()
     while x >= 0:
-        way.add(x)
+        path.add(x)
         x = column.parents[x]
-    idle = [max(0, column.local[x] - column.usage[x]) for x in range(len(column.parents)) if x not in way]
+    idle = [max(0, column.local[x] - column.usage[x]) for x in range(len(column.parents)) if x not in path]
     return UNLIMITED if UNLIMITED in idle else sum(idle)
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchWait:
-    """Why a gang is not given to its cluster yet, as it is kept and shown (`Group.waiting_reason`)."""
+    """Why a gang is not dispatched yet, as `Group.waiting_reason` stores it."""
 
     code: str
     message: str
@@ -84,7 +88,7 @@ class DispatchWait:
     free: Amount
 
     def as_json(self) -> dict[str, Any]:
-        """The numbers are GPUs."""
+        """The stored reason. The numbers are GPUs."""
         return {
             "code": self.code,
             "message": self.message,
@@ -98,28 +102,29 @@ class DispatchWait:
 
 
 def explain_dispatch_wait(verdict: StartRefusal | Shortfall, idle_gpus: Amount = 0) -> DispatchWait:
-    """The verdict in words. `idle_gpus` are the GPUs of the tree that nobody uses and nobody lends."""
+    """The verdict as a reason with a message. `idle_gpus` are idle GPUs of the tree that nobody lends."""
     asked = f"It asks for {_gpus(verdict.requested)}"
     if isinstance(verdict, StartRefusal):
         code, limit = _CODES[verdict.code]
-        sentence = f"{asked}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
-        return DispatchWait(code, f"{sentence} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
+        message = f"{asked}; the {limit} of {verdict.node} ({verdict.limit}) leaves {verdict.free}."
+        return DispatchWait(code, f"{message} {_UNTIL}", verdict.node, limit, verdict.requested, verdict.free)
     code, node = _TREE_CODES[verdict.limit], display_name(verdict.node)
     if verdict.limit == "cycle":
-        sentence = f"The parents of {node} run in a circle; nothing is given to the cluster there until it is broken."
-        return DispatchWait(code, sentence, node, verdict.limit, verdict.requested, verdict.available)
+        message = f"The parents of {node} form a cycle; nothing is dispatched there until one of them changes."
+        return DispatchWait(code, message, node, verdict.limit, verdict.requested, verdict.available)
     if idle_gpus and verdict.limit == "quota":
         code = NOT_LENT
-        keeps = f"{amount_text(idle_gpus)} more {'stands' if idle_gpus == 1 else 'stand'} idle that their owners do not lend"
-        sentence = f"{asked}; everything under {node} lends {_gpus(verdict.available)}, and {keeps} (lending limits)."
+        verb = "is" if idle_gpus == 1 else "are"
+        kept = f"{amount_text(idle_gpus)} more {verb} idle but not lent by their owners"
+        message = f"{asked}; everything under {node} lends {_gpus(verdict.available)}, and {kept} (lending limits)."
     elif verdict.limit == "quota":
-        sentence = f"{asked}; everything under {node} leaves {_gpus(verdict.available)}."
+        message = f"{asked}; everything under {node} leaves {_gpus(verdict.available)}."
     else:
-        sentence = f"{asked}; the borrowing limit of {node} leaves {_gpus(verdict.available)}."
-    return DispatchWait(code, f"{sentence} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available)
+        message = f"{asked}; the borrowing limit of {node} leaves {_gpus(verdict.available)}."
+    return DispatchWait(code, f"{message} {_UNTIL}", node, verdict.limit, verdict.requested, verdict.available)
 
 
-_UNTIL = "The house gives it to the cluster when they are free."
+_UNTIL = "It is dispatched when enough GPUs are free."
 
 
 def _gpus(amount: Amount) -> str:

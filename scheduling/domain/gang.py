@@ -1,6 +1,6 @@
-"""The tree of a gang: which pods start together, which are surplus, and in which order both are served and given up.
+"""The tree of a gang: which pods start together, which are surplus, and in which order both start and are given up.
 
-Definitions (kai.md section 5, where the house differs it says so):
+Definitions (kai.md section 5; differences from KAI are named):
 
 * A leaf counts its active pods (running or bound) against `minMember`; an inner group counts its satisfied children
   against `minSubGroup`, or against all of them when that is not set. A group is *satisfied* when its count reaches its
@@ -10,8 +10,8 @@ Definitions (kai.md section 5, where the house differs it says so):
 * Next attempt: below its threshold a group takes **as many** children as it still needs (KAI takes `threshold` many, so
   that an optional replica which cannot be placed holds back one that can). A satisfied group takes the first child that
   yields something: one whole optional child, or one pod.
-* Given up, step by step: surplus pods, then optional children that are not satisfied anyway, then surplus children
-  whole, each from the end of the order; at last everything that is left, at once.
+* Giving up goes step by step: surplus pods, then optional children that are not satisfied, then whole surplus children,
+  each from the end of the order; at last all remaining pods at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ DEFAULT_SUB_GROUP = "default"
 
 @dataclass(frozen=True, slots=True)
 class SubGroup:
-    """One SubGroup as written. Names are unique, parents exist, no cycle: `podgroup.validate` has looked."""
+    """One SubGroup as written. :mod:`scheduling.domain.podgroup_rules` has checked that names are unique, that parents
+    exist, and that there is no cycle."""
 
     name: str
     parent: str | None = None
@@ -40,12 +41,12 @@ class SubGroup:
 class GangTree:
     """Node 0 is the PodGroup; node i is `groups[i − 1]`. Counts are lists with one number for each node."""
 
-    __slots__ = ("_deep_first", "children", "index", "names", "optional", "parents", "thresholds")
+    __slots__ = ("_children_first", "children", "has_optional_children", "index", "names", "parents", "thresholds")
 
     def __init__(
         self, min_member: int | None = None, min_sub_group: int | None = None, groups: Sequence[SubGroup] = ()
     ) -> None:
-        """A minimum that is missing: all children of an inner group, 1 pod of a PodGroup without groups, else none."""
+        """A missing minimum means all children of an inner group, 1 pod of a PodGroup without groups, and else none."""
         self.names = [DEFAULT_SUB_GROUP, *(group.name for group in groups)]
         self.index = {group.name: x for x, group in enumerate(groups, start=1)}
         self.parents = [-1, *(ROOT if group.parent is None else self.index[group.parent] for group in groups)]
@@ -61,8 +62,10 @@ class GangTree:
             self._threshold(x, member, sub_group)
             for x, (member, sub_group) in enumerate(zip(members, sub_groups, strict=True))
         ]
-        self._deep_first = children_first_order(self.parents)[0]
-        self.optional = any(self.thresholds[x] < len(below) for x, below in enumerate(self.children) if below)
+        self._children_first = children_first_order(self.parents)[0]
+        self.has_optional_children = any(
+            self.thresholds[x] < len(below) for x, below in enumerate(self.children) if below
+        )
         """Whether some group needs fewer than all of its children."""
 
     def _threshold(self, x: int, min_member: int | None, min_sub_group: int | None) -> int:
@@ -80,19 +83,19 @@ class GangTree:
         return not self.children[x]
 
     def counts(self, pods: Sequence[int]) -> list[int]:
-        """For each node what it counts against its threshold, given the pods of each leaf."""
+        """For each node its count (compared with its threshold), given the pods of each leaf."""
         counts = list(pods)
-        for x in self._deep_first:
+        for x in self._children_first:
             if self.children[x]:
                 counts[x] = sum(counts[child] >= self.thresholds[child] for child in self.children[x])
         return counts
 
     def leaf_of(self, sub_group: str) -> int:
-        """The leaf a pod belongs to, by the name its row carries; the empty name is the one leaf of a plain gang."""
+        """The leaf of a pod, by the SubGroup name in its row; the empty name means the only leaf of a plain gang."""
         return self.index[sub_group or DEFAULT_SUB_GROUP]
 
     def is_satisfied(self, pods: Sequence[int]) -> bool:
-        """Whether these pods make the PodGroup hold its minimum."""
+        """Whether the PodGroup has its minimum with these pods."""
         if len(self.names) == 1:
             return pods[ROOT] >= self.thresholds[ROOT]
         return self.counts(pods)[ROOT] >= self.thresholds[ROOT]
@@ -100,16 +103,16 @@ class GangTree:
     def serving_order(self, x: int, counts: Sequence[int]) -> list[int]:
         """The children of x, first served first. Quotients of counts below 2²⁶ are equal only if the fractions are."""
 
-        def place(child: int) -> tuple[int, float, int]:
+        def key(child: int) -> tuple[int, float, int]:
             threshold, count = self.thresholds[child], counts[child]
             if count < threshold:
                 return 0, 0, child
             return (1, count / threshold, child) if threshold else (2, count, child)
 
-        return sorted(self.children[x], key=place)
+        return sorted(self.children[x], key=key)
 
     def needed_children(self, x: int, counts: Sequence[int], ready: Sequence[int]) -> list[int]:
-        """The children that x needs now to reach its threshold; those that can be satisfied come first."""
+        """The children that x needs now to reach its threshold; children that can be satisfied come first."""
         missing = self.thresholds[x] - counts[x]
         if missing <= 0:
             return []
@@ -118,26 +121,26 @@ class GangTree:
         return below[:missing]
 
     def min_pods(self, x: int = ROOT) -> int:
-        """Pods that a fresh gang needs to run at all, and never gives up singly: 10 in the seed's training-job."""
+        """The pods that a new gang needs to run at all, and never gives up singly: 10 in the seed's training-job."""
         if self.is_leaf(x):
             return self.thresholds[x]
         return sum(self.min_pods(child) for child in self.children[x][: self.thresholds[x]])
 
     def min_amount(self, amounts: Mapping[int, int], x: int = ROOT) -> int:
-        """The least that the gang holds when it holds its minimum; `amounts` is what one pod of each leaf asks for."""
+        """The least amount that satisfies the gang; `amounts` is the request of one pod of each leaf."""
         if self.is_leaf(x):
             return self.thresholds[x] * amounts.get(x, 0)
         return sum(sorted(self.min_amount(amounts, child) for child in self.children[x])[: self.thresholds[x]])
 
     def give_up_step(self, active: Sequence[int]) -> list[tuple[int, int]]:
-        """One step: (leaf, how many of its active pods). Empty when nothing is active."""
+        """The next step of giving up: (leaf, number of its active pods) pairs. Empty when nothing is active."""
         counts = self.counts(active)
         if counts[ROOT] >= self.thresholds[ROOT] and (step := self._surplus(ROOT, active, counts)):
             return step
         return self._whole(ROOT, active)
 
     def _surplus(self, x: int, active: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
-        """The least preferred thing that x, which is satisfied, can lose and stay satisfied."""
+        """The least preferred pods that x, which is satisfied, can lose and stay satisfied."""
         if self.is_leaf(x):
             return [(x, 1)] if active[x] > self.thresholds[x] else []
         order = self.serving_order(x, counts)
@@ -162,11 +165,11 @@ class GangTree:
 
 
 def tree_to_json(min_member: int | None, min_sub_group: int | None, groups: Sequence[SubGroup]) -> dict[str, Any]:
-    """The tree as it is kept in a row: what was written, and nothing that follows from it.
+    """The tree as a row stores it: the fields as written, and nothing that follows from them.
 
     `{"min_member": n}` for a tree of one leaf; else `{"min_sub_group": n, "sub_groups": [{"name", "parent",
-    "min_member", "min_sub_group"}]}`. A minimum or a parent that was not given is left out, and so is the `min_member`
-    of what has groups below it (0, or ignored), which some clusters refuse. The keys are those of `gang` in a scenario
+    "min_member", "min_sub_group"}]}`. A missing minimum or parent is left out. So is the `min_member` of a group with
+    children (0, or ignored), which some clusters refuse. The keys are those of `gang` in a scenario
     file.
     """
     if not groups:
@@ -192,7 +195,7 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tree_from_json(tree: Mapping[str, Any] | None, pods: int) -> GangTree:
-    """The tree that :func:`tree_to_json` wrote down; of None that of a gang whose `pods` start together or not at all."""
+    """The tree from :func:`tree_to_json`; None gives the tree of a gang whose `pods` start together or not at all."""
     if tree is None:
         return GangTree(pods)
     groups = [
@@ -203,13 +206,14 @@ def tree_from_json(tree: Mapping[str, Any] | None, pods: int) -> GangTree:
 
 
 class Growth:
-    """One attempt to start the next pods of a gang. All or nothing as a whole; an optional child that does not fit is
-    passed over for the next one. If that leaves too few, everything is tried once more with the cheapest children
-    first: of 4, 3 and 1 GPUs, two that may hold 4 together.
+    """One attempt to start the next pods of a gang, all or nothing. An optional child that does not fit is skipped for
+    the next one. If too few children fit, a second attempt takes the cheapest children first: of children with 4, 3 and
+    1 GPUs, two fit into 4 GPUs that way.
 
-    `place(leaf, n)` tries to put n more waiting pods of a leaf somewhere and says whether it could; `mark()` and
-    `undo(mark)` take back what was placed since. A caller that only wants the structure lets `place` always succeed.
-    `cost(leaf, n)`: what n more pods of the leaf ask for at least, dearest resource first; without it there is one try.
+    `place(leaf, n)` tries to place n more waiting pods of a leaf and returns whether that succeeded; `mark()` and
+    `undo(mark)` undo all placements since. A caller that only needs the structure lets `place` always succeed.
+    `cost(leaf, n)`: the least request of n more pods of the leaf, scarcest resource first; without it there is only one
+    attempt.
     """
 
     def __init__(
@@ -226,26 +230,26 @@ class Growth:
         self.tree, self.active, self.waiting = tree, active, waiting
         self.place, self.mark, self.undo, self.cost = place, mark, undo, cost
         self._costs: dict[int, list[int | Fraction]] | None = None
-        """Of every group that can be satisfied, once the cheapest are to be first."""
+        """The costs of groups, filled by the attempt with the cheapest children first; None before."""
         self.counts = tree.counts(active)
         self.ready = tree.counts([a + w for a, w in zip(active, waiting, strict=True)])
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether the gang holds its minimum already, so that the attempt is for surplus."""
+        """Whether the gang already has its minimum, so that the attempt is for surplus pods."""
         return self.counts[ROOT] >= self.tree.thresholds[ROOT]
 
     @property
     def is_possible(self) -> bool:
-        """Whether enough pods exist for the gang to hold its minimum."""
+        """Whether enough pods exist for the minimum of the gang."""
         return self.ready[ROOT] >= self.tree.thresholds[ROOT]
 
     def attempt(self) -> bool:
-        """Place the next pods; False, with nothing placed, when they do not fit or there are none."""
-        return self._next() or (self.cost is not None and self.tree.optional and self.attempt_cheapest())
+        """Place the next pods. Returns False, with nothing placed, when they do not fit or there are none."""
+        return self._next() or (self.cost is not None and self.tree.has_optional_children and self.attempt_cheapest())
 
     def attempt_cheapest(self) -> bool:
-        """The same, the cheapest children first."""
+        """The same attempt with the cheapest children first."""
         self._costs = {}
         return self._next()
 
@@ -279,7 +283,7 @@ class Growth:
         return missing <= 0
 
     def _cost_of(self, x: int) -> list[int | Fraction]:
-        """The least that would satisfy x, which can be satisfied."""
+        """The least cost that would satisfy x, which can be satisfied."""
         if self._costs is None or self.cost is None:
             return []
         known = self._costs.get(x)

@@ -1,4 +1,4 @@
-"""The tree of a gang as people are shown it: for each SubGroup what it needs, what it has, and what is optional."""
+"""The tree of a gang for pages and answers: for each SubGroup its minimum, its count, and whether it is optional."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scheduling.domain.gang import ROOT, GangTree
 
 @dataclass(frozen=True, slots=True)
 class GangTreeRow:
-    """One node. It needs `threshold` of its `size` children, or of its pods where it is a `leaf`, and has `count`.
+    """One node. It needs `threshold` of its `size` children (of its pods where it is a `leaf`) and has `count`.
 
-    `optional`: the node above holds its minimum, or can come to hold it, without this one. Of equals those later in
-    the spec are the optional ones; a SubGroup that has its minimum is needed before one that has not.
+    `optional`: the parent has its minimum, or can reach it, without this node. Of equal nodes the later ones of the
+    spec are optional; a SubGroup with its minimum is needed before one without.
     """
 
     name: str
@@ -28,19 +28,19 @@ class GangTreeRow:
 
     @property
     def satisfied(self) -> bool:
-        """Whether it has its minimum."""
+        """Whether the node has its minimum."""
         return self.count >= self.threshold
 
     @property
     def spare(self) -> int:
-        """How many of its children, or pods, it can do without."""
+        """How many of its children, or pods, are not needed."""
         return max(0, self.size - self.threshold)
 
 
 def gang_tree_rows(tree: GangTree, name: str, active: Mapping[int, int], pods: Mapping[int, int]) -> list[GangTreeRow]:
     """The rows of a tree, each node before those below it, in the order of the spec; the first is the gang's own.
 
-    `active` and `pods` are by leaf: its pods that run or have done their part, and all it has.
+    `active` and `pods` are by leaf: the number of its pods that run or have completed, and of all its pods.
     """
     counts = tree.counts([active.get(x, 0) for x in range(len(tree.names))])
     rows = []
@@ -66,7 +66,7 @@ def gang_tree_rows(tree: GangTree, name: str, active: Mapping[int, int], pods: M
 
 
 def gang_body(rows: Sequence[GangTreeRow]) -> dict[str, Any] | None:
-    """The rows as programs are told them: the gang's own numbers, and `sub_groups` in their order; None of no rows."""
+    """The JSON body: the gang's own numbers, and `sub_groups` in their order. None if there are no rows."""
     if not rows:
         return None
     whole, *below = rows
@@ -79,6 +79,6 @@ def _numbers(row: GangTreeRow) -> dict[str, Any]:
 
 
 def _spare(tree: GangTree, x: int, counts: Sequence[int]) -> set[int]:
-    """The children that x can do without: all but the first as many as it needs, satisfied ones first."""
+    """The children that x does not need: all but the first `threshold` many, satisfied children first."""
     satisfied_first = sorted(tree.serving_order(x, counts), key=lambda child: counts[child] < tree.thresholds[child])
     return set(satisfied_first[tree.thresholds[x] :])

@@ -10,7 +10,7 @@ _PARTS = re.compile(r"\([^()]*\)|\*|\||[^()*|]+")
 
 
 def selector_pattern(selector: str) -> str | None:
-    """A regular expression for the whole value, or None if the selector cannot be read."""
+    """A regular expression for the whole value, or None if the selector is not valid."""
     if not selector or len(selector) > MAX_LENGTH:
         return None
     pattern, position = "", 0
@@ -18,10 +18,10 @@ def selector_pattern(selector: str) -> str | None:
         if part.start() != position:
             return None
         position = part.end()
-        found = _translate(part[0])
-        if found is None:
+        translated = _translate(part[0])
+        if translated is None:
             return None
-        pattern += found
+        pattern += translated
     return f"^{pattern}$" if position == len(selector) else None
 
 

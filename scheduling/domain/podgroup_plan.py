@@ -1,4 +1,4 @@
-"""What a PodGroup would do next with the pods it has: readiness, the next attempt, the order of giving up (api.md)."""
+"""The next steps of a PodGroup with its pods: readiness, the next attempt, the order of giving up (api.md)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ class _Pods:
 def plan_pod_group(body: object) -> dict[str, Any]:
     """The answer to `{"podgroup": manifest, "pods": [{"name", "sub_group", "state"}]}`.
 
-    Raises `BadInput` for structural faults of the PodGroup and for pods that cannot be read; other violations are
-    listed in the answer, where a minimum of 0 asks for nothing.
-    """
+    Raises `BadInput` for structural faults of the PodGroup and for invalid pods. Other violations are listed in the
+    answer, where a minimum of 0 requires nothing."""
     if not isinstance(body, Mapping):
         raise BadInput.of([Violation("", "bad_value", "The body is a map with `podgroup` and `pods`.")])
     unknown = [
@@ -74,7 +73,7 @@ def _read_pods(tree: GangTree, written: object) -> tuple[_Pods, list[Violation]]
             seen.add(name)
         leaf = tree.index.get(group) if isinstance(group, str) else None
         if leaf is None or not tree.is_leaf(leaf):
-            message = f"'{group}' is no leaf SubGroup of this PodGroup."
+            message = f"'{group}' is not a leaf SubGroup of this PodGroup."
             faults.append(Violation(f"{path}.sub_group", "unknown_name", message))
         if state not in POD_STATES:
             faults.append(Violation(f"{path}.state", "bad_value", f"A pod's state is one of {', '.join(POD_STATES)}."))
@@ -115,7 +114,7 @@ def _answer(tree: GangTree, pods: _Pods) -> dict[str, Any]:
 
 
 def _serving_order(tree: GangTree, counts: Sequence[int], ready: Sequence[int]) -> list[tuple[int, bool]]:
-    """Every group with whether it is required now, in the order they are served, parents before their children."""
+    """Every group with whether it is required now, in serving order, parents before their children."""
     if tree.is_single_leaf:
         return [(ROOT, counts[ROOT] < tree.thresholds[ROOT])]
     order: list[tuple[int, bool]] = []

@@ -1,8 +1,8 @@
-"""What a PodGroup may say about its minimums (seed 001, decision D13): every fault at once, with path and code.
+"""The rules for the minimums of a PodGroup (seed 001, decision D13): all faults at once, with path and code.
 
-Only structural faults (a name twice, an unknown parent, a cycle) and groups that cannot be read stop the deeper checks,
-for nothing sensible can be said about children that are not known. A minimum that is no number stops no other check.
-`minMember: 0` counts as unset beside `minSubGroup`.
+Only structural faults (a duplicate name, an unknown parent, a cycle) and invalid groups stop the deeper checks, because
+rules about unknown children make no sense. A minimum that is not a number stops no other check. `minMember: 0` counts
+as unset beside `minSubGroup`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MAX_PODS = 2**31 - 1
 """Minimums are 32-bit integers in the CRD."""
 
 MAX_LEVELS = 64
-"""Far deeper than any workload; the walks over the tree are recursive."""
+"""Far deeper than any workload. Functions over the tree are recursive."""
 
 MAX_QUOTED_LENGTH = 60
 MAX_CYCLE_NAMES = 20
-"""What a sentence quotes of a name, and how much of a circle it walks."""
+"""A message quotes this much of a name, and this many names of a cycle."""
 
 STRUCTURAL = frozenset({"bad_value", "duplicate_name", "unknown_parent", "cycle"})
 WARNING = "warning"
@@ -31,7 +31,7 @@ WARNING = "warning"
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """How the fields are spelled where the group was written, so that paths and sentences match the reader's file."""
+    """The spelling of the fields in the source of the group, so that paths and messages match the reader's file."""
 
     spec: str = "spec"
     groups: str = "subGroups"
@@ -49,14 +49,14 @@ KUBERNETES_NAMES = FieldNames()
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """What the manifest says, as written: minimums may break the rules."""
+    """The fields of the manifest as written: minimums may break the rules."""
 
     min_member: int | None
     min_sub_group: int | None
     groups: tuple[SubGroup, ...]
 
     def tree(self) -> GangTree:
-        """The tree to compute with. Only for a PodGroup without structural faults."""
+        """The tree of the gang. Only for a PodGroup without structural faults."""
         return GangTree(self.min_member, self.min_sub_group, self.groups)
 
 
@@ -71,24 +71,24 @@ def is_valid(violations: Sequence[Violation]) -> bool:
 
 
 def is_structural(violations: Sequence[Violation]) -> bool:
-    """Whether nothing can be computed from it."""
+    """Whether a violation is structural, so that no tree can be built."""
     return any(violation.code in STRUCTURAL for violation in violations)
 
 
 def read_pod_group(manifest: object) -> tuple[PodGroup, list[Violation]]:
-    """The PodGroup of a manifest, and all that is wrong with it."""
+    """The PodGroup of a manifest, and all its violations."""
     if not isinstance(manifest, Mapping):
         return PodGroup(None, None, ()), [Violation("", "bad_value", "A PodGroup is a map with a `spec`.")]
     kind = manifest.get("kind", "PodGroup")
     if kind != "PodGroup":
-        return PodGroup(None, None, ()), [Violation("kind", "bad_value", "The manifest is no PodGroup.")]
+        return PodGroup(None, None, ()), [Violation("kind", "bad_value", "The manifest is not a PodGroup.")]
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
         return PodGroup(None, None, ()), [Violation("spec", "bad_value", "A PodGroup needs a `spec`, which is a map.")]
-    group, unreadable, no_numbers = _read_spec(spec)
-    told = {fault.path for fault in no_numbers}
-    deeper = [] if unreadable else [fault for fault in check_pod_group(group) if fault.path not in told]
-    return group, [*unreadable, *no_numbers, *deeper]
+    group, unreadable, not_numbers = _read_spec(spec)
+    reported = {fault.path for fault in not_numbers}
+    deeper = [] if unreadable else [fault for fault in check_pod_group(group) if fault.path not in reported]
+    return group, [*unreadable, *not_numbers, *deeper]
 
 
 def check_pod_group(group: PodGroup, names: FieldNames = KUBERNETES_NAMES) -> list[Violation]:
@@ -97,10 +97,10 @@ def check_pod_group(group: PodGroup, names: FieldNames = KUBERNETES_NAMES) -> li
 
 
 def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list[Violation]]:
-    """The PodGroup, what of its groups cannot be read, and minimums that are no numbers."""
+    """The PodGroup, the faults of its groups, and the faults of minimums that are not numbers."""
     names = KUBERNETES_NAMES
     faults: list[Violation] = []
-    no_numbers: list[Violation] = []
+    not_numbers: list[Violation] = []
 
     def minimum(holder: Mapping[str, Any], field: str, position: int) -> int | None:
         value = holder.get(field)
@@ -108,7 +108,7 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list
             return None
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_PODS:
             message = f"`{field}` is a whole number, at most {MAX_PODS}."
-            no_numbers.append(Violation(names.field_path(position, field), "bad_value", message))
+            not_numbers.append(Violation(names.field_path(position, field), "bad_value", message))
             return None
         return value
 
@@ -139,7 +139,7 @@ def _read_spec(spec: Mapping[str, Any]) -> tuple[PodGroup, list[Violation], list
                 minimum(item, "minSubGroup", position),
             )
         )
-    return PodGroup(*own, tuple(groups)), faults, no_numbers
+    return PodGroup(*own, tuple(groups)), faults, not_numbers
 
 
 def _structure(group: PodGroup, names: FieldNames) -> Iterator[Violation]:
@@ -156,11 +156,11 @@ def _structure(group: PodGroup, names: FieldNames) -> Iterator[Violation]:
     parents = [first.get(sub.parent, -1) if sub.parent else -1 for sub in group.groups]
     cycles = find_cycles(parents)
     if not cycles and (deep := _too_deep(parents)) is not None:
-        message = f"SubGroups may stand at most {MAX_LEVELS} levels deep."
+        message = f"SubGroups may be nested at most {MAX_LEVELS} levels deep."
         yield Violation(names.field_path(deep, "parent"), "bad_value", message)
     for cycle in cycles:
-        way = " → ".join(_short(group.groups[x].name) for x in [*cycle[:MAX_CYCLE_NAMES], cycle[0]])
-        message = f"The parents run in a circle: {way}. Let one of them name another parent, or none."
+        path = " → ".join(_short(group.groups[x].name) for x in [*cycle[:MAX_CYCLE_NAMES], cycle[0]])
+        message = f"The parents form a cycle: {path}. Give one of them another parent, or none."
         yield Violation(names.field_path(cycle[0], "parent"), "cycle", message)
 
 
@@ -174,7 +174,7 @@ def _quoted(name: str) -> str:
 
 
 def _too_deep(parents: Sequence[int]) -> int | None:
-    """The first node found below the deepest level allowed. The parents have no cycle."""
+    """The first node found below the deepest allowed level. The parents have no cycle."""
     levels = [0] * len(parents)
     for x in reversed(children_first_order(parents)[0]):
         levels[x] = levels[parents[x]] + 1 if parents[x] >= 0 else 1
@@ -197,34 +197,38 @@ def _minimums(group: PodGroup, names: FieldNames) -> Iterator[Violation]:
 
 
 class _Rules:
-    """The rules that the PodGroup and its SubGroups share; `who` is how sentences call it."""
+    """The rules that the PodGroup and its SubGroups share. `subject` is its name in messages."""
 
-    def __init__(self, group: PodGroup | SubGroup, names: FieldNames, position: int, children: int, who: str) -> None:
+    def __init__(
+        self, group: PodGroup | SubGroup, names: FieldNames, position: int, children: int, subject: str
+    ) -> None:
         self.member, self.sub_group = group.min_member, group.min_sub_group
-        self.names, self.position, self.children, self.who = names, position, children, who
+        self.names, self.position, self.children, self.subject = names, position, children, subject
 
-    def _at(self, field: str, code: str, sentence: str, severity: str = "error") -> Violation:
-        return Violation(self.names.field_path(self.position, field), code, f"{self.who} {sentence}", severity=severity)
+    def _at(self, field: str, code: str, message: str, severity: str = "error") -> Violation:
+        return Violation(
+            self.names.field_path(self.position, field), code, f"{self.subject} {message}", severity=severity
+        )
 
     def violations(self) -> Iterator[Violation]:
         names, member, sub_group = self.names, self.member, self.sub_group
         if sub_group is not None and (member or 0) > 0:
-            sentence = (
+            message = (
                 f"sets {names.min_member} ({member}) and {names.min_sub_group} ({sub_group}); only one may be set."
             )
-            yield self._at(names.min_sub_group, "both_minimums", sentence)
+            yield self._at(names.min_sub_group, "both_minimums", message)
         if member is not None and (member < 0 or (member == 0 and not self.children)):
-            sentence = f"sets {names.min_member} to {member}; it must be at least 1."
-            yield self._at(names.min_member, "min_member_not_positive", sentence)
+            message = f"sets {names.min_member} to {member}; it must be at least 1."
+            yield self._at(names.min_member, "min_member_not_positive", message)
         if sub_group is not None and sub_group <= 0:
-            sentence = f"sets {names.min_sub_group} to {sub_group}; it must be at least 1."
-            yield self._at(names.min_sub_group, "min_sub_group_not_positive", sentence)
+            message = f"sets {names.min_sub_group} to {sub_group}; it must be at least 1."
+            yield self._at(names.min_sub_group, "min_sub_group_not_positive", message)
         if sub_group is not None and not self.children:
-            sentence = f"has no child SubGroups, so it may not set {names.min_sub_group}; use {names.min_member}."
-            yield self._at(names.min_sub_group, "leaf_with_min_sub_group", sentence)
+            message = f"has no child SubGroups, so it may not set {names.min_sub_group}; use {names.min_member}."
+            yield self._at(names.min_sub_group, "leaf_with_min_sub_group", message)
         if sub_group is not None and 0 < self.children < sub_group:
-            sentence = f"sets {names.min_sub_group} to {sub_group} but has only {self.children} direct child SubGroups."
-            yield self._at(names.min_sub_group, "min_sub_group_above_children", sentence)
+            message = f"sets {names.min_sub_group} to {sub_group} but has only {self.children} direct child SubGroups."
+            yield self._at(names.min_sub_group, "min_sub_group_above_children", message)
 
 
 class _PodGroupRules(_Rules):
@@ -234,8 +238,8 @@ class _PodGroupRules(_Rules):
     def violations(self) -> Iterator[Violation]:
         yield from super().violations()
         if self.children and (self.member or 0) > 0:
-            sentence = f"has SubGroups, so its {self.names.min_member} ({self.member}) is ignored."
-            yield self._at(self.names.min_member, "inner_with_min_member", sentence, WARNING)
+            message = f"has SubGroups, so its {self.names.min_member} ({self.member}) is ignored."
+            yield self._at(self.names.min_member, "inner_with_min_member", message, WARNING)
 
 
 class _SubGroupRules(_Rules):
@@ -246,8 +250,8 @@ class _SubGroupRules(_Rules):
         yield from super().violations()
         names = self.names
         if self.children and (self.member or 0) > 0:
-            sentence = f"has child SubGroups, so it may not set {names.min_member}; use {names.min_sub_group}."
-            yield self._at(names.min_member, "inner_with_min_member", sentence)
+            message = f"has child SubGroups, so it may not set {names.min_member}; use {names.min_sub_group}."
+            yield self._at(names.min_member, "inner_with_min_member", message)
         if not self.children and self.member is None:
-            sentence = f"has no child SubGroups and must set {names.min_member}."
-            yield self._at(names.min_member, "leaf_without_min_member", sentence)
+            message = f"has no child SubGroups and must set {names.min_member}."
+            yield self._at(names.min_member, "leaf_without_min_member", message)

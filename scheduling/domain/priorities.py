@@ -6,7 +6,8 @@ from enum import StrEnum
 
 
 class Priority(StrEnum):
-    """HIGH and NORMAL stay inside quota and are never taken back; LOW may go over it and may be preempted."""
+    """HIGH and NORMAL work stays inside its quota and is never reclaimed; LOW work may exceed it and may be
+    preempted."""
 
     HIGH = "HIGH"
     NORMAL = "NORMAL"
@@ -19,5 +20,5 @@ class Priority(StrEnum):
 
     @property
     def is_preemptible(self) -> bool:
-        """May be taken back, and so may go over quota."""
+        """Whether the work may be reclaimed or preempted, and so may exceed the quota."""
         return self is Priority.LOW

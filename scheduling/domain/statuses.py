@@ -1,4 +1,5 @@
-"""Statuses of workflows, groups and tasks, and how one follows from the other (OSMO contract, section 7.4)."""
+"""Statuses of workflows, groups and tasks, and how a workflow's follows from its groups' (OSMO contract, section
+7.4)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from enum import StrEnum
 
 
 class WorkflowStatus(StrEnum):
-    """Where a workflow stands. Live: PENDING, RUNNING (WAITING is accepted in filters and never produced)."""
+    """The status of a workflow. Active: PENDING, RUNNING (WAITING is accepted in filters and never produced)."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -28,12 +29,12 @@ class WorkflowStatus(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Still to end."""
+        """Whether the workflow has not ended."""
         return self in ACTIVE_WORKFLOW_STATUSES
 
     @property
     def is_failed(self) -> bool:
-        """Ended, and not well."""
+        """Whether it ended with a failure."""
         return self.startswith("FAILED")
 
 
@@ -41,7 +42,7 @@ ACTIVE_WORKFLOW_STATUSES = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUN
 
 
 class TaskStatus(StrEnum):
-    """Where a task or a group stands. A group WAITING waits for groups before it, one SCHEDULING for GPUs."""
+    """The status of a task or a group. A WAITING group waits for the groups before it, a SCHEDULING group for GPUs."""
 
     SUBMITTING = "SUBMITTING"
     WAITING = "WAITING"
@@ -66,12 +67,12 @@ class TaskStatus(StrEnum):
 
     @property
     def is_finished(self) -> bool:
-        """Has ended, well or not."""
+        """Whether it has ended, with success or a failure."""
         return self not in UNFINISHED_TASK_STATUSES
 
     @property
     def is_failed(self) -> bool:
-        """Ended, and not well."""
+        """Whether it ended with a failure."""
         return self.startswith("FAILED")
 
 
@@ -86,7 +87,7 @@ UNFINISHED_TASK_STATUSES = frozenset(
     }
 )
 
-# An end of one of these kinds names the whole workflow's end, in this order; all other failures only if they agree.
+# The first of these statuses among its groups is the status of an ended workflow; other failures only if all are equal.
 _NAMES_WORKFLOW_END = (
     TaskStatus.FAILED_CANCELED,
     TaskStatus.FAILED_SERVER_ERROR,
@@ -105,12 +106,13 @@ EXIT_CODES = {
     TaskStatus.FAILED_START_TIMEOUT: 3005,
     TaskStatus.FAILED_PREEMPTED: 3006,
 }
-"""What a task that ended in this way reports when the backend names no code of its own."""
+"""The exit code of a task with this final status, where the backend reports none."""
 
 
 def derive_workflow_status(groups: Iterable[TaskStatus]) -> WorkflowStatus:
-    """A workflow's status from its groups': RUNNING while one runs, PENDING while one is unfinished, then the end that
-    outranks the others, else the single common failure (FAILED_UPSTREAM is only an echo), else FAILED."""
+    """The status of a workflow from its groups': RUNNING while one runs, PENDING while one is unfinished. After the
+    end: the failure that outranks the others, else the only kind of failure (FAILED_UPSTREAM merely follows from
+    another group's), else FAILED."""
     statuses = set(groups)
     if any(not status.is_finished for status in statuses):
         return WorkflowStatus.RUNNING if TaskStatus.RUNNING in statuses else WorkflowStatus.PENDING

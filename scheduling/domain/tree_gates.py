@@ -1,4 +1,4 @@
-"""The tree of cohorts above some leaves, while work starts there and loses its places."""
+"""The cohort tree above some leaves, with its usage while work starts and stops there."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pools.domain.quota.tree import QuotaTree, Shortfall
 
 
 class TreeGates:
-    """Asked and moved like :class:`scheduling.domain.plan_units.Gates`: by the id of a leaf, in GPUs. A leaf without a
-    cohort above it is bound by nothing here."""
+    """Keyed by the id of a leaf, in GPUs, like :class:`scheduling.domain.plan_units.Gates`. Nothing here bounds a leaf
+    without a cohort above it."""
 
     def __init__(self, tree: QuotaTree | None = None, nodes: Mapping[int, str] | None = None) -> None:
-        """`nodes` are the names in the tree of the leaves that it binds, or of their pools."""
+        """`nodes` are the tree names of the leaves that the tree bounds, or of their pools."""
         self._tree = tree or QuotaTree([])
         self._nodes = nodes or {}
 
     def shortfall(self, leaf: int, gpus: int) -> Shortfall | None:
-        """Why so many GPUs may not start there, or None if they may. Nothing may on a circle of parents."""
+        """Why so many GPUs may not start there, or None if they may. On a cycle of parents nothing may."""
         if leaf not in self._nodes:
             return None
         return next(iter(self._tree.shortfalls(self._nodes[leaf], {GPU: gpus})), None)
 
     def add_usage(self, leaf: int, gpus: int) -> None:
-        """Work starts there, or (below 0) loses its places."""
+        """Count GPUs of work that starts there, or (below 0) of work that stops."""
         if leaf not in self._nodes:
             return
         column, x = self._tree.columns[GPU], self._tree.index[self._nodes[leaf]]
@@ -34,7 +34,7 @@ class TreeGates:
             column.release(x, -gpus)
 
     def balances(self, leaf: int) -> tuple[Amount, ...]:
-        """How the pool of a leaf and everything above it stand, from the pool upward: T of each."""
+        """The balance T of the pool of a leaf and of every node above it, from the pool upward."""
         if leaf not in self._nodes:
             return ()
         found, x = [], self._tree.index[self._nodes[leaf]]

@@ -1,7 +1,7 @@
-"""What a workflow file asks for, once it has been read: groups (gangs), tasks (pods) and their amounts.
+"""The parsed content of a workflow file: groups (gangs), tasks (pods) and their amounts.
 
-Values only. They are made by `scheduling.specs.parse`, which answers for their form: names are valid and unique, every
-amount is a whole number from 0 up, every group without a tree has one lead, groups make no circle. Source: OSMO
+Values only. `scheduling.specs.parse` makes them and guarantees their form: names are valid and unique, every amount is
+a whole number from 0 up, every group without a tree has one lead, groups form no cycle. Source: OSMO
 contract, 7.3, 7.4.
 """
 
@@ -21,18 +21,17 @@ SIMULATED_RUNTIME_LABEL = "osmo/simulated-runtime"
 
 
 def simulated_runtime_seconds(labels: Mapping[str, str]) -> float | None:
-    """Seconds a group runs on the simulated backend; None if the label is absent or cannot be read.
+    """The seconds that a group runs on the simulated backend; None if the label is absent or invalid.
 
-    A label that cannot be read is refused when the file is parsed. Here it means "not given", because the reader of a
-    stored workflow has nobody to complain to.
+    The parser of the file refuses an invalid label. In a stored workflow an invalid label counts as absent.
     """
     text = labels.get(SIMULATED_RUNTIME_LABEL)
-    found = None if text is None else parse_duration(text)
-    return None if found is None else found.total_seconds()
+    runtime = None if text is None else parse_duration(text)
+    return None if runtime is None else runtime.total_seconds()
 
 
 def exit_action(exit_code: int, actions: Mapping[str, ExitCodes]) -> str | None:
-    """What to do with a task that ended with `exit_code`: COMPLETE, FAIL, RESCHEDULE, or None for the usual course."""
+    """The action for a task that ended with `exit_code`: COMPLETE, FAIL, RESCHEDULE, or None for the default."""
     for action, ranges in actions.items():
         if any(first <= exit_code <= last for first, last in ranges):
             return action
@@ -41,7 +40,7 @@ def exit_action(exit_code: int, actions: Mapping[str, ExitCodes]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRequirement:
-    """Tasks with the same `key` and `group` want the same value of that key (one rack, one clique)."""
+    """Tasks with equal `key` and `group` request the same value of that node label (one rack, one clique)."""
 
     key: str
     group: str = "default"
@@ -77,7 +76,7 @@ class TaskSpec:
     nodes_excluded: tuple[str, ...] = ()
     topology: tuple[TopologyRequirement, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that are only passed on to the pod: checkpoint, kpis, downloadType, cacheSize."""
+    """Keys that only the pod uses: checkpoint, kpis, downloadType, cacheSize."""
     sub_group: str = ""
     """The leaf of the gang's tree that counts it; empty where the tree has one leaf alone."""
 
@@ -92,8 +91,8 @@ class TaskSpec:
 class GroupSpec:
     """A gang: its tasks start together or not at all. It may start when all groups in `inputs` have completed.
 
-    `gang` is the tree of a PodGroup as :func:`scheduling.domain.gang.tree_to_json` writes it: then its minimum starts
-    together, the rest one by one, no task leads, and the tasks of one SubGroup ask for the same.
+    `gang` is the tree of a PodGroup from :func:`scheduling.domain.gang.tree_to_json`. With a tree its minimum starts
+    together, the other tasks one by one, no task leads, and the tasks of one SubGroup have equal requests.
     """
 
     name: str
@@ -105,7 +104,7 @@ class GroupSpec:
 
     @property
     def gpus(self) -> int:
-        """GPUs the gang must have to run: those of all its tasks, or with a tree the least that hold its minimums."""
+        """The GPUs that the gang needs to run: those of all its tasks, or with a tree the least that satisfy it."""
         if self.gang is None:
             return sum(task.gpu for task in self.tasks)
         tree = tree_from_json(self.gang, len(self.tasks))
@@ -114,9 +113,9 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSpec:
-    """A workflow. Groups stand in the order of the file, which need not be the order they run in.
+    """A workflow. Groups are in the order of the file, which need not be the order in which they run.
 
-    `priority` is what the file itself asks for (a PodGroup's `priorityClassName`); what is said beside it wins.
+    `priority` is the priority in the file (a PodGroup's `priorityClassName`); a priority given with the request wins.
     """
 
     name: str
@@ -128,7 +127,8 @@ class WorkflowSpec:
 
     @property
     def largest_gang_gpus(self) -> int:
-        """What admission asks for (design D5): groups may run one after another, so the largest counts, not the sum."""
+        """The GPUs that admission checks (design D5): groups may run one after another, so the largest counts, not the
+        sum."""
         return max((group.gpus for group in self.groups), default=0)
 
     @property

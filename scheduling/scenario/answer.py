@@ -67,7 +67,7 @@ class _TreeNumbers:
     def debt(self, name: str) -> dict[str, Amount]:
         """What a node holds beyond what its limits allow. Without a cohort above only its `limit` binds a queue."""
         queue = self._world.queue_of.get(name)
-        if queue is not None and not queue.governed:
+        if queue is not None and not queue.has_cohort_above:
             over = zip(self._world.keys, queue.alloc, queue.limit, strict=True)
             return {key: held - limit for key, held, limit in over if held > limit}
         return {key: table[name].debt for key, table in self._by_key.items() if table[name].debt > 0}

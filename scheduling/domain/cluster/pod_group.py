@@ -13,8 +13,8 @@ from scheduling.domain.kubernetes_json import Object
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """How the pods of a gang belong together. `tree` is the gang's as :func:`scheduling.domain.gang.tree_to_json` keeps it;
-    None: all `pods` together, and then `near` may divide them."""
+    """How the pods of a gang belong together. `tree` is the gang's as :func:`scheduling.domain.gang.tree_to_json` keeps
+    it; None: all `pods` together, and then `near` may divide them."""
 
     pods: int
     tree: Mapping[str, Any] | None = None

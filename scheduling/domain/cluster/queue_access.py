@@ -67,7 +67,8 @@ def access_violations(
     caller: Caller,
     policy: QueueAccessPolicy,
 ) -> list[Violation]:
-    """Every claim of `new_object` that `old_object` (None when it is made) did not hold and that this caller may not make."""
+    """Every claim of `new_object` that `old_object` (None when it is made) did not hold and that this caller may not
+    make."""
     if policy.accounts & {caller.username, *caller.groups}:
         return []
     held = set(_queue_uses(kind, old_object, policy)) if old_object is not None else set()

@@ -1,4 +1,5 @@
-"""The one scheduling engine: facts in, steps and reasons out. It runs the simulated backend, answers what-if, explains.
+"""The scheduling engine: facts in, steps and reasons out. It plans for simulated backends, answers what-if questions
+and explains why work waits.
 
-`facts` what is given; `world` the same, indexed and changeable; `settle` the passes; `outcome` what may be asked after.
+`facts` holds the input, `world` the input as an indexed state that changes, `cycle` the passes, `outcome` the results.
 """

@@ -1,4 +1,4 @@
-"""Amounts in sentences: what people ask for first, and what goes beside it only where it matters."""
+"""Amounts in messages: GPUs first, other resources only where they are relevant."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from scheduling.domain.engine.facts import DisplayUnit
 def amounts_text(
     amounts: Mapping[str, Amount], units: Mapping[str, DisplayUnit], *, relevant: Collection[str] = ()
 ) -> str:
-    """Amounts for a sentence. Those with a unit are left out where something else is there and they do not matter:
-    whoever asks for 8 GPUs does not want to hear of their cores, unless it is cores that are missing."""
+    """Amounts for a message. Resources with a unit are left out beside other resources unless they are relevant: a
+    message about 8 GPUs does not name their cores, unless cores are missing."""
     main = {key: amount for key, amount in amounts.items() if key not in units}
     beside = [key for key in sorted(amounts) if key in units and (key in relevant or not main)]
-    words = [_unit_text(units[key], amounts[key]) for key in beside]
-    return " and ".join([plain_amounts_text(main), *words] if main else words) or plain_amounts_text({})
+    parts = [_unit_text(units[key], amounts[key]) for key in beside]
+    return " and ".join([plain_amounts_text(main), *parts] if main else parts) or plain_amounts_text({})
 
 
 def _unit_text(unit: DisplayUnit, amount: Amount) -> str:

@@ -1,4 +1,4 @@
-"""One thing that stands in the way of a gang, in numbers and in words."""
+"""Blockers: limits, quotas and nodes that keep a gang waiting, with their numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scheduling.domain.engine.shortage import NodeShortage
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One thing in the way. `limit` says which number of `node` it is: quota, limit, borrowing_limit, or nodes; `used`
-    how much of a borrowing limit is borrowed already."""
+    """One blocker. `limit` names the number of `node` that blocks: quota, limit, borrowing_limit, or nodes; `used` is
+    the borrowed part of a borrowing limit."""
 
     code: str
     node: str | None
@@ -27,5 +27,5 @@ class Blocker:
 
 
 def limit_text(limit: str) -> str:
-    """The name of a limit for a sentence."""
+    """The name of a limit for a message."""
     return limit.replace("_", " ")

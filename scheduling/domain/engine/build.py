@@ -1,4 +1,5 @@
-"""From facts to records: queues with their paths and fair shares, nodes with what is free, gangs with their tasks."""
+"""From facts to records: queues with their paths and fair shares, nodes with their free amounts, gangs with their
+tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from scheduling.domain.gang import GangTree
 
 
 class WorldRecords:
-    """The records of some facts. Nothing here is changed later but the records themselves."""
+    """The records of some facts. Later only the records themselves change."""
 
     def __init__(self, facts: ClusterFacts) -> None:
         self.facts = facts
@@ -42,7 +43,7 @@ class WorldRecords:
         for i in reversed(order):
             queue = queues[i]
             if i in cyclic:
-                queue.cyclic, queue.path = True, (queue,)
+                queue.is_cyclic, queue.path = True, (queue,)
             elif parents[i] >= 0:
                 queue.parent = queues[parents[i]]
                 queue.parent.children.append(queue)
@@ -72,10 +73,10 @@ class WorldRecords:
         for queue in self.queues:
             queue.column = tree.index[queue.fact.name]
             root = queue.path[-1].fact
-            queue.governed = root.parent is not None
-            queue.cyclic = queue.cyclic or queue.column in tree.cyclic_indexes
+            queue.has_cohort_above = root.parent is not None
+            queue.is_cyclic = queue.is_cyclic or queue.column in tree.cyclic_indexes
             held = any(above.fact.hold is not None for above in queue.path)
-            queue.open = not (queue.children or queue.cyclic or held or queue.path[-1].fact.is_external)
+            queue.is_open = not (queue.children or queue.is_cyclic or held or queue.path[-1].fact.is_external)
         return tree
 
     def _nodes(self) -> NodeIndex | None:
@@ -93,37 +94,37 @@ class WorldRecords:
 
     def _gangs(self) -> list[GangState]:
         table: dict[object, int] = {}
-        whole: dict[int, GangTree] = {}
+        default_trees: dict[int, GangTree] = {}
         gangs = []
         shapes = _RequestTable(self.keys, self._allowed)
         reach = Feasibility(self.keys, self.tree, None if self.nodes is None else self.nodes.empty_copy())
         for index, fact in enumerate(sorted(self.facts.gangs, key=lambda gang: gang.name)):
             size = sum(task.state is not TaskState.FINISHED for task in fact.tasks)
-            tree = fact.tree or whole.get(size)
+            tree = fact.tree or default_trees.get(size)
             if tree is None:
-                tree = whole[size] = GangTree(max(1, size))
+                tree = default_trees[size] = GangTree(max(1, size))
             requests = [shapes.request(task) for task in fact.tasks]
             needs = [shapes.need(task, request) for task, request in zip(fact.tasks, requests, strict=True)]
             queue = self.queue_of.get(fact.queue)
             gang = GangState(fact, index, queue=queue, requests=requests, needs=needs, tree=tree, table=table)
-            gang.reach = reach
+            gang.feasibility = reach
             gangs.append(gang)
         self._place_running(gangs)
         return gangs
 
     def _place_running(self, gangs: Sequence[GangState]) -> None:
-        """Put what runs or is on its way out on its nodes."""
+        """Place running and releasing tasks on their nodes."""
         if self.nodes is None:
             return
-        place = {name: i for i, name in enumerate(self.nodes.names)}
+        index_of = {name: i for i, name in enumerate(self.nodes.names)}
         for gang in gangs:
             for i, task in enumerate(gang.fact.tasks):
                 if task.node is not None and gang.status[i] in {RUNNING, RELEASING}:
-                    gang.node[i] = place[task.node]
-                    self.nodes.reserve(place[task.node], gang.needs[i])
+                    gang.node[i] = index_of[task.node]
+                    self.nodes.reserve(index_of[task.node], gang.needs[i])
 
     def _usage(self) -> None:
-        """What every queue holds and asks for, with everything below it; and the same in the tree."""
+        """The allocated and requested amounts of every queue with all below it, and the usage in the cohort tree."""
         own: list[dict[int, Number]] = [{} for _ in self.keys]
         for name, amounts in self.facts.usage.items():
             queue = self.queue_of[name]
@@ -150,7 +151,7 @@ class WorldRecords:
                         if held:
                             above.alloc[r] += amount
                             if not gang.preemptible:
-                                above.np[r] += amount
+                                above.non_preemptible[r] += amount
                     if held:
                         column = gang.queue.column
                         own[r][column] = own[r].get(column, 0) + amount
@@ -159,9 +160,9 @@ class WorldRecords:
                 self.tree.columns[key].set_usage(own[r])
 
     def _fair_shares(self) -> None:
-        machines = None if self.facts.nodes is None else sum_amounts(node.resources for node in self.facts.nodes)
+        on_nodes = None if self.facts.nodes is None else sum_amounts(node.resources for node in self.facts.nodes)
         for r, key in enumerate(self.keys):
-            whole: Amount | None = None if machines is None else machines.get(key, 0)
+            whole: Amount | None = None if on_nodes is None else on_nodes.get(key, 0)
             if self.facts.capacity is not None:
                 whole = self.facts.capacity.get(key, whole or 0)
             self._divide_level(r, whole, [queue for queue in self.tops if not queue.fact.is_external])
@@ -175,45 +176,45 @@ class WorldRecords:
     def _divide_level(self, r: int, whole: Amount | None, level: Sequence[QueueState]) -> None:
         levels = [(whole, level)]
         for above, queues in levels:
-            claims = [
+            inputs = [
                 FairShareInput(
                     queue.fact.name, queue.quota[r], queue.limit[r], queue.request[r],
                     queue.fact.weight, queue.fact.priority, queue.fact.created,
                 )
                 for queue in queues
             ]  # fmt: skip
-            for queue, share in zip(queues, divide_fair_shares(above, claims), strict=True):
+            for queue, share in zip(queues, divide_fair_shares(above, inputs), strict=True):
                 queue.fair[r] = share
                 if queue.children:
                     levels.append((None if above is None else share, queue.children))
 
 
 class _RequestTable:
-    """Requests as sparse pairs, equal ones as one object, so that they are quick to compare."""
+    """Requests as sparse pairs. Equal requests are one object, so that they are quick to compare."""
 
     def __init__(self, keys: Sequence[str], allowed: Mapping[frozenset[str], int]) -> None:
-        self._place, self._allowed = {key: r for r, key in enumerate(keys)}, allowed
+        self._index_of, self._allowed = {key: r for r, key in enumerate(keys)}, allowed
         self._by_map: dict[int, Request] = {}
         self._interned: dict[Request, Request] = {}
 
     def request(self, task: TaskFacts) -> Request:
-        """What the task asks for; what is 0 is not asked for."""
+        """The request of the task without resources of amount 0."""
         known = self._by_map.get(id(task.request))
         if known is None:
-            pairs = tuple(sorted((self._place[key], amount) for key, amount in task.request.items() if amount))
+            pairs = tuple(sorted((self._index_of[key], amount) for key, amount in task.request.items() if amount))
             known = self._by_map[id(task.request)] = self._interned.setdefault(pairs, pairs)
         return known
 
     def need(self, task: TaskFacts, request: Request) -> Request:
-        """The same, with the set of nodes the task may stand on."""
+        """The request together with the set of nodes that the task may use."""
         if task.allowed_nodes is None or not self._allowed:
             return request
-        pairs = (*request, (len(self._place) + self._allowed[task.allowed_nodes], 1))
+        pairs = (*request, (len(self._index_of) + self._allowed[task.allowed_nodes], 1))
         return self._interned.setdefault(pairs, pairs)
 
 
 def _allowed_sets(facts: ClusterFacts) -> dict[frozenset[str], int]:
-    """Every set of allowed nodes that some task has, numbered in an order that does not depend on the input's."""
+    """Every set of allowed nodes of any task, numbered in an order that does not depend on the input's."""
     if facts.nodes is None:
         return {}
     found = {task.allowed_nodes for gang in facts.gangs for task in gang.tasks if task.allowed_nodes is not None}
@@ -221,7 +222,7 @@ def _allowed_sets(facts: ClusterFacts) -> dict[frozenset[str], int]:
 
 
 def resource_keys(facts: ClusterFacts) -> list[str]:
-    """Every (flavor, resource) that is spoken of, GPUs first: they decide which node is fullest."""
+    """Every resource key of the facts, GPUs first: GPUs decide which node is fullest."""
     found: set[str] = set(facts.capacity or ())
     for queue in facts.queues:
         found.update(queue.quota or (), queue.limit, queue.borrowing_limit, queue.lending_limit)

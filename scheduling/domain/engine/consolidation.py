@@ -1,7 +1,7 @@
-"""Making room by moving only: nobody loses anything, every task that leaves its node stands on another at once.
+"""Consolidation: free capacity by moving tasks only. Every task that leaves its node moves to another node at once.
 
-One node after the other is cleared for the largest task that does not fit, the node with the fewest gangs to move
-first, and among equals the one whose work is served last. At most `MAX_MOVED_GANGS` gangs move for one other (KAI's bound).
+Node after node is vacated for the largest task that does not fit, first the node with the fewest gangs to move, and
+among equals the node whose work is served last. At most `MAX_MOVED_GANGS` gangs move for one other (KAI's bound).
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ MAX_FIRST_NODES = 8
 """How many first nodes are tried before the search gives up."""
 
 MAX_COMPARED_NODES = 64
-"""How many nodes that could be cleared are compared; those with most room are looked at first."""
+"""How many nodes that could be vacated are compared, nodes with most free first."""
 
 IsMovable = Callable[[GangState], bool]
 
 
 def start_by_moving(
-    taking: EvictionSearch, movable: IsMovable, among: Iterable[GangState] | None = None
+    search: EvictionSearch, movable: IsMovable, among: Iterable[GangState] | None = None
 ) -> EvictionResult | None:
     """Start the gang after moving others, or change nothing and return None. Quotas must allow the gang already.
-    `among`: where everybody who is movable can be found, if that is known."""
-    world, gang = taking.world, taking.gang
+    `among`: a set that contains all movable gangs, if it is known."""
+    world, gang = search.world, search.gang
     for first in _candidates(world, _largest(gang), movable, set(), among)[:MAX_FIRST_NODES]:
         before = world.mark()
-        units = _vacate(taking, first, movable, among)
+        units = _vacate(search, first, movable, among)
         if units is None:
             world.undo(before)
             continue
-        taken = taking.finish(units, lambda taken: not taken.evicted)
-        if taken is not None:
-            return taken
+        result = search.finish(units, lambda result: not result.evicted)
+        if result is not None:
+            return result
     return None
 
 
 def _vacate(
-    taking: EvictionSearch, first: list[EvictionUnit], movable: IsMovable, among: Iterable[GangState] | None
+    search: EvictionSearch, first: list[EvictionUnit], movable: IsMovable, among: Iterable[GangState] | None
 ) -> list[EvictionUnit] | None:
-    """Take tasks off their nodes, those of `first` before others, until the gang fits; None if that takes too many."""
-    world = taking.world
+    """Take tasks off their nodes, those of `first` before others, until the gang fits; None if too many gangs move."""
+    world = search.world
     units: list[EvictionUnit] = []
     moving: set[int] = set()
     leaving = first
@@ -58,9 +58,9 @@ def _vacate(
             units.append(unit)
         if len(moving) > MAX_MOVED_GANGS:
             return None
-        if taking.can_start():
+        if search.can_start():
             return units
-        following = _candidates(world, _largest(taking.gang), movable, moving, among)
+        following = _candidates(world, _largest(search.gang), movable, moving, among)
         if not following:
             return None
         leaving = following[0]
@@ -73,29 +73,29 @@ def _largest(gang: GangState) -> Request:
 def _candidates(
     world: World, request: Request, movable: IsMovable, moving: set[int], among: Iterable[GangState] | None
 ) -> list[list[EvictionUnit]]:
-    """The nodes that could be cleared for the request, cheapest first: the tasks that would leave."""
-    found: list[tuple[tuple[int, int, _ReversedKeys, int], list[EvictionUnit]]] = []
+    """The tasks to move for each node that could be vacated for the request, cheapest node first."""
+    candidates: list[tuple[tuple[int, int, _ReversedKeys, int], list[EvictionUnit]]] = []
     if world.nodes is None or world.firm is None:
         return []
     if among is None:
         nodes = world.nodes.full_nodes(request)
     else:
-        standing_on = {node for gang in among for node in gang.node if node != NOWHERE}
-        nodes = world.nodes.full_nodes_among(standing_on, request)
+        used_nodes = {node for gang in among for node in gang.node if node != NOWHERE}
+        nodes = world.nodes.full_nodes_among(used_nodes, request)
     for node in nodes:
-        if len(found) >= MAX_COMPARED_NODES:
+        if len(candidates) >= MAX_COMPARED_NODES:
             break
         if not world.firm.fits(node, request):
             continue
         free = {r: world.nodes.free[node][r] for r, _amount in request}
-        standing: dict[int, list[int]] = {}
+        movable_tasks: dict[int, list[int]] = {}
         for index, i in world.on_node[node]:
             if movable(world.gangs[index]):
-                standing.setdefault(index, []).append(i)
+                movable_tasks.setdefault(index, []).append(i)
         units: list[EvictionUnit] = []
-        gangs = sorted((world.gangs[index] for index in standing), key=lambda gang: gang.order_key, reverse=True)
+        gangs = sorted((world.gangs[index] for index in movable_tasks), key=lambda gang: gang.order_key, reverse=True)
         for gang in gangs:
-            tasks = sorted(standing[gang.index], reverse=True)
+            tasks = sorted(movable_tasks[gang.index], reverse=True)
             while tasks and any(free[r] < amount for r, amount in request):
                 i = tasks.pop(0)
                 units.append(EvictionUnit(gang, (i,), (node,)))
@@ -105,12 +105,12 @@ def _candidates(
         if all(free[r] >= amount for r, amount in request):
             new = {unit.gang.index for unit in units} - moving
             last_served = _ReversedKeys([gang.order_key for gang in gangs if any(unit.gang is gang for unit in units)])
-            found.append(((len(new), len(units), last_served, node), units))
-    return [units for _cost, units in sorted(found, key=lambda entry: entry[0])]
+            candidates.append(((len(new), len(units), last_served, node), units))
+    return [units for _cost, units in sorted(candidates, key=lambda entry: entry[0])]
 
 
 class _ReversedKeys:
-    """Sorts what is served last to the front."""
+    """Sorts gangs that are served last to the front."""
 
     __slots__ = ("orders",)
 

@@ -1,4 +1,4 @@
-"""Passes until nothing moves: start, consolidate, reclaim, preempt, then gangs below their minimum give up."""
+"""A scheduling cycle: passes of start, consolidate, reclaim, preempt and give up, until a pass changes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ MAX_PASSES = 100
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """Where the passes ended. `settled` is False if the last of `MAX_PASSES` passes still moved something."""
+    """The state and the steps after the last pass. `has_converged` is False if the last of `MAX_PASSES` passes still
+    changed something."""
 
     world: World
     steps: tuple[Step, ...]
@@ -23,22 +24,22 @@ class CycleResult:
 
 
 def run_cycle(facts: ClusterFacts) -> CycleResult:
-    """Schedule the facts until nothing moves any more. The same facts in any order give the same steps."""
+    """Schedule the facts until a pass changes nothing. The same facts in any order give the same steps."""
     return _run_passes(World(facts))
 
 
 def _run_passes(world: World) -> CycleResult:
-    diary = StepLog(world)
-    phases = Phases(world, diary)
+    step_log = StepLog(world)
+    phases = Phases(world, step_log)
     for number in range(1, MAX_PASSES + 1):
-        diary.pass_number = number
-        moved = [
-            run_start_phase(world, diary),
+        step_log.pass_number = number
+        changed = [
+            run_start_phase(world, step_log),
             phases.consolidate(),
             phases.reclaim(),
             phases.preempt(),
             phases.give_up(),
         ]
-        if not any(moved):
-            return CycleResult(world, tuple(diary.steps), has_converged=True)
-    return CycleResult(world, tuple(diary.steps), has_converged=False)
+        if not any(changed):
+            return CycleResult(world, tuple(step_log.steps), has_converged=True)
+    return CycleResult(world, tuple(step_log.steps), has_converged=False)

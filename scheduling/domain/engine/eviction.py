@@ -1,8 +1,8 @@
-"""Taking places away: the fewest victims that let a gang start, and new places for those that fit elsewhere.
+"""Eviction: the fewest victims that let a gang start, and other nodes for victims that fit elsewhere.
 
-Victims are taken in order until the gang starts; then, from the last taken back, everybody who is not needed returns.
-If more than one gang lost its core, fewer are looked for: one, then two, in the same order, never one of a higher
-priority than those already found. What is taken and still fits elsewhere moves and counts as no loss.
+Victims are evicted in order until the gang starts; then, from the last one backwards, every victim that is not needed
+returns. If more than one gang lost its core, a smaller set is searched: one gang, then two, in the same order, never
+of a higher priority than the victims already found. A victim that fits on other nodes moves and counts as no loss.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from scheduling.domain.engine.victims import EvictionUnit, HelpsStart, next_evic
 from scheduling.domain.engine.world import World
 
 MAX_SINGLE_VICTIMS, MAX_PAIRED_VICTIMS = 200, 24
-"""How far down the order the search for one victim, and for two, looks."""
+"""How many victims in order the search for one victim, and for two, considers."""
 
 MAX_TRIALS = 60
-"""How many sets of victims are tried in the search for fewer; the first set stands when they are used up."""
+"""How many sets of victims are tried in the search for fewer; after them the first set is used."""
 
 
 @dataclass(slots=True)
 class EvictionResult:
-    """What a solution did: the tasks the gang started, the tasks that moved, the tasks that were lost."""
+    """The result of a search: tasks that the gang started, tasks that moved, tasks that were evicted."""
 
     started: list[int]
     moved: list[tuple[GangState, list[int]]] = field(default_factory=list)
     evicted: list[tuple[GangState, list[int]]] = field(default_factory=list)
 
     def evicted_by_leaf(self) -> list[tuple[QueueState, Request]]:
-        """What each leaf lost for good."""
+        """The evicted amounts of each leaf."""
         return [
             (gang.queue, sum_requests([gang.requests[i] for i in tasks]))
             for gang, tasks in self.evicted
@@ -49,27 +49,27 @@ AcceptResult = Callable[[EvictionResult], bool]
 
 
 class VictimSource(Protocol):
-    """Where victims come from."""
+    """A source of victims in order."""
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
-        """Let the next victim that helps give up one unit; None when nobody is left who may be asked."""
+        """Evict one unit of the next victim that helps; None when no victim is left."""
 
     def candidates(self) -> Iterable[GangState]:
-        """Everybody who may be asked, in order, as things stand before anything was taken."""
+        """All gangs that may lose tasks, in order, judged before any eviction."""
 
     def may_take(self, gang: GangState) -> bool:
-        """Whether this gang may be asked for its next unit, as things stand now."""
+        """Whether this gang may lose its next unit in the current state."""
 
 
 class _CandidateNodes:
-    """Where taking could make room for a gang: on nodes that would have it if all left that may be taken."""
+    """The nodes where evictions could help a gang: nodes with enough capacity if all evictable work left."""
 
     def __init__(self, world: World, gang: GangState) -> None:
         self._nodes, self._firm = world.nodes, world.firm
         chooses = gang.has_choice
         tasks = [i for i, status in enumerate(gang.status) if status == WAITING] if chooses else gang.next_tasks()
         self._needs = {gang.needs[i] for i in tasks}
-        self.hopeless = (
+        self.infeasible = (
             not chooses
             and self._firm is not None
             and any(self._firm.tightest_node(need) == NOWHERE for need in self._needs)
@@ -77,7 +77,7 @@ class _CandidateNodes:
         self._known: dict[int, bool] = {}
 
     def helps(self, gang: GangState) -> bool:
-        """Whether something of the gang stands where a task could stand instead."""
+        """Whether the gang uses a node where a task could run instead."""
         return self._firm is None or any(self._could_stand(node) for node in gang.node if node != NOWHERE)
 
     def _could_stand(self, node: int) -> bool:
@@ -88,7 +88,7 @@ class _CandidateNodes:
         return known
 
     def has_opened(self, unit: EvictionUnit) -> bool:
-        """Whether there is room for a task where the unit stood, which has just left."""
+        """Whether a task fits on a node that the unit has just left."""
         nodes = self._nodes
         return nodes is None or any(
             nodes.fits(node, need) for node in unit.nodes if node != NOWHERE for need in self._needs
@@ -96,14 +96,14 @@ class _CandidateNodes:
 
 
 class EvictionSearch:
-    """The search for one gang. Everything is undone when it fails."""
+    """The search for one gang. A search that fails changes nothing."""
 
     def __init__(self, world: World, gang: GangState) -> None:
-        self.world, self.gang, self.ask = world, gang, gang.next_request
+        self.world, self.gang, self.request = world, gang, gang.next_request
         self._mark = world.mark()
 
     def can_start(self) -> bool:
-        """Whether the gang could start as things stand."""
+        """Whether the gang could start in the current state."""
         world, gang = self.world, self.gang
         if not gang.has_choice and not self._may_fit():
             return False
@@ -113,37 +113,37 @@ class EvictionSearch:
         return bool(started)
 
     def _may_fit(self) -> bool:
-        return self.world.has_free_total(self.ask) and self._allowed()
+        return self.world.has_free_total(self.request) and self._allowed()
 
     def _allowed(self) -> bool:
         queue = self.gang.queue
-        return queue is not None and may_start(self.world, queue, self.ask, preemptible=self.gang.preemptible)
+        return queue is not None and may_start(self.world, queue, self.request, preemptible=self.gang.preemptible)
 
     def find_victims(self, source: VictimSource, accept: AcceptResult) -> EvictionResult | None:
-        """The solution with the fewest victims of the source, or None; `accept` judges what was lost."""
-        room = _CandidateNodes(self.world, self.gang)
-        if room.hopeless:
+        """The solution with the fewest victims of the source, or None; `accept` judges the evictions."""
+        candidates = _CandidateNodes(self.world, self.gang)
+        if candidates.infeasible:
             return None
         units: list[EvictionUnit] = []
         fits = self.can_start()
         while not fits:
-            # As soon as quotas let the gang start, only room is missing, and only where it could stand.
+            # Once quotas let the gang start, only free capacity is missing, and only on nodes that it could use.
             allowed = self._allowed()
-            unit = source.take_next(room.helps if allowed else None)
+            unit = source.take_next(candidates.helps if allowed else None)
             if unit is None:
                 self.undo()
                 return None
             units.append(unit)
-            fits = (not allowed or room.has_opened(unit)) and self.can_start()
+            fits = (not allowed or candidates.has_opened(unit)) and self.can_start()
         units = self._return_unneeded(units)
         return self.finish(self._search_fewer(units, source), accept)
 
     def undo(self) -> None:
-        """Everything as it was before the search."""
+        """Restore the state before the search."""
         self.world.undo(self._mark)
 
     def _return_unneeded(self, units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
-        """Without those that are not needed; what a gang gave up first returns last."""
+        """The units without those that are not needed; the unit that a gang gave up first returns last."""
         kept: list[EvictionUnit] = list(units[-1:])
         for unit in reversed(units[:-1]):
             if all(other.gang is not unit.gang for other in kept):
@@ -166,7 +166,7 @@ class EvictionSearch:
         world.undo(self._mark)
         pool = (gang for gang in source.candidates() if gang.fact.priority <= highest)
         held = [(gang, self._held(gang)) for gang in islice(pool, MAX_SINGLE_VICTIMS)]
-        missing = [0 if world.nodes is None else amount - world.nodes.total[r] for r, amount in self.ask]
+        missing = [0 if world.nodes is None else amount - world.nodes.total[r] for r, amount in self.request]
         trials = MAX_TRIALS
         for size, most in ((1, MAX_SINGLE_VICTIMS), (2, MAX_PAIRED_VICTIMS)):
             if size >= len(cores):
@@ -186,12 +186,12 @@ class EvictionSearch:
         return units
 
     def _held(self, gang: GangState) -> list[Number]:
-        """What the running tasks of a gang would give back, for each resource that is asked for."""
+        """The amounts of the running tasks of a gang, for each resource of the request."""
         whole = dict(sum_requests([gang.requests[i] for i, status in enumerate(gang.status) if status == RUNNING]))
-        return [whole.get(r, 0) for r, _amount in self.ask]
+        return [whole.get(r, 0) for r, _amount in self.request]
 
     def _evict_whole(self, chosen: Sequence[GangState], source: VictimSource) -> list[EvictionUnit]:
-        """Let these gangs give up everything; nothing is returned when one of them may not be asked for all of it."""
+        """Evict these gangs whole; an empty list when one of them may not lose all its tasks."""
         units = []
         for gang in chosen:
             while any(gang.active):
@@ -203,12 +203,12 @@ class EvictionSearch:
         return units
 
     def finish(self, units: Sequence[EvictionUnit], accept: AcceptResult) -> EvictionResult | None:
-        """Start the gang, find new places for its victims, and let `accept` judge; undone if it says no."""
+        """Start the gang, move its victims where they fit, and let `accept` judge; undone if it refuses."""
         started = attempt_start(self.world, self.gang)
         if not started:
             self.undo()
             return None
-        taken = EvictionResult(started)
+        result = EvictionResult(started)
         by_gang: dict[int, list[EvictionUnit]] = {}
         for unit in units:
             by_gang.setdefault(unit.gang.index, []).append(unit)
@@ -218,19 +218,19 @@ class EvictionSearch:
             while stack and self._relocate(stack[-1], moved):
                 stack.pop()
             if moved:
-                taken.moved.append((gang, moved))
+                result.moved.append((gang, moved))
             if stack:
-                taken.evicted.append((gang, [i for unit in stack for i in unit.tasks]))
-        # The steps tell of the victims in the order in which they were chosen.
+                result.evicted.append((gang, [i for unit in stack for i in unit.tasks]))
+        # Steps name the victims in the order in which they were chosen.
         chosen = {unit.gang.index: n for n, unit in reversed(list(enumerate(units)))}
-        taken.evicted.sort(key=lambda entry: chosen[entry[0].index])
-        if accept(taken):
-            return taken
+        result.evicted.sort(key=lambda entry: chosen[entry[0].index])
+        if accept(result):
+            return result
         self.undo()
         return None
 
     def _relocate(self, unit: EvictionUnit, moved: list[int]) -> bool:
-        """Find places for a unit, its old ones first; `moved` gets the tasks that stand elsewhere now."""
+        """Place a unit again, on its old nodes first; `moved` gets the tasks that are on another node now."""
         world, gang, queue = self.world, unit.gang, unit.gang.queue
         request = sum_requests([gang.requests[i] for i in unit.tasks])
         if queue is None or not may_start(world, queue, request, preemptible=gang.preemptible):
@@ -251,17 +251,17 @@ class EvictionSearch:
         moved.extend(elsewhere)
         return True
 
-    def commit(self, taken: EvictionResult, action: StepAction, diary: StepLog) -> list[QueueState]:
-        """Write the steps and bring the lines up to date; gives the leaves that changed."""
+    def commit(self, result: EvictionResult, action: StepAction, step_log: StepLog) -> list[QueueState]:
+        """Record the steps and update the lists of gangs. Returns the leaves that changed."""
         world = self.world
-        for gang, tasks in taken.evicted:
-            diary.record(action, gang, tasks, self.gang)
-        for gang, tasks in taken.moved:
-            diary.record(StepAction.MOVE, gang, tasks, self.gang)
-        diary.record(StepAction.START, self.gang, taken.started)
+        for gang, tasks in result.evicted:
+            step_log.record(action, gang, tasks, self.gang)
+        for gang, tasks in result.moved:
+            step_log.record(StepAction.MOVE, gang, tasks, self.gang)
+        step_log.record(StepAction.START, self.gang, result.started)
         world.journal.clear()
         leaves = {}
-        for gang in (self.gang, *(gang for gang, _tasks in (*taken.evicted, *taken.moved))):
+        for gang in (self.gang, *(gang for gang, _tasks in (*result.evicted, *result.moved))):
             world.update_lists(gang)
             if gang.queue is not None:
                 leaves[gang.queue.index] = gang.queue

@@ -1,8 +1,8 @@
-"""Why a gang waits: one reason, the first of all that stands in its way, and what would unblock it.
+"""Why a gang waits: one reason, which names its first blocker, and the remedies that would unblock it.
 
-Asked in this order: does its queue run anything, has it its pods, could it ever fit, the quota from the leaf upward
-(for work that cannot be preempted), the limits from the leaf upward, the tree of cohorts, the nodes. `Reason.blockers`
-are all that must be made available for it to start; the reason names the first, `remedies` has an answer to each.
+The checks come in this order: the state of its queue, missing pods, requests that never fit, quotas from the leaf
+upward (for non-preemptible work), limits from the leaf upward, the cohort tree, the nodes. `Reason.blockers` has every
+blocker of the start; the reason names the first one, and `remedies` has a remedy for each.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from scheduling.domain.engine.state import GangState, QueueState, sum_requests
 from scheduling.domain.engine.world import World
 
 MAX_NAMED_NODES = 3
-"""How many nodes a sentence names."""
+"""How many nodes a message names."""
 
 
 class ReasonCode:
-    """Machine codes of reasons. A held queue brings its own."""
+    """Machine codes of reasons. A hold of a queue or a gang brings its own code."""
 
     NO_SUCH_QUEUE = "no_such_queue"
     QUEUE_HAS_CHILDREN = "queue_has_children"
@@ -42,7 +42,7 @@ class ReasonCode:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`queue` is the node of the tree that blocks; `limit` names which of its numbers does."""
+    """`queue` is the blocking node of the tree; `limit` names its number that blocks."""
 
     code: str
     message: str
@@ -56,17 +56,17 @@ class Reason:
 
     @property
     def unblock(self) -> tuple[str, ...]:
-        """What would unblock it, told to somebody who may know all names."""
+        """The messages of all remedies, for a reader who may know all names."""
         return tuple(remedy.message() for remedy in self.remedies)
 
     @property
     def is_permanent(self) -> bool:
-        """Whether no end of other work would help."""
+        """Whether the gang could not start even if all other work ended."""
         return self.code == ReasonCode.NEVER_FITS
 
 
 class Explainer:
-    """Reasons for one moment; what is alike is explained once."""
+    """Reasons in one state; interchangeable gangs are explained once."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -74,7 +74,7 @@ class Explainer:
         self._remedies = Remedies(world)
 
     def explain_all(self) -> dict[str, Reason]:
-        """The reason of every gang that does not run and is not ended, by name."""
+        """The reason of every gang that neither runs nor has ended, by name."""
         found = {}
         for gang in (*self._world.orphans, *self._world.held):
             if any(gang.waiting) and not gang.is_running:
@@ -90,7 +90,7 @@ class Explainer:
         return found
 
     def explain(self, gang: GangState) -> Reason:
-        """Why this gang does not start now."""
+        """The reason why this gang does not start now."""
         queue = gang.queue
         if queue is None:
             message = f"The queue '{gang.fact.queue}' does not exist."
@@ -130,12 +130,12 @@ class Explainer:
             return Reason(
                 ReasonCode.QUEUE_HAS_CHILDREN, message, name, remedies=(Remedy("Submit to one of the queues below it"),)
             )
-        if queue.cyclic:
-            circle = self._world.tree.cycle_of(name)
-            way = f": {' → '.join([*circle, circle[0]])}" if circle else ""
-            message = f"The parents of '{name}' run in a circle{way}; nothing starts there until it is broken."
+        if queue.is_cyclic:
+            cycle = self._world.tree.cycle_of(name)
+            path = f": {' → '.join([*cycle, cycle[0]])}" if cycle else ""
+            message = f"The parents of '{name}' form a cycle{path}; nothing starts there until one of them changes."
             return Reason(
-                ReasonCode.CYCLE, message, name, remedies=(Remedy("Give one node of the circle another parent"),)
+                ReasonCode.CYCLE, message, name, remedies=(Remedy("Give one node of the cycle another parent"),)
             )
         if queue.path[-1].fact.is_external:
             message = f"'{name}' runs its work on another cluster, whose room decides and is not looked at here."
@@ -151,9 +151,9 @@ class Explainer:
         if gang.preemptible:
             return
         for above in queue.path:
-            over = [(r, n) for r, n in ask if above.np[r] + n > above.quota[r]]
+            over = [(r, n) for r, n in ask if above.non_preemptible[r] + n > above.quota[r]]
             if over:
-                yield self._blocker(ReasonCode.OVER_QUOTA, above, "quota", over, above.np, above.quota)
+                yield self._blocker(ReasonCode.OVER_QUOTA, above, "quota", over, above.non_preemptible, above.quota)
 
     def _over_limit(self, queue: QueueState, ask: Request) -> Iterator[Blocker]:
         for above in queue.path:
@@ -166,11 +166,11 @@ class Explainer:
         most: list[Amount],
     ) -> Blocker:  # fmt: skip
         keys = self._world.keys
-        # A limit that blocks is finite, so these are numbers.
+        # A limit that blocks is finite, so these values are numbers.
         bound: dict[int, Number] = {r: most[r] for r, _n in over}  # type: ignore[misc]
-        hopeless = [(r, n) for r, n in over if n > bound[r]]
-        # What is missing beside it would not help.
-        over = hopeless or over
+        infeasible = [(r, n) for r, n in over if n > bound[r]]
+        # Other missing amounts would not help.
+        over = infeasible or over
         return Blocker(
             code,
             queue.fact.name,
@@ -179,11 +179,11 @@ class Explainer:
             free={keys[r]: max(0, bound[r] - held[r]) for r, _n in over},
             missing={keys[r]: held[r] + n - bound[r] for r, n in over},
             bound=bound[over[0][0]],
-            is_permanent=bool(hopeless),
+            is_permanent=bool(infeasible),
         )
 
     def _over_tree(self, queue: QueueState, ask: Request) -> Iterator[Blocker]:
-        if not queue.governed:
+        if not queue.has_cohort_above:
             return
         world, keys, names = self._world, self._world.keys, self._world.tree.names
         for r, asked in ask:
@@ -199,9 +199,9 @@ class Explainer:
                 after = column.balance(x) - carried + allowed
                 if after < 0:
                     short.append((x, "quota" if root else "borrowing_limit", -after))
-                # Only what does not fit into the local quota is asked of the parent.
-                room = max(0, column.local[x] - column.usage[x])
-                carried = 0 if room >= carried else carried - room  # type: ignore[assignment]
+                # Only the part that does not fit into the local quota is borrowed through the parent.
+                free_local = max(0, column.local[x] - column.usage[x])
+                carried = 0 if free_local >= carried else carried - free_local  # type: ignore[assignment]
                 x = column.parents[x]
             if not short:
                 node, limit = column.binding_limit(queue.column)
@@ -263,7 +263,7 @@ def _incomplete_reason(gang: GangState, queue: QueueState) -> Reason | None:
     if not gang.is_complete:
         message = "The gang has fewer tasks than its minimum asks for, so it can never be whole."
     elif gang.is_satisfied and not gang.tree.is_single_leaf and gang.cheapest_tasks() is None:
-        # Its minimum is nothing at all.
+        # Its minimum is 0.
         message = "Each group of the gang where a task waits has fewer tasks than its minimum asks for."
     else:
         return None

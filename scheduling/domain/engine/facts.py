@@ -1,4 +1,5 @@
-"""What the engine is told. Plain values; amounts are `{"flavor/resource": number}`, times any numbers, small is old."""
+"""The input of the engine. Plain values; amounts are `{"flavor/resource": number}`; times are any numbers, small is
+old."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from scheduling.domain.gang import DEFAULT_SUB_GROUP, GangTree
 
 HIGH, NORMAL, LOW = 125, 100, 50
 NON_PREEMPTIBLE_FROM = 100
-"""A priority from here on cannot be taken, unless the gang says otherwise."""
+"""Work of this priority or a higher one is not preemptible, unless the gang says otherwise."""
 
 
 class TaskState(StrEnum):
-    """`releasing`: on its way out, holds its place to the end, counts for nothing else. `finished`: holds nothing."""
+    """`releasing`: the task is ending, keeps its node until then, and counts for nothing else. `finished`: it holds
+    nothing."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -25,7 +27,7 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A machine and all it has."""
+    """A node and its capacity."""
 
     name: str
     resources: Mapping[str, Number]
@@ -33,9 +35,9 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class StartHold:
-    """Why nothing starts in a queue, or a gang does not, for now, whatever is free: a closed pool, a limit that the
-    cluster or this engine cannot express. `unblock` is the sentence that says what would open it, without its full
-    stop; empty where nobody can know. `node` and `limit` name what blocks where that is not the queue itself."""
+    """Why a queue or a gang may not start work now, however much is free: a closed pool, or a limit that the cluster or
+    this engine cannot express. `unblock` is the message of the remedy without its full stop; empty where none is known.
+    `node` and `limit` name the blocker where it is not the queue itself."""
 
     code: str
     message: str
@@ -48,9 +50,9 @@ class StartHold:
 class QueueFacts:
     """A queue; with children it runs nothing itself. Missing keys: quota 0, limits unlimited.
 
-    `quota` None means the sum of the children's; on a leaf it means 0. `outside`: on another cluster; its work holds
-    quota in the tree of cohorts and can be taken for a lender here, but it starts nothing and takes no share of nodes.
-    """
+    `quota` None means the sum of the children's; on a leaf it means 0. `is_external`: a queue of another cluster. Its
+    work holds quota in the cohort tree and can be reclaimed for a lender here, but it starts nothing and gets no share
+    of the nodes."""
 
     name: str
     parent: str | None = None
@@ -67,7 +69,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class CohortFacts:
-    """A node above the queues that lends and borrows; `quota` is its own, on top of its children's."""
+    """A node above the queues that lends and borrows; `quota` is its own, in addition to its children's."""
 
     name: str
     parent: str | None = None
@@ -79,8 +81,8 @@ class CohortFacts:
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """One pod. `node` where it stands, None when it waits or when the facts have no nodes. `allowed`: the only nodes it
-    may stand on (its platform, what it excludes); None for all. Share one set among tasks that are alike."""
+    """One pod. `node`: None when it waits or when the facts have no nodes. `allowed_nodes`: the only nodes that it may
+    use (by its platform and its excluded nodes); None for all. Tasks with equal sets should share one set object."""
 
     name: str
     request: Mapping[str, Number]
@@ -92,7 +94,7 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True)
 class GangFacts:
-    """Tasks that start together as far as `tree` asks; None asks for all of them. Names are unique over the facts."""
+    """Tasks that start together as far as `tree` requires; None requires all of them. Names are unique in the facts."""
 
     name: str
     queue: str
@@ -106,7 +108,7 @@ class GangFacts:
 
 @dataclass(frozen=True, slots=True)
 class DisplayUnit:
-    """How a sentence writes a resource: 1000 millicores are 1 `core` (`one`), 2500 are 2.5 `cores` (`many`)."""
+    """How a message writes a resource: 1000 millicores are 1 `core` (`singular`), 2500 are 2.5 `cores` (`plural`)."""
 
     size: int
     singular: str
@@ -115,12 +117,12 @@ class DisplayUnit:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Everything at one moment. `nodes` None: only quota decides. `capacity`: what fair share divides, else the nodes.
+    """A snapshot of a cluster. `nodes` None: only quota decides. `capacity`: the amounts that fair share divides, by
+    default those of the nodes.
 
-    `usage` is held by work that is not listed (as LOW, cannot be taken); `demand` is wanted by such work, never starts.
-    A gang may name a queue that does not exist: its running tasks keep their nodes, the others wait.
-    `units` say how sentences write the resources that go beside the one people ask for (:mod:`.words`).
-    """
+    `usage` is held by unlisted work (counted as LOW, never evicted); `demand` is requested by unlisted work, which
+    never starts. A gang may name a queue that does not exist: its running tasks keep their nodes, the others wait.
+    `units`: how messages write secondary resources (:mod:`scheduling.domain.engine.amount_text`)."""
 
     queues: tuple[QueueFacts, ...] = ()
     cohorts: tuple[CohortFacts, ...] = ()

@@ -1,9 +1,9 @@
 """Fair share as KAI divides it (kai.md 6.1), one level at a time, one resource at a time, exact.
 
-1. Quota: min(quota, requestable), whatever is left; an unlimited quota counts as the level's total.
-2. Surplus: by priority, high first; inside one priority in rounds, by weight: the whole unmet amount where it is no
-   more than offered, else the whole part of the offer, and the fraction is remembered. Another round only if somebody
-   took less than was offered.
+1. Quota: min(quota, requestable), even beyond the total; an unlimited quota counts as the level's total.
+2. Surplus: by priority, high first; inside one priority in rounds, by weight: the whole unmet amount if the offer
+   covers it, else the integer part of the offer, and the fraction is remembered. Another round follows only if a queue
+   took less than its offer.
 3. Remainder: by priority again, largest remembered fraction first, then oldest, then name, at most 1 each.
 """
 
@@ -19,7 +19,8 @@ from pools.domain.amounts import UNLIMITED, Amount, Number, simplify
 
 @dataclass(frozen=True, slots=True)
 class FairShareInput:
-    """One queue of the level. `request`: allocated + pending of everything below it; `limit` may be `UNLIMITED`."""
+    """The numbers of one queue of the level. `request`: allocated + pending of all below it; `limit` may be
+    `UNLIMITED`."""
 
     name: str
     quota: Amount
@@ -31,25 +32,23 @@ class FairShareInput:
 
     @property
     def requestable(self) -> Amount:
-        """What it may get at most."""
+        """The most that the queue may get."""
         return min(self.limit, self.request)
 
 
 def divide_fair_shares(total: Amount | None, inputs: Sequence[FairShareInput]) -> list[Amount]:
-    """The fair share of each claim, in the order given. `total` None: nothing is known of the machines, so that
-    everybody has the claim of its quota and there is no surplus."""
+    """The fair share of each queue, in the order given. `total` None: the capacity of the nodes is unknown, so every
+    queue gets its quota and there is no surplus."""
     if total is None:
-        return [min(claim.quota, claim.requestable) for claim in inputs]
-    shares: list[Amount] = [
-        min(total if claim.quota == UNLIMITED else claim.quota, claim.requestable) for claim in inputs
-    ]
+        return [min(each.quota, each.requestable) for each in inputs]
+    shares: list[Amount] = [min(total if each.quota == UNLIMITED else each.quota, each.requestable) for each in inputs]
     surplus = total - sum(shares)
     if surplus <= 0:
         return shares
     fractions: dict[int, Number] = {}
     by_priority: dict[Number, list[int]] = {}
-    for i, claim in enumerate(inputs):
-        by_priority.setdefault(claim.priority, []).append(i)
+    for i, each in enumerate(inputs):
+        by_priority.setdefault(each.priority, []).append(i)
     high_first = sorted(by_priority, reverse=True)
     for priority in high_first:
         surplus = _divide_surplus(surplus, by_priority[priority], inputs, shares, fractions)
@@ -67,23 +66,23 @@ def divide_fair_shares(total: Amount | None, inputs: Sequence[FairShareInput]) -
 def _divide_surplus(
     surplus: Amount,
     level: Sequence[int],
-    claims: Sequence[FairShareInput],
+    inputs: Sequence[FairShareInput],
     shares: list[Amount],
     fractions: dict[int, Number],
 ) -> Amount:
-    """Divide the surplus inside one priority; changes `shares` and `fractions`, gives back what is left."""
+    """Divide the surplus inside one priority. Changes `shares` and `fractions`, returns the rest of the surplus."""
     again = True
     while again and surplus > 0:
         again = False
-        unmet = [i for i in level if claims[i].weight > 0 and claims[i].requestable > shares[i]]
-        weights = sum(claims[i].weight for i in unmet)
+        unmet = [i for i in level if inputs[i].weight > 0 and inputs[i].requestable > shares[i]]
+        weights = sum(inputs[i].weight for i in unmet)
         offered = surplus
         for i in unmet:
-            missing = claims[i].requestable - shares[i]
+            missing = inputs[i].requestable - shares[i]
             if offered == UNLIMITED:
                 given = missing
             else:
-                offer = simplify(Fraction(offered) * Fraction(claims[i].weight) / Fraction(weights))
+                offer = simplify(Fraction(offered) * Fraction(inputs[i].weight) / Fraction(weights))
                 if missing <= offer:
                     given = missing
                     again = again or missing < offer

@@ -1,8 +1,8 @@
-"""What a gang could ever start with: of the ways its next attempt can take, the first that limits, quotas and the nodes
-do not rule out for good, however much other work ends.
+"""The tasks that a gang could ever start with: of the possible choices for its next attempt, the first one that limits,
+quotas and nodes do not rule out permanently, however much other work ends.
 
-A gang whose minimum can be met in more than one way (optional replicas, tasks of unlike size) asks for that way. Else
-one replica that is too large for any node would speak for the others, which do fit.
+A gang that can meet its minimum in more than one way (optional replicas, tasks of different size) requests that choice.
+Otherwise one replica that is too large for every node would block other replicas that fit.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from scheduling.domain.gang import Growth
 
 
 class Feasibility:
-    """The bounds of every queue, and the nodes were they empty."""
+    """The upper bounds of every queue, and empty nodes."""
 
     def __init__(self, keys: list[str], tree: QuotaTree, empty: NodeIndex | None) -> None:
         self._keys, self._tree, self.empty = keys, tree, empty
         self._most: dict[tuple[int, bool], list[Amount]] = {}
 
     def feasible_tasks(self, gang: GangState) -> list[int] | None:
-        """The tasks of the next attempt, or None where every way is ruled out."""
+        """The tasks of the next attempt, or None if every choice is ruled out."""
         trial = _Trial(self, gang)
         growth = Growth(
             gang.tree, gang.active, gang.waiting, trial.place, mark=trial.mark, undo=trial.undo, cost=gang.min_cost
@@ -34,21 +34,21 @@ class Feasibility:
         return chosen if found else None
 
     def upper_bounds(self, queue: QueueState, *, preemptible: bool) -> list[Amount]:
-        """How much of each resource a gang of the queue could hold were everybody else gone."""
+        """The most of each resource that a gang of the queue could hold without other work."""
         known = self._most.get((queue.index, preemptible))
         if known is None:
             known = [min(above.limit[r] for above in queue.path) for r in range(len(self._keys))]
             for r, key in enumerate(self._keys):
                 if not preemptible:
                     known[r] = min(known[r], *(above.quota[r] for above in queue.path))
-                if queue.governed and not queue.cyclic:
+                if queue.has_cohort_above and not queue.is_cyclic:
                     known[r] = min(known[r], self._tree.columns[key].potential(queue.column))
             self._most[queue.index, preemptible] = known
         return known
 
 
 class _Trial:
-    """One gang on empty nodes, with nobody beside it."""
+    """One gang alone on empty nodes."""
 
     def __init__(self, reach: Feasibility, gang: GangState) -> None:
         self._empty, self._gang = reach.empty, gang
@@ -59,11 +59,11 @@ class _Trial:
         self.chosen: list[int] = []
 
     def mark(self) -> int:
-        """Give it to `undo`."""
+        """The current position, for `undo`."""
         return len(self.chosen)
 
     def undo(self, mark: int) -> None:
-        """Take back everything since the mark."""
+        """Undo all choices since the mark."""
         while len(self.chosen) > mark:
             i, node = self.chosen.pop(), self._nodes.pop()
             self._hold(i, -1)
@@ -71,15 +71,15 @@ class _Trial:
                 self._empty.release(node, self._gang.needs[i])
 
     def place(self, leaf: int, count: int) -> bool:
-        """Choose so many waiting tasks of the leaf, if all bounds together leave room for them."""
+        """Choose so many waiting tasks of the leaf, if all bounds together allow them."""
         if any(self._choose(tasks) for tasks in task_choices(self._gang, leaf, count)):
             return True
         return place_one_by_one(self._gang, leaf, count, lambda i: self._choose([i]), self.mark, self.undo)
 
     def at_once(self) -> bool:
-        """Choose the first tasks together, or the cheapest ones: one by one they may stand in each other's way."""
-        ways = (self._gang.first_tasks(), self._gang.cheapest_tasks())
-        return any(self._choose(tasks) for tasks in ways if tasks is not None)
+        """Choose the first tasks together, or the cheapest ones: placed one by one they may block each other."""
+        choices = (self._gang.first_tasks(), self._gang.cheapest_tasks())
+        return any(self._choose(tasks) for tasks in choices if tasks is not None)
 
     def _choose(self, tasks: list[int]) -> bool:
         gang = self._gang

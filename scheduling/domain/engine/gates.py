@@ -1,10 +1,10 @@
-"""What must hold before anything starts, on the leaf and on everything above it (kai.md 6.2, kueue.md 1.2, D6).
+"""The conditions of a start, on the leaf and on every node above it (kai.md 6.2, kueue.md 1.2, D6).
 
-* limit: what the queue holds altogether, with the request, is at most its limit;
-* quota, for work that cannot be preempted: what such work holds, with the request, is at most the quota;
-* under a cohort: the request is at most what the tree has available for the leaf.
+* limit: all usage of the queue plus the request is at most its limit;
+* quota, for non-preemptible work: the usage of such work plus the request is at most the quota;
+* under a cohort: the request is at most the amount that the tree has available for the leaf.
 
-Equality passes. Only resources that are asked for are looked at.
+Equality passes. Only resources of the request count.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ def may_start(world: World, queue: QueueState, request: Request, *, preemptible:
         for r, amount in request:
             if above.alloc[r] + amount > above.limit[r]:
                 return False
-            if not preemptible and above.np[r] + amount > above.quota[r]:
+            if not preemptible and above.non_preemptible[r] + amount > above.quota[r]:
                 return False
-    if not queue.open:
+    if not queue.is_open:
         return False
-    if queue.governed:
+    if queue.has_cohort_above:
         return all(amount <= world.columns[r].available(queue.column) for r, amount in request)
     return True
 
 
 def is_within_limits(queue: QueueState, request: Request) -> bool:
-    """Whether the request is within the limits at all, were everything else gone."""
+    """Whether the request is within all limits if no other work existed."""
     for above in queue.path:
         for r, amount in request:
             if amount > above.limit[r]:
@@ -39,9 +39,9 @@ def is_within_limits(queue: QueueState, request: Request) -> bool:
 
 
 def is_within_quota(queue: QueueState, request: Request) -> bool:
-    """Whether non-preemptible work could start if all preemptible work were gone; nobody's leaving helps otherwise."""
+    """Whether non-preemptible work could start if no preemptible work existed; if not, no eviction helps."""
     for above in queue.path:
         for r, amount in request:
-            if above.np[r] + amount > above.quota[r]:
+            if above.non_preemptible[r] + amount > above.quota[r]:
                 return False
     return True

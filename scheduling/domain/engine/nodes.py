@@ -1,4 +1,4 @@
-"""Nodes by what is free on them, so that the tightest fit is found without looking at every node.
+"""Nodes indexed by their free amounts, so that the tightest fit is found without a search over every node.
 
 Nodes with the same free amounts form one class; classes are sorted by free GPUs, then by the other resources. The
 first class that fits is the fullest node that fits: bin-packing, ties by name. Requests are sparse pairs
@@ -16,11 +16,11 @@ Request = tuple[tuple[int, Number], ...]
 FreeAmounts = tuple[Number, ...]
 NOWHERE = -1
 UNLIMITED_SLOTS = 2**62
-"""How many tasks that ask for nothing fit on a node."""
+"""How many tasks with an empty request fit on a node."""
 
 
 def has_enough(have: Sequence[Number], request: Request) -> bool:
-    """Whether these amounts hold the request. A plain loop: this is asked more often than anything else."""
+    """Whether these amounts cover the request. A plain loop, because this is the most frequent call."""
     for r, amount in request:  # noqa: SIM110
         if have[r] < amount:
             return False
@@ -30,8 +30,8 @@ def has_enough(have: Sequence[Number], request: Request) -> bool:
 class NodeIndex:
     """Free amounts of the nodes, which are numbered in the order of their names.
 
-    `capacity` has one number for each resource, and behind them one for each set of allowed nodes, 1 for its members:
-    a request that asks for 1 of it fits only there, and takes nothing of it.
+    `capacity` has one number for each resource, followed by one for each set of allowed nodes, which is 1 for its
+    members. A request for 1 of such a set fits only on its members and uses nothing up.
     """
 
     __slots__ = ("_classes", "_order", "capacity", "free", "names", "total")
@@ -47,12 +47,12 @@ class NodeIndex:
         self._order = sorted(self._classes)
 
     def empty_copy(self) -> NodeIndex:
-        """The same nodes with nothing on them."""
+        """The same nodes without any task."""
         return NodeIndex(self.names, self.capacity, self.width)
 
     @property
     def width(self) -> int:
-        """The number of resources; what stands behind them is a place, not an amount."""
+        """The number of resources; the numbers behind them mean sets of nodes, not amounts."""
         return len(self.total)
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class NodeIndex:
         return [self._classes[have][0] for have in self._order]
 
     def tightest_node(self, request: Request) -> int:
-        """The fullest node that has room for the request, or `NOWHERE`."""
+        """The fullest node that the request fits on, or `NOWHERE`."""
         order = self._order
         start = 0
         if request and request[0][0] == 0:
@@ -75,23 +75,23 @@ class NodeIndex:
         return NOWHERE
 
     def full_nodes(self, request: Request) -> Iterator[int]:
-        """Every node without room for the request, those with most free first, then by name. Nothing may be taken or
-        given meanwhile."""
+        """Every node that the request does not fit on, nodes with most free first, then by name. Amounts may not change
+        during the iteration."""
         for have in reversed(self._order):
             if not has_enough(have, request):
                 yield from self._classes[have]
 
     def full_nodes_among(self, nodes: Iterable[int], request: Request) -> Iterator[int]:
-        """The same for a few of the nodes."""
+        """The same for some of the nodes."""
         full = sorted(node for node in nodes if not has_enough(self.free[node], request))
         yield from sorted(full, key=self.free.__getitem__, reverse=True)
 
     def fits(self, node: int, request: Request) -> bool:
-        """Whether this node has room for the request."""
+        """Whether the request fits on this node."""
         return has_enough(self.free[node], request)
 
     def reserve(self, node: int, request: Request) -> None:
-        """Use it; a node that is listed with more than it has goes below 0 and takes nothing more."""
+        """Subtract the request from the free amounts. An overfull node goes below 0 and fits nothing more."""
         have = list(self.free[node])
         for r, amount in request:
             if r < len(self.total):
@@ -100,7 +100,7 @@ class NodeIndex:
         self._put(node, tuple(have))
 
     def release(self, node: int, request: Request) -> None:
-        """Give it back."""
+        """Add the request to the free amounts."""
         have = list(self.free[node])
         for r, amount in request:
             if r < len(self.total):
@@ -126,7 +126,7 @@ class NodeIndex:
             insort(self._order, have)
 
     def count_slots(self, request: Request) -> int:
-        """How many such requests the nodes could take now."""
+        """How many such requests fit on the nodes now."""
         return sum(self._count_class_slots(have, request) * len(self._classes[have]) for have in self._order)
 
     def _count_class_slots(self, have: FreeAmounts, request: Request) -> int:

@@ -1,4 +1,4 @@
-"""What may be asked after the passes: who runs, who waits at which place and why, and the facts as they are now."""
+"""The results of a cycle: running gangs, waiting gangs with position and reason, and the facts after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATES = (TaskState.PENDING, TaskState.RUNNING, TaskState.RELEASING, TaskState.
 
 
 class GangResult(StrEnum):
-    """`running`: holds its minimum. `preempted`: ran before the passes, waits now."""
+    """`running`: the gang has its minimum. `preempted`: it ran before the cycle and waits now."""
 
     RUNNING = "running"
     PENDING = "pending"
@@ -29,7 +29,7 @@ class GangResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """Where a waiting gang stands, from 1: among all, and in its own queue."""
+    """The position of a waiting gang, from 1: among all, and in its own queue."""
 
     overall: int
     in_queue: int
@@ -54,13 +54,13 @@ def task_state(world: World, gang: GangState, i: int) -> tuple[TaskState, str | 
 
 
 def waiting_reasons(world: World) -> dict[str, Reason]:
-    """Why each gang that waits does not start."""
+    """The reason of each waiting gang."""
     return Explainer(world).explain_all()
 
 
 def queue_positions(world: World) -> dict[str, QueuePosition]:
-    """The order in which the next pass would try everybody who waits. Gangs that no pass tries (their queue is gone, or
-    has queues below it) stand last, by age."""
+    """The order in which the next pass would try the waiting gangs. Gangs that no pass tries (their queue does not
+    exist, or has queues below it) are last, by age."""
     found: dict[str, QueuePosition] = {}
     in_queue: dict[str, int] = {}
 
@@ -69,14 +69,14 @@ def queue_positions(world: World) -> dict[str, QueuePosition]:
         in_queue[queue] = in_queue.get(queue, 0) + 1
         found[gang.fact.name] = QueuePosition(len(found) + 1, in_queue[queue])
 
-    lines = pending_queues(world, lambda gang, _queue: not gang.is_running)
-    order = QueueOrder(lines)
+    pending = pending_queues(world, lambda gang, _queue: not gang.is_running)
+    order = QueueOrder(pending)
     while (leaf := order.next_leaf()) is not None:
-        gang = lines[leaf.index].head()
+        gang = pending[leaf.index].head()
         if gang is None:
             break
         put(gang)
-        lines[leaf.index].advance()
+        pending[leaf.index].advance()
         order.refresh(leaf)
     rest = [gang for gang in world.gangs if gang.fact.name not in found and any(gang.waiting) and not gang.is_running]
     for gang in sorted(rest, key=lambda gang: gang.order_key):
@@ -85,7 +85,7 @@ def queue_positions(world: World) -> dict[str, QueuePosition]:
 
 
 def facts_after(cycle: CycleResult) -> ClusterFacts:
-    """The facts as the passes left them; settling them again changes nothing."""
+    """The facts after the cycle; another cycle on them changes nothing."""
     world = cycle.world
     return replace(cycle.world.facts, gangs=tuple(_gang_after(world, gang) for gang in world.facts.gangs))
 

@@ -1,7 +1,7 @@
-"""The phases that move or take, for gangs below their minimum: consolidate, reclaim, preempt; and giving up.
+"""The phases with moves and evictions, for gangs below their minimum: consolidate, reclaim, preempt; and giving up.
 
-Every gang has one turn in each phase, in the order of the queues; when one cannot be helped, nobody like it in its leaf
-is tried again in the same phase.
+Every gang has one attempt in each phase, in the order of the queues; when an attempt fails, no interchangeable gang of
+its leaf is tried in the same phase.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ HelpAttempt = Callable[[GangState, QueueState], tuple[EvictionSearch, EvictionRe
 
 
 class InfeasibleCache:
-    """What could not be helped in one phase: a gang of the same leaf and priority that asks for no less cannot be
-    either, for wherever it stood, the smaller one could stand too."""
+    """Gangs that could not start in one phase. A gang of the same leaf and priority that requests no less cannot start
+    either: wherever it fits, the smaller one would fit too."""
 
     def __init__(self) -> None:
         self._asks: dict[tuple[int, int, bool], list[list[Request]]] = {}
 
     def covers(self, gang: GangState, leaf: QueueState) -> bool:
-        """Whether somebody who asks for less has failed already."""
+        """Whether a gang with no larger request has failed already."""
         if not gang.tree.is_single_leaf or gang.has_choice:
             return False
         mine = self._profile(gang)
         return any(_asks_no_less(mine, other) for other in self._asks.get(self._key(gang, leaf), ()))
 
     def add(self, gang: GangState, leaf: QueueState) -> None:
-        """This one could not be helped."""
+        """Remember a gang that could not start."""
         known = self._asks.setdefault(self._key(gang, leaf), [])
         if gang.tree.is_single_leaf and len(known) < MAX_REMEMBERED:
             known.append(self._profile(gang))
@@ -65,26 +65,26 @@ def _asks_no_less(mine: list[Request], other: list[Request]) -> bool:
 
 
 class Phases:
-    """The phases of one run; they share what was found to be hopeless."""
+    """The phases of one cycle, which share their findings about infeasible gangs."""
 
-    def __init__(self, world: World, diary: StepLog) -> None:
-        self._world, self._diary = world, diary
+    def __init__(self, world: World, step_log: StepLog) -> None:
+        self._world, self._step_log = world, step_log
         self._no_moves: set[tuple[object, ...]] = set()
-        """What no moving of others can help, in this phase; looked for once for all gangs alike, in whatever leaf."""
+        """Keys of gangs that no moves can help in this phase; interchangeable gangs of all leaves share one search."""
 
     def consolidate(self) -> bool:
-        """Preemptible gangs that are stopped by the nodes alone start when others move out of their way."""
+        """Start preemptible gangs that only the nodes block, by moving other gangs."""
 
         def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
             return self._help_by_moving(gang, queue, lambda other: other.preemptible and other is not gang, ())
 
-        def wanted(gang: GangState, _queue: QueueState) -> bool:
+        def is_wanted(gang: GangState, _queue: QueueState) -> bool:
             return gang.preemptible and self._world.nodes is not None and self._world.has_free_total(gang.next_request)
 
-        return self._help_each(wanted, help_one, StepAction.MOVE)
+        return self._help_each(is_wanted, help_one, StepAction.MOVE)
 
     def reclaim(self) -> bool:
-        """A leaf inside its fair share takes back what other leaves have borrowed."""
+        """Start gangs of leaves inside their fair share with GPUs that other leaves have borrowed."""
         world = self._world
 
         def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
@@ -94,16 +94,16 @@ class Phases:
             moved = self._help_by_moving(gang, queue, lambda other: other.preemptible and other.queue is not queue, ())
             if moved is not None:
                 return moved
-            taking = EvictionSearch(world, gang)
-            taken = taking.find_victims(
-                ReclaimVictims(world, queue, ask), lambda taken: is_fair_after(queue, ask, taken.evicted_by_leaf())
+            search = EvictionSearch(world, gang)
+            result = search.find_victims(
+                ReclaimVictims(world, queue, ask), lambda result: is_fair_after(queue, ask, result.evicted_by_leaf())
             )
-            return None if taken is None else (taking, taken)
+            return None if result is None else (search, result)
 
         return self._help_each(_is_inside_fair_share, help_one, StepAction.RECLAIM)
 
     def preempt(self) -> bool:
-        """Inside a leaf, a higher priority takes the place of a lower one."""
+        """Start gangs of a higher priority in place of lower ones of the same leaf."""
         world = self._world
 
         def help_one(gang: GangState, queue: QueueState) -> tuple[EvictionSearch, EvictionResult] | None:
@@ -115,25 +115,25 @@ class Phases:
             moved = self._help_by_moving(gang, queue, lower, (queue.index, priority), queue.running or ())
             if moved is not None:
                 return moved
-            taking = EvictionSearch(world, gang)
+            search = EvictionSearch(world, gang)
             before = [list(above.alloc) for above in queue.path]
-            taken = taking.find_victims(
+            result = search.find_victims(
                 PreemptVictims(world, queue, priority),
-                lambda _taken: not gang.preemptible or _borrows_no_more(queue, before),
+                lambda _taken: not gang.preemptible or _keeps_borrowing_bounded(queue, before),
             )
-            return None if taken is None else (taking, taken)
+            return None if result is None else (search, result)
 
-        def wanted(gang: GangState, queue: QueueState) -> bool:
-            # What runs stands by priority, the lowest last.
+        def is_wanted(gang: GangState, queue: QueueState) -> bool:
+            # Running gangs are sorted by priority, the lowest last.
             last = next(reversed(queue.running), None) if queue.running is not None else None
             return last is not None and last.fact.priority < gang.fact.priority
 
-        return self._help_each(wanted, help_one, StepAction.PREEMPT)
+        return self._help_each(is_wanted, help_one, StepAction.PREEMPT)
 
     def give_up(self) -> bool:
-        """Gangs that are below their minimum let go of what they hold. What is on its way out counts as still there; a
-        gang of which something has ended well already is on its way to its end, not stale."""
-        given = False
+        """Stop gangs that are below their minimum. Releasing tasks still count; a gang with completed tasks is about to
+        end and is left alone."""
+        has_stopped = False
         for gang in self._world.gangs:
             if not any(gang.active) or FINISHED in gang.status:
                 continue
@@ -141,36 +141,36 @@ class Phases:
             if gang.tree.is_satisfied(used):
                 continue
             tasks = [i for i, status in enumerate(gang.status) if status == RUNNING]
-            self._diary.record(StepAction.GIVE_UP, gang, tasks)
+            self._step_log.record(StepAction.GIVE_UP, gang, tasks)
             self._world.stop(gang, tasks)
             self._world.journal.clear()
             self._world.update_lists(gang)
-            given = True
-        return given
+            has_stopped = True
+        return has_stopped
 
-    def _help_each(self, wanted: GangFilter, help_one: HelpAttempt, action: StepAction) -> bool:
+    def _help_each(self, is_wanted: GangFilter, help_one: HelpAttempt, action: StepAction) -> bool:
         self._no_moves.clear()
-        lines = pending_queues(
+        pending = pending_queues(
             self._world,
-            lambda gang, queue: wanted(gang, queue) and not gang.is_satisfied and _is_worth_trying(gang, queue),
+            lambda gang, queue: is_wanted(gang, queue) and not gang.is_satisfied and _is_worth_trying(gang, queue),
         )
-        order, hopeless = QueueOrder(lines), InfeasibleCache()
+        order, infeasible = QueueOrder(pending), InfeasibleCache()
         helped = False
         while (leaf := order.next_leaf()) is not None:
-            line = lines[leaf.index]
-            gang = line.head()
+            leaf_queue = pending[leaf.index]
+            gang = leaf_queue.head()
             if gang is None:
                 break
-            solution = None if hopeless.covers(gang, leaf) else help_one(gang, leaf)
+            solution = None if infeasible.covers(gang, leaf) else help_one(gang, leaf)
             if solution is None:
-                hopeless.add(gang, leaf)
-                line.drop_head_group()
+                infeasible.add(gang, leaf)
+                leaf_queue.drop_head_group()
                 order.refresh(leaf)
                 continue
             helped = True
-            line.advance()
-            taking, taken = solution
-            for queue in taking.commit(taken, action, self._diary):
+            leaf_queue.advance()
+            search, result = solution
+            for queue in search.commit(result, action, self._step_log):
                 order.refresh(queue)
         return helped
 
@@ -190,19 +190,19 @@ class Phases:
         key = (*scope, gang.signature)
         if key in self._no_moves:
             return None
-        taking = EvictionSearch(world, gang)
-        taken = start_by_moving(taking, movable, among)
-        if taken is None:
+        search = EvictionSearch(world, gang)
+        result = start_by_moving(search, movable, among)
+        if result is None:
             self._no_moves.add(key)
             return None
-        return taking, taken
+        return search, result
 
 
-def _borrows_no_more(queue: QueueState, before: Sequence[Sequence[Number]]) -> bool:
+def _keeps_borrowing_bounded(queue: QueueState, before: Sequence[Sequence[Number]]) -> bool:
     """Whether no queue on the path is further above its allocatable share than before.
 
-    Without this, preemptible work that takes the place of smaller work goes beyond the share, is reclaimed by the next
-    queue, preempts again, and two queues take each other's work for ever.
+    Without this rule, preemptible work that replaces smaller work exceeds the share, is reclaimed by the next queue,
+    preempts again, and two queues evict each other's work forever.
     """
     for above, held in zip(queue.path, before, strict=True):
         for now, then, most in zip(above.alloc, held, above.allocatable, strict=True):
@@ -212,14 +212,14 @@ def _borrows_no_more(queue: QueueState, before: Sequence[Sequence[Number]]) -> b
 
 
 def _is_worth_trying(gang: GangState, queue: QueueState) -> bool:
-    """Whether anybody's leaving could help: the gang has its pods, and neither a limit nor such work forbids it."""
-    if not (queue.open and gang.is_complete and is_within_limits(queue, gang.next_request)):
+    """Whether evictions could help: the gang has its pods, and neither limits nor non-preemptible work forbid it."""
+    if not (queue.is_open and gang.is_complete and is_within_limits(queue, gang.next_request)):
         return False
     return gang.preemptible or is_within_quota(queue, gang.next_request)
 
 
 def _is_inside_fair_share(gang: GangState, queue: QueueState) -> bool:
-    """KAI's gate before a reclaim: with the gang, the leaf is at most at its fair share in every resource."""
+    """KAI's condition of a reclaim: with the gang, the leaf is at most at its fair share in every resource."""
     after = list(queue.alloc)
     for r, amount in gang.next_request:
         after[r] += amount

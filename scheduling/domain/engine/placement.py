@@ -1,5 +1,5 @@
-"""Where a set of tasks stands, all or nothing: tightest node first, in the order given, then largest first, then a
-bounded search, so that a gang that fits is not refused because its tasks were listed in an unlucky order."""
+"""Placement of a set of tasks, all or nothing: on the tightest nodes in the order given, then largest first, then by a
+bounded search, so that a gang that fits is not refused because of an unlucky order of its tasks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from scheduling.domain.engine.nodes import NOWHERE, NodeIndex, Request
 
 MAX_SEARCH_STEPS = 500
-"""Tasks of unlike size are packed exactly up to this many trials; beyond, largest first has the last word."""
+"""Tasks of different size are packed exactly within this many trials; beyond them, largest first decides."""
 
 MAX_SEARCH_TASKS = 64
-"""More tasks than this are not searched: the search is recursive and its budget would not reach the end."""
+"""The search handles at most so many tasks: it is recursive, and its trials would not suffice for more."""
 
 
 def place_requests(index: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
-    """Take room for every request; the nodes in the same order, or None, with nothing taken, if not all fit."""
+    """Reserve capacity for every request. Returns the nodes in the same order, or None, with nothing reserved, if not
+    all fit."""
     nodes = _in_order(index, requests, range(len(requests)))
     if nodes is not None or len(set(requests)) < 2:
         return nodes
@@ -42,7 +43,7 @@ def _weight(request: Request) -> list[tuple[int, object]]:
 
 
 def _search(index: NodeIndex, requests: Sequence[Request], order: Sequence[int]) -> list[int] | None:
-    """Depth first over the nodes of unlike state for each task, largest task first."""
+    """Depth first over one node of each distinct state for each task, largest task first."""
     nodes = [NOWHERE] * len(requests)
     left = MAX_SEARCH_STEPS
 

@@ -1,7 +1,7 @@
-"""Which queue is next (kai.md 6.3): a tournament on each level, children compared by the best gang beneath each.
+"""Which queue is next (kai.md 6.3): on each level the children compete with the best gang below each of them.
 
 Every criterion is one part of a key, so that a level is a heap. A change in a leaf changes the keys on its path only;
-old entries stay in the heap and are recognised by their stamp.
+stale entries stay in the heap and are recognised by their stamp.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _TOP = -1
 
 
 def service_key(queue: QueueState, ask: Request) -> Rank:
-    """The place of a queue among its siblings when `ask` is the request of the best gang beneath it; small is first."""
+    """The sort key of a queue among its siblings when `ask` is the request of the best gang below it; small is
+    first."""
     after = list(queue.alloc)
     for r, amount in ask:
         after[r] += amount
@@ -37,7 +38,7 @@ def service_key(queue: QueueState, ask: Request) -> Rank:
 
 
 def victim_rank(queue: QueueState) -> Rank:
-    """The reverse of it, without a gang, for choosing victims: small is first. Kept until `alloc` changes."""
+    """The reverse order, without a gang, for choosing victims; small is first. Kept until `alloc` changes."""
     if queue.rank is None:
         queue.rank = (
             not _is_over_fair_share(queue),
@@ -56,33 +57,33 @@ def _is_over_fair_share(queue: QueueState) -> bool:
 
 
 class QueueOrder:
-    """The leaves with waiting gangs, always the one to be served next first."""
+    """The leaves with waiting gangs, in the order in which they are served."""
 
-    def __init__(self, lines: Mapping[int, LeafPendingQueue]) -> None:
-        self._lines = lines
+    def __init__(self, pending: Mapping[int, LeafPendingQueue]) -> None:
+        self._pending = pending
         self._heaps: dict[int, list[tuple[Any, int, int, QueueState]]] = {_TOP: []}
         self._stamps: dict[int, int] = {}
         self._heads: dict[int, GangState | None] = {}
-        for line in lines.values():
-            self.refresh(line.leaf)
+        for leaf_queue in pending.values():
+            self.refresh(leaf_queue.leaf)
 
     def next_leaf(self) -> QueueState | None:
-        """The leaf whose head is to be tried next."""
+        """The leaf whose first gang is tried next."""
         queue = self._best(_TOP)
         while queue is not None and queue.children:
             queue = self._best(queue.index)
         return queue
 
     def refresh(self, leaf: QueueState) -> None:
-        """Something changed in this leaf: its head, or what it holds."""
+        """Update the keys after a change of the leaf's first gang or of its usage."""
         for queue in leaf.path:
             stamp = self._stamps[queue.index] = self._stamps.get(queue.index, 0) + 1
             if queue.children:
                 best = self._best(queue.index)
                 head = None if best is None else self._heads[best.index]
             else:
-                line = self._lines.get(queue.index)
-                head = None if line is None else line.head()
+                leaf_queue = self._pending.get(queue.index)
+                head = None if leaf_queue is None else leaf_queue.head()
             self._heads[queue.index] = head
             if head is not None:
                 level = _TOP if queue.parent is None else queue.parent.index

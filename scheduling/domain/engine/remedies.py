@@ -1,6 +1,6 @@
-"""What would unblock a gang that waits: for each thing in its way one sentence, and the work whose end would do.
+"""Remedies for a waiting gang: for each blocker one message, and the gangs whose end would suffice.
 
-A remedy keeps its work by name and apart from its words, so that whoever reads it is told only what he may know.
+A remedy keeps the names of gangs apart from its text, so that each reader sees only the names that they may know.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from scheduling.domain.engine.state import RUNNING, GangState, QueueState
 from scheduling.domain.engine.world import World
 
 MAX_NAMED_GANGS = 3
-"""How many workloads a sentence names."""
+"""How many gangs a message names."""
 
 NameResolver = Callable[[str], str | None]
-"""How a reader knows a gang, or None for one that is not to be named."""
+"""The name of a gang for one reader, or None if the reader may not know it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """`words` are the sentence up to where the `work` (names of gangs) is listed."""
+    """`text` is the message up to the list of `gangs`."""
 
     text: str
     gangs: tuple[str, ...] = ()
 
     def message(self, name_of: NameResolver = str) -> str:
-        """The sentence for one reader. What he may not know is counted."""
+        """The message for one reader. Gangs that the reader may not know are counted."""
         names: dict[str, None] = {}
         others = 0
         for gang in self.gangs:
@@ -43,15 +43,15 @@ class Remedy:
 
 
 class Remedies:
-    """The remedies of one moment. Gangs that are blocked alike share their lists of names."""
+    """The remedies in one state. Gangs with the same blockers share their lists of names."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._holders: dict[tuple[int, bool], tuple[str, ...]] | None = None
-        self._standing: dict[str, tuple[str, ...]] = {}
+        self._gangs_on_node: dict[str, tuple[str, ...]] = {}
 
     def find(self, blocker: Blocker, gang: GangState) -> Iterator[Remedy]:
-        """What would take this out of the gang's way."""
+        """The remedies for one blocker of the gang."""
         if blocker.is_permanent:
             if blocker.limit == "nodes":
                 asked = self._world.amounts_text(blocker.requested, relevant=blocker.missing)
@@ -69,7 +69,7 @@ class Remedies:
         grow = f"The {limit_text(blocker.limit)} of {blocker.node} grows by {self._world.amounts_text(blocker.missing)}"
         queue = self._world.queue_of.get(blocker.node or "")
         if queue is None:
-            # What stands on quota that its owner does not lend gives nothing back to the others.
+            # Work on quota that its owner does not lend returns nothing to others when it ends.
             yield Remedy(f"{grow}, or work under {blocker.node} ends that holds as much of what is shared there")
             return
         which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
@@ -80,11 +80,11 @@ class Remedies:
         nodes = self._world.nodes
         if nodes is None:
             return ()
-        if node not in self._standing:
+        if node not in self._gangs_on_node:
             here = self._world.on_node[nodes.names.index(node)]
             gangs = sorted({index for index, _i in here})
-            self._standing[node] = tuple(self._world.gangs[index].fact.name for index in gangs)
-        return self._standing[node]
+            self._gangs_on_node[node] = tuple(self._world.gangs[index].fact.name for index in gangs)
+        return self._gangs_on_node[node]
 
     def _holding(self, queue: QueueState, *, all_work: bool, but: GangState) -> tuple[str, ...]:
         if self._holders is None:
@@ -95,7 +95,7 @@ class Remedies:
         return tuple(name for name in held if name != but.fact.name)
 
     def _all_holders(self) -> dict[tuple[int, bool], tuple[str, ...]]:
-        """By queue, all that runs there or below, and (False) the part that cannot be preempted."""
+        """By queue, the gangs that run there or below: all (True), or the non-preemptible ones (False)."""
         found: dict[tuple[int, bool], list[str]] = {}
         for gang in self._world.gangs:
             if gang.queue is None or RUNNING not in gang.status:

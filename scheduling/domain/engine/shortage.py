@@ -1,4 +1,4 @@
-"""How much must become free, and on which nodes, before a gang can stand: the least, node by node."""
+"""The least amounts that must become free for a gang, node by node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduling.domain.engine.world import World
 
 @dataclass(frozen=True, slots=True)
 class NodeShortage:
-    """What one node lacks."""
+    """The amounts that one node lacks."""
 
     node: str
     missing: Request
@@ -22,7 +22,8 @@ class NodeShortage:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """`free` is the part of what is free that the gang can use. `fragmented`: as much is free as it asks, in pieces."""
+    """`free` is the part of the free amounts that the gang can use. `is_fragmented`: enough is free in sum, but not on
+    the right nodes."""
 
     requested: Request
     free: Request
@@ -33,7 +34,7 @@ class Shortage:
 
 
 class ShortageFinder:
-    """Found once for all gangs that ask the same of the nodes."""
+    """Shortages, searched once for all gangs with equal requests to the nodes."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -41,7 +42,7 @@ class ShortageFinder:
         self._empty: NodeIndex | None = None
 
     def find(self, gang: GangState, tasks: Sequence[int]) -> Shortage | None:
-        """What the nodes lack for these tasks of the gang, or None if they have it."""
+        """The shortage for these tasks of the gang, or None if they fit."""
         nodes = self._world.nodes
         if nodes is None:
             return None
@@ -55,22 +56,22 @@ class ShortageFinder:
         if found is not None:
             _release_all(nodes, found, requests)
             return None
-        asked = tuple((r, amount) for r, amount in sum_requests(requests) if r < nodes.width)
-        fragmented = all(nodes.total[r] >= amount for r, amount in asked)
-        stands = self._on_empty(nodes, requests)
-        if stands is None:
-            return Shortage(asked, (), asked, (), is_fragmented=fragmented, is_permanent=True)
+        requested = tuple((r, amount) for r, amount in sum_requests(requests) if r < nodes.width)
+        fragmented = all(nodes.total[r] >= amount for r, amount in requested)
+        nodes_when_empty = self._on_empty(nodes, requests)
+        if nodes_when_empty is None:
+            return Shortage(requested, (), requested, (), is_fragmented=fragmented, is_permanent=True)
         fill = _LeastShortFill(nodes, requests)
         where = fill.where()
-        if fill.cramped:
-            where = _node_shortages(nodes, stands, requests) or where
+        if fill.overfills:
+            where = _node_shortages(nodes, nodes_when_empty, requests) or where
         missing = sum_requests([short.missing for short in where])
         lacking = dict(missing)
-        free = tuple((r, amount - lacking.get(r, 0)) for r, amount in asked)
-        return Shortage(asked, free, missing, where, is_fragmented=fragmented, is_permanent=False)
+        free = tuple((r, amount - lacking.get(r, 0)) for r, amount in requested)
+        return Shortage(requested, free, missing, where, is_fragmented=fragmented, is_permanent=False)
 
     def _on_empty(self, nodes: NodeIndex, requests: Sequence[Request]) -> list[int] | None:
-        """Where the requests would stand were the nodes empty, or None if they never could."""
+        """The nodes of the requests on empty nodes, or None if they never fit."""
         if self._empty is None:
             self._empty = nodes.empty_copy()
         found = place_requests(self._empty, requests)
@@ -85,12 +86,12 @@ def _release_all(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Requ
 
 
 def _node_shortages(nodes: NodeIndex, where: Sequence[int], requests: Sequence[Request]) -> tuple[NodeShortage, ...]:
-    """What each node lacks for the requests that are to stand there."""
-    asked: dict[int, list[Request]] = {}
+    """The amounts that each node lacks for the requests assigned to it."""
+    requested: dict[int, list[Request]] = {}
     for node, request in zip(where, requests, strict=True):
-        asked.setdefault(node, []).append(request)
+        requested.setdefault(node, []).append(request)
     found = []
-    for node, here in sorted(asked.items()):
+    for node, here in sorted(requested.items()):
         free = nodes.free[node]
         lack = [(r, amount - free[r]) for r, amount in sum_requests(here) if r < nodes.width and amount > free[r]]
         if lack:
@@ -99,17 +100,17 @@ def _node_shortages(nodes: NodeIndex, where: Sequence[int], requests: Sequence[R
 
 
 class _LeastShortFill:
-    """Places what fits, largest first, and puts the rest where least is missing. `cramped`: it ended with more on some
-    node than the node has, or where it may not stand."""
+    """Places requests that fit, largest first, and the others where least is missing. `overfills`: some node got more
+    than its capacity, or a task that it may not run."""
 
     def __init__(self, nodes: NodeIndex, requests: Sequence[Request]) -> None:
         self._nodes, self._requests = nodes, requests
-        self.cramped = False
+        self.overfills = False
         self._here: dict[int, list[Number]] = {}
         self._lacking: dict[int, dict[int, Number]] = {}
 
     def where(self) -> tuple[NodeShortage, ...]:
-        """What each node lacks, by name; the nodes are left as they were."""
+        """The shortage of each node, by name; the nodes stay unchanged."""
         nodes, taken = self._nodes, []
         for request in sorted(self._requests, reverse=True):
             node = nodes.tightest_node(request)
@@ -138,7 +139,7 @@ class _LeastShortFill:
         return tuple((r, amount - free[r]) for r, amount in request if r < width and amount > free[r])
 
     def _nearest(self, request: Request) -> int:
-        """The node that lacks least and is large enough; without one, whichever lacks least."""
+        """The large enough node that lacks least; without such a node, the node that lacks least."""
         nodes = self._nodes
         best: int = NOWHERE
         least: tuple[bool, Number, Request] | None = None
@@ -148,5 +149,5 @@ class _LeastShortFill:
             cost = (small, dict(self._lack(node, request)).get(request[0][0], 0), self._lack(node, request))
             if least is None or cost < least:
                 best, least = node, cost
-        self.cramped = self.cramped or (least is not None and least[0])
+        self.overfills = self.overfills or (least is not None and least[0])
         return best

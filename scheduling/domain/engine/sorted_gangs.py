@@ -1,4 +1,4 @@
-"""Gangs in line: the waiting and the running ones of each leaf, kept in the order they are served."""
+"""The waiting and the running gangs of each leaf, sorted in serving order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ OrderKey = tuple[Number, int, Number, str]
 
 
 class SortedGangs:
-    """Gangs by `order` as it was when they came in; the victim order is the reverse."""
+    """Gangs by the `order_key` that they had when they were added; the victim order is the reverse."""
 
-    __slots__ = ("_gangs", "_keys", "places")
+    __slots__ = ("_gangs", "_keys", "order_keys")
 
     def __init__(self) -> None:
-        self.places: list[OrderKey] = []
+        self.order_keys: list[OrderKey] = []
         self._gangs: list[GangState] = []
         self._keys: dict[int, OrderKey] = {}
 
@@ -35,26 +35,26 @@ class SortedGangs:
         return gang.index in self._keys
 
     def add(self, gang: GangState) -> None:
-        """Add one at its place."""
-        place = gang.order_key
-        at = bisect_left(self.places, place)
-        self.places.insert(at, place)
+        """Insert a gang by its key."""
+        order_key = gang.order_key
+        at = bisect_left(self.order_keys, order_key)
+        self.order_keys.insert(at, order_key)
         self._gangs.insert(at, gang)
-        self._keys[gang.index] = place
+        self._keys[gang.index] = order_key
 
     def remove(self, gang: GangState) -> None:
-        """Take one out, wherever it stands."""
-        at = bisect_left(self.places, self._keys.pop(gang.index))
-        del self.places[at]
+        """Remove a gang."""
+        at = bisect_left(self.order_keys, self._keys.pop(gang.index))
+        del self.order_keys[at]
         del self._gangs[at]
 
     def copy(self) -> list[GangState]:
-        """The gangs as they stand now."""
+        """The gangs in their order."""
         return list(self._gangs)
 
 
 class LeafPendingQueue:
-    """The waiting gangs of one leaf during one phase. What cannot start takes all gangs like it out of the phase."""
+    """The waiting gangs of one leaf during one phase. A gang that cannot start removes all interchangeable gangs."""
 
     __slots__ = ("_groups", "_heap", "_out", "_positions", "leaf")
 
@@ -67,7 +67,7 @@ class LeafPendingQueue:
         heapify(self._heap)
 
     def head(self) -> GangState | None:
-        """The gang to try next, or None when the leaf is through."""
+        """The gang to try next, or None when no gang of the leaf is left."""
         while self._heap:
             order, signature = self._heap[0]
             gang = self._front(signature)
@@ -79,17 +79,17 @@ class LeafPendingQueue:
         return None
 
     def drop_head_group(self) -> None:
-        """The head cannot start, and so nobody like it."""
+        """Remove the head, which cannot start, with all interchangeable gangs."""
         self._out.add(heappop(self._heap)[1])
 
     def advance(self) -> None:
-        """Go on to the next one; the head has had its turn."""
+        """Go on to the next gang after an attempt for the head."""
         signature = heappop(self._heap)[1]
         self._positions[signature] += 1
         self._push(signature)
 
     def requeue(self, gang: GangState) -> None:
-        """A gang that may take more stands in line again, as what it is now."""
+        """Add a gang that may start more tasks again, with its new signature."""
         signature = gang.signature
         if signature not in self._out:
             at = self._positions.setdefault(signature, 0)
@@ -97,7 +97,8 @@ class LeafPendingQueue:
             self._push(signature)
 
     def _front(self, signature: Signature) -> GangState | None:
-        """The first gang of the group that is still what it was: one that became a victim waits for the next phase."""
+        """The first gang of the group with an unchanged signature: a gang that became a victim waits for the next
+        phase."""
         if signature in self._out:
             return None
         group, at = self._groups[signature], self._positions[signature]

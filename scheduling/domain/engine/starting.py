@@ -1,4 +1,4 @@
-"""Starting: the next attempt of a gang, and the phase in which everybody has a turn for what is free."""
+"""Starts: the next attempt of a gang, and the phase in which waiting gangs use free capacity in turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from scheduling.domain.gang import ROOT, Growth
 
 
 def attempt_start(world: World, gang: GangState) -> list[int]:
-    """Start the next tasks of a gang if they may and can: all that its minimum needs, or one more. Empty if not."""
+    """Start the next tasks of a gang if quotas and nodes allow it: all that its minimum needs, or one more. Returns the
+    started tasks; empty if none."""
     before = world.mark()
     if gang.tree.is_single_leaf:
         missing = max(1, gang.tree.thresholds[ROOT] - gang.active[ROOT])
@@ -43,7 +44,7 @@ def _start_some(world: World, gang: GangState, leaf: int, count: int) -> bool:
 
 
 def _start_at_once(world: World, gang: GangState) -> bool:
-    """One child after the other may take the places that only the next one could use; so at last all together."""
+    """Placed one after the other, a child may take nodes that only a later child could use; so try all together."""
     if gang.is_satisfied or not gang.is_complete:
         return False
     if _start(world, gang, gang.next_tasks()):
@@ -58,23 +59,25 @@ def _start(world: World, gang: GangState, tasks: list[int]) -> bool:
     return allowed and world.start(gang, tasks)
 
 
-def pending_queues(world: World, wanted: Callable[[GangState, QueueState], bool]) -> dict[int, LeafPendingQueue]:
-    """The line of each leaf where something waits that is wanted; of gangs alike, one is asked for all."""
-    lines = {}
+def pending_queues(world: World, is_wanted: Callable[[GangState, QueueState], bool]) -> dict[int, LeafPendingQueue]:
+    """The pending queue of each leaf with waiting gangs that pass the filter; of interchangeable gangs one is judged
+    for all."""
+    pending = {}
     for queue in world.queues:
-        if queue.children or queue.cyclic:
+        if queue.children or queue.is_cyclic:
             continue
         groups = {}
         for signature, group in queue.waiting.items():
-            if wanted(next(iter(group)), queue):
+            if is_wanted(next(iter(group)), queue):
                 groups[signature] = group.copy()
         if groups:
-            lines[queue.index] = LeafPendingQueue(queue, groups)
-    return lines
+            pending[queue.index] = LeafPendingQueue(queue, groups)
+    return pending
 
 
 class _Startable:
-    """A first look as the phase begins: in it things only get tighter, so who cannot start now is left out."""
+    """A filter at the beginning of the phase. Capacity only shrinks during the phase, so gangs that cannot start now
+    are left out."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -82,45 +85,45 @@ class _Startable:
 
     def __call__(self, gang: GangState, queue: QueueState) -> bool:
         world = self._world
-        if not queue.open:
+        if not queue.is_open:
             return False
         tasks = gang.next_tasks()
         if not gang.tree.is_single_leaf or len(tasks) < sum(gang.waiting):
-            # It may start in more than one way; only the attempt can tell.
+            # It may start in more than one way; only the attempt decides.
             return True
         if not (gang.is_complete and may_start(world, queue, gang.next_request, preemptible=gang.preemptible)):
             return False
         needs = [gang.needs[i] for i in tasks]
-        return all(self._room(need) >= needs.count(need) for need in set(needs))
+        return all(self._free_slots(need) >= needs.count(need) for need in set(needs))
 
-    def _room(self, request: Request) -> int:
-        """How many such requests the nodes could take."""
+    def _free_slots(self, request: Request) -> int:
+        """How many such requests fit on the nodes."""
         if request not in self._slots:
             nodes = self._world.nodes
             self._slots[request] = 2**62 if nodes is None else nodes.count_slots(request)
         return self._slots[request]
 
 
-def run_start_phase(world: World, diary: StepLog) -> bool:
-    """Everybody in turn, until nothing that is free can be used; True if anything started."""
-    lines = pending_queues(world, _Startable(world))
-    order = QueueOrder(lines)
-    moved = False
+def run_start_phase(world: World, step_log: StepLog) -> bool:
+    """Start gangs in turn until no free capacity can be used. Returns whether anything started."""
+    pending = pending_queues(world, _Startable(world))
+    order = QueueOrder(pending)
+    has_started = False
     while (leaf := order.next_leaf()) is not None:
-        line = lines[leaf.index]
-        gang = line.head()
+        leaf_queue = pending[leaf.index]
+        gang = leaf_queue.head()
         if gang is None:
             break
         tasks = attempt_start(world, gang)
         if tasks:
-            moved = True
-            diary.record(StepAction.START, gang, tasks)
-            line.advance()
+            has_started = True
+            step_log.record(StepAction.START, gang, tasks)
+            leaf_queue.advance()
             world.update_lists(gang)
             if any(gang.waiting):
-                line.requeue(gang)
+                leaf_queue.requeue(gang)
             world.journal.clear()
         else:
-            line.drop_head_group()
+            leaf_queue.drop_head_group()
         order.refresh(leaf)
-    return moved
+    return has_started

@@ -1,4 +1,4 @@
-"""What the engine did, one step at a time."""
+"""The steps of a cycle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from scheduling.domain.engine.world import World
 
 
 class StepAction(StrEnum):
-    """`reclaim` takes for another queue, `preempt` for the same; `give_up` is a gang that fell below its minimum."""
+    """`reclaim` evicts for another queue, `preempt` for the same; `give_up` stops a gang that fell below its
+    minimum."""
 
     START = "start"
     MOVE = "move"
@@ -22,8 +23,8 @@ class StepAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One deed. `tasks` are names in the order of the spec; `beneficiary` is the gang it was done for. `nodes`: where a
-    start or a move put each of the tasks, in the same order; empty where there are no nodes."""
+    """One change. `tasks` are names in the order of the spec; `beneficiary` is the gang that the step serves. `nodes`:
+    the new node of each task of a start or a move, in the same order; empty without nodes."""
 
     pass_number: int
     action: StepAction
@@ -35,7 +36,7 @@ class Step:
 
 
 class StepLog:
-    """Writes the steps of a run."""
+    """Records the steps of a cycle."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,14 +1,13 @@
-"""Whose work may be taken, and in which order (kai.md 6.4; the reverse of the order in which work is served).
+"""The victims of evictions and their order (kai.md 6.4; the reverse of the serving order).
 
-A gang is taken step by step: what it has beyond its minimum first, its core at once at the end. Between two leaves it
-is judged where their branches part: A on the side of the one who asks, B on the other. B's unit may go when
+A gang is evicted step by step: first its surplus, at the end its core at once. Two leaves are compared at their branch
+point: A is the branch of the requesting leaf, B the branch of the victim. A unit below B may be evicted when
 
 * A stays inside its quota and B is above its own, or B holds more than its allocatable share in some resource;
-* and nobody on the victim's side, from its leaf up to B and to the cohorts below the common one, is within its quota:
+* and no node on the victim's path, from its leaf up to B and to the cohorts below the common one, is within its quota:
   a pool under its quota never loses work to another pool;
-* and who is not inside a quota, but asks for a share of the surplus, pushes nobody below a quota. KAI would take a gang
-  that lies across that line: the two then take each other's work for ever, since a quota is stronger than a share.
-"""
+* and a request for a share of the surplus pushes no queue below its quota. KAI would evict a gang across that limit:
+  two queues would then evict each other's work forever, since a quota is stronger than a share."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ from scheduling.domain.engine.state import GangState, QueueState, Rank, sum_requ
 from scheduling.domain.engine.world import World
 
 HelpsStart = Callable[[GangState], bool]
-"""Whether the gang's leaving can be of use at all."""
+"""Whether an eviction of the gang can help at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionUnit:
-    """One step of giving up: these tasks of the gang, which stood on these nodes."""
+    """One step of an eviction: these tasks of the gang, which used these nodes."""
 
     gang: GangState
     tasks: tuple[int, ...]
@@ -39,15 +38,15 @@ class EvictionUnit:
 
 
 def next_eviction_unit(gang: GangState) -> EvictionUnit:
-    """What the gang, which has active tasks, would give up next; the last tasks of the spec first."""
+    """The next unit of the gang, which has active tasks; the last tasks of the spec first."""
     tasks: list[int] = []
     for leaf, count in gang.tree.give_up_step(gang.active):
-        tasks.extend(gang.lines.last_running(leaf, count))
+        tasks.extend(gang.task_index.last_running(leaf, count))
     return EvictionUnit(gang, tuple(tasks), tuple(gang.node[i] for i in tasks))
 
 
 class _ReversedKey:
-    """Turns an order round for a heap."""
+    """Reverses an order for a heap."""
 
     __slots__ = ("order",)
 
@@ -59,10 +58,10 @@ class _ReversedKey:
 
 
 class LeafVictims:
-    """The preemptible gangs of one leaf, last served first; a gang that lost a part stands in line again."""
+    """The preemptible gangs of one leaf, last served first; a gang that lost a part is added again."""
 
     def __init__(self, leaf: QueueState, below: int | None = None) -> None:
-        """`below`: only gangs of a priority lower than this."""
+        """`below`: only gangs of a lower priority than this."""
         self.leaf = leaf
         self._below = below
         self._rest: Iterator[GangState] = iter(()) if leaf.running is None else reversed(leaf.running)
@@ -76,7 +75,7 @@ class LeafVictims:
                 return
 
     def next_victim(self, helps: HelpsStart | None) -> GangState | None:
-        """The gang that loses something next; those that do not help are left alone from now on."""
+        """The gang that loses its next unit; gangs that do not help are skipped for good."""
         while self._heap:
             gang = self._heap[0][1]
             if helps is None or helps(gang):
@@ -85,12 +84,12 @@ class LeafVictims:
         return None
 
     def skip(self) -> None:
-        """Leave the next one alone from now on."""
+        """Skip the next gang for good."""
         heappop(self._heap)
         self._draw()
 
     def take_head(self, world: World) -> EvictionUnit:
-        """Let the head give up one unit."""
+        """Evict one unit of the head."""
         gang = heappop(self._heap)[1]
         unit = next_eviction_unit(gang)
         world.stop(gang, unit.tasks)
@@ -102,8 +101,9 @@ class LeafVictims:
 
 @dataclass(frozen=True, slots=True)
 class BranchPoint:
-    """Where the branches of two leaves part: `ours` and `theirs` are siblings; `cohorts` are the places in the tree of
-    the cohorts between their branch and the lowest cohort above both; `nearness` counts what they have in common."""
+    """The siblings where the paths of two leaves branch: `ours` above the requesting leaf, `theirs` above the victim.
+    `cohorts` are the tree indexes of the cohorts between the victim's branch and the lowest common cohort; `nearness`
+    counts the common nodes."""
 
     ours: QueueState
     theirs: QueueState
@@ -112,8 +112,8 @@ class BranchPoint:
 
 
 def branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[BranchPoint]:
-    """Every branch that parts from the leaf's and is above its quota in something that is asked for: among the siblings
-    of the leaf, of the queue above it, and so on up."""
+    """Every branch beside the leaf's path that is above its quota in a requested resource: among the siblings of the
+    leaf, of its parent, and so on upward."""
     for ours, above in pairwise(leaf.path):
         for theirs in above.children:
             if theirs is not ours and _is_borrowing(theirs, ask):
@@ -129,7 +129,7 @@ def branch_points(world: World, leaf: QueueState, ask: Request) -> Iterator[Bran
 
 
 class Entitlement(IntEnum):
-    """What lets a leaf take from another branch: nothing, a share of the surplus, or its own quota."""
+    """The right of a leaf to evict from another branch: none, by its share of the surplus, or by its own quota."""
 
     NONE = 0
     SHARE = 1
@@ -137,7 +137,7 @@ class Entitlement(IntEnum):
 
 
 def entitlement_to(world: World, ask: Request, where: BranchPoint) -> Entitlement:
-    """What the asker may claim from the branch, as things stand before anything goes."""
+    """The entitlement of the requesting leaf to the branch in the current state, before an eviction."""
     b = where.theirs
     if not _is_borrowing(b, ask):
         return Entitlement.NONE
@@ -155,16 +155,16 @@ def entitlement_to(world: World, ask: Request, where: BranchPoint) -> Entitlemen
 
 
 def _is_borrowing(queue: QueueState, ask: Request) -> bool:
-    """Whether the queue is above its quota in something that is asked for."""
+    """Whether the queue is above its quota in a requested resource."""
     alloc, quota = queue.alloc, queue.quota
-    for r, _amount in ask:  # noqa: SIM110  as plain as it is quick, and it is asked often
+    for r, _amount in ask:  # noqa: SIM110  a plain loop is quick, and this call is frequent
         if alloc[r] > quota[r]:
             return True
     return False
 
 
 def keeps_quota(gang: GangState, ask: Request, where: BranchPoint) -> bool:
-    """Whether no queue from the gang's leaf to where the branches part falls below its quota with the next unit."""
+    """Whether no queue from the gang's leaf up to the branch point falls below its quota with the next unit."""
     lost = dict(sum_requests([gang.requests[i] for i in next_eviction_unit(gang).tasks]))
     for queue in gang.queue.path if gang.queue is not None else ():
         for r, _amount in ask:
@@ -176,20 +176,20 @@ def keeps_quota(gang: GangState, ask: Request, where: BranchPoint) -> bool:
 
 
 class _Branch:
-    """One branch that may be asked, and its leaves, those first that are served last. It is opened when it is its turn,
-    for most askers are content with the first."""
+    """One branch that may lose work, and its leaves, last served first. It is read only when it is its turn, because
+    most requests need only the first branch."""
 
     def __init__(self, where: BranchPoint, ask: Request) -> None:
         self.where, self._ask = where, ask
         self._heap: list[tuple[list[Rank], int]] | None = None
         self._leaves: dict[int, tuple[QueueState, LeafVictims]] = {}
 
-    def place(self) -> tuple[int, Rank]:
-        """Nearest in the tree of cohorts first, then as the queues stand."""
+    def sort_key(self) -> tuple[int, Rank]:
+        """The sort key of the branch: nearest in the cohort tree first, then by the rank of the queues."""
         return -self.where.nearness, victim_rank(self.where.theirs)
 
     def leaves(self) -> Iterator[QueueState]:
-        """Those with work that can be taken and with no queue above them, up to the branch, within its quota."""
+        """The leaves with evictable work and with no queue above them, up to the branch, within its quota."""
         stack = [self.where.theirs]
         while stack:
             queue = stack.pop()
@@ -199,12 +199,12 @@ class _Branch:
                     yield queue
 
     def rank(self, leaf: QueueState) -> list[Rank]:
-        """The place of a leaf among those of the branch."""
+        """The sort key of a leaf among those of the branch."""
         below = leaf.path[: leaf.path.index(self.where.theirs)]
         return [victim_rank(queue) for queue in reversed(below)]
 
     def head(self, helps: HelpsStart | None) -> GangState | None:
-        """The gang that loses something next, or None when nobody here may be asked any more and helps."""
+        """The gang that loses its next unit, or None when no gang of the branch may lose one and helps."""
         if self._heap is None:
             self._heap = []
             for leaf in self.leaves():
@@ -216,16 +216,16 @@ class _Branch:
             leaf, victims = self._leaves[index]
             now = self.rank(leaf)
             if now != rank:
-                # Who loses stands further back than before, so an old rank is never too far back.
+                # A leaf that loses work moves backwards in the order, so an old rank is never too far back.
                 heapreplace(self._heap, (now, index))
                 continue
-            gang = victims.next_victim(helps) if self._lends(leaf) else None
+            gang = victims.next_victim(helps) if self._may_lose(leaf) else None
             if gang is not None:
                 return gang
             heappop(self._heap)
         return None
 
-    def _lends(self, leaf: QueueState) -> bool:
+    def _may_lose(self, leaf: QueueState) -> bool:
         for queue in leaf.path:
             if not _is_borrowing(queue, self._ask):
                 return False
@@ -234,58 +234,58 @@ class _Branch:
         return True
 
     def victims(self, gang: GangState) -> LeafVictims:
-        """The line that the head of this branch stands in."""
+        """The victims of the leaf of this gang."""
         assert gang.queue is not None
         return self._leaves[gang.queue.index][1]
 
 
 class ReclaimVictims:
-    """The victims of a reclaim, branch by branch, the last served first."""
+    """The victims of a reclaim, branch by branch, last served first."""
 
     def __init__(self, world: World, leaf: QueueState, ask: Request) -> None:
         self._world, self._ask = world, ask
-        # Most branches lend nothing, and are told by that alone.
+        # Most branches lend nothing and are dropped here.
         lenders = (where for where in branch_points(world, leaf, ask) if entitlement_to(world, ask, where))
         self._branches = [_Branch(where, ask) for where in lenders]
         self._where = {branch.where.theirs.index: branch.where for branch in self._branches}
-        self._heap = [(branch.place(), i) for i, branch in enumerate(self._branches)]
+        self._heap = [(branch.sort_key(), i) for i, branch in enumerate(self._branches)]
         heapify(self._heap)
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
-        """Let the next victim that helps give up one unit; None when nobody is left who may be asked."""
+        """Evict one unit of the next victim that helps; None when no victim is left."""
         while self._heap:
-            place, i = self._heap[0]
+            sort_key, i = self._heap[0]
             branch = self._branches[i]
-            now = branch.place()
-            if now != place:
+            now = branch.sort_key()
+            if now != sort_key:
                 heapreplace(self._heap, (now, i))
                 continue
-            claim = entitlement_to(self._world, self._ask, branch.where)
-            gang = branch.head(helps) if claim else None
+            entitlement = entitlement_to(self._world, self._ask, branch.where)
+            gang = branch.head(helps) if entitlement else None
             if gang is None:
                 heappop(self._heap)
-            elif claim is Entitlement.QUOTA or keeps_quota(gang, self._ask, branch.where):
+            elif entitlement is Entitlement.QUOTA or keeps_quota(gang, self._ask, branch.where):
                 return branch.victims(gang).take_head(self._world)
             else:
                 branch.victims(gang).skip()
         return None
 
     def candidates(self) -> Iterator[GangState]:
-        """Everybody who may be asked, leaf by leaf."""
-        for branch in sorted(self._branches, key=_Branch.place):
+        """All gangs that may lose work, leaf by leaf."""
+        for branch in sorted(self._branches, key=_Branch.sort_key):
             for leaf in sorted(branch.leaves(), key=branch.rank):
                 yield from reversed(leaf.running or ())
 
     def may_take(self, gang: GangState) -> bool:
-        """Whether the gang may lose one more unit to the asker."""
+        """Whether the gang may lose one more unit to the requesting leaf."""
         for queue in gang.queue.path if gang.queue is not None else ():
             if not _is_borrowing(queue, self._ask):
                 return False
             where = self._where.get(queue.index)
             if where is not None:
-                claim = entitlement_to(self._world, self._ask, where)
-                return claim is Entitlement.QUOTA or (
-                    claim is Entitlement.SHARE and keeps_quota(gang, self._ask, where)
+                entitlement = entitlement_to(self._world, self._ask, where)
+                return entitlement is Entitlement.QUOTA or (
+                    entitlement is Entitlement.SHARE and keeps_quota(gang, self._ask, where)
                 )
         return False
 
@@ -298,25 +298,25 @@ class PreemptVictims:
         self._victims = LeafVictims(leaf, below=priority)
 
     def take_next(self, helps: HelpsStart | None) -> EvictionUnit | None:
-        """Let the next victim that helps give up one unit; None when nobody is left."""
+        """Evict one unit of the next victim that helps; None when no victim is left."""
         return None if self._victims.next_victim(helps) is None else self._victims.take_head(self._world)
 
     def candidates(self) -> Iterator[GangState]:
-        """Everybody of a lower priority."""
+        """All gangs of a lower priority."""
         return (gang for gang in reversed(self._leaf.running or ()) if self.may_take(gang))
 
     def may_take(self, gang: GangState) -> bool:
-        """Priority alone decides."""
+        """Whether the gang has a lower priority."""
         return gang.fact.priority < self._priority
 
 
-def is_fair_after(leaf: QueueState, ask: Request, lost: Sequence[tuple[QueueState, Request]]) -> bool:
-    """KAI's last look at a reclaim, after it: on no level may the asker's branch be above its fair share and at least
-    as far above it as a sibling that lost something is now. `lost`: what each leaf lost for good."""
+def is_fair_after(leaf: QueueState, ask: Request, evicted: Sequence[tuple[QueueState, Request]]) -> bool:
+    """KAI's check after a reclaim: on no level may the requesting branch be above its fair share and at least as far
+    above it as a sibling that lost work. `evicted`: the evicted amounts of each leaf."""
     losers: dict[int, tuple[QueueState, set[int]]] = {}
-    for queue, taken in lost:
+    for queue, amounts in evicted:
         for above in queue.path:
-            losers.setdefault(above.index, (above, set()))[1].update(r for r, _amount in (*ask, *taken))
+            losers.setdefault(above.index, (above, set()))[1].update(r for r, _amount in (*ask, *amounts))
     for ours in leaf.path:
         for sibling, resources in losers.values():
             if sibling.parent is not ours.parent or sibling is ours:

@@ -1,8 +1,7 @@
-"""The facts, indexed and changeable: what every queue holds, what is free where, and every change undoable.
+"""The mutable state of a cycle: usage of every queue, free amounts of every node, with undo for every change.
 
-Only `start` and `stop` change anything; each change of one task is written to a journal, so that a trial is taken back
-by `undo(mark)`. Lines of waiting and running gangs are brought up to date by `relist`, when a change is final.
-"""
+Only `start` and `stop` change the state; each change of one task is written to a journal, so that `undo(mark)` reverts
+a trial. `update_lists` updates the lists of waiting and running gangs when a change is final."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from scheduling.domain.engine.state import RUNNING, GangState, QueueState
 
 
 class World:
-    """One moment of a cluster, on its way to the next."""
+    """The state of a cluster during one cycle."""
 
     def __init__(self, facts: ClusterFacts) -> None:
         self._build(WorldRecords(facts), facts)
 
     def __del__(self) -> None:
-        # Queues and gangs refer to each other. Where thousands wait, the collector would take longer to find them than
-        # to make them, and stop whoever runs just then.
+        # Queues and gangs refer to each other. With thousands of them the garbage collector would need longer to find
+        # them than the engine needs to make them.
         for queue in getattr(self, "queues", ()):
             queue.unlink()
 
@@ -40,19 +39,19 @@ class World:
         self.columns = [self.tree.columns[key] for key in self.keys] if self.queues else []
         self.nodes: NodeIndex | None = built.nodes
         self.firm = None if self.nodes is None else self.nodes.empty_copy()
-        """The nodes as they would be if everything left that may be taken: nobody can make more room than that."""
+        """The nodes without evictable work: no eviction can free more than that."""
         self.gangs = built.gangs
         self.gang_of = {gang.fact.name: gang for gang in self.gangs}
         self.on_node: list[dict[tuple[int, int], None]] = [{} for _ in self.nodes.names] if self.nodes else []
         self.journal: list[tuple[GangState, int, int]] = []
         self.releases = 0
-        """Grows with everything that is given back: what did not fit on the nodes may fit again."""
-        self._no_room: dict[Request, tuple[int, int]] = {}
+        """Grows with every release: requests that did not fit on the nodes may fit again."""
+        self._shortages: dict[Request, tuple[int, int]] = {}
         self._above: dict[int, list[int]] = {}
         self.changed: set[int] = set()
         self.orphans: list[GangState] = []
         self.held: list[GangState] = []
-        """Gangs that are held back themselves: they wait, and no pass tries them."""
+        """Gangs with a hold of their own: they wait, and no pass tries them."""
         for gang in self.gangs:
             for i, status in enumerate(gang.status):
                 node = gang.node[i]
@@ -60,9 +59,9 @@ class World:
                     self.on_node[node][gang.index, i] = None
                 if self.firm is not None and node != NOWHERE and not (status == RUNNING and gang.is_evictable):
                     self.firm.reserve(node, gang.needs[i])
-        self._fill_lines()
+        self._fill_lists()
 
-    def _fill_lines(self) -> None:
+    def _fill_lists(self) -> None:
         for gang in sorted(self.gangs, key=lambda gang: gang.order_key):
             if gang.queue is None:
                 self.orphans.append(gang)
@@ -83,8 +82,8 @@ class World:
                 above.alloc[r] += change
                 above.rank = None
                 if not gang.preemptible:
-                    above.np[r] += change
-            if queue.governed:
+                    above.non_preemptible[r] += change
+            if queue.has_cohort_above:
                 if sign > 0:
                     self.columns[r].reserve(queue.column, amount)
                 else:
@@ -109,7 +108,7 @@ class World:
         return node
 
     def cohorts_above(self, top: QueueState) -> list[int]:
-        """The cohorts above a top queue, as places in the tree, the nearest first. Not to be changed."""
+        """The tree indexes of the cohorts above a top queue, nearest first. Callers do not change the list."""
         known = self._above.get(top.index)
         if known is None:
             known = self._above[top.index] = []
@@ -122,11 +121,11 @@ class World:
     # -- trials ------------------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
-        """Where the journal stands; give it to `undo`."""
+        """The current position of the journal, for `undo`."""
         return len(self.journal)
 
     def undo(self, mark: int) -> None:
-        """Take back every change since the mark, last first."""
+        """Revert every change since the mark, last first."""
         while len(self.journal) > mark:
             gang, i, node = self.journal.pop()
             if gang.status[i] == RUNNING:
@@ -138,13 +137,13 @@ class World:
                 self._started(gang, i, node)
 
     def stop(self, gang: GangState, tasks: Iterable[int]) -> None:
-        """These running tasks give up their places and wait."""
+        """Stop these running tasks; they wait afterwards."""
         self.releases += 1
         for i in tasks:
             self.journal.append((gang, i, self._stopped(gang, i)))
 
     def start(self, gang: GangState, tasks: Sequence[int]) -> bool:
-        """Start these waiting tasks on the tightest nodes, all or nothing; quotas are the caller's business."""
+        """Start these waiting tasks on the tightest nodes, all or nothing. The caller has checked the quotas."""
         needs = [gang.needs[i] for i in tasks]
         if self.nodes is None:
             nodes = [NOWHERE] * len(needs)
@@ -153,7 +152,7 @@ class World:
                 return False
             found = place_requests(self.nodes, needs)
             if found is None:
-                self._remember_no_room(needs)
+                self._remember_shortage(needs)
                 return False
             nodes = found
         for i, node in zip(tasks, nodes, strict=True):
@@ -162,7 +161,8 @@ class World:
         return True
 
     def start_on(self, gang: GangState, i: int, node: int) -> None:
-        """Start one waiting task on a node that has room for it (`NOWHERE` where there are none, or none of ours)."""
+        """Start one waiting task on a node that it fits on (`NOWHERE` without nodes, or on a node of another
+        cluster)."""
         if self.nodes is not None and node != NOWHERE:
             self.nodes.reserve(node, gang.needs[i])
         self._started(gang, i, node)
@@ -170,36 +170,36 @@ class World:
 
     def _may_fit(self, needs: Sequence[Request]) -> bool:
         first = needs[0] if needs else ()
-        releases, count = self._no_room.get(first, (-1, 0))
+        releases, count = self._shortages.get(first, (-1, 0))
         return releases != self.releases or needs.count(first) < count
 
-    def _remember_no_room(self, needs: Sequence[Request]) -> None:
-        # While nothing is given back there is only less room: as many of the same will not fit either.
+    def _remember_shortage(self, needs: Sequence[Request]) -> None:
+        # Until the next release capacity only shrinks: as many equal requests will not fit either.
         if needs.count(needs[0]) == len(needs):
-            self._no_room[needs[0]] = (self.releases, len(needs))
+            self._shortages[needs[0]] = (self.releases, len(needs))
 
-    # -- lines -------------------------------------------------------------------------------------------------------
+    # -- lists -------------------------------------------------------------------------------------------------------
 
     def update_lists(self, gang: GangState) -> None:
-        """Put a gang that changed for good into the lines it belongs to now."""
+        """Put a gang with a final change into the lists that it belongs to now."""
         self.changed.add(gang.index)
         queue = gang.queue
         if queue is None:
             return
-        if gang.listed is not None:
-            group = queue.waiting[gang.listed]
+        if gang.listed_signature is not None:
+            group = queue.waiting[gang.listed_signature]
             group.remove(gang)
             if not len(group):
-                del queue.waiting[gang.listed]
-            gang.listed = None
+                del queue.waiting[gang.listed_signature]
+            gang.listed_signature = None
         if queue.running is not None and gang in queue.running:
             queue.running.remove(gang)
         self._add_to_lists(gang, queue)
 
     def _add_to_lists(self, gang: GangState, queue: QueueState) -> None:
         if any(gang.waiting) and gang.fact.hold is None:
-            gang.listed = gang.signature
-            queue.waiting.setdefault(gang.listed, SortedGangs()).add(gang)
+            gang.listed_signature = gang.signature
+            queue.waiting.setdefault(gang.listed_signature, SortedGangs()).add(gang)
         if gang.preemptible and any(gang.active):
             if queue.running is None:
                 queue.running = SortedGangs()
@@ -212,9 +212,9 @@ class World:
         return {self.keys[r]: amount for r, amount in request}
 
     def amounts_text(self, amounts: Mapping[str, Amount], *, relevant: Collection[str] = ()) -> str:
-        """Amounts for a sentence, in the units of the facts."""
+        """Amounts for a message, in the units of the facts."""
         return amounts_text(amounts, self.facts.units, relevant=relevant)
 
     def has_free_total(self, request: Request) -> bool:
-        """Whether the nodes together have what is asked; a first look before placing."""
+        """Whether the nodes together have the requested amounts; a quick check before placing."""
         return self.nodes is None or all(self.nodes.total[r] >= amount for r, amount in request)

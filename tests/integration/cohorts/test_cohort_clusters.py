@@ -28,8 +28,8 @@ pytestmark = pytest.mark.django_db
 
 LOW, NORMAL = Priority.LOW, Priority.NORMAL
 NOTHING_LENT = (
-    "It asks for 1 GPU; everything under org lends 0 GPUs, and 5 more stand idle that their owners do not lend "
-    "(lending limits). The house gives it to the cluster when they are free."
+    "It asks for 1 GPU; everything under org lends 0 GPUs, and 5 more are idle but not lent by their owners "
+    "(lending limits). It is dispatched when enough GPUs are free."
 )
 
 
@@ -179,7 +179,7 @@ def test_quota_lent_between_two_clusters_is_counted_on_both(db: None) -> None:
     assert (len(other.list_pods(fits)), other.list_pods(not_any_more)) == (1, [])
     assert reason(not_any_more)[:2] == (
         "nothing_to_borrow",
-        "It asks for 1 GPU; everything under org leaves 0 GPUs. The house gives it to the cluster when they are free.",
+        "It asks for 1 GPU; everything under org leaves 0 GPUs. It is dispatched when enough GPUs are free.",
     )
 
 

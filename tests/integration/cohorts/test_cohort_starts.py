@@ -145,7 +145,7 @@ def test_nothing_starts_on_a_circle_and_what_runs_goes_on() -> None:
     assert used("p", "free") == [2, 4]
     assert {status(name) for name in waits} == {"PENDING"}
     assert why(waits[0])[0] == "cycle"
-    assert "run in a circle: b → a → b;" in told(waits[0])
+    assert "form a cycle: b → a → b;" in told(waits[0])
     put_cohort(actor=SYSTEM, name="a", body={"parent": None, "quotas": [gpu_quota_row(0)]})
     run()
     assert used("p") == [4]

@@ -73,7 +73,7 @@ def test_nothing_is_admitted_there_and_what_runs_goes_on(circle: None) -> None:
     assert set(running) == {"runs-p-1", "runs-q-1", "runs-free-1", "waits-free-1"}
     told = {entry.workflow: entry.reason for entry in list_waiting_gangs(factories.admin_actor(), limit=10)[0]}
     assert {told[name].code for name in ("waits-p-1", "waits-q-1")} == {"cycle"}
-    assert "run in a circle: " in told["waits-q-1"].message
+    assert "form a cycle: " in told["waits-q-1"].message
 
 
 def test_a_condition_and_an_event(circle: None, admin: ApiCaller) -> None:

@@ -26,7 +26,7 @@ RING = QuotaTree(
     ]
 )
 TWO_ARE_LENT = (
-    "It asks for 4 GPUs; everything under org lends 2 GPUs, and 5 more stand idle that their owners do not lend "
+    "It asks for 4 GPUs; everything under org lends 2 GPUs, and 5 more are idle but not lent by their owners "
     "(lending limits)."
 )
 
@@ -117,5 +117,5 @@ def test_each_verdict_in_words(of: QuotaTree, more: dict[str, object], code: str
     assert found is not None
     said = explain_dispatch_wait(found, idle_unlent_gpus(of, "pool/guest")).as_json()
     assert said["code"] == code
-    assert said["message"] == f"{sentence} The house gives it to the cluster when they are free."
+    assert said["message"] == f"{sentence} It is dispatched when enough GPUs are free."
     assert (said["by"], said["requested"], said["missing"]) == ("house", 4, 4 - said["free"])

@@ -177,8 +177,8 @@ def broken_invariants(world):
         for r, key in enumerate(world.keys):
             held = sum(_held(g, r) for g in below)
             fixed = sum(_held(g, r) for g in below if not g.preemptible)
-            if (q.alloc[r], q.np[r]) != (held, fixed):
-                found.append(f"{q} counts {q.alloc[r]} and {q.np[r]} {key}, holds {held} and {fixed}")
+            if (q.alloc[r], q.non_preemptible[r]) != (held, fixed):
+                found.append(f"{q} counts {q.alloc[r]} and {q.non_preemptible[r]} {key}, holds {held} and {fixed}")
             if fixed > q.quota[r]:
                 found.append(f"{q} has non-preemptible work over its quota of {key}")
             if held > q.limit[r]:
@@ -192,7 +192,7 @@ def broken_invariants(world):
                 if free != world.nodes.free[node][r]:
                     found.append(f"node {node} counts {world.nodes.free[node][r]} free {key}, has {free}")
     found.extend(f"{g} is half started" for g in world.gangs if any(g.active) and not g.is_satisfied)
-    governed = {q.column for q in world.queues if q.governed}
+    governed = {q.column for q in world.queues if q.has_cohort_above}
     for column in world.columns:
         found.extend(f"{world.tree.names[x]} is in debt" for x in governed if column.debt(x))
     return found

@@ -18,7 +18,11 @@ def alive():
 def test_a_world_that_nobody_needs_is_no_garbage_to_be_found():
     given = facts(
         [queue("p", 4, parent="c"), queue("q", 2, parent="p"), queue("r", 2, parent="p")],
-        [gang("low", "q", LOW, on="n", gpus=4), gang("new", "r", NORMAL, gpus=2), gang("waits", "q", LOW, gpus=2)],
+        [
+            gang("low", "q", LOW, on="n", gpus=4),
+            gang("new", "r", NORMAL, gpus=2),
+            gang("waiting_digest", "q", LOW, gpus=2),
+        ],
         {"n": 4},
         cohorts=(cohort("c"),),
     )

@@ -45,6 +45,6 @@ def test_equal_sets_have_equal_digests_and_unlike_ones_unlike():
                 forth.add_waiting(i, 0, ())
             else:
                 back.remove_waiting(i, 0, ())
-        assert forth.waits == back.waits
-        digests.add(forth.waits)
+        assert forth.waiting_digest == back.waiting_digest
+        digests.add(forth.waiting_digest)
     assert len(digests) == 2**8
