@@ -11,8 +11,8 @@ from pools.domain import cluster_config
 from pools.domain.byte_sizes import MAX_UNITS, parse_size
 from pools.domain.cluster_config import KUBERNETES, ClusterSpec
 from pools.domain.errors import Violation
-from pools.domain.fields import FieldReader, shorten_value
 from pools.domain.platforms import DEFAULT_PLATFORM, PLATFORM_RULE, is_platform_name
+from pools.domain.structured_input.fields import FieldReader, shorten_value
 
 SIMULATED = "simulated"
 BACKEND_TYPES = (SIMULATED, KUBERNETES)

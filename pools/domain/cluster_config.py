@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pools.domain.fields import FieldReader
+from pools.domain.structured_input.fields import FieldReader
 
 KUBERNETES = "kubernetes"
 KUBECONFIG, FILE, IN_CLUSTER = "kubeconfig", "file", "in_cluster"

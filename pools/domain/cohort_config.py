@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 
 from pools.domain.amounts import DEFAULT_FLAVOR, UNLIMITED, Number, as_json, simplify
 from pools.domain.errors import Violation
-from pools.domain.fields import FieldReader, shorten_value
 from pools.domain.quota.rules import QuotaRow, check_quota_rows, check_weight
 from pools.domain.quota.tree import NodeQuota
+from pools.domain.structured_input.fields import FieldReader, shorten_value
 
 MAX_AMOUNT: Final = 2**53 - 1
 """As far as every JSON reader counts exactly; eight petabytes, in bytes."""

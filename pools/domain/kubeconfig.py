@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pools.domain.errors import Violation
-from pools.domain.fields import shorten_value
+from pools.domain.structured_input.fields import shorten_value
 
 PATH = "kubeconfig"
 MAX_LENGTH = 262_144

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pools.domain.fields import FieldReader, shorten_value
 from pools.domain.gpu_quota.pool_settings import GPU_TFLOPS, GPU_VRAM, parse_gpu_capacity
+from pools.domain.structured_input.fields import FieldReader, shorten_value
 
 DEFAULT_PLATFORM = "default"
 PLATFORM_RULE = "letters, digits, '-', '_' and '.', at most 63, a letter or digit at both ends"

@@ -15,7 +15,6 @@ from pools.domain.amounts import UNLIMITED as WITHOUT_END
 from pools.domain.durations import parse_duration
 from pools.domain.errors import Violation
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_codes
-from pools.domain.fields import FieldReader, shorten_value
 from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, parse_gpu_namespace
 from pools.domain.platforms import (
     DEFAULT_PLATFORM,
@@ -28,6 +27,7 @@ from pools.domain.platforms import (
 )
 from pools.domain.quota.pool_balance import MAX_GPUS, UNLIMITED_GPUS
 from pools.domain.quota.rules import QuotaRow, check_quota_rows
+from pools.domain.structured_input.fields import FieldReader, shorten_value
 
 DEFAULT_WEIGHT = 1
 DOWNLOAD_TYPES = ("download",)

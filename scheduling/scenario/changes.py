@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pools.domain.structured_input import quote
 from scheduling.scenario.draft import ScenarioDraft
-from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, value_text
+from scheduling.scenario.fields import RecordReader, ScenarioFaultCode, ScenarioValue
 from scheduling.scenario.workloads import read_workload
 
 CHANGE_KINDS = ("set", "remove", "finish", "submit")
@@ -24,8 +25,8 @@ def apply_changes(
         message = f"{count} changes in a tree of {nodes} queues and cohorts are more than are worked out here."
         draft.faults.add("changes", ScenarioFaultCode.BAD_VALUE, message)
         return
-    for entry in root.nested_list("changes", "a change"):
-        entry.reject_unknown_keys(*CHANGE_KINDS)
+    for entry in root.records("changes", "a change"):
+        entry.reject_unknown_keys(CHANGE_KINDS)
         deeds = [deed for deed in CHANGE_KINDS if entry.raw_value(deed) is not None]
         if entry.is_map and len(deeds) != 1:
             message = f"A change is one of {', '.join(CHANGE_KINDS)}; this one has {len(deeds)} of them."
@@ -46,16 +47,16 @@ def apply_changes(
 
 def _set(draft: ScenarioDraft, entry: RecordReader, setters: Mapping[str, tuple[tuple[str, ...], Setter]]) -> None:
     new = RecordReader(entry.raw_value("set"), entry.path_of("set"), draft.faults, "a queue or cohort")
-    name = new.text("name", required=True)
+    name = new.name("name", required=True)
     if name is None:
         return
     if name in draft.queues:
         keys, setter = setters["queue"]
-        new.reject_unknown_keys(*keys)
+        new.reject_unknown_keys(keys)
         draft.queues[name] = setter(draft.queues[name], new)
     elif name in draft.cohorts:
         keys, setter = setters["cohort"]
-        new.reject_unknown_keys(*keys)
+        new.reject_unknown_keys(keys)
         draft.cohorts[name] = setter(draft.cohorts[name], new)
     else:
         draft.faults.add(new.path_of("name"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue or cohort '{name}'.")
@@ -65,7 +66,7 @@ def _set(draft: ScenarioDraft, entry: RecordReader, setters: Mapping[str, tuple[
 
 
 def _remove(draft: ScenarioDraft, entry: RecordReader) -> None:
-    name = entry.text("remove")
+    name = entry.name("remove")
     if name is None:
         return
     if name not in draft.queues and name not in draft.cohorts:
@@ -82,8 +83,8 @@ def _finish(draft: ScenarioDraft, entry: RecordReader) -> None:
     for position, name in enumerate(names):
         path = f"{entry.path_of('finish')}[{position}]" if isinstance(named, list) else entry.path_of("finish")
         if not isinstance(name, str):
-            draft.faults.add_bad_value(path, "'finish' names workloads", name)
+            ScenarioValue(name, path, None, draft.faults).refuse("the name of a workload")
         elif name not in draft.gangs:
-            draft.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"There is no workload {value_text(name)}.")
+            draft.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"There is no workload {quote(name)}.")
         else:
             draft.finish_workload(name)

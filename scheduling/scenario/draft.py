@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pools.domain.amounts import Amount, Number
 from pools.domain.errors import Violation
 from pools.domain.quota.tree import find_cycles
+from pools.domain.structured_input import Faults
 from scheduling.domain.engine.facts import (
     ClusterFacts,
     CohortFacts,
@@ -18,7 +19,7 @@ from scheduling.domain.engine.facts import (
     TaskState,
 )
 from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds, find_broken_bounds
-from scheduling.scenario.fields import ScenarioFaultCode, ScenarioFaults
+from scheduling.scenario.fields import ScenarioFaultCode
 
 MAX_NAMES_IN_MESSAGE = 20
 """How much of a circle a sentence walks."""
@@ -29,7 +30,7 @@ class ScenarioDraft:
     """`paths` says where each queue, cohort and gang stands (`queues[2]`); `notes` are broken rules of the house that
     do not keep the scenario from being run."""
 
-    faults: ScenarioFaults = field(default_factory=ScenarioFaults)
+    faults: Faults = field(default_factory=Faults)
     nodes: dict[str, NodeFacts] | None = None
     capacity: Mapping[str, Amount] | None = None
     cohorts: dict[str, CohortFacts] = field(default_factory=dict)

@@ -46,10 +46,10 @@ def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) ->
         units=facts.units,
     )
     root = RecordReader(question, "", draft.faults, "a question about the live state")
-    root.reject_unknown_keys(*LIVE_KEYS)
+    root.reject_unknown_keys(LIVE_KEYS)
     live = root.raw_value("live")
-    if root.boolean("live") is False or live is None:  # anything else that is not true is told already
-        draft.faults.add_bad_value("live", "'live' is true", live)
+    if not root.boolean("live", default=True) or live is None:  # another type is reported already
+        root.field("live").refuse("true")
     _write_out(root.raw_value("changes"), names, draft.gangs)
     apply_changes(draft, root, CHANGE_SETTERS)
     if not draft.faults.violations:

@@ -47,19 +47,19 @@ def parse_scenario(value: Any, *, bounds: ScenarioBounds = FILE_BOUNDS) -> Scena
     """Read one document. Raises `ScenarioError` with every fault and its path."""
     draft = ScenarioDraft(bounds=bounds)
     root = RecordReader(value, "", draft.faults, "a scenario")
-    root.reject_unknown_keys(*ROOT_KEYS)
+    root.reject_unknown_keys(ROOT_KEYS)
     _nodes(draft, root)
     draft.capacity = root.amounts("capacity", unlimited=True)
-    for entry in root.nested_list("cohorts", "a cohort"):
-        entry.reject_unknown_keys(*COHORT_KEYS)
+    for entry in root.records("cohorts", "a cohort"):
+        entry.reject_unknown_keys(COHORT_KEYS)
         read_cohort(draft, entry)
-    for entry in root.nested_list("queues", "a queue"):
-        entry.reject_unknown_keys(*QUEUE_KEYS)
+    for entry in root.records("queues", "a queue"):
+        entry.reject_unknown_keys(QUEUE_KEYS)
         read_queue(draft, entry)
     draft.check_tree({name: f"{path}.parent" for name, path in draft.paths.items()})
     for key, holder in (("usage", draft.usage), ("demand", draft.demand)):
         holder.update(_by_queue(draft, root, key))
-    for entry in root.nested_list("workloads", "a workload"):
+    for entry in root.records("workloads", "a workload"):
         read_workload(draft, entry)
     if not draft.faults.violations:
         # On a tree that cannot be read, nothing sensible can be said about what would change in it.
@@ -75,9 +75,9 @@ def _nodes(draft: ScenarioDraft, root: RecordReader) -> None:
     if root.raw_value("nodes") is None:
         return
     draft.nodes = {}
-    for entry in root.nested_list("nodes", "a node"):
-        entry.reject_unknown_keys("name", "gpus", "resources")
-        name = entry.text("name", required=True)
+    for entry in root.records("nodes", "a node"):
+        entry.reject_unknown_keys(("name", "gpus", "resources"))
+        name = entry.name("name", required=True)
         resources = read_resources(entry)
         if name is None:
             continue
@@ -101,7 +101,7 @@ def _by_queue(draft: ScenarioDraft, root: RecordReader, key: str) -> dict[str, d
 
 
 def _name(draft: ScenarioDraft, entry: RecordReader) -> str | None:
-    name = entry.text("name", required=True)
+    name = entry.name("name", required=True)
     if name is not None and name in draft.paths:
         message = f"The name '{name}' is used twice; it is unique over queues and cohorts."
         draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, message)
@@ -132,7 +132,7 @@ def set_cohort(cohort: CohortFacts, entry: RecordReader) -> CohortFacts:
     """The cohort with the fields that the entry gives."""
     changes: dict[str, Any] = {}
     if entry.has_key("parent"):
-        changes["parent"] = entry.text("parent")
+        changes["parent"] = entry.name("parent")
     for key in ("quota", "borrowing_limit", "lending_limit"):
         if entry.has_key(key):
             changes[key] = entry.amounts(key, unlimited=True) or {}
@@ -145,7 +145,7 @@ def set_queue(queue: QueueFacts, entry: RecordReader) -> QueueFacts:
     """The queue with the fields that the entry gives."""
     changes: dict[str, Any] = {}
     if entry.has_key("parent"):
-        changes["parent"] = entry.text("parent")
+        changes["parent"] = entry.name("parent")
     if entry.has_key("quota"):
         changes["quota"] = entry.amounts("quota", unlimited=True)
     for key in ("limit", "borrowing_limit", "lending_limit"):

@@ -18,16 +18,16 @@ STATES = ("pending", "running", "releasing")
 
 def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
     """One workload; it is added to the draft if it has a name of its own."""
-    entry.reject_unknown_keys(*WORKLOAD_KEYS)
+    entry.reject_unknown_keys(WORKLOAD_KEYS)
     draft.last_submitted += 1
-    name = entry.text("name", required=True)
+    name = entry.name("name", required=True)
     if name is not None and name in draft.gangs:
         draft.faults.add(entry.path_of("name"), ScenarioFaultCode.DUPLICATE, f"There are two workloads '{name}'.")
-    queue = entry.text("queue", required=True)
+    queue = entry.name("queue", required=True)
     if queue is not None and queue not in draft.queues:
         draft.faults.add(entry.path_of("queue"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue '{queue}'.")
     priority = _priority(entry)
-    preemptible = entry.boolean("preemptible")
+    preemptible = entry.boolean("preemptible") if entry.is_given("preemptible") else None
     submitted = entry.number("submitted", draft.last_submitted)
     state = entry.choice("state", STATES, "pending")
     tree = _gang(draft, entry)
@@ -51,9 +51,7 @@ def _priority(entry: RecordReader) -> int:
     if isinstance(value, str):
         if value in PRIORITIES:
             return PRIORITIES[value]
-        entry.faults.add_bad_value(
-            entry.path_of("priority"), "'priority' is HIGH, NORMAL, LOW or a whole number", value
-        )
+        entry.field("priority").refuse("HIGH, NORMAL, LOW or a whole number")
         return NORMAL
     return entry.whole_number("priority", NORMAL, minimum=-MAX_PODS, maximum=MAX_PODS) or 0
 
@@ -62,18 +60,20 @@ def _gang(draft: ScenarioDraft, entry: RecordReader) -> GangTree | None:
     if entry.raw_value("gang") is None:
         return None
     gang = RecordReader(entry.raw_value("gang"), entry.path_of("gang"), draft.faults, "a gang")
-    gang.reject_unknown_keys(*GANG_KEYS)
+    gang.reject_unknown_keys(GANG_KEYS)
     before = len(draft.faults.violations)
 
     def minimum(holder: RecordReader, key: str) -> int | None:
-        return holder.whole_number(key, None, minimum=-MAX_PODS, maximum=MAX_PODS)
+        if not holder.is_given(key):
+            return None
+        return holder.whole_number(key, 0, minimum=-MAX_PODS, maximum=MAX_PODS)
 
     own = (minimum(gang, "min_member"), minimum(gang, "min_sub_group"))
     groups = []
-    for sub in gang.nested_list("sub_groups", "a sub-group"):
-        sub.reject_unknown_keys(*GROUP_KEYS)
-        group = sub.text("name", required=True) or ""
-        groups.append(SubGroup(group, sub.text("parent"), minimum(sub, "min_member"), minimum(sub, "min_sub_group")))
+    for sub in gang.records("sub_groups", "a sub-group"):
+        sub.reject_unknown_keys(GROUP_KEYS)
+        group = sub.name("name", required=True) or ""
+        groups.append(SubGroup(group, sub.name("parent"), minimum(sub, "min_member"), minimum(sub, "min_sub_group")))
     if len(draft.faults.violations) > before:
         return None
     pod_group = PodGroup(*own, tuple(groups))
@@ -98,10 +98,10 @@ class _Tasks:
         self._tasks: list[TaskFacts] = []
 
     def read(self) -> tuple[TaskFacts, ...]:
-        for line in self._entry.nested_list("tasks", "a task"):
-            line.reject_unknown_keys(*TASK_KEYS)
+        for line in self._entry.records("tasks", "a task"):
+            line.reject_unknown_keys(TASK_KEYS)
             self._line(line)
-        if not self._entry.raw_list("tasks"):
+        if not self._entry.list_items("tasks"):
             message = "A workload needs at least one task in 'tasks'."
             self._draft.faults.add(self._entry.path_of("tasks"), ScenarioFaultCode.BAD_VALUE, message)
         return tuple(self._tasks)
@@ -120,7 +120,7 @@ class _Tasks:
         group = self._group(line)
         queue = self._entry.raw_value("queue")
         allowed = draft.allowed_nodes.get(queue) if isinstance(queue, str) else None
-        own = line.text("name")
+        own = line.name("name")
         for i in range(count):
             base, number = (self._workload, len(self._tasks)) if own is None else (own, i)
             name = base if own is not None and count == 1 else f"{base}-{number}"
@@ -134,7 +134,7 @@ class _Tasks:
             self._tasks.append(TaskFacts(name, request, group, state, node, allowed))
 
     def _node(self, line: RecordReader, state: TaskState) -> str | None:
-        nodes, node = self._draft.nodes, line.text("node")
+        nodes, node = self._draft.nodes, line.name("node")
         if node is not None and node not in (nodes or {}):
             line.faults.add(line.path_of("node"), ScenarioFaultCode.UNKNOWN_NAME, f"There is no node '{node}'.")
             return None
@@ -149,7 +149,7 @@ class _Tasks:
         return node
 
     def _group(self, line: RecordReader) -> str:
-        tree, group = self._tree, line.text("sub_group")
+        tree, group = self._tree, line.name("sub_group")
         name = DEFAULT_SUB_GROUP if group is None else group
         if tree is None:
             known = name == DEFAULT_SUB_GROUP or self._entry.raw_value("gang") is not None

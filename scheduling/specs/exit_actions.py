@@ -8,11 +8,11 @@ from functools import reduce
 from operator import or_
 
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, ExitCodes, parse_exit_codes
-from scheduling.specs.faults import SpecFaults, quote
+from pools.domain.structured_input.faults import Faults, quote
 from scheduling.specs.yaml_cursor import YamlCursor
 
 
-def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults: SpecFaults) -> dict[str, ExitCodes]:
+def read_exit_actions(place: YamlCursor | None, pool: Mapping[str, str], faults: Faults) -> dict[str, ExitCodes]:
     """The task's own actions, then the pool's for codes that the task left open; the first one named has a code.
 
     The pool's are somebody else's text: what cannot be read there is left out with a warning.

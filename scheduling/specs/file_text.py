@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from scheduling.specs.faults import SpecFaults
+from pools.domain.structured_input.faults import Faults
 
 MAX_FILE_BYTES = 1024 * 1024
 """Bytes of UTF-8, of the file and of what its template makes: an object of this size still fits into a cluster."""
@@ -14,7 +14,7 @@ MAX_FILE_BYTES = 1024 * 1024
 _FORBIDDEN = re.compile("[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def clean_text(text: str, faults: SpecFaults) -> str | None:
+def clean_text(text: str, faults: Faults) -> str | None:
     """`text` without byte order mark and with `\\n` as its only line end; None if it cannot be read on."""
     if is_too_large(text):
         faults.add(
@@ -31,7 +31,7 @@ def clean_text(text: str, faults: SpecFaults) -> str | None:
     return text if is_printable(text, faults, lambda line: line + 1) else None
 
 
-def is_printable(text: str, faults: SpecFaults, line_of: Callable[[int], int]) -> bool:
+def is_printable(text: str, faults: Faults, line_of: Callable[[int], int]) -> bool:
     """Whether YAML may hold all characters of `text`; if not, each line (from 0) with a bad one is a fault."""
     if not _FORBIDDEN.search(text):
         return True

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from pools.domain.durations import MAX_DURATION, parse_duration
 from pools.domain.errors import Violation
+from pools.domain.structured_input.faults import quote
 from scheduling.domain.workflow_spec import SIMULATED_RUNTIME_LABEL
-from scheduling.specs.faults import quote
 
 MAX_LABELS = 16
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from scheduling.specs.faults import quote
+from pools.domain.structured_input.faults import quote
 from scheduling.specs.yaml_cursor import YamlCursor
 
 MAX_NAME_LENGTH = 128

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.errors import Violation
+from pools.domain.structured_input.faults import Faults
 from scheduling.domain.workflow_spec import WorkflowSpec
 from scheduling.specs import podgroup_manifest, sections, template, variables, yaml_nodes, yaml_reader
-from scheduling.specs.faults import SpecFaults
 from scheduling.specs.file_text import clean_text, is_printable
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.workflow_file import read_workflow_file
+from scheduling.specs.yaml_cursor import MAX_FAULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def parse(
 
     Raises `pools.domain.errors.Busy` if no process for rendering can be had, never because of the text.
     """
-    faults = SpecFaults()
+    faults = Faults(maximum=MAX_FAULTS)
     source = clean_text(text, faults)
     if source is None:
         return _parsed(None, faults, template.RenderedFile(""))
@@ -61,7 +62,7 @@ def parse(
         return _parsed(None, faults, rendered)
     if not is_printable(rendered.text, faults, rendered.line_of):  # a template can make any character
         return _parsed(None, faults, template.RenderedFile(""))
-    late = SpecFaults()
+    late = Faults(maximum=MAX_FAULTS)
     node = yaml_reader.read_yaml(rendered.text, late, path="file", line_of=rendered.line_of)
     spec = read_workflow_file(node, rules, late) if node is not None else None
     rendered.add_certain_faults(late, faults)
@@ -79,7 +80,7 @@ def _of_manifest(
 
 
 def _render(
-    source: str, typed: Sequence[str], strings: Sequence[str], rules: SpecRules, faults: SpecFaults
+    source: str, typed: Sequence[str], strings: Sequence[str], rules: SpecRules, faults: Faults
 ) -> template.RenderedFile:
     parts = sections.split_sections(source)
     if parts.repeated_line is not None:
@@ -97,11 +98,11 @@ def _render(
     return template.render_template(parts, values, given, faults)
 
 
-def _defaults(parts: sections.Sections, faults: SpecFaults) -> Mapping[str, Any] | None:
+def _defaults(parts: sections.Sections, faults: Faults) -> Mapping[str, Any] | None:
     """The file's own variables; None if they cannot be read, for then every use of one would look like a fault."""
     text, first, sink = parts.defaults, parts.defaults_line, faults
     if parts.is_json:
-        text, sink = parts.body, SpecFaults()  # what is wrong in it is told when the whole file is read
+        text, sink = parts.body, Faults(maximum=MAX_FAULTS)  # what is wrong in it is told when the whole file is read
     if text is None or sections.DEFAULT_VALUES_KEY not in text:
         return {}
     node = yaml_reader.read_yaml(
@@ -116,7 +117,7 @@ def _defaults(parts: sections.Sections, faults: SpecFaults) -> Mapping[str, Any]
     return None
 
 
-def _parsed(spec: WorkflowSpec | None, faults: SpecFaults, rendered: template.RenderedFile) -> ParsedSpec:
+def _parsed(spec: WorkflowSpec | None, faults: Faults, rendered: template.RenderedFile) -> ParsedSpec:
     found = sorted(faults.violations, key=lambda fault: fault.line if fault.line is not None else 0)
     if faults.unlisted_count:
         found.append(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pools.domain.structured_input.faults import join_words, quote
 from scheduling.specs import yaml_reader
-from scheduling.specs.faults import join_words, quote
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.tasks import read_image
 from scheduling.specs.yaml_cursor import YamlCursor
@@ -65,7 +65,7 @@ class _Annotations:
 
     def pods(self) -> dict[str, SubGroupPods]:
         counts = self._counts()
-        gpus = self._each(GPUS_ANNOTATION, lambda place: place.whole_number("The number of GPUs"))
+        gpus = self._each(GPUS_ANNOTATION, lambda place: place.count())
         images = self._each(IMAGE_ANNOTATION, read_image)
         commands = self._each(COMMAND_ANNOTATION, lambda place: place.texts("texts, the program first"))
         platforms = self._each(PLATFORM_ANNOTATION, lambda place: place.text() or "")
@@ -85,7 +85,7 @@ class _Annotations:
         }
 
     def _counts(self) -> dict[str, int]:
-        read = self._each(PODS_ANNOTATION, lambda place: place.whole_number("The number of pods", minimum=1))
+        read = self._each(PODS_ANNOTATION, lambda place: place.count(minimum=1))
         return {name: count for name, count in read.items() if count}
 
     def _each(self, name: str, read: Callable[[YamlCursor], T]) -> dict[str, T]:
@@ -153,5 +153,5 @@ def _unfolded(place: YamlCursor | None) -> YamlCursor | None:
     """The place with what its text spells, if that is a map or a list in quotes."""
     if place is None or not isinstance(place.node, ScalarNode) or place.node.text.lstrip()[:1] not in {"{", "["}:
         return place
-    node = yaml_reader.read_yaml(place.node.text, place.faults, path=place.path, line_of=lambda _line: place.line)
+    node = yaml_reader.read_yaml(place.node.text, place.faults, path=place.path, line_of=lambda _line: place.file_line)
     return None if node is None else YamlCursor(node, place.path, place.line, place.faults)

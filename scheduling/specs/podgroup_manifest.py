@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from pools.domain.structured_input.faults import Faults, quote
 from scheduling.domain.gang import tree_to_json
 from scheduling.domain.podgroup_rules import WARNING, PodGroup, is_structural
 from scheduling.domain.podgroup_rules import read_pod_group as read_podgroup
@@ -16,12 +17,11 @@ from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
 from scheduling.specs import yaml_reader
 from scheduling.specs.exit_actions import read_exit_actions
-from scheduling.specs.faults import SpecFaults, quote
 from scheduling.specs.labels import check_labels
 from scheduling.specs.name_rules import UniqueNames, read_name
 from scheduling.specs.pod_annotations import SubGroupPods, read_pods
 from scheduling.specs.rules import SpecRules
-from scheduling.specs.yaml_cursor import YamlCursor
+from scheduling.specs.yaml_cursor import MAX_FAULTS, YamlCursor
 from scheduling.specs.yaml_nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
 
 KIND = "PodGroup"
@@ -46,7 +46,7 @@ class PodGroupManifest:
     """A file that is a PodGroup. `node` is None if it is no YAML; what is wrong with it as such is in `faults`."""
 
     node: Node | None
-    faults: SpecFaults
+    faults: Faults
 
 
 def find_manifest(text: str) -> PodGroupManifest | None:
@@ -56,7 +56,7 @@ def find_manifest(text: str) -> PodGroupManifest | None:
     """
     if KIND not in text:
         return None
-    faults = SpecFaults()
+    faults = Faults(maximum=MAX_FAULTS)
     node = yaml_reader.read_yaml(text, faults, path="file", line_of=lambda line: line + 1)
     if node is None:
         is_one = _KIND_LINE.search(text) is not None
@@ -66,7 +66,7 @@ def find_manifest(text: str) -> PodGroupManifest | None:
     return PodGroupManifest(node, faults) if is_one else None
 
 
-def read_manifest(node: Node, rules: SpecRules, faults: SpecFaults) -> WorkflowSpec:
+def read_manifest(node: Node, rules: SpecRules, faults: Faults) -> WorkflowSpec:
     """The spec; it is good only if no fault was noted."""
     return _ManifestReader(node, rules, faults).spec()
 
@@ -74,7 +74,7 @@ def read_manifest(node: Node, rules: SpecRules, faults: SpecFaults) -> WorkflowS
 class _ManifestReader:
     """One manifest. `meta`, `written` and `sub_groups` are the fields of its parts that are known and have a value."""
 
-    def __init__(self, node: Node, rules: SpecRules, faults: SpecFaults) -> None:
+    def __init__(self, node: Node, rules: SpecRules, faults: Faults) -> None:
         self.node, self.rules, self.faults = node, rules, faults
         top = _used(YamlCursor(node, "", node.line, faults), _TOP)
         self.metadata = top.get("metadata") or YamlCursor(MapNode(node.line), "metadata", node.line, faults)
@@ -177,7 +177,7 @@ class _ManifestReader:
         if place is None or place.is_absent:
             return {}
         labels = place.text_map("label: value")
-        lines = {name: entry.line for name, entry in place.map_entries("").items()} if place.is_map else {}
+        lines = {name: entry.file_line for name, entry in place.map_entries("").items()} if place.is_map else {}
         for fault in check_labels(labels, place.path, lines):
             self.faults.add(fault.path, fault.code, fault.message, fault.line)
         return labels

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pools.domain.structured_input.faults import join_words, quote
 from scheduling.domain.workflow_spec import TopologyRequirement
-from scheduling.specs.faults import join_words, quote
 from scheduling.specs.rules import PlatformRules, SpecRules
 from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 
@@ -70,10 +70,10 @@ def _read(place: YamlCursor, rules: SpecRules) -> ResourceEntry:
     found = place.known_fields(_FIELDS)
     return ResourceEntry(
         place,
-        cpu=found["cpu"].whole_number("cpu") if "cpu" in found else 0,
-        gpu=found["gpu"].whole_number("gpu") if "gpu" in found else 0,
-        memory=found["memory"].size("memory") if "memory" in found else 0,
-        storage=found["storage"].size("storage") if "storage" in found else 0,
+        cpu=found["cpu"].count() if "cpu" in found else 0,
+        gpu=found["gpu"].count() if "gpu" in found else 0,
+        memory=found["memory"].size() if "memory" in found else 0,
+        storage=found["storage"].size() if "storage" in found else 0,
         platform=(found["platform"].text() if "platform" in found else None) or rules.default_platform,
         nodes_excluded=found["nodesExcluded"].texts("node names") if "nodesExcluded" in found else (),
         topology=tuple(

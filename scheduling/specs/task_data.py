@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from pools.domain.durations import parse_duration
-from scheduling.specs.faults import quote, shorten
+from pools.domain.structured_input.faults import quote, shorten
 from scheduling.specs.name_rules import is_name
 from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
 
@@ -55,7 +55,7 @@ def read_files(place: YamlCursor | None) -> tuple[dict[str, Any], ...]:
             item.add_fault(
                 "missing", "The file has no contents. Add `contents:` (or `localpath:`, which the client reads)."
             )
-        contents = found["contents"].text(empty=True) if "contents" in found else ""
+        contents = found["contents"].text(may_be_empty=True) if "contents" in found else ""
         if "base64" in found:
             found["base64"].boolean(False)
         files.append(item.plain_value | {"contents": contents or ""} if found else {})
@@ -178,7 +178,7 @@ def _check_texts(found: dict[str, YamlCursor], names: tuple[str, ...]) -> None:
 
 
 def _check_pattern(place: YamlCursor | None) -> None:
-    pattern = place.text(empty=True) if place is not None else None
+    pattern = place.text(may_be_empty=True) if place is not None else None
     if place is None or not pattern:
         return
     if len(pattern) > _LONGEST_PATTERN:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pools.domain.structured_input.faults import join_words, quote
 from scheduling.domain.workflow_spec import TaskSpec
 from scheduling.specs import task_data as data
 from scheduling.specs.exit_actions import read_exit_actions
-from scheduling.specs.faults import join_words, quote
 from scheduling.specs.name_rules import UniqueNames
 from scheduling.specs.resources import ResourceEntry, find_platform_rules
 from scheduling.specs.rules import PlatformRules, SpecRules

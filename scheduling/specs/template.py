@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pools.domain.structured_input.faults import Faults, quote, shorten
 from scheduling.specs import sandbox, sections
-from scheduling.specs.faults import SpecFaults, quote, shorten
 from scheduling.specs.file_text import MAX_FILE_BYTES
 from scheduling.specs.variables import encode_variables, unknown_variable_message
 
@@ -46,7 +46,7 @@ class RenderedFile:
             return line + 1
         return self.lines[min(line, len(self.lines) - 1)]
 
-    def add_certain_faults(self, late: SpecFaults, faults: SpecFaults) -> None:
+    def add_certain_faults(self, late: Faults, faults: Faults) -> None:
         """Take over the faults found in the result, but none that a missing variable may have caused."""
         for fault in late.violations:
             if not self.undefined_lines or (fault.code not in _DOUBTFUL and fault.line not in self.undefined_lines):
@@ -57,7 +57,7 @@ class RenderedFile:
 
 
 def render_template(
-    parts: sections.Sections, values: Mapping[str, Any], given: set[str], faults: SpecFaults
+    parts: sections.Sections, values: Mapping[str, Any], given: set[str], faults: Faults
 ) -> RenderedFile:
     """The body with its template carried out; if it holds none, as it is."""
     body = sections.restore_header(parts.body, parts.header)
@@ -100,6 +100,6 @@ def _sentence(code: str, message: str, hidden: dict[str, str]) -> str:
     return f"The template cannot be read: {said.rstrip('.')}. {_RAW}"
 
 
-def _warn_unused(given: set[str], used: set[str], faults: SpecFaults) -> None:
+def _warn_unused(given: set[str], used: set[str], faults: Faults) -> None:
     for name in sorted(given - used):
         faults.add_warning(f"The variable {quote(name)} is set, but the file does not use it.")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduling.specs.faults import SpecFaults, quote, shorten
+from pools.domain.structured_input.faults import Faults, quote, shorten
 from scheduling.specs.file_text import is_too_large
 from scheduling.specs.yaml_nodes import MapNode, Node, ScalarNode, plain_value
 from scheduling.specs.yaml_nodes import SequenceNode as List
@@ -43,7 +43,7 @@ def merge_variables(
     defaults: Mapping[str, Any],
     typed: Sequence[str],
     strings: Sequence[str],
-    faults: SpecFaults,
+    faults: Faults,
 ) -> tuple[dict[str, Any], set[str]]:
     """All variables by name, and the names that `--set` and `--set-string` gave (their first part, if dotted)."""
     variables: dict[str, Any] = {**pool, **defaults}
@@ -76,7 +76,7 @@ def parse_typed_value(text: str) -> Any:
     if text.lower() in ("true", "false"):
         return TypedValue(text, text.lower() == "true")
     if text[:1] in ("[", "{"):
-        problems = SpecFaults()
+        problems = Faults()
         node = read_yaml(text, problems, path="", line_of=lambda line: line + 1, string_keys=False)
         if node is not None and not isinstance(node, ScalarNode) and not problems.violations:
             return TypedValue(text, node_value(node))
@@ -94,7 +94,7 @@ def encode_variables(value: Any) -> Any:
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
-def unknown_variable_message(name: str, known: Mapping[str, Any], faults: SpecFaults) -> str:
+def unknown_variable_message(name: str, known: Mapping[str, Any], faults: Faults) -> str:
     """What to say of a variable that nobody gave a value."""
     return (
         f"The template uses {quote(name)}, which has no value.{faults.suggestion(name, known)} Give it one under "
@@ -102,9 +102,7 @@ def unknown_variable_message(name: str, known: Mapping[str, Any], faults: SpecFa
     )
 
 
-def _assignments(
-    typed: Sequence[object], strings: Sequence[object], faults: SpecFaults
-) -> Iterator[tuple[str, str, bool]]:
+def _assignments(typed: Sequence[object], strings: Sequence[object], faults: Faults) -> Iterator[tuple[str, str, bool]]:
     if len(typed) + len(strings) > MAX_ASSIGNMENTS:
         faults.add(
             "set_variables",
@@ -124,7 +122,7 @@ def _assignments(
                 yield path, assignment, as_text
 
 
-def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, faults: SpecFaults) -> None:
+def _assign(variables: dict[str, Any], parts: list[str], value: Any, path: str, faults: Faults) -> None:
     here = variables
     for depth, part in enumerate(parts[:-1], start=1):
         inner = here.get(part, {})

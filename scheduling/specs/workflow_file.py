@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from pools.domain.durations import MAX_DURATION, parse_duration
+from pools.domain.structured_input.faults import Faults, join_words, quote, shorten
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
-from scheduling.specs.faults import SpecFaults, join_words, quote, shorten
 from scheduling.specs.group_cycles import find_cycle
 from scheduling.specs.labels import check_labels
 from scheduling.specs.name_rules import UniqueNames, read_name
@@ -26,7 +26,7 @@ _GROUP = ("name", "tasks", "barrier", "ignoreNonleadStatus")
 ParsedGroup = tuple[GroupSpec, YamlCursor, list[ParsedTask]]
 
 
-def read_workflow_file(node: Node, rules: SpecRules, faults: SpecFaults) -> WorkflowSpec:
+def read_workflow_file(node: Node, rules: SpecRules, faults: Faults) -> WorkflowSpec:
     """The spec; it is good only if no fault was noted."""
     found = YamlCursor(node, "", node.line, faults).known_fields(_TOP, required=("workflow",))
     version = found.get("version")
@@ -39,7 +39,7 @@ def read_workflow_file(node: Node, rules: SpecRules, faults: SpecFaults) -> Work
     return _workflow(found["workflow"], rules, faults)
 
 
-def _workflow(place: YamlCursor, rules: SpecRules, faults: SpecFaults) -> WorkflowSpec:
+def _workflow(place: YamlCursor, rules: SpecRules, faults: Faults) -> WorkflowSpec:
     found = place.known_fields(_WORKFLOW, required=("name",))
     resources = read_resources(found.get("resources"), rules)
     groups = _groups(place, found, resources, rules)
@@ -172,11 +172,11 @@ def _timeout(place: YamlCursor | None, default: timedelta | None, longest: timed
     return asked
 
 
-def _labels(place: YamlCursor | None, faults: SpecFaults) -> dict[str, str]:
+def _labels(place: YamlCursor | None, faults: Faults) -> dict[str, str]:
     if place is None:
         return {}
     labels = place.text_map("key: value")
-    lines = {name: entry.line for name, entry in place.map_entries("").items()}
+    lines = {name: entry.file_line for name, entry in place.map_entries("").items()}
     for fault in check_labels(labels, place.path, lines):
         faults.add(fault.path, fault.code, fault.message, fault.line)
     return labels

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from scheduling.specs.faults import SpecFaults, quote, shorten
+from pools.domain.structured_input.faults import Faults, quote, shorten
 from scheduling.specs.yaml_nodes import MapEntry, MapNode, Node, ScalarNode, SequenceNode, key_kind_text, plain_value
 
 MAX_DEPTH = 40
@@ -36,7 +36,7 @@ class _ReadingStopped(Exception):
         self.code, self.message, self.line = code, message, line
 
 
-def read_yaml(text: str, faults: SpecFaults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
+def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
     """The one document in `text`; None (and a fault) if it is no YAML, too much of it, or no single document."""
     try:
         return _Composer(text, faults, path, line_of, string_keys).document()
@@ -54,7 +54,7 @@ def read_yaml(text: str, faults: SpecFaults, *, path: str, line_of: LineOf, stri
 
 
 class _Composer:
-    def __init__(self, text: str, faults: SpecFaults, path: str, line_of: LineOf, string_keys: bool) -> None:
+    def __init__(self, text: str, faults: Faults, path: str, line_of: LineOf, string_keys: bool) -> None:
         self.events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
         self.faults, self.path, self.line_of, self.string_keys = faults, path, line_of, string_keys
         self.resolver, self.constructor = yaml.resolver.Resolver(), yaml.constructor.SafeConstructor()

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pools.domain.errors import Violation
-from pools.domain.fields import FieldReader, shorten_value
 from pools.domain.gpu_quota.checks import DEFAULT_THRESHOLD, GpuQuotaSpec, ResourceCaps
 from pools.domain.gpu_quota.workers import RESOURCES, GpuAmounts, read_gpu_amounts, read_quantity
+from pools.domain.structured_input.fields import FieldReader, shorten_value
 
 MAX_COUNT = 2**31 - 1
 NAMESPACE_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.domain.errors import Violation
-from pools.domain.fields import FieldReader
 from pools.domain.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
+from pools.domain.structured_input.fields import FieldReader
 
 RESOURCES = ("tflops", "vram")
 SIDES = ("requests", "limits")

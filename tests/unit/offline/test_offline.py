@@ -57,7 +57,7 @@ def test_simulate_for_people_and_programs(files):
 def test_simulate_tells_what_cannot_be_read_and_where(files):
     told = osmo("simulate", files / "bad.yaml")
     assert told.exit_code == 2
-    assert f"{files}/bad.yaml:1: queues[0].size: 'size' is not known here" in told.stderr
+    assert f"{files}/bad.yaml:1: queues[0].size: queues[0].size is not known here" in told.stderr
     body = json.loads(osmo("simulate", files / "bad.yaml", "-o", "json").stdout)
     assert (body["error_code"], body["details"][0]["path"]) == ("SCENARIO", "queues[0].size")
     assert osmo("simulate", files / "nothing.yaml").exit_code == 2
@@ -130,7 +130,9 @@ def test_a_file_of_one_dash_is_a_list_and_a_dash_as_a_name_is_standard_input(tmp
     (tmp_path / "dash.yaml").write_text("-")
     refused = osmo("simulate", tmp_path / "dash.yaml", "-o", "json")
     assert refused.exit_code == 2
-    assert json.loads(refused.stdout)["details"][0]["message"] == "Here stands a scenario, which is a map, not a list."
+    assert json.loads(refused.stdout)["details"][0]["message"] == (
+        "The input must be a scenario, which is a map, not a list."
+    )
     assert osmo("simulate", "-", "-o", "json", stdin="-").exit_code == 2
     read = osmo("simulate", "-", "-o", "json", stdin=SCENARIO)
     assert (read.exit_code, json.loads(read.stdout)["settled"]) == (0, True)

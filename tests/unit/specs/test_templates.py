@@ -212,7 +212,7 @@ class TestFaults:
 
 def test_text_that_was_rendered_before_is_not_rendered_again() -> None:
     text = one_task_file("args: ['{{ .Names }} ${#a[@]} {% x %}']")
-    assert read_valid(text, already_rendered=True).tasks[0].args == ("{{ .Names }} ${#a[@]} {% x %}",)
+    assert read_valid(text, is_rendered=True).tasks[0].args == ("{{ .Names }} ${#a[@]} {% x %}",)
 
 
 def test_the_rendered_text_keeps_comments_and_the_header() -> None:

@@ -1,0 +1,60 @@
+"""The Python values that an input consists of, and how they convert to the types that readers are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pools.domain.structured_input.faults import quote, shorten
+
+
+class Dialect:
+    """Parsed JSON: a text is a `str`, a number a number, and null counts as absent. A conversion answers None for a
+    value of another type.
+
+    Each value comes with the line where it stands in a file, from 1; None where there are no lines.
+    """
+
+    map_name = "an object"
+    wrong_type = "bad_value"
+    too_small = "bad_value"
+    too_large = "too_large"
+
+    def is_absent(self, value: Any) -> bool:
+        """Whether the value counts as not written."""
+        return value is None
+
+    def text(self, value: Any) -> str | None:
+        """The value as text."""
+        return value if isinstance(value, str) else None
+
+    def boolean(self, value: Any) -> bool | None:
+        """The value as true or false."""
+        return value if isinstance(value, bool) else None
+
+    def whole_number(self, value: Any) -> int | None:
+        """The value as a whole number."""
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def entries(self, value: Any) -> Iterator[tuple[str, Any, int | None]] | None:
+        """Key, value and line of each entry of a map."""
+        return ((key, inner, None) for key, inner in value.items()) if isinstance(value, dict) else None
+
+    def items(self, value: Any) -> Iterator[tuple[Any, int | None]] | None:
+        """Value and line of each item of a list."""
+        return ((inner, None) for inner in value) if isinstance(value, list) else None
+
+    def describe(self, value: Any) -> str:
+        """The value for a message."""
+        if value is None:
+            return "null"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, dict):
+            return self.map_name
+        if isinstance(value, list):
+            return "a list"
+        return quote(value) if isinstance(value, str) else shorten(str(value))
+
+
+JSON = Dialect()

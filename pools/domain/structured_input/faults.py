@@ -1,0 +1,93 @@
+"""The faults of one input, collected so that its author sees all of them at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+
+from pools.domain.errors import Violation
+
+MAX_WARNINGS = 50
+_MAX_PATH = 200
+_MAX_SHOWN = 60
+_MAX_COMPARED_LENGTH = 64
+_MAX_COMPARED_WORDS = 200
+_MAX_LISTED = 30
+_MAX_SUGGESTIONS = 100
+
+
+class Faults:
+    """The violations that the readers of one input add to. Beyond `maximum` only their number is kept."""
+
+    def __init__(self, violations: list[Violation] | None = None, *, maximum: int | None = None) -> None:
+        self.violations = [] if violations is None else violations
+        self.maximum = maximum
+        self.unlisted_count = 0
+        self.warnings: list[str] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further violation is kept."""
+        return self.maximum is not None and len(self.violations) >= self.maximum
+
+    def add(self, path: str, code: str, message: str, line: int | None = None) -> None:
+        """Note one broken rule. `path` as in `workflow.tasks[2].image`, `line` from 1 in the file of the author."""
+        self.append(Violation(path if self.maximum is None else shorten(path, _MAX_PATH), code, message, line))
+
+    def append(self, violation: Violation) -> None:
+        """Note a violation that another check has found."""
+        if self.maximum is None:
+            self.violations.append(violation)
+        elif self.is_full:
+            self.unlisted_count += 1
+        elif violation not in self.violations:  # ten tasks with one resource report its fault ten times
+            self.violations.append(violation)
+
+    def extend(self, violations: Iterable[Violation]) -> None:
+        """Note several of them."""
+        for violation in violations:
+            self.append(violation)
+
+    def suggestion(self, word: str, allowed: Iterable[str]) -> str:
+        """` Did you mean "x"?` if an allowed word is near (case, `-` and `_` do not count), else an empty text.
+
+        The text is empty, too, behind `_MAX_SUGGESTIONS` faults: comparing is slow, and a hostile file can ask for it
+        very often.
+        """
+        if len(word) > _MAX_COMPARED_LENGTH or len(self.violations) >= _MAX_SUGGESTIONS:
+            return ""
+        known = {
+            _comparable(name): name
+            for name in islice(allowed, _MAX_COMPARED_WORDS)
+            if len(name) <= _MAX_COMPARED_LENGTH
+        }
+        near = difflib.get_close_matches(_comparable(word), known, n=1, cutoff=0.7)
+        return f" Did you mean {quote(known[near[0]])}?" if near else ""
+
+    def add_warning(self, message: str) -> None:
+        """Note something that is allowed and still worth saying; each message once."""
+        if len(self.warnings) < MAX_WARNINGS and message not in self.warnings:
+            self.warnings.append(message)
+
+
+def shorten(text: str, maximum: int = _MAX_SHOWN) -> str:
+    """`text` on one line, cut to a length that fits into a message."""
+    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: maximum + 1])
+    return flat if len(flat) <= maximum else flat[: maximum - 1] + "…"
+
+
+def quote(text: str) -> str:
+    """`text` as a message shows it."""
+    return f'"{shorten(text)}"'
+
+
+def join_words(words: Iterable[str]) -> str:
+    """`a, b, c`, with the number of the words that a message has no room for."""
+    names = list(words)
+    shown = ", ".join(shorten(name) for name in names[:_MAX_LISTED])
+    return shown + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
+
+
+def _comparable(word: str) -> str:
+    return word.lower().replace("-", "").replace("_", "")
