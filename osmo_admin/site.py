@@ -112,7 +112,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         if typed is None or not isinstance(answer, HttpResponseRedirect):
             return answer
         context = {**self.each_context(request), "title": "You are signed in again", "typed": typed}
-        return TemplateResponse(request, "osmo/resume.html", {**context, "address": answer.url})
+        return TemplateResponse(request, "osmo/preserved_input.html", {**context, "address": answer.url})
 
     def refusal_page(self, request: HttpRequest, refusal: DomainError) -> HttpResponse:
         """A refusal inside the frame of the site, as far as the frame can be drawn."""

@@ -1,4 +1,4 @@
-"""The ledger's pages in the browser; importing them registers them."""
+"""The pages of pools, quotas, users and clusters; importing this package registers them."""
 
 from pools.admin import audit, backends, cohorts, gpu_quota, pools, tokens, users
 

@@ -1,4 +1,4 @@
-"""The audit trail: who changed what, told in sentences, with each row before and after."""
+"""The audit log: every change as a message, with its row before and after."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _is_object_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDifference:
-    """One column of a row, before and after."""
+    """One column of a row before and after."""
 
     key: str
     before: Any
@@ -70,12 +70,12 @@ class ColumnDifference:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the change touched it."""
+        """Whether the change touched the column."""
         return bool(self.before != self.after)
 
 
 def column_differences(entry: AuditEntry) -> list[ColumnDifference]:
-    """Every column of either image."""
+    """Every column of the row before or after."""
     before, after = entry.before or {}, entry.after or {}
     return [ColumnDifference(key, before.get(key), after.get(key)) for key in sorted(before | after)]
 
@@ -90,7 +90,7 @@ class AuditAdmin(PolicyAdmin):
         return self.render_page(
             request,
             "osmo/audit.html",
-            title="Audit",
+            title="Audit log",
             filters=filters,
             window=paginate(rows, request.GET.get("page")),
         )
@@ -107,7 +107,7 @@ class AuditAdmin(PolicyAdmin):
             request,
             "osmo/audit_entry.html",
             title=f"Entry {entry.pk}",
-            crumbs=[("Audit", reverse("admin:pools_auditentry_changelist"))],
+            crumbs=[("Audit log", reverse("admin:pools_auditentry_changelist"))],
             entry=entry,
             changed=[each for each in columns if each.is_changed],
             kept=[each for each in columns if not each.is_changed],
@@ -119,7 +119,7 @@ class AuditAdmin(PolicyAdmin):
 
 
 def _object_url(subject: str) -> str:
-    """The page of an entry's object, as far as it has one."""
+    """The page of an entry's object; empty where it has none."""
     kind, _, name = subject.partition("/")
     pages = {"pool": "pools_pool", "workflow": "scheduling_workflow", "user": "pools_user", "backend": "pools_backend"}
     return reverse(f"admin:{pages[kind]}_change", args=[name]) if kind in pages and name else ""

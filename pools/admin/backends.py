@@ -1,4 +1,4 @@
-"""Backends and the machines of simulated ones."""
+"""Clusters (backends), and the nodes of simulated ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import cluster_forms, forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.confirm_flow import REASON_HELP
 from pools.domain.byte_sizes import exact_size_text
 from pools.domain.errors import Conflict, DomainError, Stale
 from pools.domain.roles import Actor, Permission, is_allowed
@@ -22,29 +23,29 @@ MAX_POOLS_SHOWN = 50
 
 
 class SimulatedBackendForm(forms.ServiceForm):
-    """A simulated backend. One machine a line; left out, the machines stay as they are."""
+    """A simulated cluster; one node a line."""
 
     namespace = forms.text_field(
-        "Namespace", help_text="Stands in every queue name; cannot change while pools use the backend.", required=True
+        "Namespace", help_text="Part of every queue name; cannot change while pools use the cluster.", required=True
     )
     about = forms.text_area_field("Description", rows=2)
-    offline = forms.checkbox_field("Offline", help_text="Work is accepted and waits; what runs goes on.")
+    offline = forms.checkbox_field("Offline", help_text="Submissions are accepted and wait; running work continues.")
     auto_end = forms.checkbox_field(
-        "Work ends by itself", help_text="After its run time. Otherwise somebody reports its end."
+        "Work ends automatically", help_text="After its run time. Otherwise its end is reported by hand."
     )
     nodes = forms.code_field(
         "Nodes",
         rows=8,
         max_length=1_000_000,
-        help_text="One a line: NAME GPUS, then if wanted cpu=128 memory=1Ti storage=4Ti platform=default. "
-        "Work on a node that is taken out goes on until it ends.",
+        help_text="One node a line: NAME GPUS, then optionally cpu=128 memory=1Ti storage=4Ti platform=default. "
+        "Work on a removed node continues until it ends.",
     )
-    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    description = forms.text_field("Reason", help_text=REASON_HELP)
     version = forms.hidden_number_field()
     field_by_path = {"description": "about"}
 
     def body(self) -> dict[str, Any]:
-        """What the service takes."""
+        """The configuration for the service."""
         data = self.cleaned_data
         return {
             "namespace": data["namespace"],
@@ -56,7 +57,7 @@ class SimulatedBackendForm(forms.ServiceForm):
 
 
 class CreateSimulatedBackendForm(SimulatedBackendForm):
-    """A new one."""
+    """A new cluster."""
 
     field_order = ("name",)
     name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
@@ -66,7 +67,7 @@ BackendForm = SimulatedBackendForm | cluster_forms.ClusterForm
 
 
 def _existing_backend_form(backend: Backend, request: HttpRequest) -> BackendForm:
-    """The form of a backend that is there, as its type has it."""
+    """The form of an existing backend, by its kind."""
     cluster = KubernetesSettings.objects.filter(backend=backend).first()
     if cluster is not None:
         return cluster_forms.ClusterForm(
@@ -89,7 +90,7 @@ def _existing_backend_form(backend: Backend, request: HttpRequest) -> BackendFor
 
 
 def _parse_node_line(line: str) -> dict[str, Any]:
-    """A line as the service's object; what is wrong with it is the service's to say."""
+    """A line as the service's object; the service checks it."""
     words = line.split()
     node: dict[str, Any] = {"name": words[0]}
     if len(words) > 1:
@@ -105,7 +106,7 @@ def _parse_number(text: str) -> int | str:
 
 
 def _format_node_line(node: Node) -> str:
-    """A machine as a line of the form."""
+    """A node as a line of the form."""
     return (
         f"{node.name} {node.gpus} cpu={node.cpu} memory={exact_size_text(node.memory_bytes)} "
         f"storage={exact_size_text(node.storage_bytes)} platform={node.platform}"
@@ -114,7 +115,7 @@ def _format_node_line(node: Node) -> str:
 
 @admin.register(Backend)
 class BackendAdmin(PolicyAdmin):
-    """Looked at by those who read the house, changed by osmo-admin."""
+    """Read by the platform's admins and viewers, changed by osmo-admin."""
 
     def may_see(self, actor: Actor) -> bool:
         return is_allowed(actor, Permission.PLATFORM_READ)
@@ -131,7 +132,7 @@ class BackendAdmin(PolicyAdmin):
         return self.render_page(
             request,
             "osmo/backends.html",
-            title="Backends and nodes",
+            title="Clusters and nodes",
             backends=list(rows),
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
@@ -142,7 +143,7 @@ class BackendAdmin(PolicyAdmin):
             request,
             "osmo/backend.html",
             title=backend.name,
-            crumbs=[("Backends and nodes", reverse("admin:pools_backend_changelist"))],
+            crumbs=[("Clusters and nodes", reverse("admin:pools_backend_changelist"))],
             backend=backend,
             nodes=list(backend.nodes.order_by("name")),
             pools=list(Pool.objects.filter(backend=backend, archived=False).order_by("name")[:MAX_POOLS_SHOWN]),
@@ -155,7 +156,7 @@ class BackendAdmin(PolicyAdmin):
         form = CreateSimulatedBackendForm(
             forms.submitted_data(request), initial={"namespace": "default", "auto_end": True}
         )
-        return self._create_from(request, form, "Create a simulated backend", "Create the backend")
+        return self._create_from(request, form, "Create a simulated cluster", "Create the cluster")
 
     def _connect(self, request: HttpRequest) -> HttpResponse:
         require_platform(actor_of(request))
@@ -166,7 +167,7 @@ class BackendAdmin(PolicyAdmin):
         if request.method == "POST" and form.is_valid():
             name = form.cleaned_data["name"]
             if Backend.objects.filter(name=name).exists():
-                form.add_errors(Conflict(f"Backend {name} exists already; edit it on its own page."))
+                form.add_errors(Conflict(f"Cluster {name} exists already; edit it on its own page."))
             elif answer := self._put(request, form, name, None):
                 return answer
         return self._form(request, form, title, button, None)
@@ -179,10 +180,10 @@ class BackendAdmin(PolicyAdmin):
             answer = self._put(request, form, backend.name, form.cleaned_data["version"])
             if answer is not None:
                 return answer
-        return self._form(request, form, f"Edit {backend.name}", "Save the backend", backend)
+        return self._form(request, form, f"Edit {backend.name}", "Save the cluster", backend)
 
     def _put(self, request: HttpRequest, form: BackendForm, name: str, version: int | None) -> HttpResponse | None:
-        """Save and go to its page; None if it was refused, which the form then says."""
+        """Save and redirect to the cluster's page; None if the service refused, which the form then shows."""
         try:
             result = put_backend(
                 actor=actor_of(request),
@@ -197,7 +198,7 @@ class BackendAdmin(PolicyAdmin):
         except DomainError as refusal:
             form.add_errors(refusal)
             return None
-        self.show_success(request, f"Backend {result.row.name} was saved.")
+        self.show_success(request, f"Cluster {result.row.name} was saved.")
         for warning in result.warnings:
             self.show_warning(request, warning)
         return HttpResponseRedirect(reverse("admin:pools_backend_change", args=[result.row.name]))
@@ -205,7 +206,7 @@ class BackendAdmin(PolicyAdmin):
     def _form(
         self, request: HttpRequest, form: BackendForm, title: str, button: str, backend: Backend | None
     ) -> HttpResponse:
-        crumbs = [("Backends and nodes", reverse("admin:pools_backend_changelist"))]
+        crumbs = [("Clusters and nodes", reverse("admin:pools_backend_changelist"))]
         if backend is not None:
             crumbs.append((backend.name, reverse("admin:pools_backend_change", args=[backend.name])))
         return self.render_form_page(request, form, title=title, button=button, crumbs=crumbs)

@@ -1,7 +1,7 @@
-"""The frame of every admin page: seen by whom the policy lets see, read-only, rendered on unfold.
+"""The base of every admin page: read-only, rendered on unfold, open to the people that our permissions allow.
 
-Django's permission tables are not asked. A page writes only by calling a service, so nothing here adds, changes or
-deletes a row by itself.
+Django's permission tables are not used. A page writes only by calling a service, so this module adds, changes and
+deletes no row.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Breadcrumbs = Sequence[tuple[str, str]]
 
 
 def actor_of(request: HttpRequest) -> Actor:
-    """Who is signed in, as the policy sees it; looked up once per request. Nobody signed in may nothing."""
-    known: Actor | None = getattr(request, "_osmo_actor", None)
-    if known is None:
+    """The signed-in user as an actor, looked up once per request. Without a login the actor has no roles."""
+    actor: Actor | None = getattr(request, "_osmo_actor", None)
+    if actor is None:
         user = request.user
-        known = user.as_actor() if isinstance(user, User) else Actor(username="")
-        request._osmo_actor = known  # type: ignore[attr-defined]
-    return known
+        actor = user.as_actor() if isinstance(user, User) else Actor(username="")
+        request._osmo_actor = actor  # type: ignore[attr-defined]
+    return actor
 
 
 class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
-    """A model's pages: a list at `/{app}/{model}/` and one object at `/{app}/{model}/{id}/change/`, both drawn by
-    `show_list` and `show_object`; further addresses come from `extra_urls`."""
+    """A model's pages: a list at `/{app}/{model}/` and one object at `/{app}/{model}/{id}/change/`, both rendered
+    by `show_list` and `show_object`; further addresses come from `extra_urls`."""
 
     def may_see(self, actor: Actor) -> bool:
-        """Whether these pages are in the menu of `actor` and answer at all."""
+        """Whether `actor` may open these pages at all."""
         return True
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -56,7 +56,7 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        """Our own pages only; the stock add, delete and history views stay closed."""
+        """Our own pages only; Django's add, delete and history views stay closed."""
         app, model = self.opts.app_label, self.opts.model_name
         return [
             path("", self.protect(self.show_list), name=f"{app}_{model}_changelist"),
@@ -65,11 +65,11 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         ]
 
     def extra_urls(self) -> list[URLPattern]:
-        """More addresses below this model's."""
+        """Further addresses below the model's own."""
         return []
 
     def protect(self, view: Any) -> Any:
-        """A view behind the login and this model's policy."""
+        """A view that requires the login and the permission of this model's pages."""
 
         def guarded(request: HttpRequest, **arguments: Any) -> HttpResponse:
             allowed = self.may_see(actor_of(request))
@@ -98,30 +98,30 @@ class PolicyAdmin(ModelAdmin):  # type: ignore[misc]
         status: int = 200,
         **context: Any,
     ) -> TemplateResponse:
-        """A page of ours inside unfold's frame. `crumbs` are (text, address) of the pages above."""
+        """A page inside unfold's frame. `crumbs` are the (text, address) of the pages above."""
         request.current_app = self.admin_site.name
-        everything = {
+        full_context = {
             **self.admin_site.each_context(request),
             "title": title,
             "crumbs": crumbs,
             "actor": actor_of(request),
             **context,
         }
-        return TemplateResponse(request, template, everything, status=status)
+        return TemplateResponse(request, template, full_context, status=status)
 
     def render_form_page(
         self, request: HttpRequest, form: Any, *, title: str, button: str, crumbs: Breadcrumbs, **more: Any
     ) -> TemplateResponse:
-        """A page that is one form; its way back is the page right above it. 400 when the form was refused."""
+        """A page that is one form; its back link is the page right above it. 400 when the form was refused."""
         words = {"title": title, "button": button, "back": crumbs[-1][1], **more}
         return self.render_page(
             request, "osmo/form.html", crumbs=crumbs, form=form, status=400 if form.errors else 200, **words
         )
 
     def show_success(self, request: HttpRequest, message: str) -> None:
-        """Tell on the next page what was done."""
+        """Show a message of success on the next page."""
         messages.success(request, message)
 
     def show_warning(self, request: HttpRequest, message: str) -> None:
-        """Tell on the next page what was not done."""
+        """Show a warning on the next page."""
         messages.warning(request, message)

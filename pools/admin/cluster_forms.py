@@ -1,4 +1,4 @@
-"""Forms of Kubernetes backends. A kubeconfig goes in and never comes out again."""
+"""Forms of Kubernetes backends. A kubeconfig is never sent back to the page."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from typing import Any
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from pools.admin import forms
+from pools.admin.confirm_flow import REASON_HELP
 from pools.domain import cluster_config
 from pools.models import Backend, KubernetesSettings
 
 _ACCESS_CHOICES = (
-    (cluster_config.KUBECONFIG, "a kubeconfig, kept sealed in the database"),
+    (cluster_config.KUBECONFIG, "a kubeconfig, stored encrypted in the database"),
     (cluster_config.FILE, "a kubeconfig file in the operator's folder (OSMO_KUBECONFIG_DIR)"),
-    (cluster_config.IN_CLUSTER, "from inside: this house runs in the cluster"),
+    (cluster_config.IN_CLUSTER, "in-cluster: OSMO Admin runs in the cluster"),
 )
 _SYNC_MODE_CHOICES = (
-    (cluster_config.APPLY, "write the queues, and set right what somebody edits"),
-    (cluster_config.REPORT, "only report what differs"),
-    (cluster_config.OFF, "leave the cluster's queues alone"),
+    (cluster_config.APPLY, "write the queues, and revert edits of others"),
+    (cluster_config.REPORT, "only report differences"),
+    (cluster_config.OFF, "do not manage the cluster's queues"),
 )
 
 
 class SealedTextarea(UnfoldAdminTextareaWidget):  # type: ignore[misc]
-    """A text that is typed and never sent back, not even when the form is refused."""
+    """An input that is never sent back to the page, not even when the form is refused."""
 
     def format_value(self, value: Any) -> None:
-        """Nothing is shown."""
+        """Renders no value."""
 
 
 def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str) -> forms.SecretField:
@@ -45,38 +46,44 @@ def sealed_text_field(label: str, *, rows: int, max_length: int, help_text: str)
 
 
 class ClusterForm(forms.ServiceForm):
-    """What is there stays where a field is left empty, the kubeconfig above all."""
+    """The configuration of a cluster. An empty field keeps the stored value, in particular the kubeconfig."""
 
     namespace = forms.text_field(
         "Namespace",
-        help_text="Where work runs in the cluster. Stands in every queue name; cannot change while pools use it.",
+        help_text="The namespace of the cluster in which work runs. Part of every queue name; cannot change while pools use the cluster.",
         required=True,
     )
     about = forms.text_area_field("Description", rows=2)
-    offline = forms.checkbox_field("Offline", help_text="Work is accepted and waits; what runs goes on.")
-    access = forms.choice_field("Reached by", _ACCESS_CHOICES)
+    offline = forms.checkbox_field("Offline", help_text="Submissions are accepted and wait; running work continues.")
+    access = forms.choice_field("Access", _ACCESS_CHOICES)
     kubeconfig = sealed_text_field(
         "Kubeconfig",
         rows=8,
         max_length=262_144,
-        help_text="Paste its text, certificates and token inside. It is sealed, and nobody sees it again; left empty, "
-        "the one that is there stays.",
+        help_text="Paste its text, including certificates and token. It is stored encrypted and never shown again; an empty "
+        "field keeps the stored one.",
     )
-    kubeconfig_file = forms.text_field("Name of the kubeconfig file", help_text="For a file in the operator's folder.")
-    context = forms.text_field("Context", help_text="Left empty: the current context of the kubeconfig.")
-    scheduler_name = forms.text_field("Scheduler", help_text="Whose pods these are; KAI's own name is kai-scheduler.")
-    node_pool_key = forms.text_field("Label key of a scheduler shard", help_text="As KAI is configured.")
-    node_pool = forms.text_field("Shard", help_text="Left empty: the shard of objects without the label.")
+    kubeconfig_file = forms.text_field(
+        "Name of the kubeconfig file", help_text="For a file in the operator's folder (OSMO_KUBECONFIG_DIR)."
+    )
+    context = forms.text_field("Context", help_text="Empty: the current context of the kubeconfig.")
+    scheduler_name = forms.text_field(
+        "Scheduler", help_text="The scheduler of the pods; KAI's default name is kai-scheduler."
+    )
+    node_pool_key = forms.text_field(
+        "Label key of a scheduler shard", help_text="The label key that KAI is configured with."
+    )
+    node_pool = forms.text_field("Shard", help_text="Empty: the shard of objects without the label.")
     sync_mode = forms.choice_field("Queues", _SYNC_MODE_CHOICES)
-    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    description = forms.text_field("Reason", help_text=REASON_HELP)
     version = forms.hidden_number_field()
     field_by_path = {"description": "about"}
 
     def body(self) -> dict[str, Any]:
-        """What the service takes."""
+        """The configuration for the service."""
         data = self.cleaned_data
         access = data["access"]
-        found = {
+        body = {
             "type": cluster_config.KUBERNETES,
             "namespace": data["namespace"],
             "description": data["about"],
@@ -89,14 +96,14 @@ class ClusterForm(forms.ServiceForm):
             "node_pool": data["node_pool"],
         }
         if access == cluster_config.KUBECONFIG:
-            found["kubeconfig"] = data["kubeconfig"].strip() or None
+            body["kubeconfig"] = data["kubeconfig"].strip() or None
         if access == cluster_config.FILE:
-            found["kubeconfig_file"] = data["kubeconfig_file"].strip()
-        return found
+            body["kubeconfig_file"] = data["kubeconfig_file"].strip()
+        return body
 
 
 class ConnectClusterForm(ClusterForm):
-    """A new one."""
+    """A new cluster."""
 
     field_order = ("name",)
     name = forms.text_field("Name", help_text="Lower-case letters, digits and hyphens, a letter first.", required=True)
@@ -112,7 +119,7 @@ NEW_CLUSTER_VALUES: dict[str, Any] = {
 
 
 def cluster_form_values(backend: Backend, settings: KubernetesSettings) -> dict[str, Any]:
-    """The form as the backend is now, without its credential."""
+    """The backend as the values of its form, without its credential."""
     return {
         "namespace": backend.namespace,
         "about": backend.description,

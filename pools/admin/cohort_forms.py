@@ -1,4 +1,4 @@
-"""Forms of cohorts: the GPUs in fields of their own, every other resource a line."""
+"""Forms of cohorts: GPUs in fields of their own, every other resource as a line of text."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ _QUOTA_LINE = re.compile(r"(?:([^/=\s]+)/)?([^=\s]+)\s*=\s*([^:\s]+)(?::([^:\s]*
 
 
 class CohortForm(ChangeForm):
-    """A cohort's configuration: its GPUs in fields of their own, other resources a line each."""
+    """A cohort's configuration."""
 
     parent = forms.text_field(
-        "Parent", help_text="The cohort above it; empty for the top of its own tree. A new name makes a new cohort."
+        "Parent", help_text="The cohort above this one; empty for a root. A new name creates a cohort."
     )
     nominal = forms.text_field(
-        "Quota of its own, in GPUs",
-        help_text="On top of what the pools and cohorts below it have: 0 if it adds nothing.",
+        "Nominal quota in GPUs",
+        help_text="The cohort's own quota, in addition to the quotas of the pools and cohorts below; 0 adds nothing.",
         inputmode="numeric",
     )
     borrowing_limit = forms.text_field(
         "Borrowing limit in GPUs",
-        help_text="How much everything below it may use beyond what it owns together. Empty: no limit.",
+        help_text="How many GPUs the subtree may use beyond its effective quota. Empty: no limit.",
         inputmode="numeric",
     )
     lending_limit = forms.text_field(
         "Lending limit in GPUs",
-        help_text="How much of what it owns others may use. Empty: no limit.",
+        help_text="How many GPUs of the effective quota others may use. Empty: no limit.",
         inputmode="numeric",
     )
     weight = forms.text_field(
-        "Weight", help_text="For comparing shares of what is borrowed; 1 is usual.", inputmode="decimal"
+        "Weight", help_text="The weight in fair sharing of borrowed GPUs; usually 1.", inputmode="decimal"
     )
     others = forms.code_field(
         "Other resources",
         rows=3,
-        help_text="One a line: RESOURCE=QUOTA[:BORROWING LIMIT[:LENDING LIMIT]], such as cpu=4000:1000 or h100/gpu=8. "
-        "They stand in the tree; work is held to GPUs alone, which is what pools promise.",
+        help_text="One resource a line: RESOURCE=QUOTA[:BORROWING LIMIT[:LENDING LIMIT]], such as cpu=4000:1000 or h100/gpu=8. "
+        "The quota tree shows them; admission checks GPUs only.",
     )
-    description = forms.text_field("Why", help_text=REASON_HELP)
+    description = forms.text_field("Reason", help_text=REASON_HELP)
 
     def add_errors(self, refusal: DomainError) -> None:
-        """Faults of the first row of quotas stand at the fields of the GPUs, those of others at their lines."""
+        """Show errors of the first row of quotas at the fields of the GPUs, errors of other rows at their lines."""
         moved = []
         for fault in refusal.details:
             path = _form_path(fault.path)
@@ -59,7 +59,7 @@ class CohortForm(ChangeForm):
 
 
 def _form_path(path: str) -> str:
-    """Where a path of the configuration stands here: `quotas[0]` are the GPUs, `quotas[2]` is the second line."""
+    """The field of a path of the configuration: `quotas[0]` are the GPUs, `quotas[2]` is the second line."""
     match = re.fullmatch(r"quotas\[(\d+)\](?:\.(\w+))?", path)
     if match is None:
         return path
@@ -70,14 +70,14 @@ def _form_path(path: str) -> str:
 
 
 class CreateCohortForm(CohortForm):
-    """A new one."""
+    """A new cohort."""
 
     field_order = ("name",)
     name = forms.text_field("Name", help_text="Lower-case letters, digits and single hyphens, a letter first.")
 
 
 def cohort_config_from(form: ChangeForm) -> dict[str, Any]:
-    """What was typed, as the configuration's JSON; what is no number stays for the service to refuse."""
+    """The input as the configuration's JSON; an invalid number stays a text, which the service refuses."""
     data = form.cleaned_data
     gpus = {
         "resource": "gpu",
@@ -123,8 +123,8 @@ class DeleteCohortForm(ChangeForm):
     """The end of a cohort."""
 
     orphan = forms.checkbox_field(
-        "Make what is below it the tops of their own trees",
-        help_text="They lose their borrowing and lending limits, which mean nothing there. What runs goes on.",
+        "Make the cohorts and pools below roots of their own trees",
+        help_text="They lose their borrowing and lending limits, which have no meaning in a root. Running work continues.",
     )
-    description = forms.text_field("Why", help_text=REASON_HELP)
+    description = forms.text_field("Reason", help_text=REASON_HELP)
     field_by_path = {"cohorts": "orphan", "pools": "orphan"}

@@ -1,4 +1,4 @@
-"""The tree of quotas in the browser, a page for each of its nodes, and the pages that change cohorts."""
+"""The quota tree in the browser, a page for each of its nodes, and the pages that change cohorts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MAX_ENTRIES_SHOWN = 8
 
 @admin.register(Cohort)
 class CohortAdmin(PolicyAdmin):
-    """Everybody sees the part of the tree that he has a role in; osmo-admin changes cohorts."""
+    """Everybody sees the part of the tree in which they have a role; osmo-admin changes cohorts."""
 
     def extra_urls(self) -> list[URLPattern]:
-        def door(view: Callable[..., HttpResponse]) -> Any:
+        def protect(view: Callable[..., HttpResponse]) -> Any:
             return self.protect(lambda request, **where: view(self, request, **where))
 
         return [
-            path("create/", door(create_cohort_page), name="pools_cohort_create"),
-            path("<str:name>/configuration/", door(configure_cohort_page), name="pools_cohort_configure"),
-            path("<str:name>/delete/", door(delete_cohort_page), name="pools_cohort_delete"),
+            path("create/", protect(create_cohort_page), name="pools_cohort_create"),
+            path("<str:name>/configuration/", protect(configure_cohort_page), name="pools_cohort_configure"),
+            path("<str:name>/delete/", protect(delete_cohort_page), name="pools_cohort_delete"),
             path("node/<str:sort>/<str:name>/", self.protect(self._node), name="pools_quota_node"),
         ]
 
@@ -44,7 +44,7 @@ class CohortAdmin(PolicyAdmin):
             script=script_media("quota-tree"),
             tree=tree,
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
-            reads_house=actor.can_read_all,
+            can_read_all=actor.can_read_all,
         )
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:

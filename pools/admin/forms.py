@@ -1,5 +1,5 @@
-"""Forms of the ledger's pages. A form reads text and keeps it; rules are the services', whose refusals come back to the
-fields they name."""
+"""Forms of the pages. A form reads text and keeps it; the rules are checked by services, whose errors are shown at the
+fields that they name."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from pools.domain.errors import DomainError, Stale, Violation
 from pools.selectors.pool_tree import PoolFilter
 
 MAX_TEXT_LENGTH = 2_000
-INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its file on the way through a login
+INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its file during a login
 
 
 class ServiceForm(forms.Form):
     """A form whose faults come from the domain. `paths` maps a violation's path to a field where they differ."""
 
     field_by_path: Mapping[str, str] = {}
-    use_required_attribute = False  # the service's sentence says more than the browser's bubble
+    use_required_attribute = False  # the service's message says more than the browser's
 
     def add_errors(self, refusal: DomainError) -> None:
-        """Put a refusal where it belongs: each violation at its field, everything else above the form."""
+        """Show a refusal: each violation at its field, everything else above the form."""
         if not hasattr(self, "cleaned_data"):
             self.full_clean()
-        placed = False
+        is_shown = False
         for violation in refusal.details:
             field = self.field_by_path.get(violation.path) or re.split(r"[.\[]", violation.path)[0]
             field = self.field_by_path.get(field, field)
@@ -45,71 +45,71 @@ class ServiceForm(forms.Form):
             self.add_error(
                 field if known else None, self._labelled_message(field, violation) if known else violation.message
             )
-            placed = True
-        if not placed:
+            is_shown = True
+        if not is_shown:
             self.add_error(None, refusal.message)
 
     def _labelled_message(self, field: str, violation: Violation) -> str:
-        """Its sentence with the label, or the line of a list, in place of a path that nobody here has typed."""
-        path, sentence = violation.path, violation.message
-        if not path or not sentence.startswith(f"{path} "):
-            return sentence
-        rest = sentence[len(path) :]
+        """Its message with the field's label, or the line of a list, in place of the path, which the page does not show."""
+        path, message = violation.path, violation.message
+        if not path or not message.startswith(f"{path} "):
+            return message
+        rest = message[len(path) :]
         entry = re.fullmatch(r"\w+\[(\d+)\]\.?(.*)", path)
         if entry is None:
             return f"“{self.fields[field].label}”{rest}"
         typed = str(self[field].value() or "").splitlines()
         lines = [number for number, text in enumerate(typed, start=1) if text.strip()]
         if int(entry[1]) >= len(lines):
-            return sentence
+            return message
         return f"Line {lines[int(entry[1])]}{f': {entry[2]}' if entry[2] else ''}{rest}"
 
     def replace_input(self, field: str, value: str) -> None:
-        """Change what the page shows as typed, where sending the same again would be of no use."""
+        """Replace the input of one field on the page, where sending the same input again could not succeed."""
         data = QueryDict(mutable=True)
         data.update(self.data)
         data[field] = value
         self.data = data
 
     def clean(self) -> dict[str, Any]:
-        given = super().clean() or {}
-        if self.data.get(INCOMPLETE_INPUT):  # must not be taken as left empty: that often means something
+        data = super().clean() or {}
+        if self.data.get(INCOMPLETE_INPUT):  # an empty value often means something else
             for name, field in self.fields.items():
                 if isinstance(field, SecretField | forms.FileField) and name not in self.errors:
-                    self.add_error(name, "This was not kept while you logged in. Give it again if there was something.")
-        return given
+                    self.add_error(name, "This input was not kept during the login. Enter it again if there was any.")
+        return data
 
     def add_stale_error(self, refusal: Stale, field: str, now: str) -> None:
-        """Somebody else was quicker: say so, and let the next sending count, now that it is sent knowingly."""
+        """Report a change by somebody else in the meantime, and accept the input when it is sent again."""
         self.add_errors(refusal)
-        self.add_error(None, "What stands below is your input. Send it again to put it in place of theirs.")
+        self.add_error(None, "The form shows your input. Send it again to overwrite the other change.")
         self.replace_input(field, now)
 
     @property
     def first_invalid_id(self) -> str:
-        """The id of the first field with a fault, for the link in the summary."""
+        """The id of the first field with an error, for the link in the summary."""
         return next((bound.id_for_label for bound in self if bound.errors), "")
 
 
 class SecretField(forms.CharField):
-    """What is typed here goes in and never comes out again, not even to a page that was refused."""
+    """A secret: its input is never sent back to the page, not even when the form is refused."""
 
     is_secret = True
 
 
 def script_media(name: str) -> forms.Media:
-    """One of our own scripts, for the head of a page that is of use without it too."""
+    """One of our own scripts, for the head of a page that works without it too."""
     tags: list[Any] = [Script(f"osmo/{name}.js", defer=True)]
     return forms.Media(js=tags)
 
 
 def submitted_data(request: HttpRequest) -> QueryDict | None:
-    """What a form was filled in with; None while it is only looked at. A form of buttons alone is sent empty."""
+    """The data that a form was submitted with; None on a GET. A form of buttons alone is submitted empty."""
     return request.POST if request.method == "POST" else None
 
 
 def text_field(label: str, *, help_text: str = "", required: bool = False, **attrs: str) -> forms.CharField:
-    """One line of text, kept as it was typed."""
+    """One line of text."""
     return forms.CharField(
         label=label,
         help_text=help_text,
@@ -131,7 +131,7 @@ def text_area_field(label: str, *, help_text: str = "", rows: int = 3, required:
 
 
 def checkbox_field(label: str, *, help_text: str = "") -> forms.BooleanField:
-    """A tick box."""
+    """A checkbox."""
     return forms.BooleanField(label=label, help_text=help_text, required=False, widget=UnfoldBooleanWidget())
 
 
@@ -154,17 +154,17 @@ def password_field(label: str, *, help_text: str = "", current: bool = False, re
 
 
 def hidden_text_field(max_length: int = 200_000) -> forms.CharField:
-    """A text that goes to the page and comes back."""
+    """A hidden text."""
     return forms.CharField(widget=forms.HiddenInput, required=False, max_length=max_length)
 
 
 def hidden_number_field() -> forms.IntegerField:
-    """A whole number that goes to the page and comes back."""
+    """A hidden whole number."""
     return forms.IntegerField(widget=forms.HiddenInput, required=False)
 
 
 def code_field(label: str, *, rows: int, max_length: int | None = None, help_text: str = "") -> forms.CharField:
-    """Text in which every blank counts: files, lists of machines."""
+    """Text in which whitespace matters: files, lists of nodes."""
     attrs = {"rows": rows, "spellcheck": "false", "wrap": "off"}
     field = forms.CharField(
         label=label,
@@ -187,9 +187,9 @@ def datetime_field(label: str) -> forms.DateTimeField:
 
 
 class CheckboxList(forms.CheckboxSelectMultiple):
-    """Tick boxes in a list that scrolls when it is long."""
+    """Checkboxes in a list that scrolls when it is long."""
 
-    template_name = "osmo/parts/ticks.html"
+    template_name = "osmo/parts/checkbox_list.html"
 
     def create_option(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         option: dict[str, Any] = super().create_option(*args, **kwargs)
@@ -197,7 +197,7 @@ class CheckboxList(forms.CheckboxSelectMultiple):
         return option
 
     def _render(self, template_name: str, context: dict[str, Any], renderer: Any = None) -> SafeString:
-        """From the site's templates; the forms' own renderer looks only into installed apps."""
+        """Renders from the site's templates, because the forms' own renderer searches only installed apps."""
         return mark_safe(render_to_string(template_name, context))  # noqa: S308  # a template's output
 
 

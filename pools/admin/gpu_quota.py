@@ -1,4 +1,4 @@
-"""GPU quota by namespace: the list with its gauges, one namespace with the workers behind them, and its caps."""
+"""GPU quota by namespace: the list, one namespace with its workers, and its caps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.confirm_flow import REASON_HELP
 from pools.admin.paging import paginate
 from pools.domain.errors import Conflict, DomainError, Stale
 from pools.domain.gpu_quota.checks import headroom_for
@@ -52,7 +53,7 @@ _NUMBER_FIELDS = {
     "alert_threshold": ("total", "alertThresholdPercent"),
     "max_gpu_count": ("single", "maxGPUCount"),
 }
-_QUANTITY_HELP = "A quantity, as 100, 0.5 or 16Gi; empty is no cap."
+_QUANTITY_HELP = "A quantity such as 100, 0.5 or 16Gi; empty: no cap."
 
 
 def _field_by_path() -> dict[str, str]:
@@ -65,16 +66,16 @@ def _field_by_path() -> dict[str, str]:
 
 
 class GpuQuotaForm(forms.ServiceForm):
-    """The caps of a namespace; what is empty is not checked."""
+    """The caps of a namespace; an empty cap is not checked."""
 
     field_by_path = _field_by_path()
     requests_tflops = forms.text_field("TFLOPS requested, in total", help_text=_QUANTITY_HELP)
     requests_vram = forms.text_field("Memory requested, in total", help_text=_QUANTITY_HELP)
-    limits_tflops = forms.text_field("TFLOPS limit, in total", help_text="Not below what may be requested.")
-    limits_vram = forms.text_field("Memory limit, in total", help_text="Not below what may be requested.")
-    max_workers = forms.text_field("Workers", help_text="A worker is one pod, whatever its GPUs.")
-    alert_threshold = forms.text_field("Alert above this percentage of use", help_text="0 to 100.")
-    max_requests_tflops = forms.text_field("TFLOPS requested, per GPU of one worker", help_text="Zero is no cap here.")
+    limits_tflops = forms.text_field("TFLOPS limit, in total", help_text="Not below the cap of requests.")
+    limits_vram = forms.text_field("Memory limit, in total", help_text="Not below the cap of requests.")
+    max_workers = forms.text_field("Workers", help_text="A worker is one pod, with any number of GPUs.")
+    alert_threshold = forms.text_field("Alert above this percentage of usage", help_text="0 to 100.")
+    max_requests_tflops = forms.text_field("TFLOPS requested, per GPU of one worker", help_text="Zero: no cap.")
     max_requests_vram = forms.text_field("Memory requested, per GPU of one worker")
     max_limits_tflops = forms.text_field("TFLOPS limit, per GPU of one worker")
     max_limits_vram = forms.text_field("Memory limit, per GPU of one worker")
@@ -83,20 +84,20 @@ class GpuQuotaForm(forms.ServiceForm):
     default_requests_vram = forms.text_field("Memory for a worker that requests none")
     default_limits_tflops = forms.text_field("TFLOPS limit for a worker that names none")
     default_limits_vram = forms.text_field("Memory limit for a worker that names none")
-    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    description = forms.text_field("Reason", help_text=REASON_HELP)
     version = forms.hidden_number_field()
 
     def spec(self) -> dict[str, Any]:
-        """What the service takes; its rules are the service's."""
+        """The spec for the service, which checks it."""
         data = self.cleaned_data
         spec: dict[str, Any] = {"total": {}, "single": {}}
         for part, groups in _AMOUNT_GROUPS.items():
             for group in groups:
-                said = {
+                amounts = {
                     key: data[f"{group}_{key}"].strip() for key in ("tflops", "vram") if data[f"{group}_{key}"].strip()
                 }
-                if said:
-                    spec[part][_SPEC_KEYS.get(group, group)] = said
+                if amounts:
+                    spec[part][_SPEC_KEYS.get(group, group)] = amounts
         for name, (part, key) in _NUMBER_FIELDS.items():
             if text := data[name].strip():
                 spec[part][key] = _parse_number(text)
@@ -113,7 +114,7 @@ class CreateGpuQuotaForm(GpuQuotaForm):
 
 
 class WorkerSizeForm(forms.FilterForm):
-    """The size of a worker to ask for."""
+    """The size of a worker whose free capacity is calculated."""
 
     request_tflops = forms.text_field("TFLOPS requested, per GPU")
     request_vram = forms.text_field("Memory requested, per GPU")
@@ -123,9 +124,9 @@ class WorkerSizeForm(forms.FilterForm):
 
 
 class ReasonForm(forms.ServiceForm):
-    """Why."""
+    """The reason of a change."""
 
-    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    description = forms.text_field("Reason", help_text=REASON_HELP)
 
 
 def _parse_number(text: str) -> int | str:
@@ -135,7 +136,7 @@ def _parse_number(text: str) -> int | str:
 
 @admin.register(GpuQuota)
 class GpuQuotaAdmin(PolicyAdmin):
-    """Looked at by whoever has a role on a pool that uses the namespace, changed by osmo-admin."""
+    """Read by everybody with a role on a pool that uses the namespace, changed by osmo-admin."""
 
     def extra_urls(self) -> list[URLPattern]:
         return [
@@ -172,14 +173,14 @@ class GpuQuotaAdmin(PolicyAdmin):
             released=released,
             lines=usage_history(facts),
             size=size,
-            room=_headroom(facts, {name: str(size.value(name) or "").strip() for name in size.fields}),
+            capacity=_free_capacity(facts, {name: str(size.value(name) or "").strip() for name in size.fields}),
             pools=pools_using_namespace(facts.name, Pool.objects.visible_to(actor)),
             may_write=may_write_gpu_quota(actor) and (facts.quota is None or facts.quota.source == "api"),
             may_release=may_allocate(actor, facts.name),
         )
 
     def _visible_namespace(self, request: HttpRequest, namespace: str) -> GpuNamespace:
-        """A namespace with a quota or with use, if the reader may see it."""
+        """A namespace with a quota or with workers, if the reader may see it."""
         require_namespace(actor_of(request), namespace)
         facts = read_namespaces([namespace])[namespace]
         if facts.quota is None and not GpuUsage.objects.filter(pk=namespace).exists():
@@ -217,7 +218,7 @@ class GpuQuotaAdmin(PolicyAdmin):
     def _put(
         self, request: HttpRequest, form: GpuQuotaForm, namespace: str, version: int | None
     ) -> HttpResponse | None:
-        """Save and go to its page; None if it was refused, which the form then says."""
+        """Save and redirect to the namespace's page; None if the service refused, which the form then shows."""
         try:
             put_gpu_quota(
                 actor=actor_of(request),
@@ -250,13 +251,12 @@ class GpuQuotaAdmin(PolicyAdmin):
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
-                self.show_success(request, f"Nothing limits the workers of namespace {namespace} any more.")
+                self.show_success(request, f"The workers of namespace {namespace} are not limited any more.")
                 return HttpResponseRedirect(reverse("admin:pools_gpuquota_changelist"))
         workers = facts.committed.workers
         lead = (
-            f"Its {workers} worker{'s' if workers != 1 else ''} stay and go on being counted; new ones are not "
-            "limited. "
-            "A quota that is made again later counts them at once."
+            f"Its {workers} worker{'s' if workers != 1 else ''} stay and are still counted; new workers are not "
+            "limited. A quota that is created again later counts them at once."
         )
         return self._form(
             request, form, f"Delete the quota of {namespace}", "Delete the quota", namespace, lead=lead, danger=True
@@ -279,7 +279,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             else:
                 self.show_success(request, f"Worker {worker} was released.")
                 return HttpResponseRedirect(page)
-        lead = "What it holds is given back at once. This ends no pod: release what is not there any more."
+        lead = "The quota of this worker becomes free at once. This ends no pod: release only workers whose pod does not exist any more."
         return self._form(request, form, f"Release {worker}", "Release the worker", facts.name, lead=lead, danger=True)
 
     def _form(
@@ -291,12 +291,12 @@ class GpuQuotaAdmin(PolicyAdmin):
         return self.render_form_page(request, form, title=title, button=button, crumbs=crumbs, **more)
 
 
-def _headroom(facts: GpuNamespace, asked: dict[str, str]) -> dict[str, Any] | None:
-    """How many more workers of the size asked for fit; None when nobody asked."""
-    if not any(asked.values()):
+def _free_capacity(facts: GpuNamespace, size: dict[str, str]) -> dict[str, Any] | None:
+    """The number of further workers of this size that fit; None without a size."""
+    if not any(size.values()):
         return None
-    worker, faults = parse_worker({name: value or None for name, value in asked.items()})
-    if faults:
-        return {"faults": [fault.message for fault in faults]}
+    worker, violations = parse_worker({name: value or None for name, value in size.items()})
+    if violations:
+        return {"faults": [violation.message for violation in violations]}
     fits, stopped_by = headroom_for(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(worker))
     return {"fits": fits, "stopped_by": [broken.refusal_text_with_usage(facts.name) for broken in stopped_by]}

@@ -1,4 +1,4 @@
-"""Pages of long lists: no counting, so a list of millions opens as fast as one of ten."""
+"""Pages of long lists. Rows are not counted, so a list of millions opens as fast as one of ten."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ModelRow = TypeVar("ModelRow", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[ModelRow]):
-    """One page of a list. `number` counts from 1; `previous` and `next` are 0 where there is none."""
+    """One page of a list. `number` counts from 1; `previous` and `next` are 0 where there is no such page."""
 
     rows: Sequence[ModelRow]
     number: int
@@ -28,16 +28,16 @@ class ListPage(Generic[ModelRow]):
         return self.number - 1
 
 
-def parse_page_number(asked: Any) -> int:
-    """A page's number out of an address; 1 if the address says nonsense."""
-    text = str(asked or "")
+def parse_page_number(value: Any) -> int:
+    """The page number in an address; 1 for an invalid one."""
+    text = str(value or "")
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1
     return min(max(number, 1), MAX_PAGE_NUMBER)
 
 
 def paginate(rows: QuerySet[ModelRow], page: Any, size: int = ROWS_PER_PAGE) -> ListPage[ModelRow]:
-    """The page that was asked for; the first if the address says nonsense. One query."""
+    """The requested page; the first for an invalid number. One query."""
     number = parse_page_number(page)
     start = (number - 1) * size
-    found = list(rows[start : start + size + 1])
-    return ListPage(found[:size], number, number + 1 if len(found) > size else 0)
+    page_rows = list(rows[start : start + size + 1])
+    return ListPage(page_rows[:size], number, number + 1 if len(page_rows) > size else 0)

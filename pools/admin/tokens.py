@@ -1,4 +1,4 @@
-"""Access tokens: one's own, and for an osmo-admin anybody's. A secret is shown once, right after it was made."""
+"""Access tokens: one's own, and for an osmo-admin those of all users. A secret is shown once, right after its creation."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TokenForm(forms.ServiceForm):
     """A new token."""
 
     field_by_path = {"expires_at": "days"}
-    name = forms.text_field("Name", help_text="What it is for: a letter first, then letters, digits, - and _.")
-    days = forms.choice_field("Lives for", LIFETIME_CHOICES)
+    name = forms.text_field("Name", help_text="A letter first, then letters, digits, - and _.")
+    days = forms.choice_field("Lifetime", LIFETIME_CHOICES)
     description = forms.text_field("Description", help_text="Optional.")
     roles = forms.multiple_choice_field(
-        "Only these roles", help_text="None ticked: all roles that its owner holds whenever it is used."
+        "Only these roles", help_text="None selected: all roles that the owner has at the time of use."
     )
 
     def __init__(self, *args: Any, owner: User, **kwargs: Any) -> None:
@@ -62,7 +62,7 @@ class TokenAdmin(PolicyAdmin):
         return HttpResponseRedirect(reverse("admin:pools_accesstoken_changelist"))
 
     def _owner(self, request: HttpRequest) -> User:
-        """Whose tokens are meant. Raises Forbidden for somebody else's, unless an osmo-admin asks."""
+        """The owner of the tokens of this page. Raises Forbidden for another user, unless an osmo-admin asks."""
         actor = actor_of(request)
         return get_token_owner(actor, request.GET.get("owner") or actor.username)
 
@@ -93,11 +93,11 @@ class TokenAdmin(PolicyAdmin):
                     secret=secret,
                     back=back,
                 )
-        whose = "" if owner == request.user else f" for {owner.username}"
+        for_owner = "" if owner == request.user else f" for {owner.username}"
         return self.render_form_page(
             request,
             form,
-            title=f"Create an access token{whose}",
+            title=f"Create an access token{for_owner}",
             button="Create the token",
             crumbs=[("Access tokens", back)],
         )
@@ -107,7 +107,7 @@ class TokenAdmin(PolicyAdmin):
         back = reverse("admin:pools_accesstoken_changelist") + _owner_query(request, owner)
         if request.method == "POST":
             delete_token(actor=actor_of(request), owner=owner.username, name=name)
-            self.show_success(request, f"Token {name} was revoked; requests with it are refused from now.")
+            self.show_success(request, f"Token {name} was revoked; requests with this token are refused from now on.")
             return HttpResponseRedirect(back)
         return self.render_form_page(
             request,
@@ -116,7 +116,7 @@ class TokenAdmin(PolicyAdmin):
             button="Revoke the token",
             crumbs=[("Access tokens", back)],
             danger=True,
-            lead=f"Programs that use {name} of {owner.username} are refused from now. This cannot be taken back.",
+            lead=f"Programs that use {name} of {owner.username} are refused from now on. This cannot be undone.",
         )
 
 

@@ -1,4 +1,4 @@
-"""People and their roles, for those who run the house; for everybody, their own account."""
+"""Users and their roles, for the platform's admins and viewers; for everybody, their own account."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.urls import URLPattern, path, reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.confirm_flow import REASON_HELP
 from pools.admin.paging import paginate
 from pools.domain.errors import DomainError, NotFound, Stale
 from pools.domain.roles import PLATFORM_ROLES, Permission, PoolRoleKind, is_allowed, pool_role
@@ -22,7 +23,7 @@ from pools.services.users import create_user, set_password
 
 
 def role_choices() -> list[tuple[str, str]]:
-    """Every role there is: the house's two, and two for each pool."""
+    """All roles: the two of the platform, and two for each pool."""
     pools = Pool.objects.roots().order_by("name").values_list("name", flat=True)
     roles = [*PLATFORM_ROLES, *(pool_role(pool, kind) for pool in pools for kind in PoolRoleKind)]
     return [(role, role) for role in roles]
@@ -36,13 +37,13 @@ class UserFilterForm(forms.FilterForm):
 
 
 class UserRolesForm(forms.ServiceForm):
-    """The roles a user shall have, and those that were shown."""
+    """The desired roles of a user, and the roles that were shown."""
 
     roles = forms.multiple_choice_field(
-        "Roles", help_text="osmo-POOL-admin partitions a pool; osmo-POOL-user submits to it."
+        "Roles", help_text="osmo-POOL-admin divides a pool into subpools; osmo-POOL-user submits to it."
     )
     seen = forms.hidden_text_field()
-    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    description = forms.text_field("Reason", help_text=REASON_HELP)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -55,7 +56,7 @@ class CreateUserForm(forms.ServiceForm):
     field_by_path = {"id": "username"}
     username = forms.text_field("Name", help_text="Letters, digits and @ . + - _", required=True)
     password = forms.password_field(
-        "Password", help_text="Leave it empty for somebody who signs in by access token only.", required=False
+        "Password", help_text="Leave it empty for a user who signs in by access token only.", required=False
     )
     roles = forms.multiple_choice_field("Roles")
 
@@ -65,14 +66,14 @@ class CreateUserForm(forms.ServiceForm):
 
 
 class UserPasswordForm(forms.ServiceForm):
-    """Another password, for a user who lost it."""
+    """A new password for a user who lost the old one."""
 
     password = forms.password_field("New password", help_text="At least 8 characters; not a common one.")
 
 
 @admin.register(User)
 class UserAdmin(PolicyAdmin):
-    """The list is for the house; one's own page for everybody."""
+    """The list is for the platform's admins and viewers; everybody may open their own page."""
 
     def extra_urls(self) -> list[URLPattern]:
         def of_user(view: Callable[[HttpRequest, User], HttpResponse]) -> Any:
@@ -147,8 +148,8 @@ class UserAdmin(PolicyAdmin):
         return self._form(request, form, title="Create a user", button="Create the user")
 
     def _roles(self, request: HttpRequest, user: User) -> HttpResponse:
-        held = sorted(user.as_actor().roles)
-        form = UserRolesForm(forms.submitted_data(request), initial={"roles": held, "seen": " ".join(held)})
+        current = sorted(user.as_actor().roles)
+        form = UserRolesForm(forms.submitted_data(request), initial={"roles": current, "seen": " ".join(current)})
         if request.method == "POST" and form.is_valid():
             data = form.cleaned_data
             try:
@@ -160,12 +161,12 @@ class UserAdmin(PolicyAdmin):
                     description=data["description"],
                 )
             except Stale as refusal:
-                form.add_stale_error(refusal, "seen", " ".join(held))
+                form.add_stale_error(refusal, "seen", " ".join(current))
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
                 self.show_success(
-                    request, f"The roles of {user.username} were changed; they count from the next request."
+                    request, f"The roles of {user.username} were changed; the change applies from the next request."
                 )
                 return HttpResponseRedirect(_user_url(user))
         return self._form(request, form, user, title=f"Roles of {user.username}", button="Save the roles")
@@ -178,34 +179,34 @@ class UserAdmin(PolicyAdmin):
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
-                self.show_success(request, f"{user.username} has another password; open sessions were ended.")
+                self.show_success(request, f"{user.username} has a new password; open sessions were ended.")
                 return HttpResponseRedirect(_user_url(user))
         return self._form(request, form, user, title=f"Password of {user.username}", button="Set the password")
 
     def _close(self, request: HttpRequest, user: User) -> HttpResponse:
-        wish = request.POST.get("wish")  # what the button said: somebody else may have been quicker
-        opening = wish == "open" if wish else not user.is_active
+        action = request.POST.get("action")  # the label of the button, which another change may have made stale
+        enabling = action == "enable" if action else not user.is_active
         form = forms.ServiceForm(forms.submitted_data(request))
         if request.method == "POST":
             try:
-                set_active(actor=actor_of(request), username=user.username, active=opening)
+                set_active(actor=actor_of(request), username=user.username, active=enabling)
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
                 self.show_success(
-                    request, f"The account of {user.username} is {'open again' if opening else 'closed'}."
+                    request, f"The account of {user.username} is {'enabled' if enabling else 'disabled'}."
                 )
                 return HttpResponseRedirect(_user_url(user))
         lead = (
-            f"{user.username} can sign in again, with the roles and tokens of before."
-            if opening
-            else f"{user.username} can no longer sign in, with a password or a token. Running work goes on; roles, "
-            "tokens and history stay, and the account can be opened again."
+            f"{user.username} can sign in again, with the same roles and tokens as before."
+            if enabling
+            else f"{user.username} can no longer sign in, with a password or a token. Running work continues; roles, "
+            "tokens and history stay, and the account can be enabled again."
         )
-        verb = "Open" if opening else "Close"
+        verb = "Enable" if enabling else "Disable"
         title, button = f"{verb} the account of {user.username}", f"{verb} the account"
-        extra = {"wish": "open" if opening else "close"}
-        return self._form(request, form, user, title=title, button=button, lead=lead, danger=not opening, extra=extra)
+        extra = {"action": "enable" if enabling else "disable"}
+        return self._form(request, form, user, title=title, button=button, lead=lead, danger=not enabling, extra=extra)
 
     def _form(self, request: HttpRequest, form: Any, user: User | None = None, **words: Any) -> HttpResponse:
         crumbs = [("Users and roles", reverse("admin:pools_user_changelist"))]

@@ -1,7 +1,7 @@
-"""What a change of a pool's tree means, told from the two pictures of a dry run: each node before and after, and the
-sentences that a person should read before saying yes.
+"""The effect of a change of a pool's tree, from the two states of a dry run: each node before and after, and messages to
+read before the confirmation.
 
-The pictures are the API's (api.md, "Subpools", GET list); amounts are whole GPUs, -1 is unlimited.
+The states are bodies of the API (api.md, "Subpools", GET list); amounts are whole GPUs, -1 is unlimited.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.subpool_lifecycle import SubpoolState
 
@@ -19,7 +20,7 @@ NOTHING: TreeSnapshot = {}
 
 @dataclass(frozen=True, slots=True)
 class NodeEffect:
-    """One node before and after; None where it is not there. `used` is what runs now, HIGH and NORMAL."""
+    """One node before and after; None where it does not exist. `used` are the GPUs of running HIGH and NORMAL work."""
 
     label: str
     kind: str
@@ -33,12 +34,12 @@ class NodeEffect:
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything about it changes."""
+        """Whether quota or state change."""
         return (self.quota_before, self.state_before) != (self.quota_after, self.state_after)
 
 
 def node_effects(before: TreeSnapshot | None, after: TreeSnapshot | None) -> tuple[NodeEffect, ...]:
-    """The pool, its unallocated part, and every slice of either picture by name."""
+    """The pool, its remainder, and every subpool of either state by name."""
     old, new = before or NOTHING, after or NOTHING
     whole = NodeEffect(
         label=str(new.get("pool") or old.get("pool")),
@@ -51,16 +52,16 @@ def node_effects(before: TreeSnapshot | None, after: TreeSnapshot | None) -> tup
         available_after=_whole_available(new),
         used=_whole_used(new or old),
     )
-    nodes = [whole, _node("unallocated", "shared", old.get("shared"), new.get("shared"))]
+    nodes = [whole, _node(REMAINDER_LABEL, "shared", old.get("shared"), new.get("shared"))]
     olds = {part["subpool_name"]: part for part in old.get("subpools", ())}
     news = {part["subpool_name"]: part for part in new.get("subpools", ())}
-    nodes += [_node(name, "slice", olds.get(name), news.get(name)) for name in sorted(olds | news)]
+    nodes += [_node(name, "subpool", olds.get(name), news.get(name)) for name in sorted(olds | news)]
     return tuple(nodes)
 
 
 def _node(label: str, kind: str, old: TreeSnapshot | None, new: TreeSnapshot | None) -> NodeEffect:
     old, new = old or NOTHING, new or NOTHING
-    gone = str(SubpoolState.ARCHIVED) if kind == "slice" else ""
+    gone = str(SubpoolState.ARCHIVED) if kind == "subpool" else ""
     return NodeEffect(
         label=label,
         kind=kind,
@@ -74,55 +75,57 @@ def _node(label: str, kind: str, old: TreeSnapshot | None, new: TreeSnapshot | N
     )
 
 
-def _whole_used(picture: TreeSnapshot) -> int:
-    shared: TreeSnapshot = picture.get("shared", NOTHING)
-    return int(shared.get("used", 0)) + sum(int(part["used"]) for part in picture.get("subpools", ()))
+def _whole_used(state: TreeSnapshot) -> int:
+    shared: TreeSnapshot = state.get("shared", NOTHING)
+    return int(shared.get("used", 0)) + sum(int(part["used"]) for part in state.get("subpools", ()))
 
 
-def _whole_available(picture: TreeSnapshot) -> int | None:
-    quota: int | None = picture.get("quota")
-    return quota if quota is None or quota == UNLIMITED_GPUS else quota - _whole_used(picture)
+def _whole_available(state: TreeSnapshot) -> int | None:
+    quota: int | None = state.get("quota")
+    return quota if quota is None or quota == UNLIMITED_GPUS else quota - _whole_used(state)
 
 
 def consequence_messages(nodes: tuple[NodeEffect, ...], *, draining: int = 0, cancelled: int = 0) -> tuple[str, ...]:
-    """What will happen, in sentences. `draining` counts workflows that stay on a slice that is deleted, `cancelled`
+    """What will happen, in sentences. `draining` counts workflows that keep running on a deleted subpool, `cancelled`
     those that end with it."""
-    told: list[str] = []
+    messages: list[str] = []
     for node in nodes:
-        told += _told(node, nodes[0].label, draining, cancelled)
-    return tuple(told)
+        messages += _messages(node, nodes[0].label, draining, cancelled)
+    return tuple(messages)
 
 
-def _told(node: NodeEffect, pool: str, draining: int, cancelled: int) -> list[str]:
-    name = f"{pool}--{node.label}" if node.kind == "slice" else node.label
-    if node.kind == "slice" and node.state_after != node.state_before:
-        return _state_told(node, name, draining, cancelled)
+def _messages(node: NodeEffect, pool: str, draining: int, cancelled: int) -> list[str]:
+    name = f"{pool}--{node.label}" if node.kind == "subpool" else node.label
+    if node.kind == "subpool" and node.state_after != node.state_before:
+        return _state_messages(node, name, draining, cancelled)
     if node.available_after is None or node.quota_before == node.quota_after:
         return []
     if node.available_after >= 0 or node.quota_after == UNLIMITED_GPUS:
         return []
     over = -node.available_after
-    whose = "The unallocated part of " + pool if node.kind == "shared" else name
-    told = f"{whose} keeps {_gpus(node.used)} of HIGH and NORMAL work on a quota of {node.quota_after}: "
-    return [told + f"nothing is stopped, {_gpus(over)} drain as that work ends, and new work there waits until then."]
+    whose = f"The shared remainder of {pool}" if node.kind == "shared" else name
+    messages = f"{whose} keeps {_gpus(node.used)} of HIGH and NORMAL work on a quota of {node.quota_after}: "
+    return [
+        messages + f"nothing is stopped, {_gpus(over)} drain as that work ends, and new work there waits until then."
+    ]
 
 
-def _state_told(node: NodeEffect, name: str, draining: int, cancelled: int) -> list[str]:
+def _state_messages(node: NodeEffect, name: str, draining: int, cancelled: int) -> list[str]:
     if node.state_after == SubpoolState.ACTIVE:
-        return [f"{name} is guaranteed {_gpus(node.quota_after or 0)} from now."]
-    told = (
+        return [f"The quota of {name} is {_gpus(node.quota_after or 0)} from now on."]
+    messages = (
         [f"{_workflows(cancelled)} that {_have(cancelled)} not started {_are(cancelled)} cancelled."]
         if cancelled
         else []
     )
     if node.state_after == SubpoolState.DELETING:
-        told.append(
-            f"{_workflows(draining)} on {name} {_go(draining)} on undisturbed. The slice takes no new work and cannot "
+        messages.append(
+            f"{_workflows(draining)} on {name} {_keep(draining)} running. The subpool accepts no new work and cannot "
             "be changed; it is archived when the last one has ended."
         )
     else:
-        told.append(f"Nothing else is live on {name}, so it is archived at once. It can be recreated later.")
-    return told
+        messages.append(f"{name} has no other active work, so it is archived at once. It can be recreated later.")
+    return messages
 
 
 def _gpus(amount: int) -> str:
@@ -141,5 +144,5 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _go(count: int) -> str:
-    return "goes" if count == 1 else "go"
+def _keep(count: int) -> str:
+    return "keeps" if count == 1 else "keep"

@@ -13,6 +13,9 @@ from pools.domain.errors import Violation
 
 SEPARATOR = "--"
 SHARED_QUEUE = "_shared"
+REMAINDER_LABEL = "Pool remainder (shared)"
+"""The words of pages for the part of a pool's quota that no subpool has, which all of the pool share."""
+
 LABEL_LIMIT = 63
 SHORT_NAME_PATTERN = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 _SHORT_NAME = re.compile(SHORT_NAME_PATTERN.replace("$", r"\Z"))

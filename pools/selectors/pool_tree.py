@@ -14,6 +14,7 @@ from django.core.paginator import Page, Paginator
 from django.db.models import BigIntegerField, Count, F, OuterRef, Q, Subquery, Sum, Value, Window
 from django.db.models.functions import Cast, Coalesce, Greatest, RowNumber
 
+from pools.domain.names import REMAINDER_LABEL
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
 from pools.domain.roles import Actor
@@ -142,7 +143,7 @@ def pool_tree_of(root: Pool, facts: PoolBalance) -> PoolTree:
     )
     unallocated = PoolTreeRow(
         name=root.name,
-        label="unallocated",
+        label=REMAINDER_LABEL,
         kind="shared",
         state="",
         quota=facts.unallocated,
@@ -161,7 +162,7 @@ def _slice_row(root: Pool, part: Subpool) -> PoolTreeRow:
     return PoolTreeRow(
         name=f"{root.name}--{part.name}",
         label=part.name,
-        kind="slice",
+        kind="subpool",
         state=str(part.state),
         quota=part.quota,
         used=part.usage.used,

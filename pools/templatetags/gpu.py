@@ -1,4 +1,4 @@
-"""How pages draw GPU quota."""
+"""Template tags and filters of GPU quota."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 
 
 @register.simple_tag
-def standing_badge(standing: str) -> SafeString:
-    """How a namespace stands: word, and a colour beside it."""
-    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', _TONES[standing], standing)
+def gpu_quota_badge(status: str) -> SafeString:
+    """The status of a namespace as a badge: its word on a colour."""
+    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', _TONES[status], status)
 
 
 @register.simple_tag
 def meter_bar(meter: GpuMeter) -> SafeString | str:
-    """Used, reserved and free of a cap, with a sentence for those who do not see it; nothing without a cap."""
+    """The used, reserved and free parts of a cap, with a text for screen readers; empty without a cap."""
     if not meter.has_cap:
         return ""
     used = "draining" if meter.is_exceeded else "over" if meter.is_in_alert else "inside"
     parts = [(used, meter.committed), ("spare", meter.assumed), ("free", meter.left)]
     reserved = f", {meter.reserved} reserved" if meter.reserved else ""
-    drawn = format_html_join("", _PART, [(name, size) for name, size in parts if size])
-    return format_html(_BAR, meter.label, meter.used, meter.cap, reserved, meter.available, drawn)
+    segments = format_html_join("", _PART, [(name, size) for name, size in parts if size])
+    return format_html(_BAR, meter.label, meter.used, meter.cap, reserved, meter.available, segments)
 
 
 @register.simple_tag
 def history_chart(line: UsageSeries) -> SafeString:
-    """Use over a week as a line of steps."""
+    """Usage over a week as a line of steps."""
     return format_html(
         '<svg class="oa-chart" viewBox="0 0 600 80" preserveAspectRatio="none" role="img" '
         'aria-label="{}: at most {} in the last week, {} now"><polyline points="{}"></polyline></svg>',
@@ -51,25 +51,25 @@ def history_chart(line: UsageSeries) -> SafeString:
 
 @register.simple_tag
 def worker_state(worker: GpuAllocation) -> SafeString:
-    """What a worker is: it counts, it is reserved until some time, or it was."""
+    """The state of a worker as a badge."""
     tones = {"committed": "good", "assumed": "wait", "released": "off"}
-    words = {"committed": "COMMITTED", "assumed": "RESERVED", "released": "RELEASED"}
+    words = {"committed": "RUNNING", "assumed": "RESERVED", "released": "RELEASED"}
     return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tones[worker.state], words[worker.state])
 
 
 @register.filter
 def request_of(worker: GpuAllocation) -> str:
-    """What a worker asks for, per GPU."""
+    """The request of a worker, per GPU."""
     return _amounts(worker_from_row(worker).request)
 
 
 @register.filter
 def limit_of(worker: GpuAllocation) -> str:
-    """The most a worker may use, per GPU."""
+    """The limit of a worker, per GPU."""
     return _amounts(worker_from_row(worker).limit)
 
 
 def _amounts(amounts: GpuAmounts) -> str:
-    said = [f"{amounts.tflops} TFLOPS"] if amounts.tflops.milli else []
-    said += [str(amounts.vram)] if amounts.vram.milli else []
-    return ", ".join(said) or "–"
+    texts = [f"{amounts.tflops} TFLOPS"] if amounts.tflops.milli else []
+    texts += [str(amounts.vram)] if amounts.vram.milli else []
+    return ", ".join(texts) or "–"

@@ -1,4 +1,4 @@
-"""How pages write numbers, times and states."""
+"""Template tags and filters that write numbers, times and states."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ from pools.selectors.quota_pages import NUMBER_TITLES, QuotaTreeRow, kind_segmen
 
 register = template.Library()
 
-_EMPTY_BAR = '<div class="oa-bar oa-bar--empty" role="img" aria-label="{}: no quota and nothing in use"></div>'
+_EMPTY_BAR = '<div class="oa-bar oa-bar--empty" role="img" aria-label="{}: no quota and no use"></div>'
 _BAR = (
-    '<div class="oa-bar" role="img" aria-label="{}: {} used inside the quota, {} free, {} LOW over quota, {} draining">'
+    '<div class="oa-bar" role="img" aria-label="{}: {} used within the quota, {} of the quota unused, {} over quota (preemptible), {} draining">'
     "{}</div>"
 )
-_TREE_BAR = (
-    '<div class="oa-bar" role="img" aria-label="{}: {} used of its own, {} borrowed, {} lent out, {} free">{}</div>'
-)
+_TREE_BAR = '<div class="oa-bar" role="img" aria-label="{}: {} used of the own quota, {} borrowed, {} lent out, {} unused">{}</div>'
 _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 MINUS = "\N{MINUS SIGN}"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -50,6 +48,7 @@ _TONES = {
     "OFFLINE": "bad",
     "ARCHIVED": "off",
 }
+_STATE_LABELS = {"FAILED_CANCELED": "CANCELED"}
 
 
 @register.filter
@@ -68,7 +67,7 @@ def signed(value: int) -> str:
 
 @register.filter
 def amount(value: Amount | None) -> str:
-    """An exact amount of whatever resource: thousands apart, a true minus sign, `unlimited`."""
+    """An exact amount of any resource: thousands apart, a true minus sign, `unlimited`."""
     if value is None:
         return "–"
     return signed(value) if isinstance(value, int) else amount_text(value).replace("-", MINUS)
@@ -76,45 +75,45 @@ def amount(value: Amount | None) -> str:
 
 @register.filter
 def size(value: Amount) -> str:
-    """An amount whose sign is told elsewhere."""
+    """An amount without its sign, which the page writes apart."""
     return amount(-value if value < 0 else value)
 
 
 @register.filter
 def node_address(key: str) -> str:
-    """The page of a node of the tree of quotas, by what the tree calls it."""
+    """The page of a node of the quota tree, by the node's key."""
     return reverse("admin:pools_quota_node", args=[kind_segment_of(key), forest.display_name(key)])
 
 
 @register.filter
 def node_name(key: str) -> str:
-    """What people call a node of the tree of quotas."""
+    """The name of a node of the quota tree, by the node's key."""
     return forest.display_name(key)
 
 
 @register.filter
 def number_title(number: str) -> str:
-    """What pages call a number of the tree of quotas."""
+    """The title of a number of the quota tree."""
     return NUMBER_TITLES[number]
 
 
 @register.filter
-def ago(moment: datetime | None) -> SafeString | str:
-    """A time as people say it, with the exact one (UTC) as its tooltip."""
-    if moment is None:
+def ago(time: datetime | None) -> SafeString | str:
+    """A time relative to now, with the exact time (UTC) as its tooltip."""
+    if time is None:
         return "–"
-    seconds = (timezone.now() - moment).total_seconds()
+    seconds = (timezone.now() - time).total_seconds()
     words = "just now" if abs(seconds) < 10 else f"{span(abs(seconds))} ago" if seconds > 0 else f"in {span(-seconds)}"
-    exact = moment.astimezone(UTC)
+    exact = time.astimezone(UTC)
     return format_html(
         '<time datetime="{}" title="{}">{}</time>', exact.isoformat(), f"{exact:%Y-%m-%d %H:%M:%S} UTC", words
     )
 
 
 @register.filter
-def exact(moment: datetime | None) -> str:
+def exact(time: datetime | None) -> str:
     """The exact time in UTC."""
-    return "–" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return "–" if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @register.filter
@@ -134,53 +133,55 @@ def span(length: float | timedelta | None) -> str:
 
 @register.filter
 def tone(state: str) -> str:
-    """Which of the badge's looks a state has; the word stands in it anyway."""
+    """The colour of a state's badge; the badge names the state too."""
     return _TONES.get(state) or ("bad" if state.startswith("FAILED") else "off")
 
 
 @register.simple_tag
 def badge(state: str) -> SafeString:
-    """A state as a badge: word, and a colour beside it."""
-    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tone(state), state) if state else SafeString("")
+    """A state as a badge: its word on a colour."""
+    if not state:
+        return SafeString("")
+    return format_html('<span class="oa-badge oa-badge--{}">{}</span>', tone(state), _STATE_LABELS.get(state, state))
 
 
 @register.simple_tag
-def usage_bar(parts: UsageBar, label: str) -> SafeString:
-    """The four-part bar with a sentence for those who do not see it. Built here: a page has hundreds."""
-    if not parts.length:
+def usage_bar(bar: UsageBar, label: str) -> SafeString:
+    """The four-part bar, with a text for screen readers. Built in Python because a page has hundreds."""
+    if not bar.length:
         return format_html(_EMPTY_BAR, label)
-    shown = [
-        ("inside", parts.within_quota),
-        ("over", parts.over_quota),
-        ("draining", parts.draining),
-        ("free", parts.free),
+    segments = [
+        ("inside", bar.within_quota),
+        ("over", bar.over_quota),
+        ("draining", bar.draining),
+        ("free", bar.free),
     ]
     return format_html(
         _BAR,
         label,
-        signed(parts.within_quota),
-        signed(parts.free),
-        signed(parts.over_quota),
-        signed(parts.draining),
-        format_html_join("", _PART, [(name, amount) for name, amount in shown if amount]),
+        signed(bar.within_quota),
+        signed(bar.free),
+        signed(bar.over_quota),
+        signed(bar.draining),
+        format_html_join("", _PART, [(name, amount) for name, amount in segments if amount]),
     )
 
 
 @register.simple_tag
 def quota_bar(row: QuotaTreeRow) -> SafeString:
-    """What of a node is used, borrowed, lent out and free; with a sentence for those who do not see it."""
-    shown = [("inside", row.inside), ("over", row.numbers.borrowed), ("lent", row.numbers.lent), ("free", row.free)]
-    if any(part == WITHOUT_END for _, part in shown) or not any(part for _, part in shown):
+    """The used, borrowed, lent and unused parts of a node as a bar, with a text for screen readers."""
+    segments = [("inside", row.inside), ("over", row.numbers.borrowed), ("lent", row.numbers.lent), ("free", row.free)]
+    if any(size == WITHOUT_END for _, size in segments) or not any(size for _, size in segments):
         return format_html(_EMPTY_BAR, row.node.name)
-    parts = [(name, float(part)) for name, part in shown if part]
+    parts = [(name, float(part)) for name, part in segments if part]
     return format_html(
-        _TREE_BAR, row.node.name, *(amount(part) for _, part in shown), format_html_join("", _PART, parts)
+        _TREE_BAR, row.node.name, *(amount(size) for _, size in segments), format_html_join("", _PART, parts)
     )
 
 
 @register.simple_tag
-def available(row: PoolTreeRow) -> SafeString | str:
-    """What may still start inside the quota; below zero, that much has to drain first."""
+def guaranteed_free(row: PoolTreeRow) -> SafeString | str:
+    """Quota minus guaranteed use (HIGH and NORMAL); below zero, that much has to drain first."""
     if row.quota == UNLIMITED_GPUS:
         return "unlimited"
     text = signed(row.available)
@@ -188,21 +189,21 @@ def available(row: PoolTreeRow) -> SafeString | str:
 
 
 @register.filter
-def is_tick(field: BoundField) -> bool:
-    """Whether a form's field is a single tick box, whose label stands behind it."""
+def is_checkbox(field: BoundField) -> bool:
+    """Whether a form's field is a single checkbox, whose label stands behind it."""
     return isinstance(field.field.widget, CheckboxInput)
 
 
 @register.filter
-def is_dropped(field: BoundField) -> bool:
-    """Whether a refused form forgets a secret that it would take as left empty when it is sent again."""
-    said = getattr(field.field, "is_secret", False) and field.form.errors and field.data
-    return bool(said) and not field.field.required
+def is_forgotten_secret(field: BoundField) -> bool:
+    """Whether a refused form dropped an optional secret, which would count as empty when the form is sent again."""
+    was_dropped = getattr(field.field, "is_secret", False) and field.form.errors and field.data
+    return bool(was_dropped) and not field.field.required
 
 
 @register.filter
-def sentence(entry: AuditEntry) -> str:
-    """An audit entry as every door tells it."""
+def audit_message(entry: AuditEntry) -> str:
+    """The message of an audit entry, the same on pages, in the API and in the client."""
     return audit_messages.audit_message(
         entry.action, entry.object, entry.actor, entry.before, entry.after, entry.description
     )
@@ -210,7 +211,7 @@ def sentence(entry: AuditEntry) -> str:
 
 @register.filter
 def pretty(value: Any) -> str:
-    """A stored value as a person reads it: texts as they are, the rest as JSON."""
+    """A stored value: texts as they are, the rest as indented JSON."""
     if value is None:
         return "–"
     return value if isinstance(value, str) else json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)

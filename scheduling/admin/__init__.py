@@ -1,4 +1,4 @@
-"""The pages of work in the browser; importing them registers them."""
+"""The pages of workflows, queues and scheduling; importing this package registers them."""
 
 from scheduling.admin import admission_webhooks, background_jobs, cluster_sync, decisions, scheduler_settings, workflows
 

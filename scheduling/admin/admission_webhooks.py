@@ -1,4 +1,4 @@
-"""The webhooks of each cluster: how strict, whom they let in, and who tried to go around the house."""
+"""The admission webhooks of each cluster: their mode, the accounts they allow, and requests that bypass OSMO Admin."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
+from pools.admin.confirm_flow import REASON_HELP
 from pools.domain.errors import DomainError, Stale
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.models import Backend
@@ -26,19 +27,19 @@ class AdmissionWebhookForm(forms.ServiceForm):
 
     mode = forms.choice_field("Mode", QueueGuard.Mode.choices)
     identity = forms.text_field(
-        "The cluster knows us as",
-        help_text="Our own user name there, such as system:serviceaccount:osmo:osmo-admin. Our work is never refused.",
+        "Our user name in the cluster",
+        help_text="Such as system:serviceaccount:osmo:osmo-admin. Requests of this user are never refused.",
     )
     accounts = forms.text_area_field(
-        "Others who may use our queues",
+        "Other accounts that may use our queues",
         rows=4,
-        help_text="One user or group a line, as the API server names them. Their work holds GPUs that nobody counts.",
+        help_text="One user or group a line, as the API server names them. The GPUs of their work are not counted.",
     )
-    description = forms.text_field("Why", help_text="Optional. Stands in the audit trail beside your name.")
+    description = forms.text_field("Reason", help_text=REASON_HELP)
     version = forms.hidden_number_field()
 
     def body(self) -> dict[str, Any]:
-        """What the service takes."""
+        """The configuration for the service."""
         data = self.cleaned_data
         lines = [line.strip() for line in data["accounts"].splitlines()]
         return {
@@ -50,7 +51,7 @@ class AdmissionWebhookForm(forms.ServiceForm):
 
 @admin.register(QueueGuard)
 class AdmissionWebhookAdmin(PolicyAdmin):
-    """Looked at by those who read the house, changed by osmo-admin."""
+    """Read by the platform's admins and viewers, changed by osmo-admin."""
 
     def may_see(self, actor: Actor) -> bool:
         return is_allowed(actor, Permission.PLATFORM_READ)
@@ -65,7 +66,7 @@ class AdmissionWebhookAdmin(PolicyAdmin):
         rows = [
             {"backend": row, "guard": row.guard if hasattr(row, "guard") else queue_guard_for(row)} for row in clusters
         ]
-        return self.render_page(request, "osmo/guards.html", title="Webhooks", rows=rows)
+        return self.render_page(request, "osmo/admission_webhooks.html", title="Admission webhooks", rows=rows)
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """`object_id` is the backend's name."""
@@ -89,14 +90,16 @@ class AdmissionWebhookAdmin(PolicyAdmin):
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
-                self.show_success(request, f"The webhooks of {object_id} are now in mode {form.cleaned_data['mode']}.")
+                self.show_success(
+                    request, f"The admission webhooks of {object_id} are now in mode {form.cleaned_data['mode']}."
+                )
                 return HttpResponseRedirect(request.path)
         met = list_bypasses(actor, object_id)
         return self.render_page(
             request,
-            "osmo/guard.html",
-            title=f"Webhooks of {object_id}",
-            crumbs=[("Webhooks", reverse("admin:scheduling_queueguard_changelist"))],
+            "osmo/admission_webhook.html",
+            title=f"Admission webhooks of {object_id}",
+            crumbs=[("Admission webhooks", reverse("admin:scheduling_queueguard_changelist"))],
             form=form,
             row=row,
             bypasses=met[:MAX_CALLERS_SHOWN],

@@ -1,4 +1,4 @@
-"""What the beat does again and again. To look at: intervals are set where they belong, not in these rows."""
+"""The jobs that Celery beat runs. Read-only: the intervals are set in the settings, not in these rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pools.domain.roles import Actor, Permission, is_allowed
 
 @admin.register(PeriodicTask)
 class BackgroundJobAdmin(PolicyAdmin):
-    """For those who read the house."""
+    """Read by the platform's admins and viewers."""
 
     def may_see(self, actor: Actor) -> bool:
         return is_allowed(actor, Permission.PLATFORM_READ)
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
         rows = PeriodicTask.objects.select_related("interval", "crontab", "solar", "clocked").order_by("name")
-        return self.render_page(request, "osmo/schedules.html", title="Schedules", schedules=list(rows))
+        return self.render_page(request, "osmo/background_jobs.html", title="Background jobs", jobs=list(rows))
 
     def show_object(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return HttpResponseRedirect(reverse("admin:django_celery_beat_periodictask_changelist"))

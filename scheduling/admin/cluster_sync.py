@@ -1,4 +1,4 @@
-"""How each cluster's queues follow the ledger: condition, drift with its authors, and the connection's test."""
+"""The sync status of each cluster's queues: condition, drift with its editors, and the connection test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scheduling.services.kubernetes.queue_sync import request_sync
 
 @admin.register(QueueSync)
 class ClusterSyncAdmin(PolicyAdmin):
-    """Looked at by those who read the house; an osmo-admin asks a worker for a sync or a test."""
+    """Read by the platform's admins and viewers; an osmo-admin requests a sync or a connection test."""
 
     def may_see(self, actor: Actor) -> bool:
         return is_allowed(actor, Permission.PLATFORM_READ)
@@ -30,8 +30,8 @@ class ClusterSyncAdmin(PolicyAdmin):
         rows = [{"backend": each, "state": queue_sync_body(each)} for each in clusters]
         return self.render_page(
             request,
-            "osmo/clusters.html",
-            title="Clusters and queues",
+            "osmo/cluster_sync_list.html",
+            title="Cluster sync",
             rows=rows,
             may_write=is_allowed(actor_of(request), Permission.PLATFORM_WRITE),
         )
@@ -44,9 +44,9 @@ class ClusterSyncAdmin(PolicyAdmin):
             return self._request_action(request, backend)
         return self.render_page(
             request,
-            "osmo/cluster.html",
+            "osmo/cluster_sync.html",
             title=f"Queues of {backend.name}",
-            crumbs=[("Clusters and queues", reverse("admin:scheduling_queuesync_changelist"))],
+            crumbs=[("Cluster sync", reverse("admin:scheduling_queuesync_changelist"))],
             backend=backend,
             row=row,
             state=queue_sync_body(backend),
@@ -59,17 +59,20 @@ class ClusterSyncAdmin(PolicyAdmin):
     def _request_action(self, request: HttpRequest, backend: Backend) -> HttpResponse:
         actor = actor_of(request)
         require_platform(actor)
-        wish, queue = request.POST.get("do"), request.POST.get("queue", "")
+        action, queue = request.POST.get("do"), request.POST.get("queue", "")
         try:
-            if wish == "test":
+            if action == "test":
                 request_connection_test(actor=actor, backend=backend.name)
-                self.show_success(request, "A worker tries the cluster out; look again in a moment.")
-            elif wish == "reapply":
+                self.show_success(request, "A worker tests the connection; reload the page in a moment.")
+            elif action == "reapply":
                 request_sync(actor=actor, backend=backend.name, reapply=[queue] if queue else True)
-                self.show_success(request, f"A worker writes {queue or 'all queues'} anew; look again in a moment.")
+                self.show_success(
+                    request,
+                    f"A worker reverts {queue or 'all queues'} to the desired state; reload the page in a moment.",
+                )
             else:
                 request_sync(actor=actor, backend=backend.name)
-                self.show_success(request, "A worker syncs the queues; look again in a moment.")
+                self.show_success(request, "A worker syncs the queues; reload the page in a moment.")
         except DomainError as refusal:
             self.show_warning(request, refusal.message)
         return HttpResponseRedirect(request.path)

@@ -1,4 +1,4 @@
-"""The timeline: who started, who lost its place, and for whom."""
+"""Scheduler events: starts, moves, preemptions and reclaims, each with the workflow that caused it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from scheduling import pages
 from scheduling.models import Decision
 from scheduling.selectors.decisions import list_decisions
+from scheduling.templatetags.gangs import EVENT_LABELS
 
 
 class DecisionFilterForm(forms.FilterForm):
     """Which decisions to show."""
 
     first = ("pool", "workflow", "action")
-    pool = forms.text_field("Pool or slice", placeholder="team or team--a")
-    workflow = forms.text_field("Workflow", placeholder="hello-1: what it did, and what was done for it")
-    action = forms.choice_field("What", [("", "everything"), *Decision.Action.choices], required=False)
+    pool = forms.text_field("Pool or subpool", placeholder="team or team--a")
+    workflow = forms.text_field("Workflow", placeholder="hello-1: its own events, and those that it caused")
+    action = forms.choice_field("Event", [("", "any"), *EVENT_LABELS.items()], required=False)
 
 
 @admin.register(Decision)
@@ -41,8 +42,8 @@ class DecisionAdmin(PolicyAdmin):
         )
         return self.render_page(
             request,
-            "osmo/decisions.html",
-            title="Timeline",
+            "osmo/scheduler_events.html",
+            title="Scheduler events",
             filters=filters,
             window=ListPage(rows, number, number + 1 if more else 0),
         )

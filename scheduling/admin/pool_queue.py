@@ -1,4 +1,4 @@
-"""The queue of a pool: what runs, what waits at which place, why, and what would move it; and who lends to whom."""
+"""The queue of a pool: running work, pending gangs with position, reason and remedy, and borrowing between queues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.urls import reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
-from pools.domain.names import SEPARATOR, SHARED_QUEUE
+from pools.domain.names import REMAINDER_LABEL, SEPARATOR, SHARED_QUEUE
 from pools.permissions import get_visible_root
 from pools.selectors.quota_pages import quota_tree_page
 from scheduling import pages
@@ -25,17 +25,18 @@ class QueueFilterForm(forms.FilterForm):
     """Which part of the queue to show."""
 
     first = ("leaf", "user")
-    leaf = forms.choice_field("Slice", required=False)
+    leaf = forms.choice_field("Subpool", required=False)
     user = forms.text_field("Submitted by", placeholder="exact name")
 
     def __init__(self, *args: object, leaves: list[str], **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # Django's own
         leaf = self.fields["leaf"]
-        leaf.choices = [("", "the whole pool"), (SHARED_QUEUE, "unallocated"), *((name, name) for name in leaves)]  # type: ignore[attr-defined]
+        choices = [("", "the whole pool"), (SHARED_QUEUE, REMAINDER_LABEL), *((name, name) for name in leaves)]
+        leaf.choices = choices  # type: ignore[attr-defined]
 
 
 def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
-    """One top-level pool's. Everything on it is what the reader may see; places count everybody's work."""
+    """The queue of one top-level pool. It lists the work that the reader may see; positions count all work."""
     actor = actor_of(request)
     root = get_visible_root(actor, pool)
     tree = quota_tree_page(actor, root=root.name)
@@ -57,7 +58,7 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
     if user:
         running = running.filter(submitted_by__username=user)
     shown = list(running[: MAX_RUNNING_SHOWN + 1])
-    told, _ = list_decisions(actor, pools=named, limit=MAX_DECISIONS_SHOWN)
+    events, _ = list_decisions(actor, pools=named, limit=MAX_DECISIONS_SHOWN)
     return admin.render_page(
         request,
         "osmo/queue.html",
@@ -72,5 +73,5 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
         waiting=ListPage(rows, number, number + 1 if more else 0),
         running=shown[:MAX_RUNNING_SHOWN],
         more_run=len(shown) > MAX_RUNNING_SHOWN,
-        decisions=told,
+        decisions=events,
     )

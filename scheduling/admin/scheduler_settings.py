@@ -1,4 +1,4 @@
-"""How the house runs workflows, as far as it can be turned while it runs."""
+"""The settings of the scheduler that apply without a restart."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class SchedulerSettingsForm(forms.ServiceForm):
 
     field_by_path = {DRAIN_INTERVAL: "minutes", MAX_RETRY: "retries"}
     minutes = forms.text_field(
-        "Look for drained slices every … minutes",
-        help_text="1 to 10080. The last workflow that ends archives its slice at once; this is the net under it. "
-        "Counts from now, without a restart.",
+        "Check for drained subpools every … minutes",
+        help_text="1 to 10080. The last workflow that ends archives its subpool at once; this check finds any that "
+        "was missed. Applies without a restart.",
         inputmode="numeric",
     )
     retries = forms.text_field(
-        "Try a task again at most … times",
-        help_text="0 to 100, where its exit actions say RESCHEDULE. Preempted work is always tried again.",
+        "Retry a task at most … times",
+        help_text="0 to 100, where its exit actions say RESCHEDULE. Preempted work is always re-queued.",
         inputmode="numeric",
     )
     version = forms.hidden_number_field()
@@ -35,7 +35,7 @@ class SchedulerSettingsForm(forms.ServiceForm):
 
 @admin.register(WorkflowConfig)
 class WorkflowConfigAdmin(PolicyAdmin):
-    """One row, one page."""
+    """One row on one page."""
 
     def may_see(self, actor: Actor) -> bool:
         return is_allowed(actor, Permission.PLATFORM_READ)
@@ -67,12 +67,12 @@ class WorkflowConfigAdmin(PolicyAdmin):
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
-                self.show_success(request, f"The drain monitor looks every {minutes} minutes from now.")
+                self.show_success(request, f"The drain monitor runs every {minutes} minutes from now on.")
                 return HttpResponseRedirect(request.path)
         return self.render_page(
             request,
-            "osmo/workflow_config.html",
-            title="Workflow configuration",
+            "osmo/scheduler_settings.html",
+            title="Scheduler settings",
             form=form,
             row=row,
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
@@ -86,5 +86,5 @@ class WorkflowConfigAdmin(PolicyAdmin):
 
 
 def _parse_number(text: str) -> int | str:
-    """What was typed, as a number if it is one."""
+    """The input, as a number if it is one."""
     return int(text) if text.isascii() and text.isdigit() else text

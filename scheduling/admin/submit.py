@@ -1,4 +1,4 @@
-"""Submitting a workflow file or a PodGroup: paste or upload, see what it would do or every fault with its line."""
+"""Submitting a workflow file or a PodGroup: paste or upload it, check it, and see every error with its line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scheduling.selectors.workflows import get_visible_workflow
 from scheduling.services.workflows.submission import Submission, check_submission, submit
 
 MAX_FILE_BYTES = 1024 * 1024
-MAX_POOL_CHOICES = 300  # more pools than that are typed, not chosen
+MAX_POOL_CHOICES = 300  # with more pools than that, the name is typed instead of chosen
 SUBPOOL_PREFIX = "\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}└ "
 EXAMPLE_FILE = """\
 workflow:
@@ -40,16 +40,16 @@ workflow:
     args: ["echo hello"]
 """
 PRIORITY_CHOICES = [
-    ("", "As the file says; NORMAL if it says nothing"),
-    (Priority.NORMAL, "NORMAL: inside the quota, never taken back"),
+    ("", "As in the file; NORMAL by default"),
+    (Priority.NORMAL, "NORMAL: within the quota, never preempted"),
     (Priority.HIGH, "HIGH: as NORMAL, and starts first"),
-    (Priority.LOW, "LOW: may go over quota, may be taken back"),
+    (Priority.LOW, "LOW: may go over quota, preemptible"),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """One fault of a file, with the line it stands in."""
+    """One error in a file, with its line."""
 
     line: int | None
     text: str
@@ -58,9 +58,9 @@ class FileFault:
 
 
 class SubmitForm(forms.ServiceForm):
-    """A file and where it shall run."""
+    """A file, and the pool that runs it."""
 
-    pool = forms.choice_field("Pool or slice")
+    pool = forms.choice_field("Pool or subpool")
     priority = forms.choice_field("Priority", PRIORITY_CHOICES, required=False)
     upload = FileField(
         label="Upload a file", required=False, widget=UnfoldAdminFileFieldWidget(), help_text="Replaces the text below."
@@ -76,7 +76,7 @@ class SubmitForm(forms.ServiceForm):
     def __init__(self, *args: Any, pools: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if len(pools) > MAX_POOL_CHOICES:
-            self.fields["pool"] = forms.text_field("Pool or slice", help_text="Its exact name.", required=True)
+            self.fields["pool"] = forms.text_field("Pool or subpool", help_text="Its exact name.", required=True)
         else:
             self.fields["pool"].choices = pools  # type: ignore[attr-defined]
 
@@ -85,7 +85,7 @@ class SubmitForm(forms.ServiceForm):
         upload = data.get("upload")
         if upload is not None:
             data["file"] = self._read_upload(upload)
-        data["file"] = data.get("file", "").replace("\r\n", "\n")  # browsers send lines like that; files have \n
+        data["file"] = data.get("file", "").replace("\r\n", "\n")  # browsers send CRLF; files have \n
         if not data["file"].strip() and not self.errors:
             self.add_error("file", "Upload a workflow file, or paste one here.")
         return data
@@ -99,11 +99,11 @@ class SubmitForm(forms.ServiceForm):
         try:
             return str(upload.read().decode("utf-8-sig"))
         except UnicodeDecodeError:
-            self.add_error("upload", f"{upload.name} is not a text in UTF-8.")
+            self.add_error("upload", f"{upload.name} is not valid UTF-8 text.")
             return ""
 
     def to_submission(self) -> Submission:
-        """What the service takes."""
+        """The submission for the service."""
         lines = [line.strip() for line in self.cleaned_data["variables"].splitlines() if line.strip()]
         return Submission(
             file=self.cleaned_data["file"],
@@ -113,7 +113,7 @@ class SubmitForm(forms.ServiceForm):
 
 
 def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpResponse:
-    """Form, check, submit. What was pasted stays on the page until it is submitted."""
+    """Form, check, submit. The pasted text stays on the page until it is submitted."""
     actor = actor_of(request)
     pools = _pool_choices(actor)
     if not pools:
@@ -125,13 +125,13 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
     form = SubmitForm(request.POST, request.FILES, pools=pools)
     if not form.is_valid():
         return _render(admin, request, _with_uploaded_text(form))
-    wanted = form.to_submission()
-    deed = submit if request.POST.get("step") == "submit" else check_submission
+    submission = form.to_submission()
+    operation = submit if request.POST.get("step") == "submit" else check_submission
     try:
-        receipt = deed(actor=actor, pool=form.cleaned_data["pool"], submission=wanted)
+        receipt = operation(actor=actor, pool=form.cleaned_data["pool"], submission=submission)
     except DomainError as refusal:
         return _render(
-            admin, request, _with_uploaded_text(form), faults=_file_faults(refusal, wanted.file), refusal=refusal
+            admin, request, _with_uploaded_text(form), faults=_file_faults(refusal, submission.file), refusal=refusal
         )
     if receipt.workflow is not None:
         admin.show_success(request, f"{receipt.workflow.name} was submitted to {receipt.pool.name}.")
@@ -140,7 +140,7 @@ def submit_workflow_page(admin: PolicyAdmin, request: HttpRequest) -> HttpRespon
 
 
 def _pool_choices(actor: Actor) -> list[tuple[str, str]]:
-    """Where this person may submit, each pool before its slices; at most one more than a list can hold."""
+    """The pools that this actor may submit to, each before its subpools; at most one more than the list shows."""
     rows = Pool.objects.visible_to(actor).not_archived().exclude(subpool_state=SubpoolState.DELETING).in_tree_order()
     if not actor.is_admin:
         allowed = actor.pools_with(Permission.POOL_SUBMIT)
@@ -150,7 +150,7 @@ def _pool_choices(actor: Actor) -> list[tuple[str, str]]:
 
 
 def _initial_values(request: HttpRequest, actor: Actor) -> dict[str, Any]:
-    """The pool of the link that led here; the file of a workflow that shall be sent again."""
+    """The pool of the link to this page; the file of a workflow that is submitted again."""
     initial: dict[str, Any] = {"pool": request.GET.get("pool", ""), "priority": "", "file": EXAMPLE_FILE}
     if name := request.GET.get("like"):
         try:
@@ -162,7 +162,7 @@ def _initial_values(request: HttpRequest, actor: Actor) -> dict[str, Any]:
 
 
 def _with_uploaded_text(form: SubmitForm) -> SubmitForm:
-    """The same form with an uploaded file's text in its text field: a browser does not send a file twice."""
+    """The same form with the uploaded file's text in its text field, because a browser does not send a file twice."""
     if form.cleaned_data.get("upload") is not None:
         form.replace_input("file", form.cleaned_data.get("file", ""))
     return form

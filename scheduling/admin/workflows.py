@@ -1,4 +1,4 @@
-"""Workflows: found, looked at, cancelled."""
+"""Workflows: their list, one workflow, and the pages that cancel or end them."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class WorkflowFilterForm(forms.FilterForm):
         "Status",
         [
             ("", "any"),
-            (pages.LIVE, "live: running or waiting"),
+            (pages.LIVE, "active: running or pending"),
             (pages.ENDED, "ended"),
             *((status, status) for status in WorkflowStatus if status is not WorkflowStatus.WAITING),
         ],
         required=False,
     )
-    pool = forms.text_field("Pool or slice", placeholder="team or team--a")
+    pool = forms.text_field("Pool or subpool", placeholder="team or team--a")
     user = forms.text_field("Submitted by", placeholder="exact name")
     priority = forms.choice_field("Priority", [("", "any"), *((each, each) for each in Priority)], required=False)
     since = forms.datetime_field("Submitted from")
@@ -75,13 +75,13 @@ class WorkflowFilterForm(forms.FilterForm):
 
 
 class CancelWorkflowForm(forms.ServiceForm):
-    """Why work ends before its time."""
+    """The reason of a cancellation."""
 
-    message = forms.text_field("Why", help_text="Optional. Its owner reads it beside the workflow.")
+    message = forms.text_field("Reason", help_text="Optional. Shown to the owner beside the workflow.")
 
 
 class EndWorkflowForm(forms.ServiceForm):
-    """How running gangs ended."""
+    """The result of the running gangs."""
 
     status = forms.choice_field(
         "The running gangs", [(TaskStatus.COMPLETED, "completed"), (TaskStatus.FAILED, "failed")]
@@ -158,12 +158,12 @@ class WorkflowAdmin(PolicyAdmin):
         )
 
     def _cancel(self, request: HttpRequest) -> HttpResponse:
-        """Ask, then cancel: one workflow or those ticked in the list."""
+        """Ask, then cancel: one workflow or those selected in the list."""
         actor = actor_of(request)
         names = list(dict.fromkeys((request.POST if request.method == "POST" else request.GET).getlist("name")))
         back = reverse("admin:scheduling_workflow_changelist")
         if not names:
-            return self._redirect_with_warnings(request, back, "Tick the workflows to cancel first.")
+            return self._redirect_with_warnings(request, back, "Select the workflows to cancel first.")
         names = names[:MAX_CANCELLED_AT_ONCE]
         rows = [get_visible_workflow(actor, name) for name in names]
         if len(rows) == 1:
@@ -185,7 +185,7 @@ class WorkflowAdmin(PolicyAdmin):
         )
 
     def _cancel_each(self, request: HttpRequest, names: list[str], form: CancelWorkflowForm, back: str) -> HttpResponse:
-        """Each is its own transaction: what could be cancelled is, and the rest says why not."""
+        """Cancel each in its own transaction, and warn about those that could not be cancelled."""
         done, refused = 0, []
         for name in names:
             try:
@@ -214,7 +214,9 @@ class WorkflowAdmin(PolicyAdmin):
             except DomainError as refusal:
                 form.add_errors(refusal)
             else:
-                self.show_success(request, f"The running gangs of {ended.name} have ended; it is {ended.status} now.")
+                self.show_success(
+                    request, f"The running gangs of {ended.name} have ended; the workflow is {ended.status} now."
+                )
                 return HttpResponseRedirect(back)
         return self.render_form_page(
             request,
@@ -222,8 +224,8 @@ class WorkflowAdmin(PolicyAdmin):
             title=f"Report the end of {workflow.name}",
             button="Report the end",
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist")), (workflow.name, back)],
-            lead="On a simulated backend nothing really runs, so somebody has to say that it is done. Groups that wait "
-            "for these go on, or fail with them.",
+            lead="Work on a simulated cluster does not really run, so its end is reported by hand. Groups that depend "
+            "on these continue, or fail with them.",
         )
 
     def _redirect_with_warnings(self, request: HttpRequest, back: str, *warnings: str) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""How pages draw the tree of a gang."""
+"""Template tags and filters of gangs and of scheduler events."""
 
 from __future__ import annotations
 
@@ -10,26 +10,41 @@ from scheduling.domain.gang_tree_rows import GangTreeRow
 
 register = template.Library()
 
-_BAR = '<div class="oa-bar" role="img" aria-label="{}: has {} of {}, needs {}">{}</div>'
+EVENT_LABELS = {
+    "start": "Started",
+    "move": "Moved to other nodes",
+    "reclaim": "Reclaimed",
+    "preempt": "Preempted",
+    "give_up": "Failed",
+}
+"""The words of pages for the actions of scheduler events (`Decision.Action`)."""
+
+_BAR = '<div class="oa-bar" role="img" aria-label="{}: {} of {} running, {} required">{}</div>'
 _PART = '<span class="oa-part--{}" style="flex-grow:{}"></span>'
 
 
 @register.simple_tag
 def gang_bar(row: GangTreeRow) -> SafeString:
-    """What a SubGroup has inside its minimum and beyond it, and what is missing of both."""
+    """The members of a SubGroup as a bar: running within and beyond the minimum, and missing or optional ones."""
     has, most = min(row.count, row.threshold), max(row.count, row.threshold)
     parts = [
         ("inside", has),
         ("spare", row.count - has),
-        ("free" if row.optional else "missing", row.threshold - has),  # nobody misses what may be missing
+        ("free" if row.optional else "missing", row.threshold - has),  # an optional member is not missing
         ("free", max(0, row.size - most)),
     ]
-    shown = format_html_join("", _PART, [(name, amount) for name, amount in parts if amount])
-    return format_html(_BAR, row.name, row.count, row.size, row.threshold, shown)
+    segments = format_html_join("", _PART, [(name, amount) for name, amount in parts if amount])
+    return format_html(_BAR, row.name, row.count, row.size, row.threshold, segments)
 
 
 @register.simple_tag
 def gang_unit(row: GangTreeRow, amount: int) -> str:
-    """An amount of what the row counts: `8 pods`, `1 SubGroup`."""
+    """A number of members: `8 pods`, `1 SubGroup`."""
     unit = "pod" if row.leaf else "SubGroup"
     return f"{amount} {unit if amount == 1 else unit + 's'}"
+
+
+@register.filter
+def event_label(action: str) -> str:
+    """The word of pages for the action of a scheduler event."""
+    return EVENT_LABELS.get(action, action)

@@ -36,7 +36,7 @@ def test_a_cluster_from_its_kubeconfig_to_an_edit_that_is_set_right(
     def shows(words: str) -> bool:
         return words in tab.open(f"/scheduling/queuesync/{name}/change/").inner_text("main")
 
-    house.stack.wait_until(lambda: shows("The queues follow the ledger"), what="the first sync", seconds=120)
+    house.stack.wait_until(lambda: shows("The queues are in sync"), what="the first sync", seconds=120)
     tab.page.get_by_role("button", name="Test the connection").click()
     house.stack.wait_until(lambda: shows("Connected to Kubernetes"), what="the report", seconds=120)
     root = f"osmo-default-{namespace}"

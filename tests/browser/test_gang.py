@@ -35,7 +35,7 @@ def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: PoolScene, signed_i
     page.get_by_role("button", name="Submit", exact=True).click()
     assert "Line 7, spec.minSubGroup" in page.inner_text("main")
     page.get_by_label("Workflow or PodGroup").fill(text)
-    page.get_by_role("button", name="Check it").click()
+    page.get_by_role("button", name="Check").click()
     assert "needs at least 96 GPUs at once" in page.inner_text("main")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(f"**/{name}-1/change/")
@@ -45,12 +45,12 @@ def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: PoolScene, signed_i
         tab = signed_in(house.pool_user, **options)
         page = tab.open(f"/scheduling/workflow/{name}-1/change/")
         tree = page.get_by_role("region", name=f"Tree of gang {name}")
-        assert tree.get_by_role("img", name=f"{name}: has 3 of 4, needs 3").is_visible()
-        assert tree.get_by_role("img", name="prefill-3: has 0 of 8, needs 8").is_visible()
+        assert tree.get_by_role("img", name=f"{name}: 3 of 4 running, 3 required").is_visible()
+        assert tree.get_by_role("img", name="prefill-3: 0 of 8 running, 8 required").is_visible()
         row = tree.locator("tr", has_text="prefill-3").inner_text()
         assert "optional" in row
-        assert "can be missing" in row
-        assert tree.get_by_text("has its minimum").count() == 4
+        assert "optional, not running" in row
+        assert tree.get_by_text("minimum met").count() == 4
         card, pods = page.locator("section", has=tree).bounding_box(), page.get_by_text("Pods (").bounding_box()
         assert card["x"] <= pods["x"]
         assert pods["y"] + pods["height"] <= card["y"] + card["height"] + 1
@@ -61,4 +61,4 @@ def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: PoolScene, signed_i
     house.end_workflow(f"{name}-1")
     page = tab.open(f"/scheduling/workflow/{name}-1/change/")
     assert "COMPLETED" in page.inner_text("main")
-    assert page.get_by_role("region", name=f"Tree of gang {name}").get_by_text("can be missing").count() == 1
+    assert page.get_by_role("region", name=f"Tree of gang {name}").get_by_text("optional, not running").count() == 1

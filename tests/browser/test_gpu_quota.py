@@ -83,9 +83,9 @@ def test_asking_how_much_more_fits_and_setting_a_cap(
     page = signed_in("admin").open("/pools/gpuquota/")
     page.get_by_role("link", name=namespace).click()
     page.get_by_label("TFLOPS requested, per GPU").fill("10")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Calculate").click()
     assert "more such worker" in page.get_by_role("status").inner_text()
-    assert page.url.endswith("#room-title"), "the answer is in sight, on a phone too"
+    assert page.url.endswith("#capacity-title"), "the answer is in sight, on a phone too"
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Workers", exact=True).fill("-3")
     page.get_by_role("button", name="Save the quota").click()

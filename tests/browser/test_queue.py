@@ -29,23 +29,23 @@ def test_the_queue(house: PoolScene, busy: dict[str, str], signed_in: Callable[.
     tab = signed_in(house.pool_admin, **VIEWS[view])
     page = tab.open(house.page)
     page.get_by_role("link", name="Queue", exact=True).click()
-    waiting = page.get_by_role("region", name="Gangs that wait")
+    waiting = page.get_by_role("region", name="Pending gangs")
     row = waiting.get_by_role("row").filter(has_text=busy["late"])
     assert "quota" in row.inner_text()
     assert f"{house.pool}--b" in row.inner_text()
-    lending = page.get_by_role("region", name="Guaranteed, borrowed and lent")
+    lending = page.get_by_role("region", name="Quota, borrowed and lent")
     bar = lending.get_by_role("img").filter(visible=True)
     labels = [bar.nth(n).get_attribute("aria-label") or "" for n in range(bar.count())]
-    assert any(f"{house.pool}--a: 30 used of its own" in label for label in labels), labels
-    assert busy["owner"] in page.get_by_role("region", name="Workflows that run").inner_text()
+    assert any(f"{house.pool}--a: 30 used of the own quota" in label for label in labels), labels
+    assert busy["owner"] in page.get_by_role("region", name="Running workflows").inner_text()
     tab.screenshot(view)
     tab.accessible()
 
-    page.get_by_role("link", name="The whole timeline").click()
+    page.get_by_role("link", name="All scheduler events").click()
     told = page.inner_text("main")
-    assert "Reclaim" in told
+    assert "Reclaimed" in told
     assert f"for {busy['owner']}" in told
-    page.get_by_label("What").select_option("reclaim")
+    page.get_by_label("Event").select_option("reclaim")
     page.get_by_role("button", name="Filter").click()
     assert page.locator(".oa-timeline > li").count() == 1
     tab.screenshot(f"timeline-{view}")
@@ -55,13 +55,13 @@ def test_the_queue(house: PoolScene, busy: dict[str, str], signed_in: Callable[.
 def test_filters_of_the_queue(house: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any]) -> None:
     tab = signed_in(house.pool_user)
     page = tab.open(f"/scheduling/workflow/queue/{house.pool}/")
-    page.get_by_label("Slice").select_option("a")
+    page.get_by_label("Subpool").select_option("a")
     page.get_by_role("button", name="Filter").click()
-    told = page.get_by_role("region", name="Gangs that wait").inner_text()
+    told = page.get_by_role("region", name="Pending gangs").inner_text()
     assert busy["late"] not in told
     page.get_by_label("Submitted by").fill("nobody")
     page.get_by_role("button", name="Filter").click()
-    assert "Nothing that matches waits" in page.inner_text("main")
+    assert "No pending work matches" in page.inner_text("main")
 
 
 def test_who_has_no_role_there_sees_no_queue(house: PoolScene, signed_in: Callable[..., Any]) -> None:

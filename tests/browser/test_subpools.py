@@ -24,21 +24,21 @@ def test_partition_a_pool(house: PoolScene, signed_in: Callable[..., Any]) -> No
     tab = signed_in(house.pool_admin)
     page = tab.page
     page.get_by_role("link", name=house.pool, exact=True).click()
-    page.get_by_role("link", name="Create a slice").click()
+    page.get_by_role("link", name="Create a subpool").click()
     page.get_by_label("Name").fill("a")
     page.get_by_label("Quota in GPUs").fill("25%")
-    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name="Preview").click()
 
-    assert f"{house.pool}--a is guaranteed 25 GPUs from now." in page.inner_text("main")
+    assert f"The quota of {house.pool}--a is 25 GPUs from now on." in page.inner_text("main")
     assert house.stack.query("SELECT 1 FROM pools_pool WHERE name = %s", f"{house.pool}--a") == []
     assert "100→75" in page.inner_text("main").replace("\n", "")
     tab.screenshot("preview")
     tab.accessible()
 
     page.get_by_role("button", name=f"Create {house.pool}--a").click()
-    assert f"{house.pool}--a was created and is guaranteed 25 GPUs." in page.inner_text("#page")
+    assert f"{house.pool}--a was created; its quota is 25 GPUs." in page.inner_text("#page")
     assert house.state(f"{house.pool}--a") == ("ACTIVE", 25)
-    assert _cells(page, "unallocated")[2] == "75"
+    assert _cells(page, re.escape("Pool remainder (shared)"))[2] == "75"
     tab.screenshot("pool")
     tab.accessible()
 
@@ -50,7 +50,7 @@ def test_shrink_under_use(house: PoolScene, signed_in: Callable[..., Any]) -> No
     page = tab.open(house.page)
     page.get_by_role("link", name=f"Resize {house.pool}--a").click()
     page.get_by_label("Quota in GPUs").fill("5")
-    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name="Preview").click()
 
     told = page.inner_text("main")
     assert f"{house.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped" in told
@@ -59,7 +59,7 @@ def test_shrink_under_use(house: PoolScene, signed_in: Callable[..., Any]) -> No
     page.get_by_role("button", name=f"Resize {house.pool}--a").click()
 
     assert _cells(page, "a")[4] == "\N{MINUS SIGN}3"
-    drains = page.locator("section", has_text=f"{house.pool}--a drains to its new quota")
+    drains = page.locator("section", has_text=f"{house.pool}--a is draining to its new quota")
     assert work in drains.inner_text()
     assert house.pool_user in drains.inner_text()
     tab.screenshot("draining")
@@ -72,18 +72,18 @@ def test_delete_and_drain(house: PoolScene, signed_in: Callable[..., Any]) -> No
     tab = signed_in(house.pool_admin)
     page = tab.open(house.page)
     page.get_by_role("link", name=f"Delete {house.pool}--a").click()
-    page.get_by_label("Why").fill("the project is over")
-    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_label("Reason").fill("the project is over")
+    page.get_by_role("button", name="Preview").click()
 
     told = page.inner_text("main")
-    assert f"2 workflows on {house.pool}--a go on undisturbed." in told
+    assert f"2 workflows on {house.pool}--a keep running." in told
     assert first in told
     tab.screenshot("preview")
     tab.accessible()
     page.get_by_role("button", name=f"Delete {house.pool}--a").click()
 
     assert house.state(f"{house.pool}--a") == ("DELETING", 40)
-    drains = page.locator("section", has_text=f"{house.pool}--a drains")
+    drains = page.locator("section", has_text=f"{house.pool}--a is draining")
     assert "2 workflows still hold 16 GPUs" in drains.inner_text()
     assert {first, second} <= set(re.findall(r"work\S+", drains.inner_text()))
     tab.screenshot("draining")
@@ -95,10 +95,10 @@ def test_delete_and_drain(house: PoolScene, signed_in: Callable[..., Any]) -> No
     house.stack.wait_until(lambda: house.state(f"{house.pool}--a")[0] == "ARCHIVED", what="the slice is archived")
 
     page = tab.open(house.page)
-    page.get_by_text("1 archived slice").click()
+    page.get_by_text("1 archived subpool").click()
     page.get_by_role("link", name=f"Recreate {house.pool}--a").click()
     assert page.get_by_label("Quota in GPUs").input_value() == "40"
-    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name=f"Recreate {house.pool}--a").click()
     assert house.state(f"{house.pool}--a") == ("ACTIVE", 40)
 
@@ -109,25 +109,25 @@ def test_refused_input_stays_in_the_form(house: PoolScene, signed_in: Callable[.
     page = tab.open(f"/pools/pool/{house.pool}/subpools/create/")
     page.get_by_label("Name").fill("Not--Allowed")
     page.get_by_label("Quota in GPUs").fill("41")
-    page.get_by_label("Why").fill("a second group")
-    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_label("Reason").fill("a second group")
+    page.get_by_role("button", name="Preview").click()
 
     told = page.inner_text("main")
     assert "single hyphens" in told
     assert "40 are free to give" in told
     assert page.get_by_label("Name").input_value() == "Not--Allowed"
     assert page.get_by_label("Quota in GPUs").input_value() == "41"
-    assert page.get_by_label("Why").input_value() == "a second group"
+    assert page.get_by_label("Reason").input_value() == "a second group"
     tab.screenshot("refused")
     tab.accessible()
 
     page.get_by_label("Name").fill("b")
     page.get_by_label("Quota in GPUs").fill("40.9")
-    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name="Preview").click()
     assert "40.9 is not whole" in page.inner_text("main")
     page.get_by_role("button", name="Change the input").click()
     assert page.get_by_label("Name").input_value() == "b"
-    assert page.get_by_label("Why").input_value() == "a second group"
+    assert page.get_by_label("Reason").input_value() == "a second group"
 
 
 def test_somebody_else_was_quicker(house: PoolScene, signed_in: Callable[..., Any]) -> None:
@@ -135,7 +135,7 @@ def test_somebody_else_was_quicker(house: PoolScene, signed_in: Callable[..., An
     tab = signed_in(house.pool_admin)
     page = tab.open(f"/pools/pool/{house.pool}/subpools/a/resize/")
     page.get_by_label("Quota in GPUs").fill("50")
-    page.get_by_role("button", name="Show the effect").click()
+    page.get_by_role("button", name="Preview").click()
     house.create_subpool("b", 20)
     page.get_by_role("button", name=f"Resize {house.pool}--a").click()
 
@@ -167,7 +167,7 @@ def test_a_foreign_pool_does_not_exist(house: PoolScene, signed_in: Callable[...
     tab.screenshot("foreign")
     tab.accessible()
     own = tab.open(house.page)
-    assert own.get_by_role("link", name="Create a slice").is_visible()
+    assert own.get_by_role("link", name="Create a subpool").is_visible()
     assert own.get_by_role("link", name="Edit").count() == 0
 
 

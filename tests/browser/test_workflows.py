@@ -32,7 +32,7 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     tab = signed_in(house.pool_user)
     page = tab.open(house.page)
     page.get_by_role("link", name="Submit work").click()
-    assert page.get_by_label("Pool or slice").input_value() == house.pool
+    assert page.get_by_label("Pool or subpool").input_value() == house.pool
     page.get_by_label("Workflow or PodGroup").fill(BROKEN)
     page.get_by_role("button", name="Submit", exact=True).click()
     told = page.inner_text("main")
@@ -45,13 +45,13 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
 
     name = house.stack.unique_name("pasted")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=101))
-    page.get_by_role("button", name="Check it").click()
+    page.get_by_role("button", name="Check").click()
     assert "The largest gang asks for 101 GPUs at once" in page.inner_text("main")
 
     uploaded = tmp_path / "work.yaml"
     uploaded.write_text(WORKFLOW.format(name=name, gpus=2))
     page.set_input_files("input[name=upload]", uploaded)
-    page.get_by_role("button", name="Check it").click()
+    page.get_by_role("button", name="Check").click()
     assert "would be accepted" in page.inner_text("main")
     assert name in page.get_by_label("Workflow or PodGroup").input_value()
     assert house.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
@@ -79,13 +79,13 @@ def test_why_it_waits_and_cancelling_several(house: PoolScene, signed_in: Callab
 
     page = tab.open(f"/scheduling/workflow/?pool={house.pool}--a&status=live")
     for name in (running, waiting):
-        page.get_by_label(f"Choose {name}").check()
+        page.get_by_label(f"Select {name}").check()
     tab.accessible()
-    page.get_by_role("button", name="Cancel the chosen ones").click()
-    assert "This cannot be taken back" in page.inner_text("main")
+    page.get_by_role("button", name="Cancel the selected").click()
+    assert "This cannot be undone" in page.inner_text("main")
     tab.screenshot("confirm")
     tab.accessible()
-    page.get_by_label("Why").fill("wrong data")
+    page.get_by_label("Reason").fill("wrong data")
     page.get_by_role("button", name="Cancel these workflows").click()
     assert "2 workflows were cancelled" in page.inner_text("#page")
     rows = house.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", [running, waiting])

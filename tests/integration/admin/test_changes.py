@@ -53,7 +53,7 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
     assert Pool.objects.get(name="other").archived
     page = root.get("/pools/pool/other/change/").content.decode()
     assert "This pool is archived" in page
-    assert "Create a slice" not in page
+    assert "Create a subpool" not in page
     assert confirm_change(root, "/pools/pool/other/configuration/", **POOL | {"guarantee": "50"}).status_code == 302
     assert not Pool.objects.get(name="other").archived
 
@@ -120,7 +120,7 @@ def test_faults_speak_of_what_stands_on_the_page(as_person: Callable[[str], Clie
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
     cohort = root.post("/pools/cohort/create/", typed).context["form"].errors
-    assert cohort["nominal"] == ["“Quota of its own, in GPUs” must be a whole number."]
+    assert cohort["nominal"] == ["“Nominal quota in GPUs” must be a whole number."]
     assert set(cohort["others"]) == {
         "Line 2: borrowing limit must be a whole number.",
         "Line 3: quota must be a whole number.",
@@ -184,7 +184,7 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
     assert Backend.objects.get(name="sim").nodes.count() == 4
     stale = root.post(address, {**typed, "nodes": "n0 8"})
     assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
-    assert "in place of theirs" in stale.context["form"].non_field_errors()[1]
+    assert "overwrite the other change" in stale.context["form"].non_field_errors()[1]
     assert stale.context["form"]["nodes"].value() == "n0 8"
     taken = root.post("/pools/backend/create/", {"name": "sim", "namespace": "x"})
     assert "exists already" in taken.context["form"].non_field_errors()[0]

@@ -74,7 +74,7 @@ def test_the_gauges_and_the_workers_behind_them(quota: None, as_person: SignedIn
     for told in (
         "10 TFLOPS, 1Gi",
         "20 TFLOPS, 2Gi",
-        "COMMITTED",
+        "RUNNING",
         "RESERVED",
         "infer",
         "One worker may have at most 8 GPUs",
@@ -102,7 +102,7 @@ def test_how_much_more_fits(quota: None, as_person: SignedIn) -> None:
     assert '<span class="oa-strong">3</span> more such workers fit.' in page
     assert "total.max.tflops.request" in page
     assert "give a whole number" in text(as_person("worker"), f"{PAGE}?count=zero")
-    assert "as many as you like" in text(as_person("root"), "/pools/gpuquota/team-b/change/?request_tflops=1")
+    assert "any number fits" in text(as_person("root"), "/pools/gpuquota/team-b/change/?request_tflops=1")
 
 
 def test_an_alert_is_a_visible_mark(quota: None, as_person: SignedIn) -> None:
@@ -112,7 +112,7 @@ def test_an_alert_is_a_visible_mark(quota: None, as_person: SignedIn) -> None:
     assert "The alert threshold of 95 % was passed" in text(as_person("chief"), PAGE)
     assert "ALERT" in text(as_person("chief"), LIST)
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "50"}}})
-    assert "More is used than allowed" in text(as_person("chief"), PAGE)
+    assert "More is in use than the quota allows" in text(as_person("chief"), PAGE)
 
 
 def test_caps_are_set_changed_and_taken_away(quota: None, as_person: SignedIn) -> None:

@@ -134,10 +134,10 @@ def test_the_menu_names_only_what_one_may_open(as_person: Callable[[str], Client
 def test_a_pool_shows_others_only_what_they_may_do(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief").get("/pools/pool/team/change/").content.decode()
     worker = as_person("worker").get("/pools/pool/team/change/").content.decode()
-    assert "Create a slice" in chief
+    assert "Create a subpool" in chief
     assert "slices/a/resize/" in chief
     assert "configuration/" not in chief
-    assert "Create a slice" not in worker
+    assert "Create a subpool" not in worker
     assert "slices/a/resize/" not in worker
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from django.test import Client
 
+from pools.domain.names import REMAINDER_LABEL
 from pools.models import AuditEntry, Pool
 from pools.services.subpools import delete_subpool, resize_subpool
 from tests.integration.admin.conftest import actor_named, confirm_change, run_cycles, submit_workflow
@@ -22,7 +23,7 @@ def test_a_preview_writes_nothing_and_a_confirmation_what_it_showed(as_person: C
     preview = chief.post(CREATE, {"subpool_name": "c", "quota": "20", "description": "why not", "step": "preview"})
     assert AuditEntry.objects.count() == before
     shown = {node.label: (node.quota_before, node.quota_after) for node in preview.context["nodes"]}
-    assert shown == {"team": (100, 100), "unallocated": (50, 30), "a": (30, 30), "b": (20, 20), "c": (None, 20)}
+    assert shown == {"team": (100, 100), REMAINDER_LABEL: (50, 30), "a": (30, 30), "b": (20, 20), "c": (None, 20)}
     answer = chief.post(CREATE, {**preview.context["hidden"], "step": "confirm"})
     assert answer.status_code == 302
     entry = AuditEntry.objects.get(object="pool/team--c")
@@ -83,18 +84,18 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     chief = as_person("chief")
     preview = chief.post(DELETE, {"step": "preview"})
     assert {row.workflow_name for row in preview.context["remaining"]} == {held.name, waits.name}
-    assert "2 workflows on team--a go on undisturbed." in preview.content.decode()
+    assert "2 workflows on team--a keep running." in preview.content.decode()
     preview = chief.post(DELETE, {"cancel_pending": "on", "step": "preview"})
     assert [row.workflow_name for row in preview.context["remaining"]] == [held.name]
     told = preview.content.decode()
     assert "1 workflow that has not started is cancelled." in told
-    assert "1 workflow on team--a goes on undisturbed." in told
+    assert "1 workflow on team--a keeps running." in told
     chief.post(DELETE, {**preview.context["hidden"], "step": "confirm"})
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
     waits.refresh_from_db()
     assert waits.status == "FAILED_CANCELED"
     page = chief.get("/pools/pool/team/change/").content.decode()
-    assert "team--a drains" in page
+    assert "team--a is draining" in page
     assert "1 workflow still holds 8 GPUs" in page
     assert held.name in page
     empty = confirm_change(chief, "/pools/pool/team/subpools/b/delete/")
@@ -108,7 +109,7 @@ def test_a_wrong_state_is_said_at_once_and_refused(as_person: Callable[[str], Cl
     assert "only while it is ACTIVE" in chief.get(RESIZE).content.decode()
     assert chief.post(RESIZE, {"quota": "1", "step": "preview"}).status_code == 400
     assert chief.post(DELETE, {"step": "preview"}).status_code == 400
-    assert "1 archived slice" in chief.get("/pools/pool/team/change/").content.decode()
+    assert "1 archived subpool" in chief.get("/pools/pool/team/change/").content.decode()
     assert confirm_change(chief, RECREATE, quota="15").status_code == 302
     row = Pool.objects.get(name="team--a")
     assert (row.subpool_state, row.last_quota) == ("ACTIVE", 15)

@@ -19,11 +19,11 @@ def test_the_list_names_each_cluster_and_what_it_met(cluster: Backend, ask: Ask,
     page = admin.get(LIST).content.decode()
     assert PAGE in page
     assert "enforce" in page
-    assert 'data-label="Tries" class="oa-right">2<' in page
+    assert 'data-label="Bypass attempts" class="oa-right">2<' in page
 
 
 def test_without_clusters_the_list_says_so(db: None, admin: Client) -> None:
-    assert "this house has none" in admin.get(LIST).content.decode()
+    assert "none is connected" in admin.get(LIST).content.decode()
 
 
 def test_the_page_shows_who_was_met_and_why(cluster: Backend, ask: Ask, admin: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pools.domain.change_effects import consequence_messages, node_effects
+from pools.domain.names import REMAINDER_LABEL
 
 
 def _picture(quota: int, shared: tuple[int, int], **slices: tuple[str, int, int]) -> dict[str, Any]:
@@ -26,15 +27,15 @@ def test_a_new_slice_and_what_it_leaves_of_the_rest() -> None:
     nodes = node_effects(before, after)
     assert [(node.label, node.quota_before, node.quota_after, node.is_changed) for node in nodes] == [
         ("team", 100, 100, False),
-        ("unallocated", 100, 70, True),
+        (REMAINDER_LABEL, 100, 70, True),
         ("a", None, 30, True),
     ]
     assert consequence_messages(nodes) == (
         (
-            "The unallocated part of team keeps 90 GPUs of HIGH and NORMAL work on a quota of 70: nothing is stopped, "
+            "The shared remainder of team keeps 90 GPUs of HIGH and NORMAL work on a quota of 70: nothing is stopped, "
             "20 GPUs drain as that work ends, and new work there waits until then."
         ),
-        "team--a is guaranteed 30 GPUs from now.",
+        "The quota of team--a is 30 GPUs from now on.",
     )
 
 
@@ -49,14 +50,14 @@ def test_deleting() -> None:
     assert consequence_messages(drains, draining=1, cancelled=2) == (
         "2 workflows that have not started are cancelled.",
         (
-            "1 workflow on team--a goes on undisturbed. The slice takes no new work and cannot be changed; it is "
+            "1 workflow on team--a keeps running. The subpool accepts no new work and cannot be changed; it is "
             "archived when the last one has ended."
         ),
     )
     archived = node_effects(before, _picture(10, (10, 0)))
     assert archived[2].state_after == "ARCHIVED"
     assert consequence_messages(archived) == (
-        "Nothing else is live on team--a, so it is archived at once. It can be recreated later.",
+        "team--a has no other active work, so it is archived at once. It can be recreated later.",
     )
 
 
@@ -64,5 +65,5 @@ def test_a_pool_that_is_not_there_yet() -> None:
     nodes = node_effects(None, _picture(64, (64, 0)))
     assert [(node.label, node.quota_before, node.quota_after) for node in nodes] == [
         ("team", None, 64),
-        ("unallocated", None, 64),
+        (REMAINDER_LABEL, None, 64),
     ]

@@ -62,10 +62,13 @@ def test_moments(offset: int, words: str) -> None:
 
 def test_a_bar_says_in_words_what_it_shows() -> None:
     bar = str(usage_bar(UsageBar(within_quota=5, free=3, over_quota=2, draining=1), 'a"b'))
-    assert 'aria-label="a&quot;b: 5 used inside the quota, 3 free, 2 LOW over quota, 1 draining"' in bar
+    assert (
+        'aria-label="a&quot;b: 5 used within the quota, 3 of the quota unused, 2 over quota (preemptible), 1 draining"'
+        in bar
+    )
     assert bar.count("flex-grow") == 4
     assert "free" not in str(usage_bar(UsageBar(within_quota=1), "x")).split("<span", 1)[1]
-    assert "no quota and nothing in use" in str(usage_bar(UsageBar(), "x"))
+    assert "no quota and no use" in str(usage_bar(UsageBar(), "x"))
 
 
 def test_every_status_has_a_look() -> None:
