@@ -1,11 +1,17 @@
-"""The frame of every change: one transaction that knows its actor, waits for locks only so long, and hints on
-commit."""
+"""The frame of every change: one transaction that knows its actor, waits for locks only so long, and announces on commit
+what it changed.
+
+Triggers note in the transaction's setting `osmo.changes` which backends and GPU namespaces a statement changed
+(:mod:`scheduling.models.change_triggers`), so no service has to remember it. :func:`change` reads the note and sends
+:data:`pools.signals.changes_committed`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
@@ -13,6 +19,7 @@ from psycopg import errors as pg
 
 from pools.domain.errors import Busy, Conflict, Violation
 from pools.domain.roles import Actor
+from pools.signals import changes_committed
 
 RETRY_AFTER = 1
 
@@ -24,9 +31,43 @@ class DatabaseLost(Busy):
     """The database went away in the middle, with every lock that its connection held."""
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What the statements of a transaction changed: backends (by id) on which work may start, and namespaces whose
+    workers hold less than before."""
+
+    backend_ids: frozenset[int] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, note: str | None) -> Changes:
+        """The note of the triggers: `,changed:3,submitted:4,namespace:team-a,`."""
+        items = [item.partition(":") for item in (note or "").split(",") if item]
+        return cls(
+            frozenset(int(name) for kind, _, name in items if kind != "namespace"),
+            frozenset(name for kind, _, name in items if kind == "namespace"),
+        )
+
+
+def reset_changes() -> None:
+    """Forget what this transaction has changed so far. Undone with the savepoint that it is called in."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('osmo.changes', '', true)")
+
+
+def read_changes() -> Changes:
+    """What this transaction has changed so far."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('osmo.changes', true)")
+        return Changes.parse(cursor.fetchone()[0])
+
+
 @contextmanager
-def change(*, actor: Actor, description: str = "") -> Iterator[None]:
+def change(*, actor: Actor, description: str = "", controller_of: int | None = None) -> Iterator[None]:
     """A transaction in which `actor` changes the ledger.
+
+    `controller_of` is the backend whose own controller writes here (the reconciliation of a simulated one, the agent of
+    a cluster): that work moves on this backend is no news to it.
 
     The audit triggers read actor, description and request id from the transaction's own settings. A lock that is not
     had in time, a deadlock and a lost database become :class:`Busy`: nothing was changed, try again; a lost database is
@@ -39,11 +80,21 @@ def change(*, actor: Actor, description: str = "") -> Iterator[None]:
         with transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute(
-                    "SELECT set_config('osmo.actor', %s, true), set_config('osmo.description', %s, true),"
+                    "SELECT current_setting('osmo.changes', true), current_setting('osmo.controller', true),"
+                    " set_config('osmo.changes', '', true), set_config('osmo.controller', %s, true),"
+                    " set_config('osmo.actor', %s, true), set_config('osmo.description', %s, true),"
                     " set_config('osmo.request_id', %s, true), set_config('lock_timeout', %s, true)",
-                    [actor.username, description, request_id.get(), f"{settings.OSMO.lock_timeout_ms}ms"],
+                    [
+                        "" if controller_of is None else str(controller_of),
+                        actor.username,
+                        description,
+                        request_id.get(),
+                        f"{settings.OSMO.lock_timeout_ms}ms",
+                    ],
                 )
+                before, controller, *_ = cursor.fetchone()
             yield
+            _announce(before or "", controller or "")
             is_committing = True
     except OperationalError as error:
         if isinstance(error.__cause__, pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure):
@@ -68,6 +119,21 @@ def one_snapshot() -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield
+
+
+def _announce(before: str, controller: str) -> None:
+    """Send on commit what was changed. The settings of an outer transaction (`before`, `controller`) hold again."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_setting('osmo.changes', true),"
+            " set_config('osmo.changes', %s || current_setting('osmo.changes', true), true),"
+            " set_config('osmo.controller', %s, true)",
+            [before, controller],
+        )
+        note = cursor.fetchone()[0]
+    if note:
+        changes = Changes.parse(note)
+        transaction.on_commit(lambda: changes_committed.send(sender=None, changes=changes), robust=True)
 
 
 def _lost(is_committing: bool) -> DatabaseLost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 from django.db import connections
@@ -13,30 +13,23 @@ from pools.domain.roles import Actor
 from pools.models import Backend
 from pools.signals import (
     ImpactReader,
-    backend_dirtied,
+    changes_committed,
     impact_requested,
-    ledger_changed,
     workflows_on_nodes_requested,
 )
+from pools.transactions import Changes
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Task, WorkflowConfig
+from scheduling.selectors.gpu_headroom import backends_of_namespaces
 from scheduling.selectors.impact import read_impact
-from scheduling.services.notifications import enqueue_reconcile
+from scheduling.services.notifications import backends_changed
 from scheduling.services.periodic_tasks import ensure_periodic_tasks
-from scheduling.services.simulated.dirty import mark_dirty
 
 
-@receiver(ledger_changed)
-def notify_backends(backend_ids: Iterable[int], **_: Any) -> None:
-    """Promises or capacity moved: somebody may start."""
-    for backend_id in backend_ids:
-        enqueue_reconcile(backend_id)
-
-
-@receiver(backend_dirtied)
-def record_dirty_mark(backend_id: int, **_: Any) -> None:
-    """Not only new work: everything on the backend has to be looked at."""
-    mark_dirty(backend_id)
+@receiver(changes_committed)
+def notify_backends(changes: Changes, **_: Any) -> None:
+    """Work may start on the backends that changed, and on those whose pools use a GPU namespace with new headroom."""
+    backends_changed(changes.backend_ids | backends_of_namespaces(changes.namespaces))
 
 
 @receiver(workflows_on_nodes_requested)

@@ -23,6 +23,7 @@ from scheduling.services.kubernetes.queue_sync import (
 )
 from scheduling.services.notifications import (
     CONNECTION_TEST_TASK,
+    FOLLOW_LEDGER_TASK,
     MANUAL_QUEUE_SYNC_TASK,
     QUEUE_SYNC_TASK,
     RECONCILE_TASK,
@@ -43,11 +44,16 @@ FIND_COHORT_CYCLES = "scheduling.watch_circles"
 
 @shared_task(name=RECONCILE_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=5)
 def reconcile_simulated_backend(backend_id: int, scope: str = Scope.HINT) -> None:
-    """Something moved on a backend: a simulated one is settled, a cluster's agent looks and its queues follow."""
+    """Reconcile one simulated backend, as far as the scope asks for."""
     reconcile_while_requested(backend_id, Scope(scope))
-    notifications.wake_agent(backend_id)
+
+
+@shared_task(name=FOLLOW_LEDGER_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=3)
+def follow_ledger(backend_id: int) -> None:
+    """Sync the queues of one cluster, if a change of the ledger concerns them."""
+    notifications.follow_started(backend_id)
     if not needs_no_sync(backend_id):
-        notifications.enqueue_queue_sync(backend_id)
+        sync_while_requested(backend_id)
 
 
 @shared_task(name=RECONCILE_ALL)

@@ -15,7 +15,7 @@ from pools.locking import lock_configuration
 from pools.models import Backend, Node
 from pools.permissions import require_platform
 from pools.services.cluster_credentials import put_cluster, read_credential
-from pools.signals import backend_changed, workflows_on_nodes_requested
+from pools.signals import workflows_on_nodes_requested
 from pools.transactions import change
 
 SHOWN_NAMES = 10
@@ -68,7 +68,6 @@ def put_backend(
         if changed:
             row.version += 1
             row.save(update_fields=["version"])
-        backend_changed(row.pk)
     return BackendResult(row, tuple(warnings))
 
 

@@ -13,7 +13,6 @@ from pools.domain.quota.tree import QuotaNode, QuotaTree
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_configuration
 from pools.models import Cohort
-from pools.services.implicit_cohorts import cohorts_changed
 from pools.transactions import change
 
 
@@ -35,7 +34,6 @@ def mark_cycles() -> list[str]:
     lock_cohort_trees(moved)
     Cohort.objects.filter(pk__in=fallen).update(inactive_since=timezone.now())
     Cohort.objects.filter(pk__in=mended).update(inactive_since=None)
-    cohorts_changed(moved)
     return sorted(Cohort.objects.filter(pk__in=moved).values_list("name", flat=True))
 
 

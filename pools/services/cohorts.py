@@ -33,7 +33,7 @@ from pools.permissions import require_platform
 from pools.selectors.quota_facts import read_admission_tree
 from pools.services.cohort_cycles import mark_cycles
 from pools.services.config_history import record_revision
-from pools.services.implicit_cohorts import cohorts_changed, delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
 from pools.transactions import change
 
 Body = Mapping[str, Any]
@@ -107,7 +107,6 @@ def delete_cohort(
         children = list(row.children.order_by("name"))
         if (children or pools) and not orphan:
             raise _has_children(name, children, pools)
-        cohorts_changed([row.pk])
         for child in children:
             child.parent, child.quotas = None, without_limits(child.quotas)
             child.save(update_fields=["parent", "quotas"])
@@ -177,7 +176,6 @@ def _save(name: str, row: Cohort | None, settings: CohortSettings) -> CohortResu
     touched = [each.pk for each in (row, parent) if each is not None]
     tops = lock_cohort_trees(touched)
     before = read_admission_tree(tops)
-    cohorts_changed(touched)
     columns = {
         "parent_id": parent.pk if parent else None,
         "explicit": True,

@@ -12,7 +12,8 @@ from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
 from pools.selectors.pool_balance import pool_tree_body
-from pools.signals import AffectedWorkflows, Impact, ImpactReader, collect_changed_backends, impact_requested
+from pools.signals import AffectedWorkflows, Impact, ImpactReader, impact_requested
+from pools.transactions import read_changes, reset_changes
 
 
 def effect_on_pool_tree(root_name: str, operation: Callable[[], object], *, actor: Actor) -> dict[str, Any]:
@@ -42,11 +43,12 @@ def read_effect(
     at_stake: list[ImpactReader] = []
     before = read_state()
     try:
-        with transaction.atomic(), collect_changed_backends() as moved:
+        with transaction.atomic():
+            reset_changes()
             operation()
             after, drains = (read_state_after or read_state)(), read_draining()
-            if actor is not None and moved:
-                answers: list[Any] = impact_requested.send(sender=None, actor=actor, backend_ids=frozenset(moved))
+            if actor is not None and (backend_ids := read_changes().backend_ids):
+                answers: list[Any] = impact_requested.send(sender=None, actor=actor, backend_ids=backend_ids)
                 at_stake = [tell for _, tell in answers]
             transaction.set_rollback(True)
     except (BadInput, Conflict) as refusal:

@@ -32,7 +32,6 @@ from pools.models import GpuAllocation
 from pools.permissions import require_namespace, require_platform
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
-from pools.signals import notify_gpu_headroom
 from pools.transactions import change
 
 ASSUMPTION_LIFETIME = timedelta(minutes=30)
@@ -103,7 +102,6 @@ def adjust(*, actor: Actor, namespace: str, name: str, body: Mapping[str, Any], 
         _set(row, allocation_columns(after))
         if row.state == State.COMMITTED:
             _restate_after(facts, totals_of_worker(after), gone=totals_of_worker(before))
-        notify_gpu_headroom([namespace])
     return row
 
 
@@ -198,8 +196,6 @@ def replace_gang_allocations(
         lost = _release(rows, reason="ended")
         more = _hold(facts, new)
         _restate_after(facts, more, gone=lost)
-        if rows:
-            notify_gpu_headroom([namespace])
 
 
 def _hold(facts: GpuNamespace, new: Sequence[tuple[UUID, AllocationRequest]]) -> WorkerTotals:
@@ -223,7 +219,6 @@ def release_rows(facts: GpuNamespace, rows: Sequence[GpuAllocation], *, reason: 
     """Release live rows of one locked namespace, in one statement."""
     if rows:
         _restate_after(facts, NO_WORKERS, gone=_release(rows, reason=reason))
-        notify_gpu_headroom([facts.name])
 
 
 def _release(rows: Sequence[GpuAllocation], *, reason: str) -> WorkerTotals:

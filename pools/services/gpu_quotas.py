@@ -20,7 +20,6 @@ from pools.models import GpuQuota, GpuUsageSample
 from pools.permissions import require_platform
 from pools.selectors.gpu_namespace import GpuNamespace, read_namespaces, spec_from_row
 from pools.services.gpu_quota_conditions import update_conditions
-from pools.signals import notify_gpu_headroom
 from pools.transactions import change
 
 SAMPLE_RETENTION = timedelta(days=30)
@@ -62,7 +61,6 @@ def delete_gpu_quota(
         if row.source != "api":
             raise _kept_elsewhere(row)
         row.delete()
-        notify_gpu_headroom([namespace])
 
 
 def apply_cluster_quota(*, actor: Actor, namespace: str, source: str, spec: object) -> bool:
@@ -104,7 +102,6 @@ def drop_cluster_quota(*, actor: Actor, namespace: str, source: str) -> bool:
         if row is None or row.source != source:
             return False
         row.delete()
-        notify_gpu_headroom([namespace])
     return True
 
 
@@ -143,7 +140,6 @@ def _store(
         row.version += 1
         row.save(update_fields=["spec", "faults", "updated_at", "version"])
     update_conditions(row, spec_from_row(row), facts.committed, now)
-    notify_gpu_headroom([facts.name])
 
 
 def _check_version(namespace: str, row: GpuQuota | None, expected: int | None) -> None:

@@ -22,7 +22,6 @@ from pools.locking import lock_namespace
 from pools.models import GpuAllocation
 from pools.selectors.gpu_namespace import GpuNamespace, allocation_columns, read_namespaces, worker_from_row
 from pools.services.gpu_quota_conditions import update_conditions
-from pools.signals import notify_gpu_headroom
 from pools.transactions import change
 
 State, Source = GpuAllocation.State, GpuAllocation.Source
@@ -92,7 +91,6 @@ def rebuild_gpu_usage(
             if found:
                 now = read_namespaces([namespace])[namespace]
                 update_conditions(facts.quota, facts.spec, now.committed, timezone.now())
-                notify_gpu_headroom([namespace])
             repairs += found
     return repairs
 
@@ -241,8 +239,6 @@ def apply_pod_changes(
                 update_conditions(
                     facts.quota, facts.spec, read_namespaces([namespace])[namespace].committed, timezone.now()
                 )
-            if rows:
-                notify_gpu_headroom([namespace])
 
 
 def _seen(facts: GpuNamespace, pods: Sequence[PodWorker]) -> bool:

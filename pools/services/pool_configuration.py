@@ -24,9 +24,8 @@ from pools.permissions import unknown_pool
 from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from pools.services.config_history import record_revision
-from pools.services.implicit_cohorts import cohorts_changed, delete_unused_implicit_cohorts, get_or_create_cohorts
+from pools.services.implicit_cohorts import delete_unused_implicit_cohorts, get_or_create_cohorts
 from pools.services.users import create_pool_roles
-from pools.signals import backend_changed
 from pools.transactions import change
 
 LIVE_WORK = "live_work"
@@ -165,9 +164,6 @@ def _write(
     before = read_admission_tree(tops := cohort_roots(touched).values())
     for each in wanted:
         columns = _columns(each.settings, backends, cohorts)
-        for backend_id in {columns["backend_id"], each.row.backend_id if each.row else None}:
-            backend_changed(backend_id)
-        cohorts_changed({columns["cohort_id"], each.row.cohort_id if each.row else None})
         if each.row is None:
             new.append(Pool(name=each.name, **columns))
             continue

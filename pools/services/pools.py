@@ -22,7 +22,7 @@ from pools.models import Pool
 from pools.permissions import require_permission, require_platform
 from pools.representations.pool import pool_settings_of
 from pools.selectors.pool_balance import read_balance
-from pools.services.implicit_cohorts import cohorts_changed, delete_unused_implicit_cohorts
+from pools.services.implicit_cohorts import delete_unused_implicit_cohorts
 from pools.services.pool_configuration import (
     PoolResult,
     configuration_change,
@@ -33,7 +33,6 @@ from pools.services.pool_configuration import (
     write_pools,
 )
 from pools.services.users import delete_pool_roles, rename_default_pool, rename_pool_roles
-from pools.signals import backend_changed
 
 Body = Mapping[str, Any]
 
@@ -176,8 +175,6 @@ def delete_pool(
     with configuration_change(actor=actor, name=name, description=description, tags=tags):
         row = lock_pool_for_change(name, expected_version=expected_version, forbidden_action="deleted")
         refuse_while_in_use(row, "it cannot be deleted")
-        backend_changed(row.backend_id)
-        cohorts_changed({row.cohort_id})
         left: Pool | None = None
         if row.subpools.exists() or row.workflows.exists():  # the second edge is scheduling's
             row.archived, row.cohort, row.borrowing_limit, row.lending_limit = True, None, None, None
@@ -216,7 +213,6 @@ def rename_pool(
         )
         rename_pool_roles(name, new_name)
         rename_default_pool(name, new_name)
-        backend_changed(row.backend_id)
     return PoolResult(Pool.objects.select_related("backend", "cohort").get(pk=row.pk))
 
 

@@ -19,7 +19,6 @@ from pools.models import Pool, Reservation
 from pools.permissions import get_visible_root, require_permission, unknown_pool
 from pools.selectors.pool_balance import read_balance, subpool_from_row
 from pools.services.pending_work import pending_work
-from pools.signals import backend_changed
 from pools.transactions import change
 
 
@@ -74,7 +73,6 @@ def create_subpool(
             row.subpool_state, row.last_quota = SubpoolState.ACTIVE, gpus.gpus
             row.save(update_fields=["subpool_state", "last_quota"])
             reactivated = True
-        backend_changed(root.backend_id)
         return _result(root, row, warnings=_said(gpus), reactivated=reactivated)
 
 
@@ -98,7 +96,6 @@ def resize_subpool(
         gpus = _quota_for(read_balance(root), subpool_name, quota, [])
         row.last_quota = gpus.gpus
         row.save(update_fields=["last_quota"])
-        backend_changed(root.backend_id)
         return _result(root, row, warnings=_said(gpus))
 
 
@@ -125,7 +122,6 @@ def delete_subpool(
         row.usage.refresh_from_db()
         row.subpool_state = subpool_lifecycle.state_after_delete(live_workflows=row.usage.live_workflows)
         row.save(update_fields=["subpool_state"])
-        backend_changed(root.backend_id)
         return _result(root, row)
 
 
@@ -136,8 +132,6 @@ def archive_if_drained(*, root: Pool, leaf_id: int) -> bool:
     drained = Pool.objects.filter(
         pk=leaf_id, parent=root, subpool_state=SubpoolState.DELETING, usage__live_workflows=0
     ).update(subpool_state=SubpoolState.ARCHIVED)
-    if drained:
-        backend_changed(root.backend_id)
     return bool(drained)
 
 
@@ -160,11 +154,9 @@ def archive_drained() -> int:
             batch = list(drained.filter(pk__gt=last).order_by("pk").values_list("pk", "parent")[:DRAIN_BATCH])
             if not batch:
                 return caught
-            roots = lock_pool_trees({root for _, root in batch if root is not None})
+            lock_pool_trees({root for _, root in batch if root is not None})
             last = batch[-1][0]
             caught += drained.filter(pk__in=[pk for pk, _ in batch]).update(subpool_state=SubpoolState.ARCHIVED)
-            for backend_id in {root.backend_id for root in roots}:
-                backend_changed(backend_id)
 
 
 def _open_tree(seen: Pool) -> Pool:

@@ -13,6 +13,7 @@ from pools.models import Pool
 from pools.models.triggers import AuditTrigger, NoTruncateTrigger
 from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus, WorkflowStatus
+from scheduling.models.change_triggers import MOVED_WORK, SUBMITTED_WORK
 
 
 class WorkflowName(models.Model):
@@ -100,6 +101,7 @@ class Workflow(models.Model):
                 also={"pool": "(SELECT name FROM pools_pool WHERE id = COALESCE(NEW.pool_id, OLD.pool_id))"},
             ),
             NoTruncateTrigger("The table of workflows"),
+            SUBMITTED_WORK,
         ]
 
     def __str__(self) -> str:
@@ -140,6 +142,7 @@ class Group(models.Model):
             models.Index(fields=["gpus"], name="group_waiting", condition=Q(status=TaskStatus.SCHEDULING)),
             models.Index(fields=["due_at"], name="group_due", condition=Q(due_at__isnull=False)),
         ]
+        triggers = [MOVED_WORK]
 
     def __str__(self) -> str:
         return self.name

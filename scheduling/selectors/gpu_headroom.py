@@ -8,7 +8,7 @@ the least it starts with, and one that runs already for one more task.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db import connection
 
 from pools.domain.gpu_quota.checks import BrokenCap, GpuQuotaSpec, broken_single_caps, broken_total_caps
-from pools.domain.gpu_quota.pool_settings import gpu_namespace_of, worker_for_task
+from pools.domain.gpu_quota.pool_settings import GPU_NAMESPACE, gpu_namespace_of, worker_for_task
 from pools.domain.gpu_quota.workers import GpuAmounts, GpuWorker, WorkerTotals, totals_of_worker, totals_of_workers
 from pools.domain.quantities import Quantity
 from pools.models import Pool
@@ -191,3 +191,18 @@ def _hold_message(namespace: str, broken: BrokenCap) -> StartHold:
 
 def _capitalize(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]
+
+
+_BACKENDS_SQL = """
+    SELECT DISTINCT backend_id FROM pools_pool
+    WHERE parent_id IS NULL AND NOT archived AND backend_id IS NOT NULL AND config ->> %s = ANY(%s)
+"""
+
+
+def backends_of_namespaces(namespaces: Collection[str]) -> frozenset[int]:
+    """The backends whose pools use one of these namespaces; one query, none where there are no namespaces."""
+    if not namespaces:
+        return frozenset()
+    with connection.cursor() as cursor:
+        cursor.execute(_BACKENDS_SQL, [GPU_NAMESPACE, list(namespaces)])
+        return frozenset(backend_id for (backend_id,) in cursor)

@@ -1,14 +1,12 @@
-"""Hints that a backend should be settled, or its cluster's queues synced, soon. They only make it quick; the beat finds
-what a lost hint left."""
+"""Requests for background work that should start soon: reconcile a simulated backend, sync the queues of a cluster, wake
+the agent of a cluster. They only save time; the periodic tasks find what a lost request left undone."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Collection
 from typing import Any
 
 import redis
@@ -16,43 +14,87 @@ from celery import current_app
 from django.conf import settings
 from kombu.exceptions import OperationalError
 
+from pools.models import Backend
+
 logger = logging.getLogger(__name__)
 
 RECONCILE_TASK = "scheduling.settle"
+FOLLOW_LEDGER_TASK = "scheduling.follow_ledger"
 QUEUE_SYNC_TASK = "scheduling.sync_queues"
 MANUAL_QUEUE_SYNC_TASK = "scheduling.sync_queues_by_hand"
 CONNECTION_TEST_TASK = "scheduling.test_connection"
 _WAKE_CHANNEL = "osmo:moved"  # the channel on which agents of clusters are woken
 _LISTEN_TIMEOUT = 0.5  # seconds; shorter than the time after which a silent connection counts as broken
-_REQUEST_LIFETIME = 5  # seconds after which a hint that nobody took may be given again
-_BROKER_PAUSE = (
-    5.0  # seconds without hints after a broker that did not answer: requests must not wait for it again and again
-)
+_REQUEST_LIFETIME = 5  # seconds after which a request that no worker took may be made again
+_BROKER_PAUSE = 5.0  # seconds without requests after a broker did not answer, so that web requests do not wait for it
 
 
-@dataclass
-class _BrokerPause:
-    """Until when (monotonic seconds) this process does not ask the broker."""
+class Broker:
+    """The connection of this process to the Redis broker. After an error it makes no requests for a pause.
 
-    until: float = 0.0
+    One instance, :data:`broker`, belongs to the process; every function of this module uses it.
+    """
+
+    def __init__(self) -> None:
+        self._client: redis.Redis | None = None
+        self._paused_until = 0.0  # monotonic seconds
+
+    @property
+    def client(self) -> redis.Redis:
+        """The connection, made on first use."""
+        if self._client is None:
+            self._client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
+        return self._client
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a request failed a moment ago."""
+        return time.monotonic() < self._paused_until
+
+    def pause(self, error: Exception) -> None:
+        """Make no requests for a while."""
+        self._paused_until = time.monotonic() + _BROKER_PAUSE
+        logger.warning("the broker is away, periodic tasks will find what was requested: %s", error)
+
+    def reset(self) -> None:
+        """Forget the connection and the pause."""
+        self._client, self._paused_until = None, 0.0
 
 
-_broker_pause = _BrokerPause()
+broker = Broker()
+
+
+def backends_changed(backend_ids: Collection[int]) -> None:
+    """Wake up what acts on these backends: a reconciliation where we schedule, the agent and the queue sync where a
+    cluster does."""
+    if not backend_ids or broker.is_paused:
+        return
+    for backend_id, kind in Backend.objects.filter(pk__in=backend_ids).order_by("pk").values_list("pk", "kind"):
+        if kind == Backend.Kind.SIMULATED:
+            enqueue_reconcile(backend_id)
+        else:
+            _enqueue(FOLLOW_LEDGER_TASK, backend_id)
+            wake_agent(backend_id)
 
 
 def enqueue_reconcile(backend_id: int) -> None:
-    """Queue a settling unless one is queued already. A broker that is away costs speed, never work."""
+    """Queue a reconciliation unless one is queued already. A broker that is away costs time, never work."""
     _enqueue(RECONCILE_TASK, backend_id)
 
 
 def reconcile_started(backend_id: int) -> None:
-    """A settling begins: later changes need another hint."""
+    """A reconciliation begins: later changes need another request."""
     _forget_request(RECONCILE_TASK, backend_id)
 
 
 def is_reconcile_requested(backend_id: int) -> bool:
-    """A hint to settle was given since the last one was taken."""
+    """Whether a reconciliation was requested since the last one began."""
     return _is_requested(RECONCILE_TASK, backend_id)
+
+
+def follow_started(backend_id: int) -> None:
+    """The queues of a cluster are compared with the ledger: later changes need another request."""
+    _forget_request(FOLLOW_LEDGER_TASK, backend_id)
 
 
 def enqueue_queue_sync(backend_id: int) -> None:
@@ -66,33 +108,58 @@ def enqueue_connection_test(backend_id: int) -> None:
 
 
 def connection_test_started(backend_id: int) -> None:
-    """A test begins: whoever asks from now on gets another one."""
+    """A test begins: a later request gets another test."""
     _forget_request(CONNECTION_TEST_TASK, backend_id)
 
 
 def enqueue_manual_queue_sync(backend_id: int, queues: list[str] | None) -> None:
-    """Queue a sync that somebody asks for by hand; `queues` None is all of them. Such a wish is never merged."""
+    """Queue a sync that a person requested; `queues` None is all of them. Such requests are never merged."""
     _send(MANUAL_QUEUE_SYNC_TASK, [backend_id, queues])
 
 
 def queue_sync_started(backend_id: int) -> None:
-    """A sync begins: later changes need another hint."""
+    """A sync begins: later changes need another request."""
     _forget_request(QUEUE_SYNC_TASK, backend_id)
 
 
 def is_queue_sync_requested(backend_id: int) -> bool:
-    """A hint to sync was given since the last one was taken."""
+    """Whether a sync was requested since the last one began."""
     return _is_requested(QUEUE_SYNC_TASK, backend_id)
 
 
-def _enqueue(task: str, backend_id: int) -> None:
-    if time.monotonic() < _broker_pause.until:
+def wake_agent(backend_id: int) -> None:
+    """Wake the agent of a cluster, in whichever process it runs. An agent that does not hear this looks by itself."""
+    if broker.is_paused:
         return
     try:
-        if not _broker().set(_key(task, backend_id), 1, nx=True, ex=_REQUEST_LIFETIME):
+        broker.client.publish(_WAKE_CHANNEL, backend_id)
+    except redis.RedisError as error:
+        broker.pause(error)
+
+
+def listen_for_wakeups(wake: Callable[[int], None], stop: threading.Event) -> None:
+    """Call `wake` with each backend whose agent is woken, until `stop` is set. A broker that is away is waited for."""
+    while not stop.is_set():
+        try:
+            with broker.client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call]
+                channel.subscribe(_WAKE_CHANNEL)
+                while not stop.is_set():
+                    message = channel.get_message(timeout=_LISTEN_TIMEOUT)
+                    if message is not None:
+                        wake(int(message["data"]))
+        except (redis.RedisError, ValueError) as error:
+            logger.info("does not hear requests for agents: %s", error)
+            stop.wait(_BROKER_PAUSE)
+
+
+def _enqueue(task: str, backend_id: int) -> None:
+    if broker.is_paused:
+        return
+    try:
+        if not broker.client.set(_key(task, backend_id), 1, nx=True, ex=_REQUEST_LIFETIME):
             return
     except redis.RedisError as error:
-        _pause_broker(error)
+        broker.pause(error)
         return
     _send(task, [backend_id])
 
@@ -101,56 +168,22 @@ def _send(task: str, arguments: list[Any]) -> None:
     try:
         current_app.send_task(task, arguments, retry=False)
     except (redis.RedisError, OperationalError) as error:
-        _pause_broker(error)
-
-
-def _pause_broker(error: Exception) -> None:
-    _broker_pause.until = time.monotonic() + _BROKER_PAUSE
-    logger.warning("broker is away, the beat will see to what was asked: %s", error)
+        broker.pause(error)
 
 
 def _forget_request(task: str, backend_id: int) -> None:
     try:
-        _broker().delete(_key(task, backend_id))
+        broker.client.delete(_key(task, backend_id))
     except redis.RedisError as error:
-        logger.warning("could not take the hint of backend %s: %s", backend_id, error)
+        logger.warning("could not take the request for backend %s: %s", backend_id, error)
 
 
 def _is_requested(task: str, backend_id: int) -> bool:
     try:
-        return bool(_broker().exists(_key(task, backend_id)))
+        return bool(broker.client.exists(_key(task, backend_id)))
     except redis.RedisError:
         return False
 
 
-@cache
-def _broker() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
-
-
 def _key(task: str, backend_id: int) -> str:
     return f"osmo:hint:{task}:{backend_id}"
-
-
-def wake_agent(backend_id: int) -> None:
-    """Wake the agent of a cluster, in whichever process it works. It looks by itself if nobody hears this."""
-    try:
-        _broker().publish(_WAKE_CHANNEL, backend_id)
-    except redis.RedisError as error:
-        logger.warning("could not wake the agent of backend %s: %s", backend_id, error)
-
-
-def listen_for_wakeups(wake: Callable[[int], None], stop: threading.Event) -> None:
-    """Call `wake` with each backend that an agent is told about, until told to stop. A broker that is away is waited
-    for."""
-    while not stop.is_set():
-        try:
-            with _broker().pubsub(ignore_subscribe_messages=True) as told:  # type: ignore[no-untyped-call]
-                told.subscribe(_WAKE_CHANNEL)
-                while not stop.is_set():
-                    message = told.get_message(timeout=_LISTEN_TIMEOUT)
-                    if message is not None:
-                        wake(int(message["data"]))
-        except (redis.RedisError, ValueError) as error:
-            logger.info("hears no hints for agents: %s", error)
-            stop.wait(_BROKER_PAUSE)

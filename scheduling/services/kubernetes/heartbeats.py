@@ -9,7 +9,6 @@ from django.utils import timezone
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend
-from pools.signals import backend_changed
 from pools.transactions import change
 from scheduling.models import ClusterState
 
@@ -51,5 +50,4 @@ def _set_offline(backend: Backend, *, is_offline: bool, why: str) -> None:
     if not other.exists():
         return
     with change(actor=SYSTEM, description=why):
-        if other.update(offline=is_offline):
-            backend_changed(backend.pk)
+        other.update(offline=is_offline)

@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 from pools.domain.roles import SYSTEM
 from pools.models import Backend, Node
-from pools.signals import backend_changed
 from pools.transactions import change
 from scheduling.domain.cluster.node import ClusterNode, NodeAmounts
 from scheduling.models import NodeState
@@ -42,7 +41,6 @@ def write_nodes(
             Node.objects.filter(pk__in=[node.pk for node in there.values()]).delete()
             Node.objects.bulk_update(resized, _SIZE)
             Node.objects.bulk_create(new)
-            backend_changed(backend.pk)
     _write_states(kept, states, other_usage)
     return bool(new or resized or there)
 

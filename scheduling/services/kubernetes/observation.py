@@ -272,7 +272,7 @@ def _in_trees(
         for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
             some = dict(gangs[first : first + MAX_GANGS_PER_TRANSACTION])
             try:
-                with change(actor=SYSTEM, description=description):
+                with change(actor=SYSTEM, description=description, controller_of=backend.pk):
                     root = lock_pool_tree(root_id)
                     root.backend = backend
                     work = ObservedTransition(root, set(some.values()), now=timezone.now())

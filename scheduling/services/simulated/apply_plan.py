@@ -21,7 +21,6 @@ from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
 from pools.locking import lock_cohort_trees, lock_pool_trees
 from pools.models import Backend
-from pools.signals import backend_changed
 from pools.transactions import DatabaseLost, change
 from scheduling.domain.decision_messages import DecisionFacts, anonymous_decision_message, decision_message
 from scheduling.domain.engine.steps import Step, StepAction
@@ -136,7 +135,7 @@ class PlanExecution:
             return
         before = self._capacity.mark()
         try:
-            with change(actor=SYSTEM, description="reconciled"):
+            with change(actor=SYSTEM, description="reconciled", controller_of=self._backend.pk):
                 batch = self._lock(root_ids, units)
                 for unit in units:
                     self._apply_unit(batch, unit)
@@ -170,8 +169,6 @@ class PlanExecution:
         for root in roots:
             if root.backend_id == self._backend.pk:
                 root.backend = self._backend
-            else:  # another backend of the cohort, on which GPUs are taken back
-                backend_changed(root.backend_id)
             transitions[root.pk] = WorkflowTransition(root, workflows[root.pk], now=self._now)
             paths |= read_gate_paths(root)
         return _Batch(transitions, Gates(paths, tree), NamespaceHeadroom(roots))

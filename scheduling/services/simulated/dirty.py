@@ -52,21 +52,16 @@ def take_snapshot(backend: Backend) -> SchedulingSnapshot:
     )
 
 
-def mark_dirty(backend_id: int) -> None:
-    """Note a move, in the transaction that makes it. Only a simulated backend is settled."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO scheduling_backenddirtymark (backend_id) SELECT id FROM pools_backend WHERE id = %s AND kind = %s",
-            [backend_id, Backend.Kind.SIMULATED],
-        )
+def mark_dirty(backend: Backend) -> BackendDirtyMark:
+    """Leave a mark before several transactions that change the backend. If the process dies between them, the next
+    reconciliation plans everything. Other changes are marked by triggers (:mod:`scheduling.models.change_triggers`)."""
+    return BackendDirtyMark.objects.create(backend=backend)
 
 
 def mark_plan_started(backend: Backend, snapshot: SchedulingSnapshot) -> SchedulingSnapshot:
-    """A plan of several transactions begins. Whoever is killed in the middle of it leaves a move, and the rest of it is
-    planned again soon; who comes to rest deals with the move, as with those he has seen."""
-    return SchedulingSnapshot(
-        snapshot.snapshot, [*snapshot.dirty_marks, BackendDirtyMark.objects.create(backend=backend).pk]
-    )
+    """Mark the backend before a plan is applied. The snapshot returned includes the mark, so :func:`mark_clean` deletes
+    it with those that the plan has dealt with."""
+    return SchedulingSnapshot(snapshot.snapshot, [*snapshot.dirty_marks, mark_dirty(backend).pk])
 
 
 def find_clean_state(backend: Backend) -> BackendSchedulingState | None:

@@ -35,9 +35,12 @@ def end_due_groups(backend: Backend) -> tuple[list[dict[str, Any]], Busy | None]
     the connection.
     """
     now, passes, busy = timezone.now(), list[list[dict[str, Any]]](), None
-    for root_id in sorted(set(due_groups(backend, now).values_list("workflow__root_pool_id", flat=True))):
+    root_ids = sorted(set(due_groups(backend, now).values_list("workflow__root_pool_id", flat=True)))
+    if root_ids:
+        mark_dirty(backend)  # a process that dies before the next plan leaves this mark
+    for root_id in root_ids:
         try:
-            while ended := _end_in_tree(root_id, now):
+            while ended := _end_in_tree(backend, root_id, now):
                 passes.append(ended)
         except DatabaseLost:
             raise
@@ -46,8 +49,8 @@ def end_due_groups(backend: Backend) -> tuple[list[dict[str, Any]], Busy | None]
     return [{"pass": number, **step} for number, steps in enumerate(passes, 1) for step in steps], busy
 
 
-def _end_in_tree(root_id: int, now: datetime) -> list[dict[str, Any]]:
-    with change(actor=SYSTEM, description="reconciled"):
+def _end_in_tree(backend: Backend, root_id: int, now: datetime) -> list[dict[str, Any]]:
+    with change(actor=SYSTEM, description="reconciled", controller_of=backend.pk):
         root = lock_pool_tree(root_id)
         due = Group.objects.filter(due_at__lte=now, workflow__root_pool=root).order_by("due_at")
         transition = WorkflowTransition(root, set(due.values_list("workflow_id", flat=True)[:MAX_ENDS]), now=now)
@@ -56,8 +59,6 @@ def _end_in_tree(root_id: int, now: datetime) -> list[dict[str, Any]]:
             transition.end_overdue(workflow)
         steps = [_step(transition, group) for group in _groups(transition) if group.status != before[group.pk]]
         transition.save()
-        if steps and root.backend_id is not None:
-            mark_dirty(root.backend_id)  # a process that dies before the next plan leaves this mark
         return steps
 
 

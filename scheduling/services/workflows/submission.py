@@ -24,7 +24,6 @@ from pools.permissions import require_permission, unknown_pool
 from pools.selectors.quota_potential import potential_limit
 from pools.selectors.submission_path import find_leaf_with_root
 from pools.services.reservations import ReservationClaim, create_reservations
-from pools.signals import backend_changed
 from pools.transactions import change
 from scheduling.domain.admission import LeafFacts, SubmissionRefusal, TreeLimit, submission_verdict
 from scheduling.domain.cluster.tokens import INPUT_DIRECTORY, OUTPUT_DIRECTORY
@@ -131,9 +130,6 @@ def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -
             raise unknown_pool(pool) from None
         _refuse_or_accept(actor, _leaf_facts(leaf, now.root, now.state, now.quota), prepared)
         workflows = _insert(actor, leaf, prepared, timezone.now())
-        backend = leaf.root.backend
-        if backend is not None and not backend.offline:  # an offline one starts nothing
-            backend_changed(backend.pk, only_new_work=True)
     return [
         SubmissionReceipt(item.spec, item.rendered, leaf, item.warnings, workflow)
         for item, workflow in zip(prepared, workflows, strict=True)

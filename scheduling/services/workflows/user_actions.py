@@ -12,7 +12,6 @@ from pools.domain.roles import Actor, Permission, is_allowed
 from pools.locking import lock_pool_tree
 from pools.models import Backend, Pool
 from pools.permissions import require_permission
-from pools.signals import backend_changed
 from pools.transactions import change
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
 from scheduling.locking import lock_workflow
@@ -37,7 +36,6 @@ def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool =
         workflow = work.workflows[seen.pk]
         if WorkflowStatus(workflow.status).is_active:
             _cancel_all(work, actor, message)
-            backend_changed(root.backend_id)
         elif not force:
             sentence = f"Workflow {workflow.name} has ended already ({workflow.status}); there is nothing to cancel."
             raise BadInput(sentence, [Violation("status", "ended", sentence)], workflow_id=workflow.name)
@@ -81,7 +79,6 @@ def end_workflow(
         for each in running:
             work.report_end(each, status, description if status is not TaskStatus.COMPLETED else "")
         work.save()
-        backend_changed(root.backend_id)
     return work.workflows[seen.pk]
 
 

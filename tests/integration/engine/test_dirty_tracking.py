@@ -22,7 +22,7 @@ from scheduling.models import BackendDirtyMark, BackendSchedulingState, Group, W
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 from scheduling.services.simulated import reconcile as settling
 from scheduling.services.simulated.apply_plan import PlanExecution
-from scheduling.services.simulated.dirty import FULL_CYCLE_PACE, MAX_STATE_AGE, Scope, mark_dirty
+from scheduling.services.simulated.dirty import FULL_CYCLE_PACE, MAX_STATE_AGE, Scope
 from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
@@ -190,7 +190,7 @@ def test_whatever_else_moves_everything_is_looked_at(team: Pool, looks: list[Liv
         "quota": lambda: patch_pool(
             actor=SYSTEM, name="team", patch={"resources": {"gpu": {"guarantee": 7, "maximum": -1}}}
         ),
-        "nodes": lambda: mark_dirty(team.backend_id or 0),
+        "nodes": lambda: Node.objects.filter(name="sim-n1").update(cpu=129),
     }
     deeds[what]()
     assert BackendDirtyMark.objects.count() == 1
@@ -203,15 +203,10 @@ def test_whatever_else_moves_everything_is_looked_at(team: Pool, looks: list[Liv
     assert looks == []
 
 
-def test_a_move_that_is_rolled_back_was_none(team: Pool) -> None:
+def test_a_change_that_is_rolled_back_leaves_no_mark(team: Pool) -> None:
     with transaction.atomic():
-        mark_dirty(team.backend_id or 0)
+        Node.objects.filter(name="sim-n1").update(cpu=129)
         transaction.set_rollback(True)
-    assert not BackendDirtyMark.objects.exists()
-
-
-def test_a_cluster_that_is_not_simulated_keeps_no_moves(team: Pool) -> None:
-    mark_dirty(Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k").pk)
     assert not BackendDirtyMark.objects.exists()
 
 
@@ -295,7 +290,7 @@ def test_what_a_look_at_everything_finds_is_done(team: Pool) -> None:
 
 
 def test_new_work_that_waits_for_its_namespace_is_what_the_beat_looks_at(team: Pool) -> None:
-    """Room in a namespace is no move of the backend, so whoever is held there is looked at with every beat."""
+    """Headroom in a namespace leaves no dirty mark, so every beat plans the work that waits for it."""
     worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
     patch_pool(actor=SYSTEM, name="team", patch={"gpu_quota_namespace": "team-a", "platforms": worth})
 

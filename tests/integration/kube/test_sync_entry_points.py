@@ -49,6 +49,7 @@ def at_once(twin_lab: SyncHarness, monkeypatch: pytest.MonkeyPatch) -> None:
 
 NAMES = {
     notifications.RECONCILE_TASK: "reconcile_simulated_backend",
+    notifications.FOLLOW_LEDGER_TASK: "follow_ledger",
     notifications.QUEUE_SYNC_TASK: "sync_queues",
     notifications.MANUAL_QUEUE_SYNC_TASK: "sync_queues_manually",
     notifications.CONNECTION_TEST_TASK: "test_connection",
@@ -92,7 +93,7 @@ def test_a_change_of_the_ledger_reaches_the_cluster_by_itself(twin_lab: SyncHarn
 def test_a_hint_that_changes_no_queue_asks_the_cluster_nothing(twin_lab: SyncHarness, at_once: None) -> None:
     pool()
     twin_lab.cluster.clear_calls()
-    tasks.reconcile_simulated_backend(twin_lab.backend.pk)
+    tasks.follow_ledger(twin_lab.backend.pk)
     assert twin_lab.cluster.calls == []
 
 

@@ -155,7 +155,7 @@ class TestPreempted:
 class TestMoved:
     def test_a_task_starts_again_at_once_on_another_node(self, team: Pool) -> None:
         running_pair(team)
-        assert preempt(team, tasks=["two"], elsewhere={"two": "sim-n4"})
+        assert preempt(team, tasks=["two"], moved_to={"two": "sim-n4"})
         assert tries() == [
             ("one", 0, "RUNNING", None),
             ("two", 0, "FAILED_PREEMPTED", 3006),
@@ -169,7 +169,7 @@ class TestMoved:
         team = Pool.objects.get(pk=team.pk)
         running_pair(team)
         Group.objects.filter(name="both").update(ends_at=timezone.now() + timedelta(seconds=1))
-        preempt(team, tasks=["two"], elsewhere={"two": "sim-n4"})
+        preempt(team, tasks=["two"], moved_to={"two": "sim-n4"})
         group = Group.objects.get(name="both")
         assert group.ends_at == group.due_at
         assert group.ends_at is not None
@@ -177,7 +177,7 @@ class TestMoved:
 
     def test_the_spec_may_want_it_to_fail(self, team: Pool) -> None:
         running_pair(team, "FAIL: '3006'")
-        assert not preempt(team, tasks=["two"], elsewhere={"two": "sim-n4"})
+        assert not preempt(team, tasks=["two"], moved_to={"two": "sim-n4"})
         assert Workflow.objects.get().status == "FAILED_PREEMPTED"
 
 

@@ -1,0 +1,228 @@
+"""Every change on which scheduling depends is noted by the database, whoever makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from pools.domain.gpu_quota.workers import parse_allocation
+from pools.domain.roles import SYSTEM
+from pools.models import Backend, KubernetesSettings, Node, Pool
+from pools.services.backends import delete_backend
+from pools.services.cohorts import put_cohort
+from pools.services.gpu_allocations import allocate, release
+from pools.services.gpu_quotas import put_gpu_quota
+from pools.services.pools import patch_pool
+from pools.services.subpools import create_subpool
+from pools.signals import changes_committed
+from pools.transactions import Changes, change, read_changes
+from scheduling import tasks
+from scheduling.domain.priorities import Priority
+from scheduling.models import BackendDirtyMark
+from scheduling.services import notifications
+from scheduling.services.simulated.reconcile import reconcile_backend
+from scheduling.services.workflows.user_actions import cancel_workflow
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def team() -> Pool:
+    """A pool of 6 GPUs, in a cohort with `other` on another backend, bound to GPU namespace `team-a`; a workflow runs."""
+    pool = factories.make_pool("team", 6, on=factories.make_backend(nodes=2, gpus=4))
+    factories.make_pool("other", 2, on=factories.make_backend("far", namespace="far", nodes=1))
+    put_cohort(actor=SYSTEM, name="both", body={"quotas": []})
+    worth = {"default": {"gpu_tflops": "100", "gpu_vram": "80Gi"}}
+    patch_pool(actor=SYSTEM, name="team", patch={"cohort": "both", "gpu_quota_namespace": "team-a", "platforms": worth})
+    patch_pool(actor=SYSTEM, name="other", patch={"cohort": "both"})
+    put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"maxWorkers": 9}})
+    factories.submit_workflow(factories.admin_actor(), "team", 3, name="old")
+    reconcile_backend(pool.backend_id or 0)
+    BackendDirtyMark.objects.all().delete()
+    return pool
+
+
+@pytest.fixture
+def committed() -> Iterator[list[Changes]]:
+    """What committed transactions announced, in order."""
+    found: list[Changes] = []
+
+    def receive(changes: Changes, **_: Any) -> None:
+        found.append(changes)
+
+    changes_committed.connect(receive)
+    yield found
+    changes_committed.disconnect(receive)
+
+
+def marked() -> list[str]:
+    """The backends with dirty marks, one name for each mark."""
+    return sorted(BackendDirtyMark.objects.values_list("backend__name", flat=True))
+
+
+def run_sql(statement: str) -> None:
+    """Execute a statement past all services."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+NEW_NODE = """
+    INSERT INTO pools_node (backend_id, name, gpus, cpu, memory_bytes, storage_bytes, platform)
+    SELECT id, 'new', 1, 1, 1, 1, 'default' FROM pools_backend WHERE name = 'far'
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "backends"),
+    [
+        ("UPDATE pools_pool SET guarantee = 5 WHERE name = 'team'", ["far", "sim"]),
+        ("UPDATE pools_pool SET cohort_id = NULL WHERE name = 'other'", ["far", "sim"]),
+        ("UPDATE pools_cohort SET weight = 2", ["far", "sim"]),
+        ("UPDATE pools_node SET gpus = 5 WHERE name = 'sim-n1'", ["sim"]),
+        ("UPDATE pools_node SET gpus = 5", ["far", "sim"]),
+        ("DELETE FROM pools_node WHERE name = 'sim-n1'", ["sim"]),
+        (NEW_NODE, ["far"]),
+        ("UPDATE pools_backend SET auto_end = NOT auto_end WHERE name = 'sim'", ["sim"]),
+        ("UPDATE pools_gpuquota SET spec = '{\"total\": {\"maxWorkers\": 1}}'", ["sim"]),
+        ("UPDATE scheduling_group SET status = 'COMPLETED'", ["sim"]),
+    ],
+)  # fmt: skip
+def test_a_change_past_the_services_marks_its_backends_dirty(team: Pool, statement: str, backends: list[str]) -> None:
+    run_sql(statement)
+    assert marked() == backends
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE pools_pool SET guarantee = guarantee",
+        "UPDATE pools_node SET gpus = gpus",
+        "UPDATE pools_gpuquota SET conditions = '[1]'",
+        "UPDATE scheduling_group SET failure_message = 'none'",
+        "UPDATE scheduling_task SET pod_ip = '1'",
+    ],
+)
+def test_a_statement_that_changes_nothing_for_scheduling_leaves_no_mark(team: Pool, statement: str) -> None:
+    run_sql(statement)
+    assert marked() == []
+
+
+def test_a_submission_leaves_no_mark_and_is_announced(team: Pool, committed: list[Changes]) -> None:
+    factories.submit_workflow(factories.admin_actor(), "team", 1)
+    assert marked() == []
+    assert committed[-1] == Changes(frozenset({team.backend_id or 0}))
+
+
+def test_a_submission_to_an_offline_backend_is_not_announced(team: Pool, committed: list[Changes]) -> None:
+    Backend.objects.filter(pk=team.backend_id).update(offline=True)
+    factories.submit_workflow(factories.admin_actor(), "team", 1)
+    assert committed == []
+
+
+def test_one_transaction_leaves_one_mark(team: Pool, committed: list[Changes]) -> None:
+    with change(actor=SYSTEM):
+        Node.objects.filter(backend=team.backend).update(cpu=7)
+        Pool.objects.filter(name="team").update(description="more")
+        with change(actor=SYSTEM):
+            pass
+        far = Backend.objects.get(name="far")
+        assert read_changes().backend_ids == {team.backend_id, far.pk}
+    assert marked() == ["far", "sim"]
+    assert committed == [Changes(frozenset({team.backend_id or 0, far.pk}))]
+
+
+def test_an_outer_change_announces_what_an_inner_one_changed(team: Pool, committed: list[Changes]) -> None:
+    with change(actor=SYSTEM):
+        create_subpool(actor=SYSTEM, parent="team", subpool_name="a", quota=1)
+        assert read_changes().backend_ids == {team.backend_id}
+    assert committed[-1] == Changes(frozenset({team.backend_id or 0}))
+
+
+def test_what_its_own_controller_moves_is_no_news_to_a_backend(team: Pool, committed: list[Changes]) -> None:
+    factories.submit_workflow(factories.admin_actor(), "team", 3, priority=Priority.LOW)
+    committed.clear()
+    assert reconcile_backend(team.backend_id or 0)["steps"]
+    assert (committed, marked()) == ([], [])
+    cancel_workflow(actor=factories.admin_actor(), name="job-1")
+    assert team.backend_id in committed[-1].backend_ids
+    assert marked() == ["sim"]
+
+
+def test_workers_that_give_something_back_are_announced_by_their_namespace(
+    team: Pool, committed: list[Changes]
+) -> None:
+    worker = {"id": "w", "workload": "w", "request": {"tflops": "1"}, "limit": {"tflops": "1"}, "count": 1}
+    asked, faults = parse_allocation(worker)
+    assert not faults
+    allocate(actor=SYSTEM, namespace="team-a", request=asked)
+    assert committed == []
+    release(actor=SYSTEM, namespace="team-a", name="w")
+    assert committed == [Changes(namespaces=frozenset({"team-a"}))]
+    assert marked() == []
+
+
+def test_a_backend_can_be_deleted_with_its_nodes() -> None:
+    factories.make_backend("gone", namespace="gone", nodes=2)
+    delete_backend(actor=SYSTEM, name="gone")
+    assert marked() == []
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What would have been sent to the broker."""
+    found: list[tuple[str, int]] = []
+    monkeypatch.setattr(notifications, "_enqueue", lambda task, backend_id: found.append((task, backend_id)))
+    monkeypatch.setattr(notifications, "wake_agent", lambda backend_id: found.append(("wake", backend_id)))
+    return found
+
+
+def test_a_change_is_routed_by_the_kind_of_its_backend(requests: list[tuple[str, int]]) -> None:
+    simulated = factories.make_backend(nodes=1)
+    cluster = Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k")
+    requests.clear()
+    with change(actor=SYSTEM):
+        Backend.objects.update(description="changed")
+    assert sorted(requests) == [
+        (notifications.FOLLOW_LEDGER_TASK, cluster.pk),
+        (notifications.RECONCILE_TASK, simulated.pk),
+        ("wake", cluster.pk),
+    ]
+    assert set(marked()) == {"sim"}, "a cluster has no marks"
+
+
+def test_following_the_ledger_syncs_only_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(tasks, "sync_while_requested", synced.append)
+    row = Backend.objects.create(name="kube", kind=Backend.Kind.KUBERNETES, namespace="k")
+    tasks.follow_ledger(row.pk)
+    assert synced == [], "no cluster is connected"
+    KubernetesSettings.objects.create(backend=row, access=KubernetesSettings.Access.IN_CLUSTER)
+    tasks.follow_ledger(row.pk)
+    assert synced == [row.pk]
+
+
+def test_after_an_error_the_broker_is_left_alone_for_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    class Away:
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            def fail(*_: Any, **__: Any) -> Any:
+                calls.append(name)
+                raise notifications.redis.ConnectionError
+
+            return fail
+
+    broker = notifications.Broker()
+    monkeypatch.setattr(notifications, "broker", broker)
+    monkeypatch.setattr(broker, "_client", Away())
+    for _ in range(2):
+        notifications.enqueue_reconcile(1)
+        notifications.wake_agent(1)
+    assert calls == ["set"]
+    assert broker.is_paused
+    broker.reset()
+    assert not broker.is_paused
