@@ -10,16 +10,17 @@ pytest_plugins = ["pytester"]
 
 CONFTEST = """
     import dataclasses
-    from tests.support import missing
-    missing.TOOLS = tuple(dataclasses.replace(tool, present=lambda: False) for tool in missing.TOOLS)
+    from tests.support import optional_tools
+    tools = optional_tools.TOOLS
+    optional_tools.TOOLS = tuple(dataclasses.replace(tool, is_present=lambda: False) for tool in tools)
     def pytest_addoption(parser):
         parser.addoption("--nightly", action="store_true")
     def pytest_collection_modifyitems(config, items):
-        missing.mark(items, nightly=config.getoption("--nightly"))
+        optional_tools.mark_missing(items, nightly=config.getoption("--nightly"))
     def pytest_runtest_setup(item):
-        missing.refuse(item)
+        optional_tools.fail_missing(item)
     def pytest_terminal_summary(terminalreporter):
-        missing.report(terminalreporter)
+        optional_tools.report_missing(terminalreporter)
 """
 TESTS = """
     import pytest

@@ -67,8 +67,8 @@ def test_workers_of_a_dead_leader_are_ended_too(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals children of a dead parent")
 def test_a_child_does_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from osmo_admin.ops.processes import start;"
-        f"print(start('sleep', {SLEEP!r}, log=Path({str(tmp_path / 'log')!r})).pid, flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from osmo_admin.ops.processes import start_child;"
+        f"print(start_child('sleep', {SLEEP!r}, log=Path({str(tmp_path / 'log')!r})).pid, flush=True); time.sleep(60)"
     )
     supervisor = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     with supervisor:
