@@ -16,8 +16,8 @@ from typing import Any
 from bench import installation
 
 NAMES = (
-    "client_start", "admission", "pool_quota", "drain", "engine", "live_settle", "quota_tree", "queue_sync", "dispatch",
-    "webhooks", "gpu_quota",
+    "client_start", "admission", "pool_quota", "drain", "engine", "live_reconcile", "quota_tree", "queue_sync",
+    "dispatch", "webhooks", "gpu_quota",
 )  # fmt: skip
 
 
@@ -37,10 +37,10 @@ def main() -> int:
     names = options.names or list(NAMES)
     if len(names) == 1:
         print(f"running {names[0]} ...", file=sys.stderr)
-        with installation.run_installation() as home:
-            report[names[0]] = importlib.import_module(f"bench.{names[0]}").run(home, seconds=options.seconds)
+        with installation.run_installation() as running:
+            report[names[0]] = importlib.import_module(f"bench.{names[0]}").run(running, seconds=options.seconds)
     else:
-        for name in names:  # each in a process of its own: a process belongs to one house
+        for name in names:  # each in a process of its own: a process belongs to one installation
             command = [sys.executable, "-m", "bench", name, "--seconds", str(options.seconds)]
             report[name] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)[name]
     text = json.dumps(report, indent=2)

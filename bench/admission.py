@@ -14,7 +14,7 @@ BULK = 50
 LIVE = (0, 100_000)
 
 
-def run(house: Installation, *, seconds: int) -> dict[str, Any]:
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Every combination of clients, pools and live workflows."""
     from pools.models import Pool
 
@@ -32,14 +32,14 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
             rows = {}
             for clients in CLIENTS:
                 beside = pgbench.run_pgbench(text, clients=clients, seconds=seconds)
-                single = _single(house, chosen, clients, seconds)
+                single = _single(installation, chosen, clients, seconds)
                 rows[str(clients)] = {
                     "pgbench": beside,
                     "single": single,
                     "ratio_to_pgbench": round(single["per_second"] / beside["per_second"], 3),
                     "p99_over_p50": round(single["p99_ms"] / single["p50_ms"], 2),
                 }
-            bulk = _bulk(house, chosen, 8, seconds)
+            bulk = _bulk(installation, chosen, 8, seconds)
             rows["8"]["bulk"] = bulk
             rows["8"]["bulk_over_single"] = round(bulk["workflows_per_second"] / rows["8"]["single"]["per_second"], 2)
             report[f"{label}_{live}_live"] = rows
@@ -47,22 +47,22 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
 
 
 def _name(client: int, pool: int, names: list[str]) -> str:
-    """People name their work as they like: on one pool each client, on many each pool has names of its own."""
+    """The name of a workflow: one for each client on a single pool, one for each pool on many pools."""
     return f"load{client if len(names) == 1 else pool}"
 
 
-def _single(house: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
+def _single(installation: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
     def request(client: int, number: int) -> load.LoadRequest:
         pool = (client * 7919 + number) % len(names)
         body = json.dumps({"file": pgbench.workflow_file(_name(client, pool, names))}).encode()
         return load.LoadRequest("POST", f"/api/pool/{names[pool]}/workflow", body)
 
     return load.run_load(
-        house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request
+        installation.base_url, installation.login(), clients=clients, seconds=seconds, next_request=request
     ).summary()
 
 
-def _bulk(house: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
+def _bulk(installation: Installation, names: list[str], clients: int, seconds: int) -> dict[str, Any]:
     def request(client: int, number: int) -> load.LoadRequest:
         pool = (client * 7919 + number) % len(names)
         file = pgbench.workflow_file(_name(client, pool, names))
@@ -70,6 +70,6 @@ def _bulk(house: Installation, names: list[str], clients: int, seconds: int) -> 
         return load.LoadRequest("POST", f"/api/pool/{names[pool]}/workflows", body)
 
     summary = load.run_load(
-        house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request
+        installation.base_url, installation.login(), clients=clients, seconds=seconds, next_request=request
     ).summary()
     return {**summary, "workflows_per_request": BULK, "workflows_per_second": round(summary["per_second"] * BULK, 1)}

@@ -1,7 +1,7 @@
-"""From Enter to the answer: the client `osmo`, as a process of its own, against a running house.
+"""From Enter to the answer: the client `osmo`, as a process of its own, against a running installation.
 
-`first` is the start with a file cache as it happens to be and bytecode already compiled; `again` the median of the
-starts after it. The target is half a second for the first.
+`first` is the start with the file cache of the moment and compiled bytecode; `again` the median of the following
+starts. The target is half a second for the first.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ COMMANDS = (("--help",), ("pool", "list"), ("workflow", "list", "-o", "json"))
 CLIENT = (sys.executable, "-c", "from osmo_admin.cli.client import main; main()")
 
 
-def run(house: Installation, *, seconds: int) -> dict[str, Any]:
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of each command: `{"pool list": {"first_seconds", "again_seconds", "cpu_seconds"}}`."""
     with tempfile.TemporaryDirectory() as home:
-        login = {"OSMO_URL": house.base_url, "OSMO_TOKEN": house.secret, "OSMO_CONFIG_FILE_DIR": home}
+        login = {"OSMO_URL": installation.base_url, "OSMO_TOKEN": installation.secret, "OSMO_CONFIG_FILE_DIR": home}
         return {" ".join(words): _measured(words, {**os.environ, **login}) for words in COMMANDS}
 
 

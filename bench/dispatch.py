@@ -1,5 +1,5 @@
-"""500 workflows through a real API server, dispatched and observed to the end; and how long the house takes to show
-what a pod does. The benchmark plays scheduler and machine. Beside it the limit: objects made by a bare client."""
+"""500 workflows through a real API server, dispatched and observed to the end, and the latency from a pod's event to
+its status. The benchmark plays scheduler and kubelet. Beside it the limit: objects created by a bare client."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ FILE = """workflow:
 """
 
 
-def run(home: Installation, *, seconds: int) -> dict[str, Any]:
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of each part for all workflows, the rate beside a bare client's, and the latency of single events."""
-    return measure_on_api_server(lambda server: _measure(home, server))
+    return measure_on_api_server(lambda server: _measure(installation, server))
 
 
-def _measure(home: Installation, server: Any) -> dict[str, Any]:
+def _measure(installation: Installation, server: Any) -> dict[str, Any]:
     from scheduling.kube import resource_kinds
     from scheduling.models import Workflow
 
@@ -41,16 +41,16 @@ def _measure(home: Installation, server: Any) -> dict[str, Any]:
         cluster.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="bench")
     bare = _bare_client(cluster)
     body = {"type": "kubernetes", "namespace": NAMESPACE, "kubeconfig": server.sendable()}
-    _ask(home, "PUT", f"/api/configs/backend/{BACKEND}", body)
+    _ask(installation, "PUT", f"/api/configs/backend/{BACKEND}", body)
     config = {"backend": BACKEND, "resources": {"gpu": {"guarantee": 100}}}
-    _ask(home, "PUT", f"/api/configs/pool/{POOL}", {"configs": config})
+    _ask(installation, "PUT", f"/api/configs/pool/{POOL}", {"configs": config})
 
     def ended() -> int:
         return Workflow.objects.filter(status="COMPLETED", pool__name=POOL).count()
 
     begin = time.perf_counter()
     for _ in range(WORKFLOWS // 100):
-        _ask(home, "POST", f"/api/pool/{POOL}/workflows", {"workflows": [{"file": FILE}] * 100})
+        _ask(installation, "POST", f"/api/pool/{POOL}/workflows", {"workflows": [{"file": FILE}] * 100})
     submitted = time.perf_counter()
     pods = _until(lambda: _pods(cluster, WORKFLOWS * TASKS))
     dispatched = time.perf_counter()
@@ -76,12 +76,12 @@ def _measure(home: Installation, server: Any) -> dict[str, Any]:
         "objects_made_per_second": round(rate, 1),
         "bare_client_per_second": round(bare, 1),
         "ratio_to_bare_client": round(rate / bare, 2),
-        "event_to_visible_ms": _latency(home, cluster),
+        "event_to_visible_ms": _latency(installation, cluster),
     }
 
 
 def _bare_client(cluster: Any) -> float:
-    """Objects a second that the same client makes with as many calls at a time, and nothing else to do."""
+    """Objects per second that the same client creates with as many parallel calls and nothing else to do."""
     from scheduling.kube import resource_kinds
     from scheduling.kube.parallel import MAX_PARALLEL_CALLS
 
@@ -96,13 +96,13 @@ def _bare_client(cluster: Any) -> float:
     return WORKFLOWS / (time.perf_counter() - begin)
 
 
-def _latency(home: Installation, cluster: Any) -> dict[str, float]:
+def _latency(installation: Installation, cluster: Any) -> dict[str, float]:
     """From the answer to a pod's new status to the moment the ledger shows it, one pod at a time."""
     from scheduling.models import Workflow
 
     found = []
     for _ in range(SAMPLES):
-        _ask(home, "POST", f"/api/pool/{POOL}/workflows", {"workflows": [{"file": FILE}]})
+        _ask(installation, "POST", f"/api/pool/{POOL}/workflows", {"workflows": [{"file": FILE}]})
         pods = _until(lambda: _pods(cluster, TASKS))
         _say(cluster, pods[:1], phase="Running")
         begin = time.perf_counter()
@@ -119,7 +119,7 @@ def _latency(home: Installation, cluster: Any) -> dict[str, float]:
 
 
 def _pods(cluster: Any, least: int) -> list[Any]:
-    """The pods of the house, once there are so many."""
+    """Our pods, once there are at least so many; else nothing."""
     from scheduling.kube import resource_kinds
 
     found = cluster.list(resource_kinds.POD, namespace=NAMESPACE).items
@@ -144,17 +144,17 @@ def _until(look: Callable[[], Any], *, pause: float = 0.02) -> Any:
     end = time.monotonic() + PATIENCE
     while not (found := look()):
         if time.monotonic() > end:
-            raise SystemExit("the house did not get there in time")
+            raise SystemExit("the condition did not come true in time")
         time.sleep(pause)
     return found
 
 
-def _ask(home: Installation, method: str, path: str, body: dict[str, Any]) -> Any:
+def _ask(installation: Installation, method: str, path: str, body: dict[str, Any]) -> Any:
     request = urllib.request.Request(
-        f"{home.base_url}{path}",
+        f"{installation.base_url}{path}",
         data=json.dumps(body).encode(),
         method=method,
-        headers={"Content-Type": "application/json", "Authorization": f"Bearer {home.login()}"},
+        headers={"Content-Type": "application/json", "Authorization": f"Bearer {installation.login()}"},
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)

@@ -1,4 +1,4 @@
-"""One pass of the drain monitor over 10,000 slices that wait to be archived."""
+"""One pass of the drain monitor over 10,000 subpools that wait to be archived."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from django.test.utils import CaptureQueriesContext
 from bench import fill
 from bench.installation import Installation
 
-SLICES = 10_000
+SUBPOOLS = 10_000
 
 
-def run(house: Installation, *, seconds: int) -> dict[str, Any]:
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds of the pass and queries of each batch."""
     from pools.models import Pool
     from pools.services.subpools import DRAIN_BATCH, archive_drained
 
-    fill.insert_draining_subpools(SLICES)
+    fill.insert_draining_subpools(SUBPOOLS)
     with CaptureQueriesContext(connection) as captured:
         begin = time.perf_counter()
         caught = archive_drained()
         elapsed = time.perf_counter() - begin
     asked = [query for query in captured.captured_queries if query["sql"].lstrip()[:6] in {"SELECT", "UPDATE"}]
-    batches = -(-SLICES // DRAIN_BATCH)
+    batches = -(-SUBPOOLS // DRAIN_BATCH)
     return {
-        "draining": SLICES,
+        "draining": SUBPOOLS,
         "archived": caught,
         "left": Pool.objects.filter(subpool_state="DELETING").count(),
         "seconds": round(elapsed, 2),

@@ -1,4 +1,4 @@
-"""Filling a house quickly: many pools, many live workflows. Rows go in with all triggers on, only not one by one."""
+"""Filling an installation quickly: many pools, many active workflows. All triggers are on; the inserts are bulk."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ def ensure_backend() -> int:
 
 
 def offset_pool_ids() -> None:
-    """Let pool ids begin where no other number is, so that a captured statement's pool can be told from its other
-    numbers."""
+    """Let pool ids begin at a large number, so that a pool id in a captured statement differs from other numbers."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT setval(pg_get_serial_sequence('pools_pool', 'id'), 7000000)")
 
 
 def insert_pools(
-    count: int, *, prefix: str, slices: int = 0, guarantee: int = 1000, on: int | None = None
+    count: int, *, prefix: str, subpools: int = 0, guarantee: int = 1000, on: int | None = None
 ) -> list[str]:
-    """Make `count` pools, each with `slices` ACTIVE slices, on the backend of this id (or the bench's); their names."""
+    """Make `count` pools, each with `subpools` ACTIVE subpools, on this backend (or the bench's); their names."""
     names = [f"{prefix}{number}" for number in range(count)]
-    home = ensure_backend() if on is None else on
+    backend_id = ensure_backend() if on is None else on
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -38,9 +37,9 @@ def insert_pools(
                 (name, backend_id, description, guarantee, archived, enable_maintenance, config, version)
             SELECT name, %s, '', %s, false, false, '{}', 1 FROM unnest(%s::text[]) AS name
             """,
-            [home, guarantee, names],
+            [backend_id, guarantee, names],
         )
-        if slices:
+        if subpools:
             cursor.execute(
                 """
                 INSERT INTO pools_pool (name, parent_id, subpool_name, subpool_state, last_quota, description, archived,
@@ -48,14 +47,14 @@ def insert_pools(
                 SELECT parent.name || '--s' || number, parent.id, 's' || number, 'ACTIVE', %s, '', false, false, '{}', 1
                 FROM pools_pool parent CROSS JOIN generate_series(1, %s) AS number WHERE parent.name = ANY(%s)
                 """,
-                [guarantee // (slices + 1), slices, names],
+                [guarantee // (subpools + 1), subpools, names],
             )
     return names
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWorkload:
-    """A workflow of one gang that waits: so many tasks of so many GPUs each on a pool or a slice."""
+    """A workflow of one waiting gang: so many tasks of so many GPUs each, on a pool or subpool."""
 
     pool: str
     tasks: int = 1
@@ -71,7 +70,7 @@ def insert_live_workflows(pool: str, count: int) -> None:
 def insert_pending(work: Sequence[PendingWorkload]) -> None:
     """Put these on their pools, submitted a second apart up to now.
 
-    The first is submitted, the others are copies of its rows, so that nobody here has to know their columns.
+    The first is submitted, the others are copies of its rows, so that this module does not depend on their columns.
     """
     from pools.models import User
     from scheduling.services.workflows.submission import Submission, submit
@@ -135,10 +134,10 @@ _FILE = """workflow:
 
 
 def insert_draining_subpools(count: int) -> None:
-    """Slices that are DELETING with nothing live: what the monitor has to catch."""
+    """Subpools that are DELETING without active work, which the monitor has to archive."""
     with connection.cursor() as cursor:
         for start in range(0, count, 100):
-            names = insert_pools(1, prefix=f"drain{start}x", slices=min(100, count - start), guarantee=10_000)
+            names = insert_pools(1, prefix=f"drain{start}x", subpools=min(100, count - start), guarantee=10_000)
             cursor.execute(
                 "UPDATE pools_pool SET subpool_state = 'DELETING' WHERE subpool_name IS NOT NULL AND name LIKE %s",
                 [f"{names[0]}--%"],

@@ -29,7 +29,7 @@ SPEC = {"total": {"requests": {"tflops": "1E", "vram": "1E"}, "maxWorkers": 2**3
 BODY = {"request": {"tflops": "10", "vram": "1Gi"}, "limit": {"tflops": "20", "vram": "2Gi"}, "count": 2}
 
 
-def run(house: Installation, *, seconds: int) -> dict[str, Any]:
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """One hot namespace and a thousand, each beside its limit; then the rebuild."""
     from pools.domain.roles import SYSTEM
     from pools.services.gpu_quotas import put_gpu_quota
@@ -43,7 +43,7 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
         for clients in CLIENTS:
             beside = pgbench.run_pgbench(_script(statements, namespaces), clients=clients, seconds=seconds)
             service = _service(namespaces, clients, seconds)
-            http = _http(house, namespaces, clients, seconds)
+            http = _http(installation, namespaces, clients, seconds)
             rows[str(clients)] = {
                 "pgbench": beside,
                 "service": {"pairs_per_second": service},
@@ -122,7 +122,7 @@ def _service(namespaces: int, processes: int, seconds: int) -> float:
     return round(sum(each["pairs"] / each["seconds"] for each in done), 1)
 
 
-def _http(house: Installation, namespaces: int, clients: int, seconds: int) -> dict[str, Any]:
+def _http(installation: Installation, namespaces: int, clients: int, seconds: int) -> dict[str, Any]:
     """Requests go by turns: allocate, then release the same."""
 
     def request(client: int, number: int) -> load.LoadRequest:
@@ -134,7 +134,7 @@ def _http(house: Installation, namespaces: int, clients: int, seconds: int) -> d
         return load.LoadRequest("POST", path, json.dumps({"id": name, "workload": "bench", **BODY}).encode())
 
     result = load.run_load(
-        house.base_url, house.login(), clients=clients, seconds=seconds, next_request=request
+        installation.base_url, installation.login(), clients=clients, seconds=seconds, next_request=request
     ).summary()
     return {**result, "pairs_per_second": round(result["per_second"] / 2, 1)}
 

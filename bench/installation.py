@@ -1,4 +1,4 @@
-"""A house of its own for a benchmark: `osmo-admin up` on a temporary data directory, stopped and removed afterwards."""
+"""An installation for a benchmark: `osmo-admin up` on a temporary data directory, stopped and removed afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BACKEND = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where it answers, where its data is, and a login for `admin`."""
+    """Address, data directory, and an access token of `admin`."""
 
     base_url: str
     data_dir: Path
@@ -43,7 +43,7 @@ class Installation:
 
 @contextmanager
 def run_installation() -> Iterator[Installation]:
-    """Start a house, connect this process's Django to its database, and stop it at the end."""
+    """Start an installation, connect this process's Django to its database, and stop it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="osmo-bench-"))
     folder.chmod(0o755)
     data_dir, output = folder / "data", folder / "up.out"
@@ -77,7 +77,7 @@ def _command() -> str:
 
 
 def find_free_port() -> int:
-    """A port nobody listens on now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -87,7 +87,7 @@ def _wait(process: subprocess.Popen[bytes], base_url: str, output: Path) -> None
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise SystemExit(f"the house did not start:\n{output.read_text()}")
+            raise SystemExit(f"the installation did not start:\n{output.read_text()}")
         try:
             with urllib.request.urlopen(f"{base_url}/ready", timeout=2) as answer:
                 if answer.status == 200:
@@ -95,7 +95,7 @@ def _wait(process: subprocess.Popen[bytes], base_url: str, output: Path) -> None
         except OSError:
             pass
         time.sleep(0.2)
-    raise SystemExit("the house was not ready in time")
+    raise SystemExit("the installation was not ready in time")
 
 
 def _use(data_dir: Path) -> None:

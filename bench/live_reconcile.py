@@ -1,10 +1,10 @@
-"""Settling a large simulated backend: all of it, and one submission into a state in which 10,000 gangs wait.
+"""Reconciling a large simulated backend: a full scheduling cycle, and one submission while 10,000 gangs wait.
 
-1,000 nodes of 8 GPUs, 50 pools of 9 slices (500 leaves), their quotas full; 10,000 gangs wait for quotas and room.
-`full`: one settling of everything in this process, its parts apart. `submission`: seconds from the answer to a
-submission until the workflow is seen RUNNING over HTTP, with room for it. A start is seen when it is on the disk, so
-`disk` tells how long, in the same minutes, the disk below the database took to confirm one page that nothing depends
-on. With `TMPDIR` in memory there is no disk, and what is left is our own.
+1,000 nodes of 8 GPUs, 50 pools of 9 subpools (500 leaves), their quotas full; 10,000 gangs wait for quotas and nodes.
+`cold` and `again` are full cycles in this process, `parts` their parts. `submission` is the time from the answer to a
+submission until the workflow is RUNNING over HTTP, with free capacity. A start becomes visible when it is on the disk,
+so `disk` is the time that the disk below the database took, in the same minutes, to confirm one independent page. With
+`TMPDIR` in memory there is no disk, and only our own time remains.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from bench import fill
 from bench.installation import Installation
 from bench.pgbench import workflow_file
 
-POOLS, SLICES, NODES, GANGS = 50, 9, 1_000, 12_200
-QUOTA = 14  # of each leaf; the pools' guarantees together are less than what the nodes have
-MOST_NODES = 200  # whole nodes that a wide gang asks for; fewer are left by the quotas
-SAMPLES = 250  # a minute and a half of them: the beat's looks at everything come in between
+POOLS, SUBPOOLS, NODES, GANGS = 50, 9, 1_000, 12_200
+QUOTA = 14  # of each leaf; the quotas of all pools are less than the GPUs of the nodes
+MOST_NODES = 200  # whole nodes that a wide gang requests; the quotas leave fewer free
+SAMPLES = 250  # a minute and a half, so that full cycles of Celery beat come in between
 TARGET_SECONDS = 1.0
 PAGE, PROBE_SECONDS = b"0" * 8192, 0.05
 
 
-def run(house: Installation, *, seconds: int) -> dict[str, Any]:
-    """Seconds of a full settling, of being seen, and of the disk."""
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
+    """Seconds of a full cycle, of a submission until it runs, and of the disk."""
     from scheduling.services.simulated.reconcile import reconcile_backend
 
     backend = _cluster()
@@ -42,14 +42,14 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pools_backend SET offline = false WHERE id = %s", [backend])
     cold = _timed(lambda: reconcile_backend(backend, lock_timeout=600))
-    os.sync()  # else the disk is still busy with what the filling wrote
+    os.sync()  # the disk may still be busy with the rows of the filling
     again = _timed(lambda: reconcile_backend(backend, lock_timeout=600))
     parts, waiting, running = _parts(backend), _count("SCHEDULING"), _count("RUNNING")
-    with _disk_watched(house.data_dir) as disk:
-        seen = _submissions(house)
+    with _disk_watched(installation.data_dir) as disk:
+        seen = _submissions(installation)
     return {
         "nodes": NODES,
-        "leaves": POOLS * (SLICES + 1),
+        "leaves": POOLS * (SUBPOOLS + 1),
         "waiting": waiting,
         "running": running,
         "cold_seconds": cold[0],
@@ -61,9 +61,9 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
     }
 
 
-def _timed(deed: Any) -> tuple[float, Any]:
+def _timed(operation: Any) -> tuple[float, Any]:
     begin = time.perf_counter()
-    result = deed()
+    result = operation()
     return round(time.perf_counter() - begin, 2), result
 
 
@@ -96,16 +96,16 @@ def _cluster() -> int:
             SELECT name || '--s' || number, id, 's' || number, 'ACTIVE', %s, '', false, false, '{}', 1
             FROM roots CROSS JOIN generate_series(1, %s) AS number
             """,
-            [row.pk, QUOTA * (SLICES + 1), POOLS, QUOTA, SLICES],
+            [row.pk, QUOTA * (SUBPOOLS + 1), POOLS, QUOTA, SUBPOOLS],
         )
     return row.pk
 
 
 def _work() -> None:
-    """On all leaves in turn firm gangs of 1 to 16 tasks, which fill the quotas and wait for them; and LOW ones that ask
-    for more whole nodes than are ever free. So some room is left that nobody who waits can use."""
-    slices = ["", *(f"--s{number}" for number in range(1, SLICES + 1))]
-    leaves = [f"big{pool}{short}" for pool in range(1, POOLS + 1) for short in slices]
+    """On all leaves in turn NORMAL gangs of 1 to 16 tasks, which fill the quotas and wait for them, and LOW gangs that
+    request more whole nodes than are ever free. So some capacity stays free that no waiting gang can use."""
+    suffixes = ["", *(f"--s{number}" for number in range(1, SUBPOOLS + 1))]
+    leaves = [f"big{pool}{suffix}" for pool in range(1, POOLS + 1) for suffix in suffixes]
     tasks, gpus = [1, 1, 1, 2, 4, 4, 8, 16], [1, 2, 4, 8, 8, 2, 1, 1, 4]
     firm = [fill.PendingWorkload(leaves[n % len(leaves)], tasks[n % 8], gpus[n % 9], "NORMAL") for n in range(GANGS)]
     wide = [fill.PendingWorkload(leaves[n % len(leaves)], MOST_NODES, 8, "LOW") for n in range(20)]
@@ -118,13 +118,13 @@ def _count(status: str) -> int:
     return Group.objects.filter(status=status).count()
 
 
-def _submissions(house: Installation) -> dict[str, Any]:
-    """One after another, each when the one before is seen."""
+def _submissions(installation: Installation) -> dict[str, Any]:
+    """One after another, each when the previous one runs."""
     found = []
     for number in range(SAMPLES):
-        name = _post(house, "pool/big1/workflow?priority=LOW", {"file": workflow_file(f"new{number}")})["name"]
+        name = _post(installation, "pool/big1/workflow?priority=LOW", {"file": workflow_file(f"new{number}")})["name"]
         begin = time.perf_counter()
-        while _get(house, f"workflow/{name}?skip_groups=True")["status"] != "RUNNING":
+        while _get(installation, f"workflow/{name}?skip_groups=True")["status"] != "RUNNING":
             if time.perf_counter() - begin > 60:
                 break
             time.sleep(0.01)
@@ -144,7 +144,7 @@ def _tail(seconds: list[float]) -> dict[str, Any]:
 
 @contextmanager
 def _disk_watched(folder: Path) -> Iterator[list[float]]:
-    """Note how long the disk below this folder takes to confirm a page that is written over and over."""
+    """Record how long the disk below this folder takes to confirm a page that is written repeatedly."""
     found: list[float] = []
     over = Event()
     with (folder / "probe").open("wb", buffering=0) as file:
@@ -166,16 +166,16 @@ def _disk_watched(folder: Path) -> Iterator[list[float]]:
             watching.join()
 
 
-def _post(house: Installation, path: str, body: dict[str, Any]) -> Any:
-    return _ask(house, path, json.dumps(body).encode())
+def _post(installation: Installation, path: str, body: dict[str, Any]) -> Any:
+    return _ask(installation, path, json.dumps(body).encode())
 
 
-def _get(house: Installation, path: str) -> Any:
-    return _ask(house, path, None)
+def _get(installation: Installation, path: str) -> Any:
+    return _ask(installation, path, None)
 
 
-def _ask(house: Installation, path: str, body: bytes | None) -> Any:
-    headers = {"Authorization": f"Bearer {house.login()}", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"{house.base_url}/api/{path}", data=body, headers=headers)
+def _ask(installation: Installation, path: str, body: bytes | None) -> Any:
+    headers = {"Authorization": f"Bearer {installation.login()}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{installation.base_url}/api/{path}", data=body, headers=headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)

@@ -1,4 +1,4 @@
-"""A load of keep-alive HTTP clients, each sending its next request when the last is answered."""
+"""A load of keep-alive HTTP clients, each sending its next request after the previous answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a load measured. Times in milliseconds; `statuses` counts the answers by HTTP code."""
+    """Measurements of a load. Times in milliseconds; `statuses` counts the answers by HTTP code."""
 
     seconds: float
     latencies_ms: tuple[float, ...]

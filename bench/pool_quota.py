@@ -1,4 +1,4 @@
-"""`/api/pool_quota` at 1,000 pools of 20 slices beside the bare SQL of the same rows."""
+"""`/api/pool_quota` at 1,000 pools of 20 subpools beside the bare SQL of the same rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db import connection
 from bench import fill, load
 from bench.installation import Installation
 
-POOLS, SLICES = 1000, 20
+POOLS, SUBPOOLS = 1000, 20
 BARE_SQL = """
     SELECT pool.name, pool.description, pool.subpool_name, pool.subpool_state, pool.last_quota, pool.guarantee,
         pool.maximum, pool.weight, pool.config, pool.enable_maintenance, parent.name, backend.name, leaf.used,
@@ -23,9 +23,9 @@ BARE_SQL = """
 """
 
 
-def run(house: Installation, *, seconds: int) -> dict[str, Any]:
-    """One client asking for all pools, and the bare statement fetched as often."""
-    fill.insert_pools(POOLS, prefix="q", slices=SLICES)
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
+    """One client that reads all pools, and the bare statement."""
+    fill.insert_pools(POOLS, prefix="q", subpools=SUBPOOLS)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
         bare = []
@@ -35,8 +35,8 @@ def run(house: Installation, *, seconds: int) -> dict[str, Any]:
             rows = len(cursor.fetchall())
             bare.append((time.perf_counter() - begin) * 1000)
     answer = load.run_load(
-        house.base_url,
-        house.login(),
+        installation.base_url,
+        installation.login(),
         clients=1,
         seconds=max(seconds, 5),
         next_request=lambda _client, _number: load.LoadRequest("GET", "/api/pool_quota?all_pools=True"),

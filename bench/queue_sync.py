@@ -15,21 +15,23 @@ from bench import fill
 from bench.installation import Installation
 from bench.kube import measure_on_api_server
 
-POOLS, SLICES = 1000, 20
+POOLS, SUBPOOLS = 1000, 20
 NAME = "bench-queues"
 
 
-def run(house: Installation, *, seconds: int) -> dict[str, Any]:
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Seconds and calls of each run, beside a bare list of the same queues; the memory of a whole process that syncs.
 
-    The house's own workers leave the cluster alone meanwhile (its sync is off; the runs are asked for by hand).
+    The installation's own workers leave the cluster alone meanwhile (its sync is off; the runs are started manually).
     """
     from tests.support.kube_server import RecordingCluster
 
-    return measure_on_api_server(lambda server: _measured(house, RecordingCluster(server.cluster()), server.content()))
+    return measure_on_api_server(
+        lambda server: _measured(installation, RecordingCluster(server.cluster()), server.content())
+    )
 
 
-def _measured(house: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:
+def _measured(installation: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> dict[str, Any]:
     from pools.domain.roles import SYSTEM
     from pools.models import Pool
     from pools.services.backends import put_backend
@@ -39,17 +41,17 @@ def _measured(house: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> 
 
     body = {"type": "kubernetes", "namespace": "b", "sync_mode": "off", "kubeconfig": yaml.safe_dump(kubeconfig)}
     backend = put_backend(actor=SYSTEM, name=NAME, body=body).row
-    fill.insert_pools(POOLS, prefix="k", slices=SLICES, on=backend.pk)
+    fill.insert_pools(POOLS, prefix="k", subpools=SUBPOOLS, on=backend.pk)
     connections.connect = lambda _: cluster
 
     def once() -> dict[str, Any]:
         cluster.forget()
         spent, outcome = _timed(lambda: sync_backend_queues(backend.pk, manual=True))
         if outcome.synced != "True":
-            raise SystemExit(f"not in step: {outcome.message}")
+            raise SystemExit(f"not in sync: {outcome.message}")
         return {"seconds": round(spent, 2), "calls": len(cluster.calls), "writes": len(cluster.writes)}
 
-    report: dict[str, Any] = {"queues": 1 + POOLS * (2 + SLICES), "first": once(), "nothing_to_do": once()}
+    report: dict[str, Any] = {"queues": 1 + POOLS * (2 + SUBPOOLS), "first": once(), "nothing_to_do": once()}
     Pool.objects.filter(name="k7").update(weight=3)
     report["one_change"] = once()
     if (report["nothing_to_do"]["writes"], report["one_change"]["writes"]) != (0, 1):
@@ -58,20 +60,20 @@ def _measured(house: Installation, cluster: Any, kubeconfig: dict[str, Any]) -> 
     report["bare_list_seconds"] = round(spent, 2)
     report["objects_listed"] = len(found.items)
     report["nothing_to_do_over_bare_list"] = round(report["nothing_to_do"]["seconds"] / spent, 2)
-    report["process_mib"] = _memory(house)
+    report["process_mib"] = _memory(installation)
     return report
 
 
-def _timed(deed: Callable[[], Any]) -> tuple[float, Any]:
+def _timed(operation: Callable[[], Any]) -> tuple[float, Any]:
     begin = time.perf_counter()
-    result = deed()
+    result = operation()
     return time.perf_counter() - begin, result
 
 
-def _memory(house: Installation) -> float:
+def _memory(installation: Installation) -> float:
     """The most that `osmo-admin sync` held at any time, in MiB."""
     main = "from osmo_admin.cli.server import main; main()"
-    command = [sys.executable, "-c", main, "sync", "--backend", NAME, "--data-dir", str(house.data_dir)]
+    command = [sys.executable, "-c", main, "sync", "--backend", NAME, "--data-dir", str(installation.data_dir)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

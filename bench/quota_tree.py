@@ -1,12 +1,12 @@
-"""Verdicts on a tree of cohorts: what the computing of one costs, without the database.
+"""Verdicts on a tree of cohorts: the cost of computing one, without the database.
 
-A tree of 2,000 nodes and depth 12, a third of the nodes with limits, filled until some work is refused. `verdict` asks
-for one leaf whether a request of GPUs and two more resources fits, and why not; `start` asks for GPUs, reserves and
-releases them; `submission` is what a pool could ever hold. Each is asked 2,000 times.
+A tree of 2,000 nodes and depth 12, a third of the nodes with limits, filled until some work is refused. `verdict`
+checks for one leaf whether a request of GPUs and two more resources fits, with the reason; `start` checks GPUs, reserves and
+releases them; `submission` is the most that a pool could ever hold. Each 2,000 times.
 
 Beside them, 20 times each: `naive` is the seed's formula over the whole tree; `read` makes the tree from facts, which a
-transaction of starts does once for all of them; `numbers` works out every number of every node, for a page.
-Milliseconds are those of one core, whatever else the machine does.
+transaction of starts does once; `numbers` computes every number of every node, for a page. Milliseconds are those of
+one core, independent of other processes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LIMIT_MS = 2.0
 OTHERS = ("default/cpu", "default/memory")
 
 
-def run(house: Installation, *, seconds: int) -> dict[str, Any]:
-    """Milliseconds, p50 and p99 and the worst; the house and the seconds are not needed."""
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
+    """Milliseconds, p50 and p99 and the worst; the installation and the seconds are not used."""
     return measure(NODES, DEPTH)
 
 

@@ -15,7 +15,7 @@ RATIO, TAIL, BULK, OVER_SQL, QUERIES = 0.35, 5, 3, 8, 5
 HEAD = """# Performance
 
 Written by `python -m bench.report` from `docs/performance.json`, which `python -m bench` measured ({cores} cores,
-Python {python}, {system}; house, PostgreSQL and load on the same machine). Each number stands beside its limit from
+Python {python}, {system}; installation and load on the same machine). Each number stands beside its limit from
 the same run, so ratios can be compared between machines and absolute numbers cannot. The targets are the design's,
 section 7.
 
@@ -46,12 +46,13 @@ def main() -> None:
     worst = {f"{name}, {n} clients": row["p99_over_p50"] for name, rows in admission.items() for n, row in rows.items()}
     _verdict(f"p99 ≤ {TAIL} × p50", worst, TAIL, most=True)
     quota, drain = report["pool_quota"], report["drain"]
-    print("\n## `/api/pool_quota` with 1,000 pools of 20 slices\n")
+    print("\n## `/api/pool_quota` with 1,000 pools of 20 subpools\n")
     print(f"{quota['rows']:,} rows: {quota['answer']['p50_ms']} ms (p50), the bare SQL {quota['bare_sql_ms']} ms.")
     _verdict(f"≤ {OVER_SQL} × the bare SQL", {"ratio": quota["over_bare_sql"]}, OVER_SQL, most=True)
     print("\n## Drain monitor\n")
     print(
-        f"One pass over {drain['draining']:,} draining slices archived {drain['archived']:,} in {drain['seconds']} s, "
+        f"One pass over {drain['draining']:,} draining subpools archived {drain['archived']:,} in "
+        f"{drain['seconds']} s, "
         f"{drain['batches']} batches."
     )
     _verdict(f"≤ {QUERIES} queries a batch", {"queries": drain["queries_per_batch"]}, QUERIES, most=True)
@@ -73,7 +74,7 @@ def _when(report: dict[str, Any]) -> str:
 def _queue_sync(measured: dict[str, Any]) -> None:
     print("\n## Queues of a cluster\n")
     print(
-        f"{measured['queues']:,} queues of 1,000 pools of 20 slices on a real API server, with its etcd on the same "
+        f"{measured['queues']:,} queues of 1,000 pools of 20 subpools on a real API server, with its etcd on the same "
         f"machine. A bare list of them takes {measured['bare_list_seconds']} s. A whole process that syncs them held "
         f"at most {measured['process_mib']} MiB.\n"
     )
@@ -107,48 +108,48 @@ def _gpu_quota(measured: dict[str, Any]) -> None:
 
 def _engine(measured: dict[str, Any]) -> None:
     print("\n## The scheduling engine\n")
+    print("Cold: all gangs wait, nothing was planned before. Seconds of one core; each size in a process of its own.\n")
     print(
-        "Cold: everybody waits, nothing was planned before. Seconds of one core; each size in a process of its own.\n"
+        "| size | gangs | nodes | queues | full cycle s | a submission s | a what-if s | every reason s | memory MiB |"
     )
-    print("| size | gangs | nodes | queues | settle s | a submission s | a what-if s | every reason s | memory MiB |")
     print("|---|---|---|---|---|---|---|---|---|")
     for row in measured["sizes"]:
         cells = [f"{row['scale']}×", *(f"{row[name]:,}" for name in ("gangs", "nodes", "queues"))]
-        cells += [row[name] for name in ("settle_s", "submission_s", "what_if_s", "explain_s", "memory_mib")]
+        cells += [row[name] for name in ("cycle_s", "submission_s", "what_if_s", "explain_s", "memory_mib")]
         print("| " + " | ".join(map(str, cells)) + " |")
     first, limits = measured["sizes"][0], measured["limits"]
     for name, said in (
-        ("settle_s", "settled from cold"), ("submission_s", "one submission"), ("what_if_s", "what-if"),
+        ("cycle_s", "full cycle from cold"), ("submission_s", "one submission"), ("what_if_s", "what-if"),
         ("memory_mib", "memory"),
     ):  # fmt: skip
         unit = "MiB" if name.endswith("mib") else "s"
         _verdict(f"{said} ≤ {limits[name]:g} {unit} at 1×", {"it took": first[name]}, limits[name], most=True)
 
 
-def _live_settle(measured: dict[str, Any]) -> None:
-    print("\n## The same in the house\n")
+def _live_reconcile(measured: dict[str, Any]) -> None:
+    print("\n## The same in a running installation\n")
     parts, seen = measured["parts_seconds"], measured["submission"]
     print(
         f"{measured['waiting']:,} gangs wait and {measured['running']:,} run on {measured['nodes']:,} nodes in "
         f"{measured['leaves']} leaves. From cold {measured['cold_seconds']} s for {measured['steps']:,} starts; a "
-        f"look at everything when nothing moves {measured['again_seconds']} s (read {parts['reading']} s, plan "
-        f"{parts['planning']} s). One submission into it is seen running over HTTP after {seen['p50_seconds']} s "
+        f"full cycle when nothing changes {measured['again_seconds']} s (read {parts['reading']} s, plan "
+        f"{parts['planning']} s). One submission is RUNNING over HTTP after {seen['p50_seconds']} s "
         f"(p50 of {seen['samples']}; p99 {seen['p99_seconds']} s), at worst {seen['worst_seconds']} s."
     )
     disk = measured["disk"]
     print(
         f"\nIn the same time the disk below the database took {disk['p99_seconds']} s (p99 of {disk['samples']:,}) and "
-        f"at worst {disk['worst_seconds']} s to confirm one page that nothing else depends on; a start is seen when "
-        "the disk has it."
+        f"at worst {disk['worst_seconds']} s to confirm one independent page; a start becomes visible when "
+        "it is on the disk."
     )
-    _verdict("seen running ≤ 1 s", {"p99": seen["p99_seconds"], "worst": seen["worst_seconds"]}, 1.0, most=True)
+    _verdict("running ≤ 1 s", {"p99": seen["p99_seconds"], "worst": seen["worst_seconds"]}, 1.0, most=True)
     if (own := measured.get("in_memory")) is not None:
         print(
-            f"\nWith the house's data in memory (`TMPDIR=/dev/shm`): {own['p50_seconds']} s (p50 of {own['samples']}; "
+            f"\nWith the data in memory (`TMPDIR=/dev/shm`): {own['p50_seconds']} s (p50 of {own['samples']}; "
             f"p99 {own['p99_seconds']} s), at worst {own['worst_seconds']} s."
         )
         own_times = {"p99": own["p99_seconds"], "worst": own["worst_seconds"]}
-        _verdict("seen running ≤ 1 s, without a disk", own_times, 1.0, most=True)
+        _verdict("running ≤ 1 s, without a disk", own_times, 1.0, most=True)
 
 
 def _dispatch(measured: dict[str, Any]) -> None:
@@ -157,15 +158,15 @@ def _dispatch(measured: dict[str, Any]) -> None:
     print(
         f"{measured['workflows']} workflows with {measured['pods']:,} pods on a real API server: submitted after "
         f"{took['submitted']} s, all objects made after {took['dispatched']} s ({measured['objects_made_per_second']} "
-        f"a second; a bare client makes {measured['bare_client_per_second']}). All seen running {took['all_running']} "
-        f"s later, all seen ended {took['all_ended']} s after that. From a pod's event to its status in the API "
+        f"a second; a bare client makes {measured['bare_client_per_second']}). All observed running "
+        f"{took['all_running']} s later, all observed ended {took['all_ended']} s after that. From a pod's event to its status in the API "
         f"{latency['p50']} ms (p50), {latency['p95']} ms (p95), {latency['worst']} ms (worst)."
     )
 
 
 def _webhooks(measured: dict[str, Any]) -> None:
     print("\n## Admission reviews\n")
-    print("Over TLS on kept connections, as an API server asks.\n")
+    print("Over TLS on kept connections, like an API server.\n")
     print("| answer | at once | per second | p50 ms | p99 ms |\n|---|---|---|---|---|")
     for name, row in measured.items():
         answer, clients = name.rsplit("_", 1)
@@ -212,7 +213,7 @@ def _quota_tree(measured: dict[str, Any]) -> None:
 _VERDICTS = {
     "verdict": "verdict on three resources, with the reason",
     "start": "verdict, reservation and release of GPUs",
-    "submission": "the most a pool could ever hold",
+    "submission": "the most that a pool could ever hold",
     "naive": "the seed's formula over the whole tree",
     "read": "making the tree from facts",
     "numbers": "every number of every node",
@@ -220,7 +221,7 @@ _VERDICTS = {
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "engine": _engine,
-    "live_settle": _live_settle,
+    "live_reconcile": _live_reconcile,
     "quota_tree": _quota_tree,
     "queue_sync": _queue_sync,
     "dispatch": _dispatch,

@@ -18,7 +18,7 @@ from bench.load import run_load as load
 ALLOWED, REFUSED = "default-queue", "osmo-pool-bench-hooks-team--a"
 
 
-def run(home: Installation, *, seconds: int) -> dict[str, Any]:
+def run(installation: Installation, *, seconds: int) -> dict[str, Any]:
     """Rate and percentiles for pods that pass and pods that are refused (and noted), one and eight at once."""
     from osmo_admin.ops import process_commands
     from osmo_admin.ops.certificates import ensure_certificate
@@ -26,7 +26,7 @@ def run(home: Installation, *, seconds: int) -> dict[str, Any]:
     from pools.models import Backend
 
     Backend.objects.create(name="bench-hooks", kind=Backend.Kind.KUBERNETES, namespace="bench-hooks")
-    folder = home.data_dir / "bench-webhook"
+    folder = installation.data_dir / "bench-webhook"
     certificate = ensure_certificate(folder, ["127.0.0.1"])
     port = find_free_port()
     command = process_commands.webhook_command("127.0.0.1", port, certificate.certificate, certificate.key)
