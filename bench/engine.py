@@ -2,8 +2,8 @@
 `python bench/engine.py [--sizes 1,2,4]`, JSON out.
 
 1× is what design section 7 promises: 10,000 waiting gangs × 1,000 nodes × 500 queues scheduled from cold in at most
-10 s and 1 GiB; a what-if on the resulting state, and one submission into it, in at most 1 s. Each size runs in a process
-of its own, so that its memory is its own; seconds are those of one core.
+10 s and 1 GiB; a what-if on the resulting state, and one submission into it, in at most 1 s. Each size runs in a
+process of its own, so that its memory is its own; seconds are those of one core.
 """
 
 from __future__ import annotations

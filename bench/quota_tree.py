@@ -1,8 +1,8 @@
 """Verdicts on a tree of cohorts: the cost of computing one, without the database.
 
 A tree of 2,000 nodes and depth 12, a third of the nodes with limits, filled until some work is refused. `verdict`
-checks for one leaf whether a request of GPUs and two more resources fits, with the reason; `start` checks GPUs, reserves and
-releases them; `submission` is the most that a pool could ever hold. Each 2,000 times.
+checks for one leaf whether a request of GPUs and two more resources fits, with the reason; `start` checks,
+reserves and releases them; `submission` is the most that a pool could ever hold. Each 2,000 times.
 
 Beside them, 20 times each: `naive` is the seed's formula over the whole tree; `read` makes the tree from facts, which a
 transaction of starts does once; `numbers` computes every number of every node, for a page. Milliseconds are those of

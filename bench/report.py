@@ -159,7 +159,8 @@ def _dispatch(measured: dict[str, Any]) -> None:
         f"{measured['workflows']} workflows with {measured['pods']:,} pods on a real API server: submitted after "
         f"{took['submitted']} s, all objects made after {took['dispatched']} s ({measured['objects_made_per_second']} "
         f"a second; a bare client makes {measured['bare_client_per_second']}). All observed running "
-        f"{took['all_running']} s later, all observed ended {took['all_ended']} s after that. From a pod's event to its status in the API "
+        f"{took['all_running']} s later, all observed ended {took['all_ended']} s after that. "
+        "From a pod's event to its status in the API "
         f"{latency['p50']} ms (p50), {latency['p95']} ms (p95), {latency['worst']} ms (worst)."
     )
 

@@ -1,4 +1,4 @@
-"""The house that fault tests break."""
+"""The installation that fault tests break."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from tests.support.own_servers import KillableServers
 
 
 @pytest.fixture(scope="session")
-def broken_before(
+def worker_installation(
     worker_id: str,
     django_test_environment: None,
     tmp_path_factory: pytest.TempPathFactory,
     django_db_blocker: Any,
 ) -> Iterator[FaultyInstallation]:
-    """One house for the fault tests of this pytest worker."""
+    """One installation for the fault tests of this pytest worker."""
     number = services.current_services(None if worker_id == "master" else worker_id).number
-    house = FaultyInstallation(KillableServers.create(number), tmp_path_factory.mktemp("faults"), django_db_blocker)
+    installation = FaultyInstallation(
+        KillableServers.create(number), tmp_path_factory.mktemp("faults"), django_db_blocker
+    )
     try:
-        house.start()
-        yield house
+        installation.start()
+        yield installation
     finally:
-        house.stop()
+        installation.stop()
 
 
 @pytest.fixture
-def house(broken_before: FaultyInstallation) -> FaultyInstallation:
-    """The house, whole at the start of each test: what one test left dead does not spoil the next."""
-    broken_before.restart_dead()
-    broken_before.wait_ready()
-    return broken_before
+def installation(worker_installation: FaultyInstallation) -> FaultyInstallation:
+    """The installation with all processes running at the start of each test, whatever the previous test killed."""
+    worker_installation.restart_dead()
+    worker_installation.wait_ready()
+    return worker_installation

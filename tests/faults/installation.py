@@ -1,4 +1,4 @@
-"""A house whose every part may be killed: five processes of its own, and what proves it whole again."""
+"""An installation with servers of its own, each part of which may be killed, and the checks that it is consistent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OFFLINE = """
 
 
 class FaultyInstallation(Stack):
-    """The running house, with its servers. Each part is killed and started on its own."""
+    """The running installation, with its servers. Each part is killed and started on its own."""
 
     def __init__(self, servers: KillableServers, folder: Path, blocker: Any) -> None:
         super().__init__(servers, folder, blocker, {"OSMO_LOCK_TIMEOUT_MS": str(round(LOCK_TIMEOUT * 1000))})
@@ -42,7 +42,7 @@ class FaultyInstallation(Stack):
         super().start()
 
     def stop(self) -> None:
-        """Everything, and nothing is left. Nobody here needs a polite end."""
+        """Kill everything and remove its data."""
         for client in self._clients:
             client.close()
         for name in self.children:
@@ -50,7 +50,7 @@ class FaultyInstallation(Stack):
         self.servers.remove()
 
     def restart_dead(self) -> None:
-        """What was killed runs again, as a supervisor would have it; this does not wait until it answers."""
+        """Start killed parts again, as a supervisor would; does not wait until they answer."""
         self.servers.start_missing()
         for name, child in list(self.children.items()):
             if child.exit_code() is not None:
@@ -59,12 +59,12 @@ class FaultyInstallation(Stack):
 
     # --- killing ---
     def kill_process(self, name: str) -> None:
-        """SIGKILL to one of the three, all its processes."""
+        """SIGKILL to one part, with all its processes."""
         self.children[name].kill_group()
         self.children[name].popen.wait(10)
 
     def child_pids_of(self, name: str) -> list[int]:
-        """The processes that one of the three has made."""
+        """The child processes of one part."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -76,13 +76,13 @@ class FaultyInstallation(Stack):
         return found
 
     def kill_children_of(self, name: str) -> None:
-        """SIGKILL to what one of the three has made; the maker lives."""
+        """SIGKILL to the child processes of one part; the parent lives."""
         for pid in self.child_pids_of(name):
             os.kill(pid, signal.SIGKILL)
 
     @contextmanager
     def suspend_process(self, name: str) -> Iterator[None]:
-        """One of the three stands still (SIGSTOP), then goes on as if nothing had been."""
+        """Suspend one part (SIGSTOP), then continue it."""
         group = self.children[name].pid
         os.killpg(group, signal.SIGSTOP)
         try:
@@ -91,13 +91,13 @@ class FaultyInstallation(Stack):
             os.killpg(group, signal.SIGCONT)
 
     def process_ids(self) -> dict[str, int]:
-        """The three processes, to show later that nobody restarted them."""
+        """The process ids, to show later that none was restarted."""
         assert all(child.exit_code() is None for child in self.children.values())
         return {name: child.pid for name, child in self.children.items()}
 
     # --- preparing ---
     def make_pools(self, count: int) -> list[str]:
-        """Pools on a backend of their own that has room for everything."""
+        """Pools on a backend of their own with enough GPUs for all tests."""
         with self.orm():
             backend = factories.make_backend(self.unique_name("backend"), nodes=4, gpus=GPUS)
             return [factories.make_pool(self.unique_name("pool"), GPUS, on=backend).name for _ in range(count)]
@@ -107,7 +107,7 @@ class FaultyInstallation(Stack):
         self.query(_OFFLINE, True, pool)
 
     def set_online(self, pool: str) -> None:
-        """Work may start again, and nobody is told: the beat finds out."""
+        """Work may start again, without a notification: Celery beat finds out."""
         self.query(_OFFLINE, False, pool)
 
     def broker_client(self) -> redis.Redis:
@@ -116,7 +116,7 @@ class FaultyInstallation(Stack):
 
     @contextmanager
     def hold_locks(self, query: str, *parameters: object) -> Iterator[None]:
-        """Somebody in psql holds the locks that this query takes."""
+        """Another session holds the locks that this query takes."""
         with psycopg.connect(self.env["DATABASE_URL"], application_name="somebody") as session:
             assert session.execute(query, parameters).fetchall()  # type: ignore[call-overload]
             yield
@@ -124,25 +124,25 @@ class FaultyInstallation(Stack):
 
     @contextmanager
     def hold_tables(self, *names: str) -> Iterator[None]:
-        """Somebody changes these tables in psql and takes long about it."""
+        """Another session holds exclusive locks on these tables."""
         with psycopg.connect(self.env["DATABASE_URL"], application_name="somebody") as session:
             session.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE")
             yield
             session.rollback()
 
     def is_waiting_for_lock(self) -> bool:
-        """Does a session of the house wait for a lock?"""
+        """Whether a session of the installation waits for a lock."""
         waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'osmo-admin'"
         return bool(self.query(waiting))
 
     # --- proving ---
     def check_notifications(self, pool: str) -> None:
-        """Work starts at once and without the beat."""
+        """A notification starts work without Celery beat."""
         with self.suspend_process(process_commands.BEAT):
-            self.wait_until(lambda: self._starts_at_once(pool), what="a hint starts work")
+            self.wait_until(lambda: self._starts_at_once(pool), what="a notification starts work")
 
     def _starts_at_once(self, pool: str) -> bool:
-        name = self.unique_name("hinted")
+        name = self.unique_name("notified")
         assert self.submit(pool, name).status_code == 200
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline and set(self.workflow_statuses(name).values()) != {"RUNNING"}:
@@ -150,12 +150,12 @@ class FaultyInstallation(Stack):
         return set(self.workflow_statuses(name).values()) == {"RUNNING"}
 
     def workflow_statuses(self, spec_name: str) -> dict[str, str]:
-        """Workflow → status, of all that were submitted under this name."""
+        """Workflow → status, of all workflows submitted under this name."""
         rows = self.query("SELECT name, status FROM scheduling_workflow WHERE spec_name = %s", spec_name)
         return {row["name"]: row["status"] for row in rows}
 
     def audited_workflows(self, action: str, spec_name: str) -> list[str]:
-        """The workflows of this name that the audit trail tells this of, as often as it does."""
+        """The workflows of this name in the audit entries of this action, once for each entry."""
         rows = self.query(
             "SELECT workflow.name FROM pools_auditentry entry JOIN scheduling_workflow workflow"
             " ON entry.object = 'workflow/' || workflow.name"
@@ -166,7 +166,7 @@ class FaultyInstallation(Stack):
         return [row["name"] for row in rows]
 
     def wait_all_running(self, spec_name: str, *, seconds: float = 30) -> None:
-        """All that was submitted under this name gets started, each exactly once."""
+        """All workflows submitted under this name start, each exactly once."""
         self.wait_until(
             lambda: set(self.workflow_statuses(spec_name).values()) == {"RUNNING"},
             seconds=seconds,
@@ -182,7 +182,7 @@ class FaultyInstallation(Stack):
             assert verify() == []
 
     def wait_serving(self, pool: str, *, seconds: float = 30) -> float:
-        """New work is taken and started without anybody's help. Returns the seconds this took."""
+        """New work is accepted and started. Returns the seconds that this took."""
         began, name = time.monotonic(), self.unique_name("fresh")
 
         def taken() -> bool:
@@ -204,7 +204,7 @@ class FaultyInstallation(Stack):
 
     @property
     def admin_http(self) -> httpx.Client:
-        """One client of `admin` for all that the tests ask beside the load."""
+        """One client of `admin` for all requests beside the load."""
         if not self._clients:
             self.client_for("admin")
         return self._clients[0]

@@ -1,4 +1,4 @@
-"""Clients that submit without a pause and repeat a request until it is answered, as a careful program does."""
+"""Clients that submit without a pause and repeat a request until it is answered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAUSE = 0.05
 
 @dataclass
 class ClientLoad:
-    """What the clients met. `acknowledged` is Idempotency-Key → workflow, `seconds` the longest single request."""
+    """The answers to the clients. `acknowledged` is Idempotency-Key → workflow, `seconds` the request durations."""
 
     name: str
     acknowledged: dict[str, str] = field(default_factory=dict)
@@ -30,21 +30,21 @@ class ClientLoad:
     replayed: int = 0
     seconds: list[float] = field(default_factory=list)
 
-    def wait_for_growth(self, house: FaultyInstallation, *, by: int = 10, seconds: float = PATIENCE) -> None:
-        """Wait until that many more are acknowledged."""
+    def wait_for_growth(self, installation: FaultyInstallation, *, by: int = 10, seconds: float = PATIENCE) -> None:
+        """Wait until this number of further submissions is acknowledged."""
         goal = len(self.acknowledged) + by
-        house.wait_until(
-            lambda: len(self.acknowledged) >= goal, seconds=seconds, what=f"{by} more submissions are taken"
+        installation.wait_until(
+            lambda: len(self.acknowledged) >= goal, seconds=seconds, what=f"{by} more submissions are accepted"
         )
 
 
 @contextmanager
-def run_load(house: FaultyInstallation, pools: list[str], *, clients: int = 4) -> Iterator[ClientLoad]:
-    """Clients at work inside; afterwards each has had the answer to its last request."""
-    found, enough = ClientLoad(house.unique_name("load")), threading.Event()
-    token = house.client_for("admin").headers["Authorization"]
+def run_load(installation: FaultyInstallation, pools: list[str], *, clients: int = 4) -> Iterator[ClientLoad]:
+    """Clients submit inside; afterwards each has the answer to its last request."""
+    found, enough = ClientLoad(installation.unique_name("load")), threading.Event()
+    token = installation.client_for("admin").headers["Authorization"]
     threads = [
-        threading.Thread(target=_work, args=(house.base_url, token, pools[number % len(pools)], found, enough))
+        threading.Thread(target=_work, args=(installation.base_url, token, pools[number % len(pools)], found, enough))
         for number in range(clients)
     ]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""The connection to the database is lost in the middle of one service's work."""
+"""The connection to the database is lost in the middle of a service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("ledger")]
 
 
 def cut() -> None:
-    """As if the server had gone: what this connection held and had not committed is no more."""
+    """Close the connection as a lost server would: uncommitted work and locks are gone."""
     connection.connection.close()
 
 
@@ -51,8 +51,8 @@ def test_a_lost_commit_does_not_claim_that_nothing_was_changed() -> None:
     assert "Idempotency-Key" in caught.value.message
 
 
-def test_a_settling_that_has_lost_its_lock_moves_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lock that keeps two settlings apart goes with the connection; the next tree would be settled without it."""
+def test_a_reconciliation_that_lost_its_lock_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock of a reconciliation ends with the connection; the next tree would be scheduled without it."""
     backend = factories.make_backend()
     actor = factories.admin_actor()
     for name in ("first", "second"):
@@ -77,7 +77,7 @@ def test_a_settling_that_has_lost_its_lock_moves_nothing_more(monkeypatch: pytes
     assert verify() == []
 
 
-def test_a_tree_that_is_only_busy_does_not_keep_the_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_tree_does_not_delay_other_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = factories.make_backend()
     actor = factories.admin_actor()
     busy = factories.make_pool("first", on=backend)

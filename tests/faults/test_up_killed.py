@@ -1,4 +1,4 @@
-"""`osmo-admin up` and all it has started are killed at work, as when the machine's power goes."""
+"""`osmo-admin up` and its processes are killed during work, as in a power failure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ GPUS = 8  # work runs in waves
 PATIENCE = 90.0
 
 
-def kill_the_supervisor(house: UpProcess) -> None:
-    house.process.kill()
+def kill_the_supervisor(running: UpProcess) -> None:
+    running.process.kill()
 
 
-def kill_everything(house: UpProcess) -> None:
-    for group in [house.process.pid, *house.child_pids().values()]:
+def kill_everything(running: UpProcess) -> None:
+    for group in [running.process.pid, *running.child_pids().values()]:
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 
@@ -51,20 +51,20 @@ def test_killed_at_work_and_started_again(
 
     second = up(env=quick).wait_ready()
     assert [each for each, pid in old.items() if Path(f"/proc/{pid}").exists()] == []
-    assert submitted(second, token) == workflows, "the key's answer outlived the house"
+    assert submitted(second, token) == workflows, "the stored answer of the key survived"
     until(second, lambda: states(second) == {"COMPLETED": WORKFLOWS})
     for action in ("workflow.submitted", "workflow.started", "workflow.ended"):
-        assert told(second, action) == sorted(workflows)
+        assert audited_workflows(second, action) == sorted(workflows)
     verified = run_osmo_admin("verify", "--data-dir", second.data_dir)
     assert (verified.returncode, verified.stderr) == (0, "")
     assert second.stop() == 0
 
 
-def submitted(house: UpProcess, token: str) -> list[str]:
+def submitted(running: UpProcess, token: str) -> list[str]:
     """Submit the work, always with the same key; its workflows."""
-    login = httpx.post(f"{house.base_url}/api/auth/jwt/access_token", json={"token": token}, timeout=30).json()
+    login = httpx.post(f"{running.base_url}/api/auth/jwt/access_token", json={"token": token}, timeout=30).json()
     answer = httpx.post(
-        f"{house.base_url}/api/pool/team/workflows",
+        f"{running.base_url}/api/pool/team/workflows",
         json={"workflows": [{"file": factories.workflow_file("wave")}] * WORKFLOWS},
         headers={"Authorization": f"Bearer {login['token']}", "Idempotency-Key": "wave"},
         timeout=30,
@@ -73,31 +73,31 @@ def submitted(house: UpProcess, token: str) -> list[str]:
     return [workflow["name"] for workflow in answer.json()["workflows"]]
 
 
-def states(house: UpProcess) -> dict[str, int]:
+def states(running: UpProcess) -> dict[str, int]:
     """Status → number of workflows."""
-    return dict(rows(house, "SELECT status, count(*) FROM scheduling_workflow GROUP BY status"))
+    return dict(rows(running, "SELECT status, count(*) FROM scheduling_workflow GROUP BY status"))
 
 
-def told(house: UpProcess, action: str) -> list[str]:
-    """The workflows that the audit trail tells this of, as often as it does."""
-    found = rows(house, "SELECT object FROM pools_auditentry WHERE action = %s", action)
+def audited_workflows(running: UpProcess, action: str) -> list[str]:
+    """The workflows in the audit entries of this action, once for each entry."""
+    found = rows(running, "SELECT object FROM pools_auditentry WHERE action = %s", action)
     return sorted(name.removeprefix("workflow/") for (name,) in found)
 
 
-def rows(house: UpProcess, query: str, *parameters: str) -> list[Any]:
-    with psycopg.connect(house.runtime_addresses()["DATABASE_URL"], autocommit=True) as session:
+def rows(running: UpProcess, query: str, *parameters: str) -> list[Any]:
+    with psycopg.connect(running.runtime_addresses()["DATABASE_URL"], autocommit=True) as session:
         return session.execute(query, parameters).fetchall()  # type: ignore[call-overload]
 
 
-def until(house: UpProcess, condition: Callable[[], bool]) -> None:
-    """Raises AssertionError with where the work stands and what the house printed."""
+def until(running: UpProcess, condition: Callable[[], bool]) -> None:
+    """Raises AssertionError with the states of the work and the output."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"{states(house)}\n{house.output_text()}\n{logs(house)}"
+        assert time.monotonic() < deadline, f"{states(running)}\n{running.output_text()}\n{logs(running)}"
         time.sleep(0.05)
 
 
-def logs(house: UpProcess) -> str:
-    """The ends of what its processes wrote."""
-    found = sorted(house.data_dir.rglob("*.log"))
+def logs(running: UpProcess) -> str:
+    """The ends of its log files."""
+    found = sorted(running.data_dir.rglob("*.log"))
     return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in found)

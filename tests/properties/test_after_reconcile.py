@@ -1,4 +1,4 @@
-"""Whatever people submit, end and change, a settled house is right: asked of the rows, not of the engine."""
+"""After random submissions, ends and changes the rows of a reconciled backend are consistent (without the engine)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.support import factories
 
-SLICES = ("one--a", "one--b", "two--c")
-LEAVES = ("one", "two", *SLICES)
+SUBPOOLS = ("one--a", "one--b", "two--c")
+LEAVES = ("one", "two", *SUBPOOLS)
 SEQUENCES = {"default": 15, "nightly": 300}
 
 NUMBER, LEAF, LEAST = st.integers(1, 12), st.sampled_from(LEAVES), st.integers(1, 3)
@@ -40,14 +40,14 @@ work = st.one_of(
 change = st.one_of(
     st.tuples(st.just("end"), NUMBER, st.sampled_from([TaskStatus.COMPLETED, TaskStatus.FAILED])),
     st.tuples(st.just("cancel"), NUMBER),
-    st.tuples(st.just("quota"), st.sampled_from(SLICES), st.integers(0, 3)),
-    st.tuples(st.just("delete"), st.sampled_from(SLICES)),
+    st.tuples(st.just("quota"), st.sampled_from(SUBPOOLS), st.integers(0, 3)),
+    st.tuples(st.just("delete"), st.sampled_from(SUBPOOLS)),
 )
-look = st.tuples(st.just("settle"), st.sampled_from(Scope))
-days = st.lists(
-    st.tuples(st.lists(work, min_size=2, max_size=5), st.lists(change, max_size=2), look), min_size=3, max_size=5
+scope = st.tuples(st.just("reconcile"), st.sampled_from(Scope))
+DAYS = st.lists(
+    st.tuples(st.lists(work, min_size=2, max_size=5), st.lists(change, max_size=2), scope), min_size=3, max_size=5
 )
-"""Work comes, something else happens, scheduling runs: a few times over, so that a full house meets more work."""
+"""New work, other changes, then a cycle: several times, so that full nodes receive more work."""
 
 
 def job(gpus: int, tasks: int) -> str:
@@ -63,8 +63,8 @@ def elastic(pods: int, least: int) -> str:
     return f"kind: PodGroup\nmetadata: {{name: job, annotations: {notes}}}\nspec: {{minMember: {least}}}\n"
 
 
-class House:
-    """Two pools that share two nodes, and what is asked of them after each settling."""
+class Scene:
+    """Two pools that share two nodes, and the checks after each cycle."""
 
     def __init__(self) -> None:
         self.backend = factories.make_backend(nodes=2, gpus=4)
@@ -73,7 +73,7 @@ class House:
         self.admin = factories.admin_actor()
 
     def do(self, what: str, *how: Any) -> None:
-        """One deed; what is refused changes nothing."""
+        """One operation; a refusal changes nothing."""
         try:
             with transaction.atomic():
                 self._do(what, *how)
@@ -98,22 +98,22 @@ class House:
             parent, _, short = how[0].partition("--")
             delete_subpool(actor=SYSTEM, parent=parent, subpool_name=short)
         else:
-            self.settle(how[0])
+            self.reconcile(how[0])
 
-    def settle(self, look: Scope = Scope.THOROUGH) -> None:
-        """Run scheduling, and ask everything of what it leaves."""
+    def reconcile(self, scope: Scope = Scope.THOROUGH) -> None:
+        """Run a scheduling cycle, and check every property of its result."""
         used, total, quotas = self._numbers()
         last = Decision.objects.order_by("-id").values_list("id", flat=True).first() or 0
-        assert reconcile_backend(self.backend.pk, scope=look)["settled"]
-        taken = self._taken(last)
-        self._firm_work_went_over_no_quota(used)
-        self._a_leaf_inside_its_quota_lost_nothing_to_others(taken, total, quotas)
-        self._nodes_are_not_overfull()
+        assert reconcile_backend(self.backend.pk, scope=scope)["settled"]
+        preempted = self._preempted(last)
+        self._firm_work_exceeds_no_quota(used)
+        self._a_leaf_inside_its_quota_lost_nothing_to_others(preempted, total, quotas)
+        self._nodes_are_not_overcommitted()
         self._gangs_hold_their_minimum_or_nothing()
         assert verify() == []
-        if look is Scope.THOROUGH:
-            assert reconcile_backend(self.backend.pk)["steps"] == [], "settling again changes nothing"
-            self._nobody_waits_who_would_fit()
+        if scope is Scope.THOROUGH:
+            assert reconcile_backend(self.backend.pk)["steps"] == [], "a second cycle changes nothing"
+            self._no_waiting_gang_would_fit()
 
     def _numbers(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
         rows = LeafUsage.objects.all()
@@ -123,32 +123,32 @@ class House:
         return {row.pool_id: row.used for row in rows}, {row.pool_id: row.total_usage for row in rows}, quotas
 
     @staticmethod
-    def _taken(last: int) -> Counter[int]:
+    def _preempted(last: int) -> Counter[int]:
         lost: Counter[int] = Counter()
         for decision in Decision.objects.filter(pk__gt=last, action="reclaim"):
             assert decision.workflow.priority == Priority.LOW
             lost[decision.pool_id] += decision.gpus
         for decision in Decision.objects.filter(pk__gt=last).exclude(for_workflow=None):
-            assert decision.workflow.priority == Priority.LOW, "nothing firm is ever taken or moved"
+            assert decision.workflow.priority == Priority.LOW, "HIGH and NORMAL work is never preempted or moved"
         return lost
 
-    def _firm_work_went_over_no_quota(self, before: dict[int, int]) -> None:
+    def _firm_work_exceeds_no_quota(self, before: dict[int, int]) -> None:
         used, _, quotas = self._numbers()
         for leaf, held in used.items():
-            if leaf in quotas:  # a quota may be cut below what runs; then nothing more starts
+            if leaf in quotas:  # a quota may be cut below the usage; then no more work starts
                 assert held <= max(quotas[leaf], before.get(leaf, 0))
 
     @staticmethod
     def _a_leaf_inside_its_quota_lost_nothing_to_others(
-        taken: Counter[int], total: dict[int, int], quotas: dict[int, int]
+        preempted: Counter[int], total: dict[int, int], quotas: dict[int, int]
     ) -> None:
-        for leaf, gpus in taken.items():
+        for leaf, gpus in preempted.items():
             started = Decision.objects.filter(pool_id=leaf, action="start").aggregate(held=Sum("gpus"))["held"] or 0
             assert gpus > 0
             assert total.get(leaf, 0) + started > quotas[leaf]
 
     @staticmethod
-    def _nodes_are_not_overfull() -> None:
+    def _nodes_are_not_overcommitted() -> None:
         held = Task.objects.filter(status=TaskStatus.RUNNING).values_list("node_name").annotate(Sum("gpu_count"))
         for node, gpus in held:
             assert gpus <= Node.objects.get(name=node).gpus
@@ -161,8 +161,8 @@ class House:
             least = whole if group.gang is None else tree_from_json(group.gang, whole).thresholds[0]
             assert pods >= least if group.status == TaskStatus.RUNNING else pods == 0
 
-    def _nobody_waits_who_would_fit(self) -> None:
-        """Of gangs of one task, which any free node would take."""
+    def _no_waiting_gang_would_fit(self) -> None:
+        """Checks gangs of one task, which fit on any free node."""
         free = {node.name: node.gpus for node in Node.objects.filter(backend=self.backend)}
         for node, gpus in (
             Task.objects.filter(status=TaskStatus.RUNNING).values_list("node_name").annotate(Sum("gpu_count"))
@@ -181,20 +181,20 @@ class House:
 
 @pytest.mark.django_db
 @pytest.mark.timeout(1800)
-def test_a_settled_house_is_right(request: pytest.FixtureRequest) -> None:
+def test_a_reconciled_backend_is_consistent(request: pytest.FixtureRequest) -> None:
     nightly = bool(request.config.getoption("--nightly"))
 
     @settings(max_examples=SEQUENCES["nightly" if nightly else "default"], deadline=None)
-    @given(days)
-    def people_do(asked: list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], tuple[Any, ...]]]) -> None:
+    @given(DAYS)
+    def run_days(days: list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], tuple[Any, ...]]]) -> None:
         with transaction.atomic():
-            house = House()
-            for coming, changes, settling in asked:
-                for what, *how in (*coming, *changes, settling):
-                    house.do(what, *how)
-            house.settle()
+            scene = Scene()
+            for coming, changes, cycle in days:
+                for what, *how in (*coming, *changes, cycle):
+                    scene.do(what, *how)
+            scene.reconcile()
             transaction.set_rollback(True)
 
-    people_do()
+    run_days()
     assert Workflow.objects.count() == 0, "every sequence was rolled back"
     assert Backend.objects.count() <= 1

@@ -1,5 +1,5 @@
-"""On random houses: a dry run's `may_be_reclaimed` is what then happens, the reason of who waits is true, and new work
-starts in the same places where all other work is only counted."""
+"""On random installations: a dry run's `may_be_reclaimed` equals the later effect, the reason of waiting work is true,
+and new work starts on the same nodes when all other work is only counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pools.services.cohorts import put_cohort
 from pools.services.dry_run import IMPACT_KEYS, read_effect
 from pools.services.pools import patch_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
-from scheduling.domain.engine.cycle import run_cycle as settle_facts
+from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.explain import Explainer
 from scheduling.domain.engine.facts import ClusterFacts
 from scheduling.domain.engine.outcome import waiting_reasons
@@ -35,14 +35,14 @@ from scheduling.services.simulated.reconcile import reconcile_backend
 from scheduling.services.workflows.submission import Submission, submit
 from tests.support import factories
 
-SLICES = (("team", "a"), ("team", "b"), ("other", "x"))
-LEAVES = ("team", "other", *(f"{pool}--{short}" for pool, short in SLICES))
-Deed = Callable[[], object]
-FEWER = settings.default.max_examples * 2 // 5  # every example is a house in the database
+SUBPOOLS = (("team", "a"), ("team", "b"), ("other", "x"))
+LEAVES = ("team", "other", *(f"{pool}--{short}" for pool, short in SUBPOOLS))
+Change = Callable[[], object]
+FEWER = settings.default.max_examples * 2 // 5  # every example is a scene in the database
 
 
 @dataclass(frozen=True)
-class Work:
+class GangRequest:
     """A workflow of one gang of tasks of one GPU each."""
 
     leaf: str
@@ -51,27 +51,29 @@ class Work:
 
 
 @dataclass(frozen=True)
-class House:
-    """Two pools on the same nodes, perhaps in one cohort. LOW work comes first and takes what it can get; firm work
-    comes while the backend is away; then quotas are cut, and the backend is back. So firm work waits for quota, and
-    LOW work stands where it would go. `spare` is what the pools guarantee beside their slices."""
+class Scene:
+    """Two pools on the same nodes, perhaps in one cohort. LOW work is submitted first and starts where it can; HIGH and
+    NORMAL work is submitted while the backend is offline; then quotas are cut, and the backend is online again. So firm
+    work waits for quota, and LOW work holds the nodes. `spare` is the part of the pools' quotas beside their subpools."""
 
     nodes: tuple[int, ...]
     spare: tuple[int, int]
     quotas: tuple[int, int, int]
     cuts: tuple[int, int, int]
     in_cohort: bool
-    low: tuple[Work, ...]
-    firm: tuple[Work, ...]
+    low: tuple[GangRequest, ...]
+    firm: tuple[GangRequest, ...]
 
 
-def _works(priorities: Sequence[Priority], leaves: Sequence[str], least: int) -> st.SearchStrategy[tuple[Work, ...]]:
-    one = st.builds(Work, st.sampled_from(leaves), st.sampled_from(priorities), st.integers(1, 4))
+def _works(
+    priorities: Sequence[Priority], leaves: Sequence[str], least: int
+) -> st.SearchStrategy[tuple[GangRequest, ...]]:
+    one = st.builds(GangRequest, st.sampled_from(leaves), st.sampled_from(priorities), st.integers(1, 4))
     return st.lists(one, min_size=least, max_size=5).map(tuple)
 
 
-HOUSES = st.builds(
-    House,
+SCENES = st.builds(
+    Scene,
     nodes=st.sampled_from([(8,), (4, 4), (8, 2), (4, 2, 2)]),
     spare=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     quotas=st.tuples(st.integers(2, 4), st.integers(0, 2), st.integers(0, 2)),
@@ -82,32 +84,32 @@ HOUSES = st.builds(
 )
 
 
-def build(house: House) -> Backend:
-    """The house, settled."""
+def build(scene: Scene) -> Backend:
+    """The scene after a scheduling cycle."""
     backend = factories.make_backend(nodes=0)
     Node.objects.bulk_create(
-        [Node(backend=backend, name=f"n{place}", gpus=gpus) for place, gpus in enumerate(house.nodes)]
+        [Node(backend=backend, name=f"n{place}", gpus=gpus) for place, gpus in enumerate(scene.nodes)]
     )
-    a, b, x = house.quotas
-    for pool, guarantee in (("team", a + b + house.spare[0]), ("other", x + house.spare[1])):
+    a, b, x = scene.quotas
+    for pool, guarantee in (("team", a + b + scene.spare[0]), ("other", x + scene.spare[1])):
         factories.make_pool(pool, guarantee, on=backend)
-        if house.in_cohort:
+        if scene.in_cohort:
             patch_pool(actor=SYSTEM, name=pool, patch={"cohort": "org"})
-    for (pool, short), quota in zip(SLICES, house.quotas, strict=True):
+    for (pool, short), quota in zip(SUBPOOLS, scene.quotas, strict=True):
         create_subpool(actor=SYSTEM, parent=pool, subpool_name=short, quota=quota)
-    send(house.low)
+    send(scene.low)
     reconcile_backend(backend.pk)
     Backend.objects.update(offline=True)
-    send(house.firm)
-    for (pool, short), quota, cut in zip(SLICES, house.quotas, house.cuts, strict=True):
+    send(scene.firm)
+    for (pool, short), quota, cut in zip(SUBPOOLS, scene.quotas, scene.cuts, strict=True):
         resize_subpool(actor=SYSTEM, parent=pool, subpool_name=short, quota=min(quota, cut))
     Backend.objects.update(offline=False)
     assert reconcile_backend(backend.pk)["settled"]
     return backend
 
 
-def send(works: Sequence[Work]) -> None:
-    """Submit what is not refused."""
+def send(works: Sequence[GangRequest]) -> None:
+    """Submit; refusals are ignored."""
     for work in works:
         tasks = ", ".join(
             f"{{name: t{n}, image: i, command: [c], resource: r, lead: {str(n == 0).lower()}}}"
@@ -122,36 +124,36 @@ def send(works: Sequence[Work]) -> None:
             continue
 
 
-def _resize(where: tuple[str, str], quota: int) -> Deed:
+def _resize(where: tuple[str, str], quota: int) -> Change:
     return lambda: resize_subpool(actor=SYSTEM, parent=where[0], subpool_name=where[1], quota=quota)
 
 
-def _restore(quotas: Sequence[int]) -> Deed:
-    return lambda: [_resize(where, quota)() for where, quota in zip(SLICES, quotas, strict=True)]
+def _restore(quotas: Sequence[int]) -> Change:
+    return lambda: [_resize(where, quota)() for where, quota in zip(SUBPOOLS, quotas, strict=True)]
 
 
-def _delete(where: tuple[str, str], cancel: bool) -> Deed:
+def _delete(where: tuple[str, str], cancel: bool) -> Change:
     return lambda: delete_subpool(actor=SYSTEM, parent=where[0], subpool_name=where[1], cancel_pending=cancel)
 
 
-def _create(pool: str, quota: int) -> Deed:
+def _create(pool: str, quota: int) -> Change:
     return lambda: create_subpool(actor=SYSTEM, parent=pool, subpool_name="new", quota=quota)
 
 
-def _pool(pool: str, guarantee: int, maximum: int) -> Deed:
+def _pool(pool: str, guarantee: int, maximum: int) -> Change:
     gpu = {"guarantee": guarantee, "maximum": max(guarantee, maximum) if maximum >= 0 else -1}
     return lambda: patch_pool(actor=SYSTEM, name=pool, patch={"resources": {"gpu": gpu}})
 
 
-def _cohort(nominal: int) -> Deed:
+def _cohort(nominal: int) -> Change:
     quota = {"flavor": "default", "resource": "gpu", "nominal": nominal}
     return lambda: put_cohort(actor=SYSTEM, name="org", body={"quotas": [quota]})
 
 
-POOL, SLICE = st.sampled_from(["team", "other"]), st.sampled_from(SLICES)
+POOL, SUBPOOL = st.sampled_from(["team", "other"]), st.sampled_from(SUBPOOLS)
 CHANGES = st.one_of(
-    st.builds(_resize, SLICE, st.integers(0, 6)),
-    st.builds(_delete, SLICE, st.booleans()),
+    st.builds(_resize, SUBPOOL, st.integers(0, 6)),
+    st.builds(_delete, SUBPOOL, st.booleans()),
     st.builds(_create, POOL, st.integers(0, 4)),
     st.builds(_pool, POOL, st.integers(0, 14), st.sampled_from([-1, 4, 8])),
     st.builds(_cohort, st.integers(0, 6)),
@@ -159,8 +161,8 @@ CHANGES = st.one_of(
 
 
 @contextmanager
-def own_house() -> Iterator[None]:
-    """Every example has a house of its own and leaves nothing."""
+def rolled_back_scene() -> Iterator[None]:
+    """Every example has a scene of its own and leaves nothing."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
@@ -169,23 +171,23 @@ def own_house() -> Iterator[None]:
 @pytest.mark.django_db
 @pytest.mark.timeout(3600)
 @settings(max_examples=FEWER)
-@given(HOUSES, st.booleans(), CHANGES)
-def test_the_preview_equals_what_then_happens(house: House, restores: bool, deed: Deed) -> None:
-    """Preview, apply, settle, compare. Half of the changes give back the quotas that were cut."""
-    with own_house():
-        _compare(build(house), _restore(house.quotas) if restores else deed)
+@given(SCENES, st.booleans(), CHANGES)
+def test_the_preview_equals_the_later_effect(scene: Scene, restores: bool, change: Change) -> None:
+    """Preview, apply, reconcile, compare. Half of the changes restore the quotas that were cut."""
+    with rolled_back_scene():
+        _compare(build(scene), _restore(scene.quotas) if restores else change)
 
 
-def _compare(backend: Backend, deed: Deed) -> None:
-    running, waiting = set(_firm_that_runs()), set(_waiting())
-    effect = read_effect(deed, read_state=lambda: None, actor=SYSTEM)
+def _compare(backend: Backend, change: Change) -> None:
+    running, waiting = set(_running_firm_work()), set(_waiting())
+    effect = read_effect(change, read_state=lambda: None, actor=SYSTEM)
     last = Decision.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     if effect["violations"]:
         assert [effect[key] for key in IMPACT_KEYS] == [[], [], []]
         with pytest.raises((BadInput, Conflict)):
-            deed()
+            change()
         return
-    deed()
+    change()
     assert reconcile_backend(backend.pk)["settled"]
     taken = Decision.objects.filter(pk__gt=last, action__in=[Decision.Action.RECLAIM, Decision.Action.PREEMPT])
     assert effect["may_be_reclaimed"] == list(
@@ -194,10 +196,10 @@ def _compare(backend: Backend, deed: Deed) -> None:
     assert [effect[f"{key}_elsewhere"] for key in IMPACT_KEYS] == [0, 0, 0]
     still, cancelled = set(_waiting()), waiting - set(_live())
     assert set(effect["could_start"]) == waiting - still - cancelled, (
-        "the house was settled, so all of it is the change"
+        "the scene was reconciled, so all of it is the effect of the change"
     )
     assert set(effect["could_no_longer_start"]) <= still
-    assert running <= set(_firm_that_runs()), "HIGH and NORMAL work is never taken"
+    assert running <= set(_running_firm_work()), "HIGH and NORMAL work is never preempted"
     for key in IMPACT_KEYS:
         event(f"{key} {min(2, len(effect[key]))}")
 
@@ -210,7 +212,7 @@ def _live() -> list[str]:
     return list(Workflow.objects.active().values_list("name", flat=True))
 
 
-def _firm_that_runs() -> list[str]:
+def _running_firm_work() -> list[str]:
     rows = Workflow.objects.filter(status=WorkflowStatus.RUNNING).exclude(priority=Priority.LOW)
     return list(rows.values_list("name", flat=True))
 
@@ -218,11 +220,11 @@ def _firm_that_runs() -> list[str]:
 @pytest.mark.django_db
 @pytest.mark.timeout(3600)
 @settings(max_examples=FEWER)
-@given(HOUSES)
-def test_the_reason_of_who_waits_is_true(house: House) -> None:
-    """Whoever waits starts when what its reason names is made available, and nothing else."""
-    with own_house():
-        facts = read_live_facts(build(house)).facts
+@given(SCENES)
+def test_the_reason_of_waiting_work_is_true(scene: Scene) -> None:
+    """A waiting gang starts when exactly the amounts that its reason names become available."""
+    with rolled_back_scene():
+        facts = read_live_facts(build(scene)).facts
     world = World(facts)
     for name in waiting_reasons(world):
         reason = Explainer(world).explain(world.gang_of[name])
@@ -241,11 +243,11 @@ def test_the_reason_of_who_waits_is_true(house: House) -> None:
 @pytest.mark.django_db
 @pytest.mark.timeout(3600)
 @settings(max_examples=FEWER)
-@given(HOUSES, _works(list(Priority), LEAVES, 1))
-def test_new_work_starts_beside_sums_as_it_does_beside_all(house: House, works: tuple[Work, ...]) -> None:
-    """Whether and where one gang starts in free room does not depend on who else runs and waits."""
-    with own_house():
-        backend = build(house)
+@given(SCENES, _works(list(Priority), LEAVES, 1))
+def test_new_work_starts_with_totals_as_with_full_facts(scene: Scene, works: tuple[GangRequest, ...]) -> None:
+    """Whether and where one gang starts on free nodes does not depend on the list of other gangs."""
+    with rolled_back_scene():
+        backend = build(scene)
         before = set(_live())
         send(works[:1])
         new = set(_live()) - before
@@ -254,10 +256,10 @@ def test_new_work_starts_beside_sums_as_it_does_beside_all(house: House, works: 
             read_live_facts(backend, new_workflows=new, totals_only=True),
         )
         assert set(counted.gangs) == {name for name, row in listed.gangs.items() if row.workflow_name in new}
-        with_all = settle_facts(listed.facts).steps
+        with_all = run_cycle(listed.facts).steps
         starts = [step for step in with_all if step.action is StepAction.START]
         free = list(with_all) == starts and {step.gang for step in starts} <= set(counted.gangs)
-        assert list(settle_facts(counted.facts).steps) == (starts if free else [])
+        assert list(run_cycle(counted.facts).steps) == (starts if free else [])
         event("starts" if free and starts else "nothing free" if not free else "waits")
 
 

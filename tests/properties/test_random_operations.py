@@ -1,4 +1,4 @@
-"""A house in which everybody does everything in any order, and every invariant asked in SQL after each step."""
+"""Random operations of all kinds of users in any order; after each step SQL checks every invariant."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from scheduling.services.workflows.submission import Submission, submit
 from scheduling.services.workflows.user_actions import cancel_workflow, end_workflow
 from tests.support import factories
 
-PEOPLE = ("chief", "team-admin", "team-user", "team2-admin", "viewer", "stranger")
+USERS = ("chief", "team-admin", "team-user", "team2-admin", "viewer", "stranger")
 POOLS = ("team", "team2")
-SLICES = ("a", "b", "c")
-WHO, POOL, SLICE = st.sampled_from(PEOPLE), st.sampled_from(POOLS), st.sampled_from(SLICES)
-LEAF = st.sampled_from((*SLICES, None, "_shared"))
+SUBPOOLS = ("a", "b", "c")
+USER, POOL, SUBPOOL = st.sampled_from(USERS), st.sampled_from(POOLS), st.sampled_from(SUBPOOLS)
+LEAF = st.sampled_from((*SUBPOOLS, None, "_shared"))
 QUOTA = st.integers(-2, 25) | st.sampled_from(["25%", 7.9, "100%", "x"])
 PRIORITY, NUMBER = st.sampled_from(Priority), st.integers(1, 8)
 SEQUENCES = {"default": 40, "nightly": 300}
 
 INVARIANTS = {
-    "the slices of a pool were never promised more than the pool guarantees": """
+    "the quotas of subpools never exceed the quota of their pool": """
         SELECT root.name FROM pools_pool root JOIN pools_pool part ON part.parent_id = root.id
         WHERE part.subpool_state = 'ACTIVE' GROUP BY root.id HAVING sum(part.last_quota) > root.guarantee
     """,
@@ -50,15 +50,15 @@ INVARIANTS = {
         HAVING leaf.live_workflows <> count(held.workflow) OR leaf.total_usage <> COALESCE(sum(held.held_gpus), 0)
             OR leaf.used <> COALESCE(sum(held.held_gpus) FILTER (WHERE held.priority <> 'LOW'), 0)
     """,
-    "an archived leaf has no live work": """
+    "an archived leaf has no active work": """
         SELECT pool.name FROM pools_pool pool JOIN pools_reservation held ON held.pool_id = pool.id
         WHERE pool.subpool_state = 'ARCHIVED' OR pool.archived
     """,
-    "a slice that drains has live work": """
+    "a draining subpool has active work": """
         SELECT pool.name FROM pools_pool pool WHERE subpool_state = 'DELETING'
             AND NOT EXISTS (SELECT FROM pools_reservation WHERE pool_id = pool.id)
     """,
-    "no machine is overfull": """
+    "no node is overcommitted": """
         SELECT node.name FROM pools_node node
         JOIN pools_pool root ON root.backend_id = node.backend_id
         JOIN scheduling_workflow workflow ON workflow.root_pool_id = root.id
@@ -66,7 +66,7 @@ INVARIANTS = {
         JOIN scheduling_task task ON task.group_id = part.uuid AND task.node_name = node.name
         WHERE task.status = 'RUNNING' GROUP BY node.id HAVING sum(task.gpu_count) > node.gpus
     """,
-    "every state was reached by a legal step": """
+    "every state was reached by a legal transition": """
         SELECT id FROM pools_auditentry WHERE object LIKE 'pool/%' AND before ->> 'subpool_state' IS NOT NULL
             AND before ->> 'subpool_state' <> after ->> 'subpool_state'
             AND (before ->> 'subpool_state') || '>' || (after ->> 'subpool_state')
@@ -76,7 +76,7 @@ INVARIANTS = {
         SELECT spec_name FROM scheduling_workflow GROUP BY spec_name
         HAVING count(*) <> max(split_part(name, '-', 2)::integer)
     """,
-    "nobody without a role on a pool changed anything there": """
+    "no user without a role on a pool changed anything there": """
         SELECT entry.id FROM pools_auditentry entry JOIN pools_pool root ON root.id = entry.pool_id
         WHERE entry.actor IN ('viewer', 'stranger') OR (entry.actor = 'team2-admin' AND root.name = 'team')
             OR (entry.actor IN ('team-admin', 'team-user') AND root.name = 'team2')
@@ -85,8 +85,8 @@ INVARIANTS = {
 }
 
 
-class House(RuleBasedStateMachine):
-    """Two pools with near names, six people, and everything they can ask for."""
+class RandomOperations(RuleBasedStateMachine):
+    """Two pools with similar names, six users, and all their possible operations."""
 
     @initialize()
     def open(self) -> None:
@@ -110,16 +110,16 @@ class House(RuleBasedStateMachine):
     def _as(self, name: str) -> Actor:
         return User.objects.get(username=name).as_actor()
 
-    def _try(self, deed: Callable[[], Any]) -> None:
-        """Refusals are part of the game; anything else is a defect. What was refused has changed nothing."""
+    def _attempt(self, operation: Callable[[], Any]) -> None:
+        """Refusals are expected and change nothing; any other error is a defect."""
         before = self._rows()
         try:
             with transaction.atomic():
-                deed()
+                operation()
                 factories.check_deferred_constraints()
         except (BadInput, Conflict, Forbidden, NotFound, Stale):
             assert self._rows() == before
-        except Busy as refusal:  # nobody else is here
+        except Busy as refusal:  # no other writer exists
             raise AssertionError(refusal) from refusal
 
     @staticmethod
@@ -128,33 +128,35 @@ class House(RuleBasedStateMachine):
             cursor.execute("SELECT count(*), max(id) FROM pools_auditentry")
             return list(cursor.fetchall())
 
-    @rule(who=WHO, pool=POOL, name=SLICE, quota=QUOTA)
-    def create(self, who: str, pool: str, name: str, quota: object) -> None:
-        self._try(lambda: create_subpool(actor=self._as(who), parent=pool, subpool_name=name, quota=quota))
+    @rule(user=USER, pool=POOL, name=SUBPOOL, quota=QUOTA)
+    def create(self, user: str, pool: str, name: str, quota: object) -> None:
+        self._attempt(lambda: create_subpool(actor=self._as(user), parent=pool, subpool_name=name, quota=quota))
 
-    @rule(who=WHO, pool=POOL, name=SLICE, quota=st.integers(0, 25), version=st.none() | st.integers(1, 6))
-    def resize(self, who: str, pool: str, name: str, quota: int, version: int | None) -> None:
-        self._try(
+    @rule(user=USER, pool=POOL, name=SUBPOOL, quota=st.integers(0, 25), version=st.none() | st.integers(1, 6))
+    def resize(self, user: str, pool: str, name: str, quota: int, version: int | None) -> None:
+        self._attempt(
             lambda: resize_subpool(
-                actor=self._as(who), parent=pool, subpool_name=name, quota=quota, expected_version=version
+                actor=self._as(user), parent=pool, subpool_name=name, quota=quota, expected_version=version
             )
         )
 
-    @rule(who=WHO, pool=POOL, name=SLICE, cancel=st.booleans())
-    def delete(self, who: str, pool: str, name: str, cancel: bool) -> None:
-        self._try(lambda: delete_subpool(actor=self._as(who), parent=pool, subpool_name=name, cancel_pending=cancel))
+    @rule(user=USER, pool=POOL, name=SUBPOOL, cancel=st.booleans())
+    def delete(self, user: str, pool: str, name: str, cancel: bool) -> None:
+        self._attempt(
+            lambda: delete_subpool(actor=self._as(user), parent=pool, subpool_name=name, cancel_pending=cancel)
+        )
 
-    @rule(who=WHO, pool=POOL, guarantee=st.integers(0, 30))
-    def cut_or_grow_the_pool(self, who: str, pool: str, guarantee: int) -> None:
+    @rule(user=USER, pool=POOL, guarantee=st.integers(0, 30))
+    def change_the_pool_quota(self, user: str, pool: str, guarantee: int) -> None:
         patch = {"resources": {"gpu": {"guarantee": guarantee}}}
-        self._try(lambda: pool_services.patch_pool(actor=self._as(who), name=pool, patch=patch))
+        self._attempt(lambda: pool_services.patch_pool(actor=self._as(user), name=pool, patch=patch))
 
-    @rule(who=WHO, pool=POOL)
-    def remove_the_pool(self, who: str, pool: str) -> None:
-        self._try(lambda: pool_services.delete_pool(actor=self._as(who), name=pool))
+    @rule(user=USER, pool=POOL)
+    def remove_the_pool(self, user: str, pool: str) -> None:
+        self._attempt(lambda: pool_services.delete_pool(actor=self._as(user), name=pool))
 
-    @rule(who=WHO, pool=POOL, leaf=LEAF, gpus=st.integers(0, 10), priority=PRIORITY, tasks=st.integers(1, 3))
-    def submit(self, who: str, pool: str, leaf: str | None, gpus: int, priority: Priority, tasks: int) -> None:
+    @rule(user=USER, pool=POOL, leaf=LEAF, gpus=st.integers(0, 10), priority=PRIORITY, tasks=st.integers(1, 3))
+    def submit(self, user: str, pool: str, leaf: str | None, gpus: int, priority: Priority, tasks: int) -> None:
         lines = ["workflow:", "  name: job", "  resources: {r: {gpu: %d}}" % gpus, "  groups:"]  # noqa: UP031
         lines += ["  - {name: one, tasks: ["]
         lines += [
@@ -164,46 +166,46 @@ class House(RuleBasedStateMachine):
         lines += ["    ]}", "  - {name: two, tasks: [{name: after, image: i, command: [c], inputs: [{task: t0}]}]}"]
         name = pool if leaf is None else f"{pool}--{leaf}"
         work = Submission(file="\n".join(lines), priority=priority)
-        self._try(lambda: submit(actor=self._as(who), pool=name, submission=work))
+        self._attempt(lambda: submit(actor=self._as(user), pool=name, submission=work))
 
-    @rule(who=WHO, number=NUMBER)
-    def cancel(self, who: str, number: int) -> None:
-        self._try(lambda: cancel_workflow(actor=self._as(who), name=f"job-{number}"))
+    @rule(user=USER, number=NUMBER)
+    def cancel(self, user: str, number: int) -> None:
+        self._attempt(lambda: cancel_workflow(actor=self._as(user), name=f"job-{number}"))
 
-    @rule(who=WHO, number=NUMBER, status=st.sampled_from([TaskStatus.COMPLETED, TaskStatus.FAILED]))
-    def end(self, who: str, number: int, status: TaskStatus) -> None:
-        self._try(lambda: end_workflow(actor=self._as(who), name=f"job-{number}", status=status))
-
-    @rule()
-    def settle_the_backend(self) -> None:
-        self._try(lambda: reconcile_backend(self.backend.pk))
-        assert reconcile_backend(self.backend.pk)["steps"] == [], "settling again changes nothing"
+    @rule(user=USER, number=NUMBER, status=st.sampled_from([TaskStatus.COMPLETED, TaskStatus.FAILED]))
+    def end(self, user: str, number: int, status: TaskStatus) -> None:
+        self._attempt(lambda: end_workflow(actor=self._as(user), name=f"job-{number}", status=status))
 
     @rule()
-    def monitor_the_drain(self) -> None:
-        self._try(archive_drained)
+    def reconcile(self) -> None:
+        self._attempt(lambda: reconcile_backend(self.backend.pk))
+        assert reconcile_backend(self.backend.pk)["steps"] == [], "a second cycle changes nothing"
+
+    @rule()
+    def run_the_drain_monitor(self) -> None:
+        self._attempt(archive_drained)
 
     @rule(offline=st.booleans())
-    def lose_or_find_the_cluster(self, offline: bool) -> None:
+    def set_the_backend_offline_or_online(self, offline: bool) -> None:
         Backend.objects.filter(pk=self.backend.pk).update(offline=offline)
 
     @invariant()
-    def holds(self) -> None:
+    def invariants_hold(self) -> None:
         if not hasattr(self, "_outer"):
             return
         with connection.cursor() as cursor:
-            for sentence, sql in INVARIANTS.items():
+            for statement, sql in INVARIANTS.items():
                 cursor.execute(sql)
-                assert cursor.fetchall() == [], sentence
+                assert cursor.fetchall() == [], statement
         assert verify() == []
 
 
 @pytest.mark.django_db
 @pytest.mark.timeout(1800)
-def test_everybody_does_everything(request: pytest.FixtureRequest) -> None:
+def test_random_operations_keep_every_invariant(request: pytest.FixtureRequest) -> None:
     nightly = bool(request.config.getoption("--nightly"))
     run_state_machine_as_test(
-        House,
+        RandomOperations,
         settings=settings(
             max_examples=SEQUENCES["nightly" if nightly else "default"], stateful_step_count=30, deadline=None
         ),
