@@ -54,7 +54,7 @@ class GangRequest:
 class Scene:
     """Two pools on the same nodes, perhaps in one cohort. LOW work is submitted first and starts where it can; HIGH and
     NORMAL work is submitted while the backend is offline; then quotas are cut, and the backend is online again. So firm
-    work waits for quota, and LOW work holds the nodes. `spare` is the part of the pools' quotas beside their subpools."""
+    work waits for quota, and LOW work holds the nodes. `spare` is the quota of the pools beside their subpools."""
 
     nodes: tuple[int, ...]
     spare: tuple[int, int]
