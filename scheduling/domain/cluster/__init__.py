@@ -1,5 +1,5 @@
-"""What the house asks of a Kubernetes cluster and how it reads what comes back: plain JSON in, plain JSON out.
+"""The objects that we create in a Kubernetes cluster, and how we read the objects of a cluster: plain JSON in and out.
 
-`naming` names and labels, `pod_group` and `pod` are the manifests of a gang, `report` reads a pod, `refusal` a
-PodGroup's reason to wait, `machine` a node.
+`naming` has names and labels, `pod_group` and `pod` the manifests of a gang; `pod_status` reads a pod, `unschedulable`
+the reason why a PodGroup waits, `node` a node.
 """

@@ -1,4 +1,4 @@
-"""AdmissionReview v1, the API server's question and our answer, as plain JSON."""
+"""AdmissionReview v1 as plain JSON: the request of the API server and our response."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from scheduling.domain.kubernetes_json import ReadOnlyObject
 API_VERSION = "admission.k8s.io/v1"
 FORBIDDEN_STATUS, INVALID_STATUS = 403, 422
 MAX_WARNING_LENGTH = 240
-"""The API server cuts warnings that are longer in sum than 4096 characters; short ones are read."""
+"""The API server cuts warnings that are longer than 4096 characters in sum."""
 
 _FORBIDDING = ("foreign_work", "single.max.", "total.max.")
-"""Beginnings of codes that say: well-formed, but not allowed here."""
+"""Prefixes of the codes of well-formed requests that are not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """What the API server asks. `now` is None for a deletion, `before` for a creation; `rehearsed` is a dry run, which
-    may leave no trace."""
+    """A request of the API server. `new_object` is None for a deletion, `old_object` for a creation. A dry run
+    (`is_dry_run`) may leave no trace."""
 
     uid: str
     operation: str
@@ -36,10 +36,10 @@ class AdmissionRequest:
 
 
 def read_review(body: Any) -> AdmissionRequest:
-    """The question in a review. Raises `BadInput` with every fault of a body that is none."""
+    """The request of a review. Raises `BadInput` with every fault of an invalid body."""
     request = body.get("request") if isinstance(body, Mapping) else None
     if not isinstance(request, Mapping):
-        sentence = f"The body is no AdmissionReview of {API_VERSION}: it holds no `request`."
+        sentence = f"The body is not an AdmissionReview of {API_VERSION}: it has no `request`."
         raise BadInput(sentence, [Violation("request", "bad_value", sentence)])
     faults: list[Violation] = []
     version = body.get("apiVersion")
@@ -87,7 +87,7 @@ def read_review(body: Any) -> AdmissionRequest:
 def review_response(
     request: AdmissionRequest, violations: Sequence[Violation] = (), warnings: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The review with our answer: refused when there are violations, all of them in one message and as causes."""
+    """The review with our response. With violations it refuses and names all of them, in one message and as causes."""
     response: dict[str, Any] = {"uid": request.uid, "allowed": not violations}
     if warnings:
         response["warnings"] = [warning[:MAX_WARNING_LENGTH] for warning in warnings]

@@ -1,13 +1,13 @@
-"""What the ends of its tasks mean for a gang on a cluster (OSMO contract, sections 7.3 and 7.4).
+"""The outcome of a gang on a cluster from the ends of its tasks (OSMO contract, sections 7.3 and 7.4).
 
-A task that ends may, by its exit actions, count as completed, count as failed, or be tried again. Then the group:
+By its exit actions, a task that ends counts as completed, counts as failed, or gets another attempt. Then for the gang:
 
-* with `ignores_nonlead` only the lead decides: its end is the gang's, others may end as they like;
-* without it every failure is the gang's, and it has completed when all its tasks have;
-* a gang with a tree has completed when nothing of it runs any more and what completed makes up its minimum: replicas
-  that never found a place were not needed.
+* with `ignores_nonlead` only the lead decides: the end of the lead is the end of the gang;
+* without it every failure of a task is a failure of the gang, and the gang has completed when all its tasks have;
+* a gang with a tree has completed when no task runs any more and the completed tasks reach its minimum: replicas that
+  never started were not needed.
 
-A preemption is no end of this kind and never comes here.
+A preemption is not an end in this sense; observation handles it elsewhere.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ COMPLETE, FAIL, RESCHEDULE = "COMPLETE", "FAIL", "RESCHEDULE"
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A task of the gang: how its latest try stands now, as observed. `action` is what its exit actions say of its exit
-    code, `may_retry` whether the house allows one more try."""
+    """A task of the gang with the observed status of its latest attempt. `exit_action` is the action for its exit code,
+    `may_retry` whether OSMO Admin allows another attempt."""
 
     name: str
     status: TaskStatus
@@ -38,9 +38,9 @@ class GangMember:
 
 @dataclass(frozen=True, slots=True)
 class GangOutcome:
-    """What follows. `ends` are the final statuses of tries that ended just now, `again` the tasks that are tried once
-    more, `restart` those that are too although they run, because a gang begins together. `verdict` ends the gang;
-    `message` says by which task."""
+    """The consequences for the gang. `final_statuses` are those of attempts that ended just now. `tasks_to_retry` get
+    another attempt; so do `tasks_to_restart`, which still run, because a gang starts together. `verdict` ends the gang,
+    and `message` names the task that caused it."""
 
     final_statuses: Mapping[str, TaskStatus] = field(default_factory=dict)
     tasks_to_retry: frozenset[str] = frozenset()
@@ -74,7 +74,7 @@ def decide_outcome(
 
 
 def _counted_status(member: GangMember) -> TaskStatus:
-    """The end of a try as its exit actions count it."""
+    """The final status of an attempt with its exit action applied."""
     if member.exit_action == RESCHEDULE and member.may_retry:
         return TaskStatus.RESCHEDULED
     if member.exit_action == COMPLETE:
@@ -102,8 +102,8 @@ def _completion(
 
 
 def gang_status(tasks: Sequence[TaskStatus]) -> TaskStatus:
-    """Where an unfinished gang stands: RUNNING while one task runs, INITIALIZING while one has a machine, else it waits
-    for its turn."""
+    """The status of an unfinished gang: RUNNING while a task runs, INITIALIZING while a task has a node, else
+    SCHEDULING."""
     for status in (TaskStatus.RUNNING, TaskStatus.INITIALIZING):
         if status in tasks:
             return status

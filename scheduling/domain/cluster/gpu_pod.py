@@ -1,5 +1,4 @@
-"""A GPU worker as its pod tells it by annotations, and a quota's status as its object carries it. Plain JSON in, values
-out.
+"""GPU workers from the annotations of their pods, and the status of a GPU quota object. Plain JSON in, values out.
 
 Source: tensorfusion-quota.md, sections 8 and 10.
 """
@@ -14,7 +13,7 @@ from typing import Any
 from pools.domain.gpu_quota.workers import MAX_GPUS, NO_AMOUNTS, GpuAmounts, GpuWorker
 from pools.domain.quantities import ZERO, InvalidQuantity, Quantity, parse_quantity
 from scheduling.domain.cluster.naming import TASK_UUID, read_uuid_label
-from scheduling.domain.kubernetes_json import ReadOnlyObject
+from scheduling.domain.kubernetes_json import ReadOnlyObject, read_texts
 
 TENSOR_FUSION_PREFIX = "tensor-fusion.ai/"
 WORKER_LABEL, WORKER_VALUE = f"{TENSOR_FUSION_PREFIX}component", "worker"
@@ -24,7 +23,8 @@ FINALIZER = f"{TENSOR_FUSION_PREFIX}finalizer"
 
 @dataclass(frozen=True, slots=True)
 class GpuPod:
-    """A worker's pod. `counts`: it is on a node, has its GPUs, and is not gone; until then it may be reserved for."""
+    """The pod of a worker. `is_counted`: it has a node and its GPUs and still exists; before that it may be reserved
+    for."""
 
     namespace: str
     uid: str
@@ -34,63 +34,68 @@ class GpuPod:
 
 
 def is_worker(pod: ReadOnlyObject) -> bool:
-    """Whether a pod is a worker of the namespace's own. Pods of our workflows are counted with their workflows."""
-    labels = _texts(pod, "labels")
+    """Whether a pod is a worker of the namespace itself. Pods of our workflows are counted with their workflows."""
+    labels = read_texts(pod, "labels")
     return labels.get(WORKER_LABEL) == WORKER_VALUE and read_uuid_label(labels, TASK_UUID) is None
 
 
 def read_gpu_pod(pod: ReadOnlyObject) -> GpuPod | None:
-    """The worker that a pod is; None when it is none, or names a number of GPUs that nobody can mean."""
+    """The worker of a pod; None if the pod is not a worker, or its number of GPUs is not valid."""
     if not is_worker(pod):
         return None
-    metadata, marks = pod["metadata"], _texts(pod, "annotations")
-    count = _count(marks.get(f"{TENSOR_FUSION_PREFIX}gpu-count", ""))
+    metadata, annotations = pod["metadata"], read_texts(pod, "annotations")
+    count = _count(annotations.get(f"{TENSOR_FUSION_PREFIX}gpu-count", ""))
     if count is None:
         return None
     name = str(metadata.get("name") or metadata.get("generateName") or "")
     return GpuPod(
         namespace=str(metadata.get("namespace") or ""),
         uid=str(metadata.get("uid") or ""),
-        workload=_texts(pod, "labels").get(f"{TENSOR_FUSION_PREFIX}workload") or name,
-        worker=GpuWorker(_amounts(marks, "request"), _amounts(marks, "limit"), count),
-        is_counted=_is_bound(pod) and bool(marks.get(f"{TENSOR_FUSION_PREFIX}gpu-ids")) and not _is_gone(metadata),
+        workload=read_texts(pod, "labels").get(f"{TENSOR_FUSION_PREFIX}workload") or name,
+        worker=GpuWorker(_amounts(annotations, "request"), _amounts(annotations, "limit"), count),
+        is_counted=_is_bound(pod)
+        and bool(annotations.get(f"{TENSOR_FUSION_PREFIX}gpu-ids"))
+        and not _is_gone(metadata),
     )
 
 
 def trim_worker_pod(pod: ReadOnlyObject) -> dict[str, Any]:
-    """What :func:`read_pod` needs of a pod, so that a long list need not be held whole."""
+    """The part of a pod that :func:`read_gpu_pod` needs, so that long lists use less memory."""
     metadata = pod["metadata"]
-    kept = {
+    trimmed = {
         key: metadata[key]
         for key in ("name", "generateName", "namespace", "uid", "resourceVersion", "deletionTimestamp", "finalizers")
         if key in metadata
     }
     for key in ("labels", "annotations"):
-        kept[key] = {
+        trimmed[key] = {
             name: value
-            for name, value in _texts(pod, key).items()
+            for name, value in read_texts(pod, key).items()
             if name.startswith(TENSOR_FUSION_PREFIX) or name == TASK_UUID
         }
-    return {"metadata": kept, "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")}}
+    return {"metadata": trimmed, "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")}}
 
 
 def _count(text: str) -> int | None:
     if not text:
         return 1
-    good = text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_GPUS
-    return int(text) if good else None
+    is_valid = text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_GPUS
+    return int(text) if is_valid else None
 
 
-def _amounts(marks: Mapping[str, str], side: str) -> GpuAmounts:
-    """What cannot be read counts as nothing; TFLOPS beside a percentage of a GPU contradict one another."""
-    if marks.get(f"{TENSOR_FUSION_PREFIX}tflops-{side}") and marks.get(f"{TENSOR_FUSION_PREFIX}compute-percent-{side}"):
+def _amounts(annotations: Mapping[str, str], side: str) -> GpuAmounts:
+    """The amounts of one side. Invalid values count as nothing; TFLOPS and a percentage of a GPU contradict each
+    other."""
+    if annotations.get(f"{TENSOR_FUSION_PREFIX}tflops-{side}") and annotations.get(
+        f"{TENSOR_FUSION_PREFIX}compute-percent-{side}"
+    ):
         return NO_AMOUNTS
-    return GpuAmounts(_amount(marks, f"tflops-{side}"), _amount(marks, f"vram-{side}"))
+    return GpuAmounts(_amount(annotations, f"tflops-{side}"), _amount(annotations, f"vram-{side}"))
 
 
-def _amount(marks: Mapping[str, str], key: str) -> Quantity:
+def _amount(annotations: Mapping[str, str], key: str) -> Quantity:
     try:
-        return parse_quantity(marks.get(f"{TENSOR_FUSION_PREFIX}{key}", ""))
+        return parse_quantity(annotations.get(f"{TENSOR_FUSION_PREFIX}{key}", ""))
     except InvalidQuantity:
         return ZERO
 
@@ -103,18 +108,13 @@ def _is_gone(metadata: ReadOnlyObject) -> bool:
     return bool(metadata.get("deletionTimestamp")) and FINALIZER not in (metadata.get("finalizers") or [])
 
 
-def _texts(item: ReadOnlyObject, key: str) -> dict[str, str]:
-    found = (item.get("metadata") or {}).get(key)
-    return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, Mapping) else {}
-
-
-def format_time(moment: datetime) -> str:
+def format_time(time: datetime) -> str:
     """A time as Kubernetes writes it: whole seconds, UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def object_status_body(status: Mapping[str, Any]) -> dict[str, Any]:
-    """A status of ours with its times as Kubernetes writes them; an absent time is left out."""
+    """Our status with times as Kubernetes writes them; an absent time is left out."""
     found = dict(status)
     found["conditions"] = [
         {**condition, "lastTransitionTime": format_time(condition["lastTransitionTime"])}
@@ -125,6 +125,6 @@ def object_status_body(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refused_status_body(reason: str, message: str, since: str) -> dict[str, Any]:
-    """The status of an object that is not in force: the one condition that says why."""
+    """The status of an object that is not in force: one condition with the reason."""
     condition = {"type": "Ready", "status": "False", "reason": reason, "message": message, "lastTransitionTime": since}
     return {"conditions": [condition]}

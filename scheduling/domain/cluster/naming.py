@@ -1,8 +1,8 @@
-"""Names and labels of what the house makes for a gang (OSMO contract, section 10).
+"""Names and labels of the objects that we create for a gang (OSMO contract, section 10).
 
-Every name derives from ids of ours, so that making an object again meets the one that is there. Everything carries
-:data:`HOUSE` with the identity of the backend's row: what does not carry it was made by somebody else and is never
-touched, not even looked at.
+Every name derives from our ids, so that a repeated creation meets the existing object. Every object carries
+:data:`INSTALLATION_LABEL` with the identity of the backend's row. Objects without it belong to others; we neither read
+nor change them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from scheduling.domain.priorities import Priority
 
 INSTALLATION_LABEL = "osmo.house"
 FIELD_MANAGER = "osmo-admin"
-"""The field manager of all that we write."""
+"""The field manager of all our writes, and the value of :data:`MANAGED_BY_LABEL`."""
+
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 
 OBSERVED_FINALIZER = "osmo-admin/seen"
-"""A pod's finalizer: it cannot vanish before we have seen how it ended, whoever deletes it and however long we were
-away. So a try that is gone is never mistaken for one that was never made."""
+"""The finalizer of a pod. A pod that anyone deletes stays until we have observed its end, however long we were away. So
+a deleted attempt is never mistaken for an attempt without a pod."""
 
 POD_GROUP_OF_POD = "pod-group-name"
 SUB_GROUP_OF_POD = "kai.scheduler/subgroup-name"
@@ -36,8 +38,8 @@ _NOT_IN_HOSTS = re.compile(r"[^a-z0-9-]")
 
 @dataclass(frozen=True, slots=True)
 class DispatchTarget:
-    """Where the objects of a leaf's work go on one backend: its namespace, its leaf queue, who places its pods. `shard`
-    is the label by which a scheduler shard of KAI finds its objects."""
+    """The target of a leaf's work on one backend: its namespace, its leaf queue, the scheduler of its pods. `shard` is
+    the label by which a scheduler shard of KAI selects its objects."""
 
     installation: str
     namespace: str
@@ -48,7 +50,7 @@ class DispatchTarget:
 
 @dataclass(frozen=True, slots=True)
 class GangOrigin:
-    """Whose gang it is: the workflow's and the group's names and ids, as labels tell them."""
+    """The workflow and the group of a gang, with the names and ids for its labels."""
 
     workflow: str
     workflow_uuid: UUID
@@ -60,28 +62,28 @@ class GangOrigin:
 
 
 def pod_group_name(group: UUID) -> str:
-    """The PodGroup of a gang, the same for every try."""
+    """The name of the PodGroup of a gang, equal for every attempt."""
     return str(group)
 
 
 def pod_name(task: UUID) -> str:
-    """The pod of one try of one task."""
+    """The name of the pod of one attempt of a task."""
     return str(task)
 
 
 def files_secret_name(group: UUID, position: int) -> str:
-    """The Secret with the files of a gang's task, the same for every try."""
+    """The name of the Secret with the files of a task, equal for every attempt."""
     return f"{group}-{position}"
 
 
 def service_name(group: UUID) -> str:
-    """The Service by which pods of a gang find each other; such a name begins with a letter."""
+    """The name of the Service that gives the pods of a gang addresses; such a name begins with a letter."""
     return f"gang-{group}"
 
 
 def host_name(task: str, position: int) -> str:
-    """A task's host name and its container's. Task names differ by more than case and `_` against `-`, so hosts of one
-    gang differ too; of those cut short the position tells them apart."""
+    """The host name of a task, also the name of its container. Task names of a gang differ in more than case and `_`
+    against `-`, so their host names differ too; a shortened name ends with the position."""
     name = _NOT_IN_HOSTS.sub("-", task.lower()).strip("-")
     if len(name) <= MAX_LABEL_LENGTH:
         return name
@@ -90,7 +92,7 @@ def host_name(task: str, position: int) -> str:
 
 
 def credential_secret_name(credential: str) -> str:
-    """The Secret that a workflow file's credential names; object names know lower-case letters, digits, `-`, `.`."""
+    """The name of the Secret for a credential of a workflow file: lower-case letters, digits, `-`, `.`."""
     return re.sub(r"[^a-z0-9.-]", "-", credential.lower()).strip("-.")
 
 
@@ -100,7 +102,7 @@ def label_value(text: str) -> str:
 
 
 def installation_selector(installation: str) -> str:
-    """Selects what this house made on this backend, and nothing else."""
+    """A label selector for the objects that this installation created on this backend."""
     return f"{INSTALLATION_LABEL}={installation}"
 
 
@@ -125,7 +127,7 @@ def gang_labels(target: DispatchTarget, origin: GangOrigin) -> dict[str, str]:
 
 
 def read_uuid_label(labels: Mapping[str, str] | None, key: str) -> UUID | None:
-    """The id that a label holds; None where there is none that can be read."""
+    """The id in a label; None if there is no valid one."""
     try:
         return UUID((labels or {}).get(key, ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""A node as the API server shows it -> a machine as the ledger keeps one, and what other people's pods take of it."""
+"""From a node of the API server to a node of the ledger, and the usage of other software's pods on it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduling.domain.cluster.naming import GPU_RESOURCE, INSTALLATION_LABEL, PLATFORM
+from scheduling.domain.cluster.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.quantities import read_quantity
 from scheduling.domain.kubernetes_json import ReadOnlyObject
-
-_ENDED_PHASES = {"Succeeded", "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,8 @@ class NodeAmounts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """What a node offers to pods (its allocatable part, rounded down). `ready`: it takes new pods and its machine says
-    that it is well; `conditions` are the names of those that hold."""
+    """The capacity that a node offers to pods (its allocatable part, rounded down). `ready`: the node accepts new pods
+    and is healthy. `conditions` are the names of the conditions that are true."""
 
     name: str
     platform: str
@@ -40,17 +39,17 @@ class ClusterNode:
 
 
 def read_node(node: ReadOnlyObject) -> ClusterNode:
-    """The machine. Its platform is what its label `osmo.platform` says, `default` without one."""
+    """The node of the ledger. Its platform is the value of its label `osmo.platform`, `default` without one."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels = metadata.get("labels") or {}
-    holding = tuple(each["type"] for each in status.get("conditions") or [] if each.get("status") == "True")
+    true_conditions = tuple(each["type"] for each in status.get("conditions") or [] if each.get("status") == "True")
     cordoned = bool(spec.get("unschedulable"))
     return ClusterNode(
         name=metadata["name"],
         platform=labels.get(PLATFORM) or "default",
         amounts=_amounts(status.get("allocatable") or {}, math.floor),
-        ready="Ready" in holding and not cordoned,
-        conditions=holding + (("SchedulingDisabled",) if cordoned else ()),
+        ready="Ready" in true_conditions and not cordoned,
+        conditions=true_conditions + (("SchedulingDisabled",) if cordoned else ()),
         labels=dict(labels),
         taints=tuple(
             {key: str(taint[key]) for key in ("key", "value", "effect") if taint.get(key)}
@@ -60,21 +59,21 @@ def read_node(node: ReadOnlyObject) -> ClusterNode:
 
 
 def foreign_usage_by_node(pods: Iterable[ReadOnlyObject], installation: str) -> dict[str, NodeAmounts]:
-    """What pods that are not this house's ask for, by node, rounded up; those that have ended hold nothing."""
+    """The requests of pods of other software by node, rounded up; ended pods count for nothing."""
     sums: defaultdict[str, list[Any]] = defaultdict(lambda: [0, 0, 0, 0])
     for pod in pods:
         spec = pod.get("spec") or {}
         node = spec.get("nodeName")
-        ended = (pod.get("status") or {}).get("phase") in _ENDED_PHASES
+        ended = (pod.get("status") or {}).get("phase") in ENDED_PHASES
         if not node or ended or (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == installation:
             continue
-        for place, amount in enumerate(_asked(spec)):
-            sums[node][place] += amount
+        for position, amount in enumerate(_pod_request(spec)):
+            sums[node][position] += amount
     return {node: NodeAmounts(*(math.ceil(amount) for amount in of_node)) for node, of_node in sums.items()}
 
 
 def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
-    """What :func:`foreign_usage_by_node` needs of a pod; a cluster has many, and they are large."""
+    """The part of a pod that :func:`foreign_usage_by_node` needs; clusters have many pods, and pods are large."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     return {
         "metadata": {"labels": pod["metadata"].get("labels")},
@@ -96,14 +95,14 @@ def trim_pod(pod: ReadOnlyObject) -> dict[str, Any]:
 _NAMES = (GPU_RESOURCE, "cpu", "memory", "ephemeral-storage")
 
 
-def _asked(spec: ReadOnlyObject) -> list[Any]:
-    """What a pod asks for: its containers together, or its largest init container; and what the pod itself costs."""
+def _pod_request(spec: ReadOnlyObject) -> list[Any]:
+    """The request of a pod: the sum of its containers or its largest init container, plus the overhead of the pod."""
     together, largest = [0] * len(_NAMES), [0] * len(_NAMES)
     for container in spec.get("containers") or []:
         together = [have + more for have, more in zip(together, _requests(container), strict=True)]
     for container in spec.get("initContainers") or []:
         more = _requests(container)
-        if container.get("restartPolicy") == "Always":  # a sidecar runs beside the others
+        if container.get("restartPolicy") == "Always":  # a sidecar runs beside the containers
             together = [have + each for have, each in zip(together, more, strict=True)]
         else:
             largest = [max(pair) for pair in zip(largest, more, strict=True)]

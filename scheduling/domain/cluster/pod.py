@@ -1,4 +1,4 @@
-"""The pod of one try of a task, with the Secret of its files and the Service that gives its gang host names."""
+"""The pod of one attempt of a task, with the Secret of its files and the Service for the host names of its gang."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _HOST_NAME = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, slots=True)
 class PodAttempt:
-    """One try of a task as it was admitted: amounts of this one pod, `spec` for what runs in it. `position` is the
-    task's place in the gang, `sub_group` the leaf of the gang's tree that counts it."""
+    """One attempt of a task as it was admitted: the amounts of this pod, and the `spec` of its container. `position` is
+    the position of the task in the gang, `sub_group` its leaf in the tree of the gang."""
 
     uuid: UUID
     retry: int
@@ -39,8 +39,8 @@ class PodAttempt:
 
 @dataclass(frozen=True, slots=True)
 class GangContext:
-    """What the pods of a gang share: where they go, whose they are, what their marks mean. `service` is the Service
-    that gives them host names, empty where nobody asks for one; `env_vars` were given beside the file."""
+    """The common values of the pods of a gang. `service` is the Service for their host names, empty if no task needs
+    one; `env_vars` came with the request, beside the file."""
 
     target: DispatchTarget
     origin: GangOrigin
@@ -52,12 +52,12 @@ class GangContext:
 def gang_context(
     target: DispatchTarget, origin: GangOrigin, attempts: Sequence[PodAttempt], env_vars: Mapping[str, str]
 ) -> GangContext:
-    """What these tasks of one gang share. Pods reach each other by `host.service` inside their namespace."""
-    asked = any(has_host_token(_texts(task.spec)) for task in attempts)
-    service = naming.service_name(origin.group_uuid) if asked else ""
+    """The common values for these tasks of one gang. Pods reach each other by `host.service` inside their namespace."""
+    needs_service = any(has_host_token(_texts(task.spec)) for task in attempts)
+    service = naming.service_name(origin.group_uuid) if needs_service else ""
     hosts = {task.spec.name: f"{naming.host_name(task.spec.name, task.position)}.{service}" for task in attempts}
-    marks = TokenValues(origin.workflow, str(origin.workflow_uuid), hosts)
-    return GangContext(target, origin, marks, dict(env_vars), service)
+    tokens = TokenValues(origin.workflow, str(origin.workflow_uuid), hosts)
+    return GangContext(target, origin, tokens, dict(env_vars), service)
 
 
 def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
@@ -73,7 +73,7 @@ def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
             "namespace": site.namespace,
             "labels": gang_labels(site, origin)
             | {
-                "app.kubernetes.io/managed-by": naming.FIELD_MANAGER,
+                naming.MANAGED_BY_LABEL: naming.FIELD_MANAGER,
                 "osmo.task_name": naming.label_value(spec.name),
                 naming.TASK_UUID: str(attempt.uuid),
                 "osmo.retry_id": str(attempt.retry),
@@ -82,7 +82,7 @@ def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
                 **lead,
             },
             "annotations": {naming.POD_GROUP_OF_POD: naming.pod_group_name(origin.group_uuid)},
-            # No owner: KAI groups pods with an owner by itself and would take them out of our PodGroup.
+            # No owner: KAI groups pods with an owner by itself and would remove them from our PodGroup.
             "finalizers": [naming.OBSERVED_FINALIZER],
         },
         "spec": {
@@ -93,7 +93,7 @@ def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
             **({"hostname": host, "subdomain": context.service} if context.service else {}),
             **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if spec.host_network else {}),
             "affinity": {"nodeAffinity": _nodes(attempt)},
-            # Clusters often keep their GPU machines clear of everything that wants no GPU.
+            # Clusters often taint their GPU nodes against pods that request no GPU.
             **({"tolerations": [{"key": naming.GPU_RESOURCE, "operator": "Exists"}]} if attempt.gpus else {}),
             "containers": [
                 {
@@ -113,20 +113,20 @@ def pod_manifest(context: GangContext, attempt: PodAttempt) -> Object:
 
 
 def files_secret_manifest(context: GangContext, attempt: PodAttempt, owner: Object) -> Object | None:
-    """The Secret with the task's files; None where it has none. It goes with the PodGroup `owner`."""
+    """The Secret with the files of the task; None without files. Kubernetes deletes it with the PodGroup `owner`."""
     if not attempt.spec.files:
         return None
-    data = {f"file-{place}": _content(context.tokens, file) for place, file in enumerate(attempt.spec.files)}
-    metadata = _belonging(context, naming.files_secret_name(context.origin.group_uuid, attempt.position), owner)
+    data = {f"file-{position}": _content(context.tokens, file) for position, file in enumerate(attempt.spec.files)}
+    metadata = _owned_metadata(context, naming.files_secret_name(context.origin.group_uuid, attempt.position), owner)
     return {"metadata": metadata, "type": "Opaque", "data": data}
 
 
 def service_manifest(context: GangContext, owner: Object) -> Object | None:
-    """The headless Service of a gang whose pods look for each other, before they are ready too; else None."""
+    """The headless Service of a gang whose pods address each other, also before they are ready; else None."""
     if not context.service:
         return None
     return {
-        "metadata": _belonging(context, context.service, owner),
+        "metadata": _owned_metadata(context, context.service, owner),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -135,11 +135,11 @@ def service_manifest(context: GangContext, owner: Object) -> Object | None:
     }
 
 
-def _belonging(around: GangContext, name: str, owner: Object) -> Object:
+def _owned_metadata(around: GangContext, name: str, owner: Object) -> Object:
     return {
         "name": name,
         "namespace": around.target.namespace,
-        "labels": gang_labels(around.target, around.origin) | {"app.kubernetes.io/managed-by": naming.FIELD_MANAGER},
+        "labels": gang_labels(around.target, around.origin) | {naming.MANAGED_BY_LABEL: naming.FIELD_MANAGER},
         "ownerReferences": [
             {
                 "apiVersion": owner["apiVersion"],
@@ -152,8 +152,7 @@ def _belonging(around: GangContext, name: str, owner: Object) -> Object:
 
 
 def _literal(text: str) -> str:
-    """The text as Kubernetes hands it on unchanged: it would expand `$(NAME)` and make `$$`, a shell's own number, one
-    `$`."""
+    """The text escaped for Kubernetes, which expands `$(NAME)` and turns `$$` (a process id in shells) into `$`."""
     return text.replace("$", "$$")
 
 
@@ -172,25 +171,25 @@ def _environment(around: GangContext, spec: TaskSpec) -> list[Object]:
 
 
 def _amounts(task: PodAttempt) -> Object:
-    """Requests equal limits: what was admitted is what the pod gets and all that it gets. 0 is "not said"."""
+    """Requests equal limits: the pod gets exactly the admitted amounts. 0 means "not given"."""
     amounts = {
         naming.GPU_RESOURCE: task.gpus,
         "cpu": task.cpu,
         "memory": task.memory_bytes,
         "ephemeral-storage": task.storage_bytes,
     }
-    said = {name: str(amount) for name, amount in amounts.items() if amount}
-    return {"requests": said, "limits": said} if said else {}
+    given = {name: str(amount) for name, amount in amounts.items() if amount}
+    return {"requests": given, "limits": given} if given else {}
 
 
 def _nodes(task: PodAttempt) -> Object:
-    """Machines of the task's platform only (a machine without a mark is of the platform `default`), and none that it
-    excludes."""
+    """Only nodes of the task's platform (a node without the label has the platform `default`), without excluded
+    nodes."""
     excluded = (
         [{"key": _HOST_NAME, "operator": "NotIn", "values": sorted(task.nodes_excluded)}] if task.nodes_excluded else []
     )
-    marked = {"key": naming.PLATFORM, "operator": "In", "values": [naming.label_value(task.platform)]}
-    choices = [marked]
+    of_platform = {"key": naming.PLATFORM, "operator": "In", "values": [naming.label_value(task.platform)]}
+    choices = [of_platform]
     if task.platform == DEFAULT_PLATFORM:
         choices.append({"key": naming.PLATFORM, "operator": "DoesNotExist"})
     terms = [{"matchExpressions": [choice, *excluded]} for choice in choices]
@@ -208,30 +207,30 @@ def _volumes(group: UUID, task: PodAttempt) -> tuple[list[Object], list[Object]]
         secret = naming.files_secret_name(group, task.position)
         volumes.append({"name": "files", "secret": {"secretName": secret, "defaultMode": 0o755}})
         mounts += [
-            {"name": "files", "mountPath": file["path"], "subPath": f"file-{place}"}
-            for place, file in enumerate(spec.files)
+            {"name": "files", "mountPath": file["path"], "subPath": f"file-{position}"}
+            for position, file in enumerate(spec.files)
         ]
     directories = [(name, use) for name, use in spec.credentials.items() if isinstance(use, str)]
-    for place, (credential, directory) in enumerate(directories):
-        name = f"credential-{place}"
+    for position, (credential, directory) in enumerate(directories):
+        name = f"credential-{position}"
         volumes.append({"name": name, "secret": {"secretName": naming.credential_secret_name(credential)}})
         mounts.append({"name": name, "mountPath": directory, "readOnly": True})
-    for place, mount in enumerate(spec.volume_mounts):
+    for position, mount in enumerate(spec.volume_mounts):
         source, _, target = mount.partition(":")
-        volumes.append({"name": f"host-{place}", "hostPath": {"path": source}})
-        mounts.append({"name": f"host-{place}", "mountPath": target or source})
+        volumes.append({"name": f"host-{position}", "hostPath": {"path": source}})
+        mounts.append({"name": f"host-{position}", "mountPath": target or source})
     return volumes, mounts
 
 
-def _content(marks: TokenValues, file: Mapping[str, Any]) -> str:
-    """A file's content as a Secret holds it. What is not the base64 it is said to be is a text."""
+def _content(tokens: TokenValues, file: Mapping[str, Any]) -> str:
+    """The content of a file for a Secret. Invalid base64 counts as a text."""
     text = file["contents"]
     if file.get("base64"):
         try:
             return base64.b64encode(base64.b64decode("".join(text.split()), validate=True)).decode()
         except binascii.Error:
             pass
-    return base64.b64encode(marks.fill(text).encode()).decode()
+    return base64.b64encode(tokens.fill(text).encode()).decode()
 
 
 def _texts(spec: TaskSpec) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The PodGroup of a gang: what KAI has to start together, in which queue, and how much of it may be missing."""
+"""The PodGroup of a gang: its queue, the pods that KAI starts together, and its minimums."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduling.domain.cluster.naming import FIELD_MANAGER, DispatchTarget, GangOrigin, gang_labels, pod_group_name
+from scheduling.domain.cluster.naming import (
+    FIELD_MANAGER,
+    MANAGED_BY_LABEL,
+    DispatchTarget,
+    GangOrigin,
+    gang_labels,
+    pod_group_name,
+)
 from scheduling.domain.cluster.topology import TopologyTree
 from scheduling.domain.kubernetes_json import Object
 
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """How the pods of a gang belong together. `tree` is the gang's as :func:`scheduling.domain.gang.tree_to_json` keeps
-    it; None: all `pods` together, and then `near` may divide them."""
+    """The structure of a gang. `tree` is its tree from :func:`scheduling.domain.gang.tree_to_json`; None means all
+    `pods` together, and then `topology` may divide them."""
 
     pods: int
     tree: Mapping[str, Any] | None = None
@@ -27,7 +34,7 @@ def pod_group_manifest(target: DispatchTarget, origin: GangOrigin, shape: GangSh
         "metadata": {
             "name": pod_group_name(origin.group_uuid),
             "namespace": target.namespace,
-            "labels": gang_labels(target, origin) | {"app.kubernetes.io/managed-by": FIELD_MANAGER},
+            "labels": gang_labels(target, origin) | {MANAGED_BY_LABEL: FIELD_MANAGER},
         },
         "spec": {
             "queue": target.queue,
@@ -40,12 +47,12 @@ def pod_group_manifest(target: DispatchTarget, origin: GangOrigin, shape: GangSh
 def _minimums(shape: GangShape) -> Object:
     if shape.tree is not None:
         return _of_tree(shape.tree)
-    near = shape.topology
-    if near is None:
+    topology = shape.topology
+    if topology is None:
         return {"minMember": shape.pods}
-    constraint = {"topologyConstraint": near.constraint} if near.constraint else {}
+    constraint = {"topologyConstraint": topology.constraint} if topology.constraint else {}
     # A PodGroup with SubGroups needs all of them, and its own minimum is ignored.
-    return constraint | ({"subGroups": list(near.sub_groups)} if near.sub_groups else {"minMember": shape.pods})
+    return constraint | ({"subGroups": list(topology.sub_groups)} if topology.sub_groups else {"minMember": shape.pods})
 
 
 def _of_tree(tree: Mapping[str, Any]) -> Object:
@@ -66,13 +73,13 @@ def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> Object:
 
 
 def pod_group_patch(desired: Object, observed: Object) -> Object:
-    """The merge patch that brings a PodGroup of ours to what its gang is today; empty if nothing is to be done. Only
-    what may move is looked at: its queue (with the labels that follow it) and its minimum."""
+    """The merge patch from the observed to the desired PodGroup; empty if nothing differs. Only fields that may change
+    count: the queue (with the labels that follow it) and the minimum."""
     patch: Object = {}
     spec, now = desired["spec"], observed.get("spec") or {}
-    moved = {key: spec[key] for key in ("queue", "minMember") if key in spec and spec[key] != now.get(key)}
-    if moved:
-        patch["spec"] = moved
+    changed = {key: spec[key] for key in ("queue", "minMember") if key in spec and spec[key] != now.get(key)}
+    if changed:
+        patch["spec"] = changed
     labels = observed["metadata"].get("labels") or {}
     if different := {key: text for key, text in desired["metadata"]["labels"].items() if labels.get(key) != text}:
         patch["metadata"] = {"labels": different}
@@ -80,7 +87,7 @@ def pod_group_patch(desired: Object, observed: Object) -> Object:
 
 
 def dropped_fields(sent: Object, kept: Object) -> list[str]:
-    """The paths in `spec` that an API server did not keep: its PodGroup is older than what we asked of it."""
+    """The paths in `spec` that an API server dropped, because its PodGroup version does not know them."""
     return list(_dropped(sent["spec"], kept.get("spec") or {}, "spec"))
 
 
@@ -92,12 +99,12 @@ def _dropped(sent: Mapping[str, Any], kept: Mapping[str, Any], path: str) -> Ite
         elif isinstance(value, Mapping):
             yield from _dropped(value, kept[key], here)
         elif isinstance(value, Sequence) and not isinstance(value, str):
-            for place, (item, other) in enumerate(zip(value, kept[key], strict=False)):
+            for position, (item, other) in enumerate(zip(value, kept[key], strict=False)):
                 if isinstance(item, Mapping):
-                    yield from _dropped(item, other, f"{here}[{place}]")
+                    yield from _dropped(item, other, f"{here}[{position}]")
 
 
 def may_be_dropped(manifest: Object) -> bool:
-    """Whether it says something that older clusters drop in silence: a minimum of SubGroups."""
+    """Whether the manifest has a field that older clusters drop silently: a minimum of SubGroups."""
     spec = manifest["spec"]
     return "minSubGroup" in spec or any("minSubGroup" in sub for sub in spec.get("subGroups", ()))

@@ -1,7 +1,7 @@
-"""A pod as the API server shows it -> where its task stands (OSMO contract, section 7.4).
+"""From a pod of the API server to the status of its task (OSMO contract, section 7.4).
 
-Facts in, verdict out; times decide only what no event will tell us: a container that cannot be made for long, an image
-that never comes. What a pod does not say is not guessed.
+Facts in, verdict out. Times decide only cases without an event: a container that cannot be created for long, an image
+that never arrives. Missing information is not guessed.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from scheduling.domain.kubernetes_json import ReadOnlyObject
 from scheduling.domain.statuses import EXIT_CODES, TaskStatus
 
 START_TIMEOUT = timedelta(minutes=30)
-"""From a machine to the first process: time for the largest images."""
+"""From the assignment of a node to the first process: time for the largest images."""
 
 CONFIG_GRACE = timedelta(minutes=10)
-"""A Secret that a container waits for may still be made."""
+"""A container may wait so long for a Secret to be created."""
 
 UNKNOWN_EXIT_CODE = 4000
+ENDED_PHASES = {"Succeeded", "Failed"}
+"""Phases of a pod that holds no resources any more."""
+
 _PREEMPTED = "PreemptionByScheduler"
 _MAX_MESSAGE_LENGTH = 1000
 
-# Why a container waits, of the reasons that end the wait. A pull is tried again by the machine; OSMO ends the task at
-# the first failure all the same, so that a typing error in an image holds no GPUs.
+# Reasons of a waiting container that end the task. The node would repeat a failed pull, but OSMO ends the task at the
+# first failure, so that a typing error in an image name holds no GPUs.
 _NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _NO_START = {"CreateContainerError", "RunContainerError", "StartError", "CrashLoopBackOff", "PostStartHookError"}
 _NO_CONFIG = {"CreateContainerConfigError"}
@@ -37,9 +40,9 @@ _NODE_LOST = {"ContainerStatusUnknown", "NodeLost"}
 
 @dataclass(frozen=True, slots=True)
 class PodStatusReport:
-    """What a pod says of its task.
+    """The status of a task from its pod.
 
-    `status` is None when it says nothing that can be used. `gone`: the pod is being deleted.
+    `status` is None when the pod gives no usable information. `is_deleting`: the pod is being deleted.
     """
 
     task: UUID | None
@@ -83,18 +86,18 @@ def read_pod_status(pod: ReadOnlyObject, *, now: datetime) -> PodStatusReport:
 
 
 def _verdict(pod: ReadOnlyObject, now: datetime) -> _Verdict:
-    """In the order of what explains more: somebody took the machine away, the machine failed, the task ended."""
+    """The most specific explanation first: the pod was preempted, its node failed, the task ended."""
     if condition := _condition(pod, reason=_PREEMPTED):
-        return _Verdict(TaskStatus.FAILED_PREEMPTED, _message(condition, "The scheduler took the machine back."))
+        return _Verdict(TaskStatus.FAILED_PREEMPTED, _message(condition, "The scheduler preempted the pod."))
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
-        return _Verdict(TaskStatus.FAILED_EVICTED, _message(status, "The machine put the pod out."))
+        return _Verdict(TaskStatus.FAILED_EVICTED, _message(status, "The node evicted the pod."))
     if condition := _condition(pod, kind="DisruptionTarget"):
-        words = _message(condition, "The pod was disrupted.")
-        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, f"{condition.get('reason', 'Disruption')}: {words}")
+        text = _message(condition, "The pod was disrupted.")
+        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, f"{condition.get('reason', 'Disruption')}: {text}")
     phase = status.get("phase", "Pending")
     terminated = _state(pod).get("terminated")
-    if terminated or phase in {"Succeeded", "Failed"}:
+    if terminated or phase in ENDED_PHASES:
         return _end(status, phase, terminated or {})
     if (pod["metadata"]).get("deletionTimestamp"):
         return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, "The pod was deleted in the cluster before its task ended.")
@@ -112,47 +115,46 @@ def _end(status: ReadOnlyObject, phase: str, terminated: ReadOnlyObject) -> _Ver
     if reason in _NEVER_RAN:
         return _Verdict(TaskStatus.FAILED_START_ERROR, _message(terminated, "The container could not be started."))
     if reason in _NODE_LOST:
-        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, _message(terminated, "The machine lost the container."))
+        return _Verdict(TaskStatus.FAILED_BACKEND_ERROR, _message(terminated, "The node lost the container."))
     if code == 0 or (code is None and phase == "Succeeded"):
         return _Verdict(TaskStatus.COMPLETED)
-    if code is None and status.get("reason"):  # refused or put down by the machine: nothing of the task ran to an end
+    if code is None and status.get("reason"):  # the node refused or stopped the pod: no container ran to its end
         return _Verdict(
-            TaskStatus.FAILED_BACKEND_ERROR, f"{status['reason']}: {_message(status, 'the machine said no.')}"
+            TaskStatus.FAILED_BACKEND_ERROR, f"{status['reason']}: {_message(status, 'the node refused the pod.')}"
         )
-    words = _message(terminated, reason if reason not in {"", "Error"} else "")
+    text = _message(terminated, reason if reason not in {"", "Error"} else "")
     code = UNKNOWN_EXIT_CODE if code is None else code
-    return _Verdict(TaskStatus.FAILED, f"exit code {code}" + (f": {words}" if words else ""), code)
+    return _Verdict(TaskStatus.FAILED, f"exit code {code}" + (f": {text}" if text else ""), code)
 
 
 def _stuck(pod: ReadOnlyObject, now: datetime) -> _Verdict | None:
-    """A container that will never run; None while it still may."""
+    """The verdict for a container that will never run; None while it still may."""
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason", "")
-        words = f"{reason}: {_message(waiting, container.get('image', ''))}"
+        text = f"{reason}: {_message(waiting, container.get('image', ''))}"
         if reason in _NO_IMAGE:
-            return _Verdict(TaskStatus.FAILED_IMAGE_PULL, words)
+            return _Verdict(TaskStatus.FAILED_IMAGE_PULL, text)
         if reason in _NO_START:
-            return _Verdict(TaskStatus.FAILED_START_ERROR, words)
+            return _Verdict(TaskStatus.FAILED_START_ERROR, text)
         if reason in _NO_CONFIG:
-            return _late(pod, now, CONFIG_GRACE, TaskStatus.FAILED_START_ERROR, words)
+            return _late(pod, now, CONFIG_GRACE, TaskStatus.FAILED_START_ERROR, text)
     return None
 
 
 def _pending(pod: ReadOnlyObject, now: datetime) -> _Verdict:
     if not (pod.get("spec") or {}).get("nodeName"):
         return _Verdict(TaskStatus.SCHEDULING)
-    words = f"The container did not start within {START_TIMEOUT.total_seconds() / 60:.0f} minutes."
-    return _late(pod, now, START_TIMEOUT, TaskStatus.FAILED_START_TIMEOUT, words)
+    text = f"The container did not start within {START_TIMEOUT.total_seconds() / 60:.0f} minutes."
+    return _late(pod, now, START_TIMEOUT, TaskStatus.FAILED_START_TIMEOUT, text)
 
 
-def _late(pod: ReadOnlyObject, now: datetime, grace: timedelta, status: TaskStatus, words: str) -> _Verdict:
-    """INITIALIZING until the grace is over. It counts from the moment the pod got its machine; how long it waited for
-    one before is another matter."""
+def _late(pod: ReadOnlyObject, now: datetime, grace: timedelta, status: TaskStatus, text: str) -> _Verdict:
+    """INITIALIZING until the grace period is over, which counts from the time the pod got its node."""
     placed = _condition(pod, kind="PodScheduled") or {}
     since = parse_time(placed.get("lastTransitionTime")) or parse_time((pod.get("status") or {}).get("startTime"))
     if since is not None and since + grace <= now:
-        return _Verdict(status, words)
+        return _Verdict(status, text)
     return _Verdict(TaskStatus.INITIALIZING)
 
 
@@ -167,7 +169,7 @@ def _condition(pod: ReadOnlyObject, *, kind: str = "", reason: str = "") -> Read
 
 
 def _state(pod: ReadOnlyObject) -> ReadOnlyObject:
-    """The state of the task's own container: the first of the manifest. Others were put beside it by somebody else."""
+    """The state of the task's container, the first of the manifest. Other containers were injected."""
     containers = (pod.get("spec") or {}).get("containers") or [{}]
     name = containers[0].get("name")
     for container in (pod.get("status") or {}).get("containerStatuses") or []:

@@ -1,4 +1,4 @@
-"""Quantities as an API server answers them: `16`, `500m`, `64Gi`, `1e3`. Only to read what a server has checked."""
+"""Quantities of an API server: `16`, `500m`, `64Gi`, `1e3`. Only for values that a server has checked."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _BINARY: dict[str, int] = {letter: 1024**power for power, letter in enumerate("K
 
 
 def read_quantity(value: object) -> Fraction | None:
-    """The exact number; None for what is no quantity."""
+    """The exact number; None for a value that is not a quantity."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
         return Fraction(value)
-    found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return None
-    suffix = found[2] or ""
+    suffix = match[2] or ""
     if suffix.endswith("i"):
-        return Fraction(found[1]) * _BINARY[suffix[0]]
+        return Fraction(match[1]) * _BINARY[suffix[0]]
     power = suffix[1:] if len(suffix) > 1 else _DECIMAL.get(suffix, 0)
-    return Fraction(f"{found[1]}e{power}")
+    return Fraction(f"{match[1]}e{power}")

@@ -6,11 +6,11 @@ from datetime import datetime
 
 
 def parse_time(text: object) -> datetime | None:
-    """The moment; None for what is none."""
+    """The time; None for a value that is not a time with a zone."""
     if not isinstance(text, str):
         return None
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else None
+    return time if time.tzinfo else None

@@ -1,5 +1,5 @@
-"""OSMO's own marks in a task's texts, filled in when its pod is made: `{{workflow_id}}`, `{{uuid}}`, `{{output}}`,
-`{{input:0}}`, `{{input:task}}`, `{{host:task}}`. A mark that says nothing known stays as it is."""
+"""OSMO's tokens in the texts of a task, filled in when its pod is created: `{{workflow_id}}`, `{{uuid}}`, `{{output}}`,
+`{{input:0}}`, `{{input:task}}`, `{{host:task}}`. An unknown token stays as it is."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _TOKEN = re.compile(r"\{\{[ \t]*(workflow_id|uuid|output|(?:input|host):([\w.:-]
 
 @dataclass(frozen=True, slots=True)
 class TokenValues:
-    """What the marks stand for. `hosts` are the addresses of the tasks of the gang by name."""
+    """The values of the tokens. `hosts` are the addresses of the tasks of the gang by name."""
 
     workflow: str
     workflow_uuid: str
     hosts: Mapping[str, str]
 
     def fill(self, text: str) -> str:
-        """The text with its marks carried out."""
-        return _TOKEN.sub(self._meaning, text)
+        """The text with its tokens replaced."""
+        return _TOKEN.sub(self._value, text)
 
-    def _meaning(self, found: re.Match[str]) -> str:
-        what, which = found[1], found[2]
+    def _value(self, match: re.Match[str]) -> str:
+        what, which = match[1], match[2]
         if what == "workflow_id":
             return self.workflow
         if what == "uuid":
@@ -35,9 +35,9 @@ class TokenValues:
             return OUTPUT_DIRECTORY
         if what.startswith("input"):
             return f"{INPUT_DIRECTORY}/{which}"
-        return self.hosts.get(which, found[0])
+        return self.hosts.get(which, match[0])
 
 
 def has_host_token(texts: Iterable[str]) -> bool:
-    """Whether one of these texts asks for the address of another pod."""
-    return any(found[1].startswith("host:") for text in texts for found in _TOKEN.finditer(text))
+    """Whether one of these texts has a token for the address of another pod."""
+    return any(match[1].startswith("host:") for text in texts for match in _TOKEN.finditer(text))

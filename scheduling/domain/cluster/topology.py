@@ -1,8 +1,8 @@
-"""Which tasks of a gang want to be near each other, as KAI's tree of SubGroups (OSMO contract, section 10).
+"""Topology requirements of the tasks of a gang as KAI's tree of SubGroups (OSMO contract, section 10).
 
-A task says: the same value of this key (one rack) as all tasks of the same topology group. Keys are the pool's, coarse
-to fine; each is the label of a node. All tasks in one topology group is a wish of the PodGroup itself; several
-topology groups become SubGroups, and finer ones stand below coarser ones.
+A task requires the same value of a key (one rack) as all tasks of the same topology group. The pool defines the keys,
+coarse to fine; each key stands for a node label. One topology group with all tasks is a constraint of the PodGroup
+itself; several topology groups become SubGroups, finer ones below coarser ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduling.domain.workflow_spec import TopologyRequirement
 
 @dataclass(frozen=True, slots=True)
 class TopologyLevels:
-    """The Topology object of a pool, and its keys with the node labels that carry them, coarse to fine."""
+    """The Topology object of a pool, and its keys with their node labels, coarse to fine."""
 
     name: str
     labels: Mapping[str, str]
@@ -24,7 +24,8 @@ class TopologyLevels:
 
 @dataclass(frozen=True, slots=True)
 class TopologyTree:
-    """`constraint` is the PodGroup's own, `groups` its SubGroups with theirs, `leaf_of` the SubGroup of each task."""
+    """`constraint` is that of the PodGroup, `sub_groups` are its SubGroups with theirs, `sub_group_of` the SubGroup of
+    each task."""
 
     constraint: Object
     sub_groups: tuple[Object, ...]
@@ -32,7 +33,7 @@ class TopologyTree:
 
 
 def topology_tree(tasks: Mapping[str, Sequence[TopologyRequirement]], levels: TopologyLevels) -> TopologyTree:
-    """The tree for tasks by name. A key that the pool does not have any more says nothing."""
+    """The tree for tasks by name. A key that the pool no longer has is ignored."""
     builder = _TopologyTreeBuilder(tasks, levels)
     constraint = builder.divide("", list(tasks), list(levels.labels))
     return TopologyTree(constraint, tuple(builder.groups), builder.leaf_of)
@@ -41,12 +42,14 @@ def topology_tree(tasks: Mapping[str, Sequence[TopologyRequirement]], levels: To
 class _TopologyTreeBuilder:
     def __init__(self, tasks: Mapping[str, Sequence[TopologyRequirement]], levels: TopologyLevels) -> None:
         self.levels = levels
-        self.wishes = {name: {wish.key: wish for wish in wishes} for name, wishes in tasks.items()}
+        self.requirements = {
+            name: {requirement.key: requirement for requirement in requirements} for name, requirements in tasks.items()
+        }
         self.groups: list[Object] = []
         self.leaf_of: dict[str, str] = {}
 
     def divide(self, parent: str, tasks: Sequence[str], keys: Sequence[str]) -> Object:
-        """The constraint that all these tasks share; those that share less go into SubGroups below `parent`."""
+        """The common constraint of all these tasks; tasks that share less go into SubGroups below `parent`."""
         constraint: Object = {}
         for depth, key in enumerate(keys):
             parts = self._parts(tasks, key)
@@ -54,7 +57,7 @@ class _TopologyTreeBuilder:
                 for part in parts:
                     self._sub_group(parent, part, keys[depth:])
                 return constraint
-            if key in self.wishes[tasks[0]]:  # what is near in a finer level is so in the coarser one
+            if key in self.requirements[tasks[0]]:  # a finer level implies the coarser one
                 constraint |= {"topology": self.levels.name, self._field(tasks, key): self.levels.labels[key]}
         if parent:
             self.leaf_of |= dict.fromkeys(tasks, parent)
@@ -71,14 +74,18 @@ class _TopologyTreeBuilder:
             group["minMember"] = own
 
     def _parts(self, tasks: Sequence[str], key: str) -> list[list[str]]:
-        """The tasks by the topology group they name for this key; those that name none are one part."""
+        """The tasks by their topology group for this key; tasks without a group are one part."""
         parts: dict[str | None, list[str]] = {}
         for task in tasks:
-            wish = self.wishes[task].get(key)
-            parts.setdefault(wish.group if wish else None, []).append(task)
+            requirement = self.requirements[task].get(key)
+            parts.setdefault(requirement.group if requirement else None, []).append(task)
         return list(parts.values())
 
     def _field(self, tasks: Sequence[str], key: str) -> str:
-        """One wish that is a demand makes it a demand of all who share it."""
-        wishes = [wish for task in tasks if (wish := self.wishes[task].get(key))]
-        return "requiredTopologyLevel" if any(wish.required for wish in wishes) else "preferredTopologyLevel"
+        """One required requirement makes the constraint required for all tasks that share it."""
+        requirements = [requirement for task in tasks if (requirement := self.requirements[task].get(key))]
+        return (
+            "requiredTopologyLevel"
+            if any(requirement.required for requirement in requirements)
+            else "preferredTopologyLevel"
+        )

@@ -1,7 +1,7 @@
-"""Why a PodGroup waits, as KAI says it -> the reason that the house shows.
+"""From KAI's conditions of a PodGroup to the reason that pages and answers show.
 
-KAI writes `UnschedulableOnNodePool` conditions with reasons, and for quota ones `queueDetails`: which queue said no (it
-may be one above the leaf), what was asked and what the queue has. GPUs of these are in devices, as everywhere.
+KAI writes `UnschedulableOnNodePool` conditions with reasons. Reasons about quotas have `queueDetails`: the queue that
+refused (the leaf or a queue above it), the requested amounts and the amounts of the queue. GPUs are counted in devices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GPU_NAMES = ("gpu", "nvidia.com/gpu")
 @dataclass(frozen=True, slots=True)
 class UnschedulableReason:
     """`code` is ours (`over_quota`, `over_limit`, `no_such_queue`, `no_room`, `preemption_delay`, `not_scheduled`),
-    `reason` KAI's own word. `queue` is the queue that said no; the GPU numbers are those of its details, exact."""
+    `reason` is KAI's. `queue` is the queue that refused; the GPU numbers are the exact ones of its details."""
 
     code: str
     message: str
@@ -43,7 +43,7 @@ class UnschedulableReason:
     used: Fraction | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As it is kept and shown: numbers as JSON numbers, what is not known left out."""
+        """The reason as JSON; unknown values are left out."""
         found: dict[str, Any] = {"code": self.code, "message": self.message}
         texts = {"reason": self.reason, "queue": self.queue}
         found |= {key: text for key, text in texts.items() if text}
@@ -52,16 +52,16 @@ class UnschedulableReason:
 
 
 def read_unschedulable_reason(pod_group: ReadOnlyObject) -> UnschedulableReason | None:
-    """What keeps this PodGroup from starting now; None when it does not say that anything does."""
+    """The reason why this PodGroup does not start now; None if it has none."""
     conditions = (pod_group.get("status") or {}).get("schedulingConditions") or []
-    standing = [each for each in conditions if each.get("type") == _UNSCHEDULABLE and each.get("status") == "True"]
-    if not standing:
+    current = [each for each in conditions if each.get("type") == _UNSCHEDULABLE and each.get("status") == "True"]
+    if not current:
         return None
-    latest = max(standing, key=_when)
+    latest = max(current, key=_when)
     refusals = [_unschedulable_reason(reason) for reason in latest.get("reasons") or []]
     if not refusals:
         return _unschedulable_reason({"reason": latest.get("reason", ""), "message": latest.get("message", "")})
-    # A quota is a number that somebody can change; "no machine fits" often only follows from it.
+    # An admin can change a quota; "no node fits" often only follows from it.
     return next((each for each in refusals if each.queue), refusals[0])
 
 

@@ -1,9 +1,8 @@
 """Cohorts as levels of KAI queues.
 
-KAI knows a quota and a limit for each level and no lending limits, so a level says what it can: its quota is what all
-below it on this cluster were promised, and its own; its limit is what everything below it could ever hold, on whatever
-cluster. What one pool could ever hold, lending limits of others included, is exact and stands on the pool's container.
-"""
+KAI knows a quota and a limit for each level, but no lending limits. The quota of a level is the sum of the quotas below
+it on this cluster and its own. The limit is the most that all below it could ever hold on any cluster. The most that
+one pool could ever hold, with the lending limits of others, is exact and is the limit of the pool's container."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from scheduling.domain.queues.desired import CohortLevel
 
 @dataclass(frozen=True, slots=True)
 class CohortPlacement:
-    """Where a pool stands among cohorts, and the most it could ever hold there (-1: no limit)."""
+    """The cohort of a pool, and the most that the pool could ever hold there (-1: no limit)."""
 
     cohort: str
     limit: int
@@ -29,29 +28,29 @@ class CohortPlacement:
 
 @dataclass(frozen=True, slots=True)
 class CohortLevels:
-    """The levels that a cluster needs, and the pools that stand below them by name."""
+    """The levels that a cluster needs, and the placement of pools below them by name."""
 
     cohorts: tuple[CohortLevel, ...] = ()
     pools: Mapping[str, CohortPlacement] = field(default_factory=dict)
 
 
 def cohort_levels(tree: QuotaTree, pool_quotas: Mapping[str, int]) -> CohortLevels:
-    """The levels above the pools that are on this cluster; `pool_quotas` is what each was promised (-1: unlimited).
+    """The levels above the pools of this cluster; `pool_quotas` are the quotas of these pools (-1: unlimited).
 
-    Cohorts whose parents run in a circle are no level: their pools stand as if they had no cohort.
+    Cohorts on a cycle of parents have no level: their pools are placed as if they had no cohort.
     """
     pools: dict[str, CohortPlacement] = {}
-    promised: dict[str, Amount] = defaultdict(int)
+    quotas: dict[str, Amount] = defaultdict(int)
     for pool, quota in pool_quotas.items():
         name = pool_key(pool)
         if name not in tree.nodes or not tree.is_active(name) or (cohort := tree.nodes[name].parent) is None:
             continue
         pools[pool] = CohortPlacement(display_name(cohort), _whole_gpus(tree.columns[GPU].potential(tree.index[name])))
         for above in _path_up(tree, name):
-            promised[above] += UNLIMITED if quota == NO_NUMBER else quota
+            quotas[above] += UNLIMITED if quota == NO_NUMBER else quota
     own, everything = _sums(tree, COHORT_PREFIX), _sums(tree, "")
     return CohortLevels(
-        tuple(_level(tree, name, quota + own[name], everything[name]) for name, quota in sorted(promised.items())),
+        tuple(_level(tree, name, quota + own[name], everything[name]) for name, quota in sorted(quotas.items())),
         pools,
     )
 
@@ -70,17 +69,17 @@ def _level(tree: QuotaTree, name: str, quota: Amount, everything: Amount) -> Coh
 
 
 def _path_up(tree: QuotaTree, name: str) -> list[str]:
-    """The nodes above one that is on no circle."""
-    way = []
+    """The nodes above a node that is on no cycle."""
+    path = []
     above = tree.nodes[name].parent
     while above is not None:
-        way.append(above)
+        path.append(above)
         above = tree.nodes[above].parent
-    return way
+    return path
 
 
 def _sums(tree: QuotaTree, prefix: str) -> dict[str, Amount]:
-    """What each node and those below it own themselves, whoever may see it; of nodes whose name begins so."""
+    """The sum of the quotas of each node and all below it; only nodes whose name has the prefix count."""
     found: dict[str, Amount] = defaultdict(int)
     for name, node in tree.nodes.items():
         if name.startswith(prefix) and tree.is_active(name):
@@ -90,5 +89,5 @@ def _sums(tree: QuotaTree, prefix: str) -> dict[str, Amount]:
 
 
 def _whole_gpus(amount: Amount) -> int:
-    """Whole GPUs as KAI takes them."""
+    """Whole GPUs for KAI."""
     return NO_NUMBER if amount == UNLIMITED else math.floor(amount)

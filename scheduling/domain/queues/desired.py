@@ -1,14 +1,13 @@
-"""The queues that the ledger asks of a cluster (decisions D2 and D4).
+"""The queues that the ledger requires on a cluster (decisions D2 and D4).
 
-    osmo-default-{ns}                    the root: everything, without limits
-      osmo-cohort-{ns}-{cohort}          one level for each cohort, where there are cohorts
-        osmo-pool-{ns}-{pool}            a pool's container; KAI never starts work here
-          osmo-pool-{ns}-{pool}---shared the leaf of submissions to the pool itself
-          osmo-pool-{ns}-{pool}--{sub}   one leaf for each slice that is ACTIVE or still draining
+    osmo-default-{ns}                    the root, without limits
+      osmo-cohort-{ns}-{cohort}          one level for each cohort
+        osmo-pool-{ns}-{pool}            the container of a pool; KAI never starts work here
+          osmo-pool-{ns}-{pool}---shared the leaf for submissions to the pool itself
+          osmo-pool-{ns}-{pool}--{sub}   one leaf for each subpool that is ACTIVE or still draining
 
-All nine numbers are always written: to KAI a limit that is left out is 0, and nothing may run. GPUs are whole devices,
--1 is unlimited. Cores and memory are not ours to divide, so theirs are unlimited on every level.
-"""
+All nine numbers are always written: KAI reads a missing limit as 0, and then nothing may run. GPUs are whole devices,
+-1 is unlimited. We do not divide cores and memory, so they are unlimited on every level."""
 
 from __future__ import annotations
 
@@ -19,12 +18,10 @@ from pools.domain import names
 from pools.domain.quota import pool_balance
 from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
-from scheduling.domain.cluster.naming import INSTALLATION_LABEL
+from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL, MANAGED_BY_LABEL
 from scheduling.domain.kubernetes_json import Object
 
 NAMESPACE_LABEL = "osmo.namespace"
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-FIELD_MANAGER = "osmo-admin"
 POOL_LABEL = "osmo.pool"
 QUEUE_PRIORITY = 100
 RESOURCE_KEYS = ("gpu", "cpu", "memory")
@@ -34,8 +31,8 @@ _UNBOUNDED = {"quota": UNLIMITED_GPUS, "limit": UNLIMITED_GPUS, "overQuotaWeight
 
 @dataclass(frozen=True, slots=True)
 class QueueTarget:
-    """Where queues go on one backend. `house` marks what is ours; `shard` is the label by which a KAI scheduler shard
-    selects its queues (an unlabelled queue does not exist for a labelled shard, and the other way round)."""
+    """The target of queues on one backend. `installation` marks our objects. `shard` is the label by which a KAI
+    scheduler shard selects its queues (a labelled shard ignores unlabelled queues, and the other way round)."""
 
     namespace: str
     installation: str
@@ -45,7 +42,7 @@ class QueueTarget:
 
 @dataclass(frozen=True, slots=True)
 class CohortLevel:
-    """A cohort as a level of queues; `above` is another cohort."""
+    """A cohort as a level of queues; `parent` is the cohort above it."""
 
     name: str
     quota: int
@@ -56,8 +53,8 @@ class CohortLevel:
 
 @dataclass(frozen=True, slots=True)
 class PoolQueueFacts:
-    """A pool as its queues need it. `limit` is the most it may ever hold; `topology` are node labels, coarse to fine;
-    `cohort` is the level it stands below."""
+    """The facts of a pool for its queues. `limit` is the most that it may ever hold; `topology` are node labels, coarse
+    to fine; `cohort` is the level above it."""
 
     balance: PoolBalance
     limit: int = UNLIMITED_GPUS
@@ -68,8 +65,8 @@ class PoolQueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class DesiredQueue:
-    """One queue as it should be. `pool` is the pool whose tree it belongs to, empty above the pools; `shown` its
-    logical name."""
+    """One queue in its desired state. `pool` is the pool whose tree it belongs to, empty above the pools;
+    `display_name` its logical name."""
 
     name: str
     parent: str | None
@@ -82,7 +79,7 @@ class DesiredQueue:
 
 @dataclass(frozen=True, slots=True)
 class DesiredTopology:
-    """The levels of nearness of a pool's nodes, as KAI reads them; they never change, only go and come anew."""
+    """The topology levels of a pool's nodes for KAI. The object is immutable: other levels need a new object."""
 
     name: str
     pool: str
@@ -90,37 +87,37 @@ class DesiredTopology:
 
 
 def root_queue_name(namespace: str) -> str:
-    """The queue above all of ours."""
+    """The name of the queue above all our queues."""
     return f"osmo-default-{namespace}"
 
 
 def cohort_queue_name(namespace: str, cohort: str) -> str:
-    """The queue of a cohort."""
+    """The name of the queue of a cohort."""
     return f"osmo-cohort-{namespace}-{cohort}"
 
 
 def topology_name(namespace: str, pool: str) -> str:
-    """The Topology of a pool."""
+    """The name of the Topology of a pool."""
     return f"{names.queue_name(namespace, pool, None)}-topology"
 
 
 def build_desired_queues(
     target: QueueTarget, pools: Iterable[PoolQueueFacts], cohorts: Iterable[CohortLevel] = ()
 ) -> dict[str, DesiredQueue]:
-    """Every queue by its object's name, parents before their children."""
+    """Every desired queue by its object name, parents before their children."""
     root = root_queue_name(target.namespace)
-    wanted = [DesiredQueue(root, None, root, UNLIMITED_GPUS)]
-    for level in _from_the_top(cohorts):
+    desired = [DesiredQueue(root, None, root, UNLIMITED_GPUS)]
+    for level in _parents_first(cohorts):
         above = root if level.parent is None else cohort_queue_name(target.namespace, level.parent)
         name = cohort_queue_name(target.namespace, level.name)
-        wanted.append(DesiredQueue(name, above, name, level.quota, level.limit, level.weight))
+        desired.append(DesiredQueue(name, above, name, level.quota, level.limit, level.weight))
     for facts in pools:
-        wanted += _pool(target.namespace, facts)
-    return {queue.name: queue for queue in wanted}
+        desired += _pool(target.namespace, facts)
+    return {queue.name: queue for queue in desired}
 
 
 def build_desired_topologies(target: QueueTarget, pools: Iterable[PoolQueueFacts]) -> dict[str, DesiredTopology]:
-    """The Topology of each pool that names levels, by name."""
+    """The Topology of each pool with levels, by name."""
     found = [
         DesiredTopology(topology_name(target.namespace, facts.balance.name), facts.balance.name, facts.topology)
         for facts in pools
@@ -130,7 +127,7 @@ def build_desired_topologies(target: QueueTarget, pools: Iterable[PoolQueueFacts
 
 
 def queue_manifest(target: QueueTarget, queue: DesiredQueue) -> Object:
-    """The manifest, with all nine numbers."""
+    """The manifest of a queue, with all nine numbers."""
     spec: Object = {
         "displayName": queue.display_name,
         "priority": QUEUE_PRIORITY,
@@ -146,7 +143,7 @@ def queue_manifest(target: QueueTarget, queue: DesiredQueue) -> Object:
 
 
 def managed_labels(target: QueueTarget, queue: DesiredQueue) -> dict[str, str]:
-    """What a queue of ours carries."""
+    """The labels of a queue of ours."""
     found = {
         NAMESPACE_LABEL: target.namespace,
         MANAGED_BY_LABEL: FIELD_MANAGER,
@@ -160,7 +157,7 @@ def managed_labels(target: QueueTarget, queue: DesiredQueue) -> dict[str, str]:
 
 
 def topology_manifest(target: QueueTarget, topology: DesiredTopology) -> Object:
-    """The manifest."""
+    """The manifest of a Topology."""
     carried = {
         NAMESPACE_LABEL: target.namespace,
         MANAGED_BY_LABEL: FIELD_MANAGER,
@@ -191,20 +188,20 @@ def _leaf(namespace: str, pool: str, leaf: str, quota: int) -> DesiredQueue:
     return DesiredQueue(names.k8s_queue_name(logical), container, logical, quota, pool=pool)
 
 
-def _from_the_top(cohorts: Iterable[CohortLevel]) -> list[CohortLevel]:
-    """Each level behind the one above it; a level above which nothing is given stands at the top of what there is."""
+def _parents_first(cohorts: Iterable[CohortLevel]) -> list[CohortLevel]:
+    """The levels, each after its parent; a level without a given parent is at the top."""
     waiting: Mapping[str, CohortLevel] = {level.name: level for level in cohorts}
     found: dict[str, CohortLevel] = {}
     left = list(waiting.values())
     while left:
         ready = [level for level in left if level.parent is None or level.parent in found]
         if not ready:
-            raise ValueError(f"the levels {sorted(level.name for level in left)} stand above one another")
+            raise ValueError(f"the levels {sorted(level.name for level in left)} form a cycle")
         found |= {level.name: level for level in ready}
         left = [level for level in left if level.name not in found]
     return list(found.values())
 
 
 def is_unlimited(number: float) -> bool:
-    """-1 is the spelling of "no number", to KAI as to us."""
+    """Whether a number of KAI means "unlimited": -1, as in the ledger."""
     return number == pool_balance.UNLIMITED_GPUS

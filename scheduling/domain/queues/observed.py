@@ -1,4 +1,4 @@
-"""A queue as a cluster shows it, held against the one that should be there: what differs, and whose doing that is."""
+"""A queue of a cluster compared with the desired one: the differences, and the field managers that caused them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from scheduling.domain.cluster.naming import INSTALLATION_LABEL
+from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL
 from scheduling.domain.kubernetes_json import ReadOnlyObject
 from scheduling.domain.queues.desired import (
-    FIELD_MANAGER,
     NAMESPACE_LABEL,
     NUMBER_KEYS,
     RESOURCE_KEYS,
@@ -25,9 +24,9 @@ UNKNOWN_MANAGER = "somebody"
 
 
 class Ownership(StrEnum):
-    """Whose an object is. `OURS` carries the house's mark. `ADOPTED` has a name of ours and nobody's mark: made by hand
-    or by an earlier OSMO, it becomes ours. `OTHERS` is marked by another house or another namespace. `UNKNOWN` has no
-    name that we want and no mark of ours."""
+    """The owner of an object. `OURS` has the label of this installation. `ADOPTED` has a desired name and no such
+    label: made by hand or by an earlier OSMO, it becomes ours. `OTHERS` has the label of another installation or
+    namespace. `UNKNOWN` has neither a desired name nor our label."""
 
     OURS = "ours"
     ADOPTED = "adopted"
@@ -37,7 +36,7 @@ class Ownership(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueDifference:
-    """One field. `by` names who wrote theirs, by the object's managed fields; empty when it is our own earlier word."""
+    """One field. `by` is the field manager that wrote their value; empty when it is our own earlier value."""
 
     field: str
     theirs: Any
@@ -47,7 +46,7 @@ class QueueDifference:
 
 @dataclass(frozen=True, slots=True)
 class ObservedQueue:
-    """What matters of one queue in a cluster: its place in the tree, its GPU quota, and how it differs."""
+    """The relevant facts of one queue in a cluster: its parent, its GPU quota, and its differences."""
 
     name: str
     uid: str
@@ -59,71 +58,75 @@ class ObservedQueue:
 
     @property
     def needs_write(self) -> bool:
-        """Whether it has to be written to become as it should be."""
+        """Whether the queue must be written to reach its desired state."""
         return bool(self.differences) or self.ownership is Ownership.ADOPTED
 
     @property
     def drift(self) -> tuple[QueueDifference, ...]:
-        """The differences that are somebody else's doing."""
+        """The differences that other field managers caused."""
         return tuple(difference for difference in self.differences if difference.by)
 
 
 def observe_queue(item: ReadOnlyObject, target: QueueTarget, desired: Mapping[str, DesiredQueue]) -> ObservedQueue:
-    """What a queue of the cluster is to us."""
+    """A queue of the cluster compared with the desired ones."""
     metadata = item["metadata"]
     name = metadata["name"]
-    carried: Mapping[str, str] = metadata.get("labels") or {}
+    current_labels: Mapping[str, str] = metadata.get("labels") or {}
     spec = item.get("spec") or {}
     queue = desired.get(name)
-    standing, note = _ownership(target, queue is not None, carried)
+    ownership, note = _ownership(target, queue is not None, current_labels)
     found: tuple[QueueDifference, ...] = ()
-    if queue is not None and standing in {Ownership.OURS, Ownership.ADOPTED}:
+    if queue is not None and ownership in {Ownership.OURS, Ownership.ADOPTED}:
         found = tuple(_differences(item, target, queue))
-        if standing is Ownership.OURS and _our_entry(metadata) is None:
-            standing = Ownership.ADOPTED  # marked as ours and not written by us: copied, or restored from a backup
+        if ownership is Ownership.OURS and _our_entry(metadata) is None:
+            ownership = Ownership.ADOPTED  # has our label but was not written by us: copied, or restored from a backup
     return ObservedQueue(
-        name, metadata["uid"], spec.get("parentQueue") or None, read_gpu_quota(spec), standing, found, note
+        name, metadata["uid"], spec.get("parentQueue") or None, read_gpu_quota(spec), ownership, found, note
     )
 
 
 def read_gpu_quota(spec: ReadOnlyObject) -> float:
-    """The GPU quota as KAI reads it: what is left out is 0."""
+    """The GPU quota as KAI reads it: a missing value is 0."""
     value = ((spec.get("resources") or {}).get("gpu") or {}).get("quota", 0)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
-def _ownership(place: QueueTarget, is_wanted: bool, carried: Mapping[str, str]) -> tuple[Ownership, str]:
-    house, namespace = carried.get(INSTALLATION_LABEL), carried.get(NAMESPACE_LABEL)
-    if house == place.installation and namespace == place.namespace:
+def _ownership(place: QueueTarget, is_desired: bool, current_labels: Mapping[str, str]) -> tuple[Ownership, str]:
+    installation, namespace = current_labels.get(INSTALLATION_LABEL), current_labels.get(NAMESPACE_LABEL)
+    if installation == place.installation and namespace == place.namespace:
         return Ownership.OURS, ""
-    if not is_wanted:
+    if not is_desired:
         return Ownership.UNKNOWN, ""
-    if house not in {None, place.installation}:
-        return Ownership.OTHERS, f"it belongs to another house ({INSTALLATION_LABEL}={house})"
+    if installation not in {None, place.installation}:
+        return Ownership.OTHERS, f"it belongs to another installation ({INSTALLATION_LABEL}={installation})"
     if namespace not in {None, place.namespace}:
         return Ownership.OTHERS, f"it belongs to the namespace {namespace} ({NAMESPACE_LABEL})"
     return Ownership.ADOPTED, ""
 
 
 def _differences(item: ReadOnlyObject, place: QueueTarget, queue: DesiredQueue) -> Iterator[QueueDifference]:
-    """Field by field; fields that are not ours to say are nobody's difference."""
+    """The differences, field by field; fields that we do not manage are ignored."""
     body = queue_manifest(place, queue)
-    spec, wanted = item.get("spec") or {}, body["spec"]
+    spec, desired = item.get("spec") or {}, body["spec"]
     for key in ("displayName", "parentQueue", "priority"):
-        yield from _compare(item, ("spec", key), spec.get(key), wanted.get(key))
+        yield from _compare(item, ("spec", key), spec.get(key), desired.get(key))
     theirs = spec.get("resources") or {}
     for resource in RESOURCE_KEYS:
         for number in NUMBER_KEYS:
-            there = (theirs.get(resource) or {}).get(number)
-            ours = wanted["resources"][resource][number]
-            yield from _compare(item, ("spec", "resources", resource, number), there, ours)
-    carried = item["metadata"].get("labels") or {}
-    asked = managed_labels(place, queue)
-    # A shard's label that we do not ask for hides the queue from the shard it is meant for; a label that we once wrote
-    # and ask for no more goes.
-    for key in sorted({*asked, *(({place.shard_key} | _our_labels(item["metadata"])) & carried.keys())}):
+            current = (theirs.get(resource) or {}).get(number)
+            ours = desired["resources"][resource][number]
+            yield from _compare(item, ("spec", "resources", resource, number), current, ours)
+    current_labels = item["metadata"].get("labels") or {}
+    desired_labels = managed_labels(place, queue)
+    # A shard label that we do not desire hides the queue from its shard; a label that we wrote earlier and no longer
+    # desire is removed.
+    for key in sorted(
+        {*desired_labels, *(({place.shard_key} | _our_labels(item["metadata"])) & current_labels.keys())}
+    ):
         is_new = key == place.shard_key
-        yield from _compare(item, ("metadata", "labels", key), carried.get(key), asked.get(key), is_new=is_new)
+        yield from _compare(
+            item, ("metadata", "labels", key), current_labels.get(key), desired_labels.get(key), is_new=is_new
+        )
 
 
 def _compare(
@@ -138,11 +141,12 @@ def _compare(
 
 
 def _changed_by(metadata: ReadOnlyObject, path: tuple[str, ...], *, is_gone: bool, is_new: bool) -> str:
-    """Who wrote a field that is not as we want it; empty when the value is our own earlier word, or was never ours.
+    """The field manager of a field with an undesired value; empty when the value is our own earlier one, or was never
+    ours.
 
-    Whoever changes a field takes it from us, so a field that we still own is as we left it. One that is gone belongs to
-    nobody: then it was whoever wrote since we did. `is_new` is a field that we may be about to write for the first
-    time.
+    A manager that changes a field takes its ownership, so a field that we still own has our last value. A removed field
+    has no owner: then the latest manager that wrote after us removed it. `is_new`: we may be about to write the field
+    for the first time.
     """
     ours = _our_entry(metadata)
     if ours is None or _owns(ours, path) or (is_gone and is_new):
@@ -168,7 +172,7 @@ def _owns(entry: ReadOnlyObject, path: tuple[str, ...]) -> bool:
 
 
 def _our_entry(metadata: ReadOnlyObject) -> ReadOnlyObject | None:
-    """What we applied; None if we never did."""
+    """The entry of our applied fields; None if we never applied any."""
     for entry in metadata.get("managedFields") or []:
         if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
             return dict(entry)

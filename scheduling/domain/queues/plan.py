@@ -1,8 +1,8 @@
 """The order in which queues are written while a live scheduler reads them.
 
-At every moment, between any two writes: a child has its parent; the GPU quotas of the children of a queue do not add
-up to more than its own; and nothing is removed that still has something below it. So what shrinks or goes comes before
-what grows, children go before their parents and come after them. Each queue is written once, with all that differs.
+Between any two writes these rules hold: a child has its parent; the GPU quotas of the children of a queue sum up to at
+most its own; a queue with children is not deleted. So deletions and reductions come before increases, children are
+deleted before their parents and created after them. Each queue is written once, with all its differences.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AnyPlannedStep = TypeVar("AnyPlannedStep", bound="PlannedStep")
 
 
 class QueueAction(StrEnum):
-    """What is done to a queue."""
+    """The kinds of writes."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -30,8 +30,8 @@ class QueueAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueStep:
-    """One write; `differences` say why. `above` are the queues that it stands and will stand below, but for the root,
-    which is everybody's."""
+    """One write; `differences` are its reason. `ancestors` are the current and the future queues above it, except the
+    root, which all queues share."""
 
     action: QueueAction
     name: str
@@ -42,13 +42,13 @@ class QueueStep:
 
     @property
     def affected_names(self) -> tuple[str, ...]:
-        """Where in the tree it is done. Steps at a common place keep their order, and one that failed bars what comes
-        later there; others have nothing to do with one another."""
+        """The names that order it. Steps with a common name keep their order, and a failed step blocks the later ones;
+        other steps are independent."""
         return (self.name, *self.ancestors)
 
     @property
     def description(self) -> str:
-        """The step for people."""
+        """The step as a text."""
         if self.action is QueueAction.CREATE:
             assert self.queue is not None
             return f"create {self.name}: {_gpus_text(self.queue.quota)} below {self.queue.parent or 'nothing'}"
@@ -60,7 +60,7 @@ class QueueStep:
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
-    """An object that is in the way or below ours and that we leave alone."""
+    """An object of others that blocks a write or is below our queues; we do not change it."""
 
     name: str
     note: str
@@ -68,7 +68,7 @@ class Untouched:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """Writes in their order, and what is left alone and why."""
+    """The writes in their order, and the untouched objects with the reason."""
 
     steps: tuple[QueueStep, ...]
     untouched: tuple[Untouched, ...] = ()
@@ -89,9 +89,11 @@ def plan_queues(desired: Mapping[str, DesiredQueue], observed: Mapping[str, Obse
     going = {name for name, each in observed.items() if each.ownership is Ownership.OURS and name not in desired}
     staying = {name for host in guests for name in _ancestors(host, observed, going)}
     untouched = [Untouched(name, note) for name, note in in_the_way.items()]
-    untouched += [Untouched(name, "it should go, but somebody else's queue is below it") for name in sorted(staying)]
     untouched += [
-        Untouched(guest, f"somebody else's queue below our {host}; what it is promised is in no sum of ours")
+        Untouched(name, "it should be deleted, but a queue of others is below it") for name in sorted(staying)
+    ]
+    untouched += [
+        Untouched(guest, f"a queue of others below our {host}; its quota is in none of our sums")
         for host in mine
         for guest in guests.get(host, ())
     ]
@@ -102,36 +104,36 @@ def plan_queues(desired: Mapping[str, DesiredQueue], observed: Mapping[str, Obse
     return QueuePlan(tuple(_ordered(mine, observed, deletes)), tuple(untouched))
 
 
-def _ancestors(name: str | None, seen: Mapping[str, ObservedQueue], within: set[str]) -> Iterator[str]:
-    """A queue and those above it, as far as they are `within`."""
+def _ancestors(name: str | None, observed: Mapping[str, ObservedQueue], within: set[str]) -> Iterator[str]:
+    """A queue and the queues above it, as far as they are `within`."""
     passed: set[str] = set()
     while name is not None and name in within and name not in passed:
         yield name
         passed.add(name)
-        name = seen[name].parent
+        name = observed[name].parent
 
 
-def _above(wanted: Mapping[str, DesiredQueue], *parents: str | None) -> tuple[str, ...]:
-    found = [name for name in parents if name and not (name in wanted and wanted[name].parent is None)]
+def _above(desired: Mapping[str, DesiredQueue], *parents: str | None) -> tuple[str, ...]:
+    found = [name for name in parents if name and not (name in desired and desired[name].parent is None)]
     return tuple(dict.fromkeys(found))
 
 
 def _ordered(
-    wanted: Mapping[str, DesiredQueue], seen: Mapping[str, ObservedQueue], deletes: list[QueueStep]
+    desired: Mapping[str, DesiredQueue], observed: Mapping[str, ObservedQueue], deletes: list[QueueStep]
 ) -> Iterator[QueueStep]:
-    """What frees room before what takes it; each step as soon as the tree allows it."""
-    order = _QueueTreeState(seen)
-    depth = _depths(wanted, seen)
+    """Steps that free quota before steps that use it; each step as soon as the tree allows it."""
+    order = _QueueTreeState(observed)
+    depth = _depths(desired, observed)
     shrinking: list[QueueStep] = []
     growing: list[QueueStep] = []
-    for name, queue in wanted.items():
-        there = seen.get(name)
-        if there is None:
-            growing.append(QueueStep(QueueAction.CREATE, name, queue, ancestors=_above(wanted, queue.parent)))
-        elif there.needs_write:
-            above = _above(wanted, there.parent, queue.parent)
-            step = QueueStep(QueueAction.UPDATE, name, queue, there.uid, above, there.differences)
-            is_less = there.parent == queue.parent and _size(queue.quota) < _size(there.quota)
+    for name, queue in desired.items():
+        current = observed.get(name)
+        if current is None:
+            growing.append(QueueStep(QueueAction.CREATE, name, queue, ancestors=_above(desired, queue.parent)))
+        elif current.needs_write:
+            above = _above(desired, current.parent, queue.parent)
+            step = QueueStep(QueueAction.UPDATE, name, queue, current.uid, above, current.differences)
+            is_less = current.parent == queue.parent and _size(queue.quota) < _size(current.quota)
             (shrinking if is_less else growing).append(step)
     deletes.sort(key=lambda step: -depth[step.name])
     shrinking.sort(key=lambda step: -depth[step.name])
@@ -145,7 +147,7 @@ def _ordered(
             else:
                 left.append(step)
         if len(left) == len(waiting):
-            # Pools that change their cohorts: a sum of containers (never of a pool's leaves) is too large for a moment.
+            # Pools that change their cohorts: a sum of containers (never of leaves) is too large until the next step.
             moves = sorted(left, key=lambda step: step not in growing)
             forced = next((step for step in moves if order.keeps_the_tree(step)), left[0])
             order.take(forced)
@@ -155,19 +157,19 @@ def _ordered(
 
 
 class _QueueTreeState:
-    """The tree as it is after the steps taken so far."""
+    """The tree after the steps so far."""
 
-    def __init__(self, seen: Mapping[str, ObservedQueue]) -> None:
+    def __init__(self, observed: Mapping[str, ObservedQueue]) -> None:
         self._quota: dict[str, float] = {}
         self._parent: dict[str, str | None] = {}
         self._children: dict[str | None, set[str]] = defaultdict(set)
-        for each in seen.values():
+        for each in observed.values():
             if each.ownership in {Ownership.OURS, Ownership.ADOPTED}:
                 self._put(each.name, each.parent, each.quota)
 
     def allows(self, step: QueueStep) -> bool:
-        """Whether the promises at the top of this file hold after it. A sum that somebody's hand has made too large
-        must only not grow."""
+        """Whether the rules at the top of this module hold after the step. A sum that is already too large only may not
+        grow."""
         if not self.keeps_the_tree(step):
             return False
         if step.queue is None:
@@ -182,13 +184,13 @@ class _QueueTreeState:
         return math.isinf(most) or self._sum(parent, without=name) + quota <= max(most, self._sum(parent))
 
     def keeps_the_tree(self, step: QueueStep) -> bool:
-        """Whether no queue is without its parent after it."""
+        """Whether every queue has its parent after the step."""
         if step.queue is None:
             return not self._children[step.name]
         return step.queue.parent is None or step.queue.parent in self._quota
 
     def take(self, step: QueueStep) -> None:
-        """It is done."""
+        """Apply the step."""
         if step.name in self._quota:
             self._children[self._parent.pop(step.name)].discard(step.name)
             del self._quota[step.name]
@@ -208,17 +210,17 @@ def _size(quota: float) -> float:
     return math.inf if is_unlimited(quota) else quota
 
 
-def _depths(wanted: Mapping[str, DesiredQueue], seen: Mapping[str, ObservedQueue]) -> dict[str, int]:
-    """How deep each queue stands; a circle that somebody made by hand ends where it began."""
+def _depths(desired: Mapping[str, DesiredQueue], observed: Mapping[str, ObservedQueue]) -> dict[str, int]:
+    """The depth of each queue. A cycle that was written by hand ends where it began."""
     depth: dict[str, int] = {}
-    for start in (*wanted, *seen):
-        way: list[str] = []
+    for start in (*desired, *observed):
+        path: list[str] = []
         name: str | None = start
-        while name is not None and name not in depth and name not in way:
-            way.append(name)
-            name = seen[name].parent if name in seen else wanted[name].parent if name in wanted else None
+        while name is not None and name not in depth and name not in path:
+            path.append(name)
+            name = observed[name].parent if name in observed else desired[name].parent if name in desired else None
         level = depth.get(name, -1) if name is not None else -1
-        for step in reversed(way):
+        for step in reversed(path):
             level += 1
             depth[step] = level
     return depth
@@ -233,29 +235,29 @@ def _value_text(value: object) -> str:
 
 
 class PlannedStep(Protocol):
-    """A step of whatever kind, as far as its order goes."""
+    """A step of any kind, with the names that order it."""
 
     @property
     def affected_names(self) -> tuple[str, ...]:
-        """Where it is done."""
+        """The names that order the step."""
         ...
 
 
 def independent_chains(steps: Iterable[AnyPlannedStep]) -> list[list[AnyPlannedStep]]:
-    """The steps in parts that share no place, each in its order: what may be done side by side."""
+    """The steps in parts without common names, each in its order: the parts may run in parallel."""
     top: dict[str, str] = {}
 
-    def find(place: str) -> str:
-        top.setdefault(place, place)
-        while top[place] != place:
-            top[place] = place = top[top[place]]
-        return place
+    def find(name: str) -> str:
+        top.setdefault(name, name)
+        while top[name] != name:
+            top[name] = name = top[top[name]]
+        return name
 
     ordered = list(steps)
     for step in ordered:
         first, *rest = step.affected_names
-        for place in rest:
-            top[find(place)] = find(first)
+        for name in rest:
+            top[find(name)] = find(first)
     parts: dict[str, list[AnyPlannedStep]] = defaultdict(list)
     for step in ordered:
         parts[find(step.affected_names[0])].append(step)

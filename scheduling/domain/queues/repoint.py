@@ -1,9 +1,8 @@
-"""From the layout in which a pool was one leaf queue to the one in which it is a container (OSMO contract, section 10).
+"""From the layout with one leaf queue for a pool to the layout with a container and leaves (OSMO contract, section 10).
 
-KAI starts work only in leaves and passes over a PodGroup that names a queue with children without a word. So the moment
-the shared leaf comes below a pool's queue, every PodGroup that still waits there has to be pointed at the leaf. What
-runs goes on where it is.
-"""
+KAI starts work only in leaves and silently ignores a PodGroup in a queue with children. So as soon as the shared leaf
+is created below the queue of a pool, every waiting PodGroup there must be pointed at the leaf. Running work is
+unchanged."""
 
 from __future__ import annotations
 
@@ -11,15 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduling.domain.cluster.naming import POD_GROUP_OF_POD
+from scheduling.domain.cluster.pod_status import ENDED_PHASES
 from scheduling.domain.cluster.queue_access import QUEUE_LABELS
 from scheduling.domain.kubernetes_json import ReadOnlyObject
-
-_ENDED_PHASES = {"Succeeded", "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
 class MisplacedPodGroup:
-    """A PodGroup that names a container, where nothing starts any more."""
+    """A PodGroup in a container queue, where nothing starts any more."""
 
     name: str
     queue: str
@@ -36,22 +34,22 @@ class RepointStep:
 
     @property
     def name(self) -> str:
-        """The object that is written."""
+        """The object of the write."""
         return self.pod_group.name
 
     @property
     def affected_names(self) -> tuple[str, ...]:
-        """It comes after its leaf, and not at all if that could not be made."""
+        """The step follows the creation of its leaf, and is skipped if that failed."""
         return (self.name, self.leaf, self.pod_group.queue)
 
     @property
     def description(self) -> str:
-        """The step for people."""
+        """The step as a text."""
         return f"point PodGroup {self.pod_group.name} from {self.pod_group.queue} to {self.leaf}"
 
 
 def read_misplaced_pod_group(item: ReadOnlyObject, leaf_of: Mapping[str, str]) -> MisplacedPodGroup | None:
-    """A PodGroup that names one of the containers in `leaf_of`; None for every other."""
+    """The PodGroup if it is in one of the containers of `leaf_of`; None for every other."""
     queue = (item.get("spec") or {}).get("queue") or ""
     if queue not in leaf_of:
         return None
@@ -61,13 +59,13 @@ def read_misplaced_pod_group(item: ReadOnlyObject, leaf_of: Mapping[str, str]) -
 def plan_repoints(
     found: Iterable[MisplacedPodGroup], pods: Iterable[ReadOnlyObject], leaf_of: Mapping[str, str]
 ) -> list[RepointStep]:
-    """What has to be pointed elsewhere: those PodGroups of which something still waits, or of which nothing is there
-    yet. One whose pods all have their nodes is left to run out where it is."""
+    """The PodGroups to repoint: those with waiting pods or without pods. A PodGroup whose pods all have nodes ends in
+    its container."""
     waiting: dict[str, list[str]] = {each.name: [] for each in found}
     placed: set[str] = set()
     for pod in pods:
         group = (pod["metadata"].get("annotations") or {}).get(POD_GROUP_OF_POD)
-        if group not in waiting or (pod.get("status") or {}).get("phase") in _ENDED_PHASES:
+        if group not in waiting or (pod.get("status") or {}).get("phase") in ENDED_PHASES:
             continue
         if (pod.get("spec") or {}).get("nodeName"):
             placed.add(group)

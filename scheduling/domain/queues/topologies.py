@@ -1,4 +1,5 @@
-"""Topology objects against the wanted ones. Their levels never change, so another list means another object."""
+"""Observed Topology objects against the desired ones. Their levels are immutable, so other levels need another
+object."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from scheduling.domain.queues.plan import Untouched
 
 @dataclass(frozen=True, slots=True)
 class ObservedTopology:
-    """One Topology of a cluster. `ours` carries our mark; `theirs` carries somebody else's."""
+    """One Topology of a cluster. `is_ours`: it has our label; `is_foreign`: it has the label of another
+    installation."""
 
     name: str
     uid: str
@@ -24,7 +26,7 @@ class ObservedTopology:
 
 
 class TopologyAction(StrEnum):
-    """What is done to one."""
+    """The kinds of writes."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -34,7 +36,7 @@ class TopologyAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopologyStep:
-    """One write; a replacement is a removal and a creation."""
+    """One write; a replacement is a deletion and a creation."""
 
     action: TopologyAction
     name: str
@@ -43,49 +45,49 @@ class TopologyStep:
 
     @property
     def affected_names(self) -> tuple[str, ...]:
-        """It has nothing to do with anything else."""
+        """The step is independent of all others."""
         return (self.name,)
 
     @property
     def description(self) -> str:
-        """The step for people."""
+        """The step as a text."""
         levels = f": {' > '.join(self.topology.levels)}" if self.topology is not None else ""
         return f"{self.action} topology {self.name}{levels}"
 
 
 def observe_topology(item: ReadOnlyObject, target: QueueTarget) -> ObservedTopology:
-    """What a Topology of the cluster is to us."""
-    carried = item["metadata"].get("labels") or {}
-    house, namespace = carried.get(INSTALLATION_LABEL), carried.get(NAMESPACE_LABEL)
+    """A Topology of the cluster with its owner."""
+    labels = item["metadata"].get("labels") or {}
+    installation, namespace = labels.get(INSTALLATION_LABEL), labels.get(NAMESPACE_LABEL)
     levels = (item.get("spec") or {}).get("levels") or []
     return ObservedTopology(
         item["metadata"]["name"],
         item["metadata"]["uid"],
         tuple(level.get("nodeLabel", "") for level in levels),
-        is_ours=house == target.installation and namespace == target.namespace,
-        is_foreign=house not in {None, target.installation} or namespace not in {None, target.namespace},
+        is_ours=installation == target.installation and namespace == target.namespace,
+        is_foreign=installation not in {None, target.installation} or namespace not in {None, target.namespace},
     )
 
 
 def plan_topologies(
     desired: Mapping[str, DesiredTopology], observed: Mapping[str, ObservedTopology]
 ) -> tuple[list[TopologyStep], list[Untouched]]:
-    """The writes from `observed` to `desired`, and what is in the way and stays."""
+    """The writes from `observed` to `desired`, and the untouched objects of others."""
     steps: list[TopologyStep] = []
     untouched: list[Untouched] = []
     for name, topology in desired.items():
-        there = observed.get(name)
-        if there is None:
+        current = observed.get(name)
+        if current is None:
             steps.append(TopologyStep(TopologyAction.CREATE, name, topology))
-        elif there.is_foreign:
-            untouched.append(Untouched(name, "this Topology belongs to somebody else"))
-        elif there.levels != topology.levels:
-            steps.append(TopologyStep(TopologyAction.REPLACE, name, topology, there.uid))
-        elif not there.is_ours:
-            steps.append(TopologyStep(TopologyAction.TAKE_OVER, name, topology, there.uid))
+        elif current.is_foreign:
+            untouched.append(Untouched(name, "this Topology belongs to others"))
+        elif current.levels != topology.levels:
+            steps.append(TopologyStep(TopologyAction.REPLACE, name, topology, current.uid))
+        elif not current.is_ours:
+            steps.append(TopologyStep(TopologyAction.TAKE_OVER, name, topology, current.uid))
     steps += [
-        TopologyStep(TopologyAction.DELETE, name, None, there.uid)
-        for name, there in observed.items()
-        if there.is_ours and name not in desired
+        TopologyStep(TopologyAction.DELETE, name, None, current.uid)
+        for name, current in observed.items()
+        if current.is_ours and name not in desired
     ]
     return steps, untouched

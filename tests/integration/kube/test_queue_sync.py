@@ -335,7 +335,7 @@ def test_queues_of_others_are_never_touched(lab: SyncHarness) -> None:
     assert outcome.synced == "True"
     assert lab.cluster.cluster.get(QUEUE, lab.name("gone")) == before
     assert outcome.untouched == (
-        f"{lab.name('gone')}: somebody else's queue below our {lab.root}; what it is promised is in no sum of ours",
+        f"{lab.name('gone')}: a queue of others below our {lab.root}; its quota is in none of our sums",
     )
 
 
@@ -354,7 +354,7 @@ def test_a_queue_of_our_name_with_anothers_mark_is_in_the_way(lab: SyncHarness) 
     pool(lab, "other", 5)
     outcome = lab.sync()
     assert (outcome.synced, outcome.reason) == ("False", "InTheWay")
-    assert "another house" in outcome.message
+    assert "another installation" in outcome.message
     assert lab.queues() == {"": -1, "team": 3, "other": 5, "other---shared": 5}, "others go on"
     assert lab.sync(take_over=True).synced == "True"
     assert lab.queues() == {"": -1, "team": 100, "team---shared": 100, "other": 5, "other---shared": 5}

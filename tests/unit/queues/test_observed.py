@@ -143,7 +143,7 @@ def test_the_mark_removed_by_hand_comes_back(twin: FakeCluster) -> None:
 @pytest.mark.parametrize(
     ("labels", "note"),
     [
-        ({"osmo.house": "h2", "osmo.namespace": "ns"}, "it belongs to another house (osmo.house=h2)"),
+        ({"osmo.house": "h2", "osmo.namespace": "ns"}, "it belongs to another installation (osmo.house=h2)"),
         ({"osmo.namespace": "n"}, "it belongs to the namespace n (osmo.namespace)"),
     ],
 )

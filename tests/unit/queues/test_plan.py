@@ -152,17 +152,17 @@ def test_what_somebody_has_blown_up_is_brought_back() -> None:
 def test_what_belongs_to_others_is_not_touched_nor_what_is_below_it() -> None:
     target = wanted("root -1\n  team 10\n    s 10\n  own 5\n    t 5")
     around = {
-        "team": ObservedQueue("team", "u", "root", 10, Ownership.OTHERS, (), "it belongs to another house"),
+        "team": ObservedQueue("team", "u", "root", 10, Ownership.OTHERS, (), "it belongs to another installation"),
         "root": there("root", -1, None),
         "stranger": there("stranger", 3, "root", Ownership.UNKNOWN),
     }
     found = plan_queues(target, around)
     assert words(found.steps) == ["create own", "create t"]
     assert {(each.name, each.note) for each in found.untouched} == {
-        ("team", "it belongs to another house"),
+        ("team", "it belongs to another installation"),
         ("s", "team above it is not ours"),
-        ("team", "somebody else's queue below our root; what it is promised is in no sum of ours"),
-        ("stranger", "somebody else's queue below our root; what it is promised is in no sum of ours"),
+        ("team", "a queue of others below our root; its quota is in none of our sums"),
+        ("stranger", "a queue of others below our root; its quota is in none of our sums"),
     }
 
 
