@@ -21,6 +21,7 @@ from scheduling.domain.cluster.queue_access import WorkloadKind
 from scheduling.services.webhooks.queue_guard import (
     GUARD_KEYS,
     GUARD_MODES,
+    bypass_body,
     list_bypasses,
     put_queue_guard,
     queue_guard_body,
@@ -123,5 +124,4 @@ class BypassList(View):
     )
     def get(self, request: Request, backend: str) -> Response:
         rows = list_bypasses(self.actor, backend)
-        names = BYPASS["properties"]
-        return Response({"bypasses": [{name: getattr(row, name) for name in names} for row in rows]})
+        return Response({"bypasses": [bypass_body(row) for row in rows]})

@@ -1,4 +1,4 @@
-"""What of our gangs is still to be made in a cluster: rows in, orders out. Reads only, and speaks to nobody."""
+"""The manifests of gangs whose objects are still missing in their cluster. Reads rows only; makes no calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from scheduling.selectors.workflows import queue_names_of
 
 @dataclass(frozen=True, slots=True)
 class ImpossibleGang:
-    """A gang for which no manifest can be written, and why."""
+    """A gang for which no manifest can be written, with the reason."""
 
     group_id: UUID
     reason: str
@@ -36,14 +36,14 @@ class ImpossibleGang:
 
 @dataclass(frozen=True, slots=True)
 class ClusterContext:
-    """A backend and what its objects need to know: how it is configured, and the mark of what is ours."""
+    """A backend with the settings of its cluster, and the installation's id, which labels all our objects there."""
 
     backend: Backend
     settings: KubernetesSettings
     installation_id: str
 
-    def site(self, queue: str) -> DispatchTarget:
-        """Where the gangs of one leaf queue go."""
+    def target(self, queue: str) -> DispatchTarget:
+        """The target of the gangs in one leaf queue."""
         settings = self.settings
         shard = (settings.node_pool_key, settings.node_pool) if settings.node_pool else None
         return DispatchTarget(self.installation_id, self.backend.namespace, queue, settings.scheduler_name, shard)
@@ -52,8 +52,8 @@ class ClusterContext:
 def pending_manifests(
     context: ClusterContext, groups: Collection[UUID], find_pod_group: Callable[[UUID], Object | None]
 ) -> Iterator[GangManifest | ImpossibleGang]:
-    """An order for each of these gangs that is still open, for what was not made of it yet. `find_pod_group` finds the PodGroup
-    of a gang as it was last seen."""
+    """A manifest for each of these gangs that is still open, with the pods that were not created yet. `find_pod_group`
+    finds the known PodGroup of a gang."""
     gangs = list(_open_gangs(context.backend, groups))
     specs = read_admitted_specs({gang.workflow_id for gang in gangs})
     for gang in gangs:
@@ -61,11 +61,11 @@ def pending_manifests(
         if isinstance(spec, UnreadableSpec):
             yield ImpossibleGang(gang.pk, str(spec))
             continue
-        asked = find_group_spec(spec, gang.name) if spec is not None else None
-        if asked is None or {task.name for task in gang.tasks.all()} - {task.name for task in asked.tasks}:
-            yield ImpossibleGang(gang.pk, f"The file of this workflow does not tell of all tasks of {gang.name}.")
+        group_spec = find_group_spec(spec, gang.name) if spec is not None else None
+        if group_spec is None or {task.name for task in gang.tasks.all()} - {task.name for task in group_spec.tasks}:
+            yield ImpossibleGang(gang.pk, f"The workflow file does not define all tasks of {gang.name}.")
             continue
-        yield _order(context, gang, asked, find_pod_group(gang.pk))
+        yield _gang_manifest(context, gang, group_spec, find_pod_group(gang.pk))
 
 
 def _open_gangs(backend: Backend, groups: Collection[UUID]) -> Iterator[Group]:
@@ -75,32 +75,34 @@ def _open_gangs(backend: Backend, groups: Collection[UUID]) -> Iterator[Group]:
         workflow__status__in=ACTIVE_WORKFLOW_STATUSES,
         workflow__root_pool__backend=backend,
     )
-    tries = Task.objects.filter(status__in=UNFINISHED_TASK_STATUSES).order_by("position", "name")
+    open_tasks = Task.objects.filter(status__in=UNFINISHED_TASK_STATUSES).order_by("position", "name")
     yield from (
         rows.select_related("workflow__pool__parent", "workflow__root_pool__backend", "workflow__submitted_by")
         .defer("workflow__spec", "workflow__template_spec")
-        .prefetch_related(Prefetch("tasks", tries))
+        .prefetch_related(Prefetch("tasks", open_tasks))
         .order_by("workflow__submit_time", "position")
     )
 
 
-def _order(place: ClusterContext, gang: Group, asked: GroupSpec, there: Object | None) -> GangManifest:
+def _gang_manifest(
+    context: ClusterContext, gang: Group, group_spec: GroupSpec, current_pod_group: Object | None
+) -> GangManifest:
     workflow = gang.workflow
-    site = place.site(queue_names_of(workflow)[1])
+    target = context.target(queue_names_of(workflow)[1])
     origin = _origin(workflow, gang)
-    specs = {spec.name: spec for spec in asked.tasks}
-    near = _nearness(place.backend, workflow.root_pool, gang, asked)
-    tries = [_try(task, specs[task.name], near) for task in gang.tasks.all()]
-    shape = GangShape(len(tries), gang.gang, near)
-    # Host names are those of all tasks of the gang, also of those that have ended or were made before.
-    around = gang_context(site, origin, _all_tasks(asked), workflow.env_vars)
+    specs = {spec.name: spec for spec in group_spec.tasks}
+    topology = _topology(context.backend, workflow.root_pool, gang, group_spec)
+    attempts = [_attempt(task, specs[task.name], topology) for task in gang.tasks.all()]
+    shape = GangShape(len(attempts), gang.gang, topology)
+    # Every task of the gang has a host name, also a task that has ended or was created before.
+    pod_context = gang_context(target, origin, _all_tasks(group_spec), workflow.env_vars)
     new = {task.pk for task in gang.tasks.all() if task.dispatched_at is None}
     return GangManifest(
         gang.pk,
-        around,
-        pod_group_manifest(site, origin, shape),
-        tuple(each for each in tries if each.uuid in new),
-        there,
+        pod_context,
+        pod_group_manifest(target, origin, shape),
+        tuple(attempt for attempt in attempts if attempt.uuid in new),
+        current_pod_group,
     )
 
 
@@ -116,7 +118,7 @@ def _origin(workflow: Workflow, gang: Group) -> GangOrigin:
     )
 
 
-def _try(task: Task, spec: TaskSpec, near: TopologyTree | None) -> PodAttempt:
+def _attempt(task: Task, spec: TaskSpec, topology: TopologyTree | None) -> PodAttempt:
     return PodAttempt(
         uuid=task.pk,
         retry=task.retry_id,
@@ -128,18 +130,18 @@ def _try(task: Task, spec: TaskSpec, near: TopologyTree | None) -> PodAttempt:
         storage_bytes=task.storage_bytes,
         platform=task.platform,
         nodes_excluded=tuple(task.nodes_excluded),
-        sub_group=task.sub_group or (near.sub_group_of.get(task.name, "") if near else ""),
+        sub_group=task.sub_group or (topology.sub_group_of.get(task.name, "") if topology else ""),
     )
 
 
-def _all_tasks(asked: GroupSpec) -> Sequence[PodAttempt]:
-    return [PodAttempt(UUID(int=0), 0, position, spec) for position, spec in enumerate(asked.tasks)]
+def _all_tasks(group_spec: GroupSpec) -> Sequence[PodAttempt]:
+    return [PodAttempt(UUID(int=0), 0, position, spec) for position, spec in enumerate(group_spec.tasks)]
 
 
-def _nearness(backend: Backend, root: Pool, gang: Group, asked: GroupSpec) -> TopologyTree | None:
-    """Wishes for nearness divide a gang whose tasks start together; a gang with a tree of its own has none."""
+def _topology(backend: Backend, root: Pool, gang: Group, group_spec: GroupSpec) -> TopologyTree | None:
+    """The subgroups by topology of a gang whose tasks start together. A gang with a tree of its own has none."""
     labels = {row["key"]: row["label"] for row in root.config.get("topology_keys") or []}
-    wishes: Mapping[str, Sequence[Any]] = {task.name: task.topology for task in asked.tasks}
-    if gang.gang is not None or not labels or not any(wishes.values()):
+    requests: Mapping[str, Sequence[Any]] = {task.name: task.topology for task in group_spec.tasks}
+    if gang.gang is not None or not labels or not any(requests.values()):
         return None
-    return topology_tree(wishes, TopologyLevels(topology_name(backend.namespace, root.name), labels))
+    return topology_tree(requests, TopologyLevels(topology_name(backend.namespace, root.name), labels))

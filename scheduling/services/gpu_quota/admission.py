@@ -1,8 +1,8 @@
-"""Asking a namespace's quota before a worker's pod is made, and again before it is bound: checked and reserved in one
-step, so that pods that come together never take more than there is.
+"""GPU quota admission: checks a namespace's quota before a worker's pod is created, and again before it is bound. Check
+and reservation are one step, so simultaneous pods never take more than the quota.
 
-The reservation ends when the pod is seen on its node, or by itself after half an hour; a pod bound later than that is
-checked anew. A rehearsal (`dryRun`) reserves nothing.
+The reservation ends when the pod is observed on its node, or after half an hour; a pod that is bound later is checked
+again. A dry run (`dryRun`) reserves nothing.
 """
 
 from __future__ import annotations
@@ -33,51 +33,52 @@ State, Source = GpuAllocation.State, GpuAllocation.Source
 
 
 def webhook_token(backend: str) -> str:
-    """What a cluster's webhook configuration has in its address, so that nobody else reserves a namespace full."""
+    """The token in the address of a cluster's webhook; it keeps other callers from reserving a whole namespace."""
     return salted_hmac("osmo.gpu_quota.webhook", backend, algorithm="sha256").hexdigest()[:32]
 
 
 def review_gpu_request(body: Any, *, backend: str | None = None, token: str = "") -> dict[str, Any]:
     """The answer to an AdmissionReview about a worker's pod or a binding.
 
-    A backend's guard says whether a broken cap refuses, is only told, or is not asked. Only a cluster that knows its
-    backend's `token` reserves by asking. Raises BadInput for what is no such review, NotFound for an unknown backend.
+    The mode of the backend's queue guard says whether a broken cap refuses, only warns, or is not checked. Only a
+    cluster that knows its backend's `token` makes reservations. Raises BadInput for another kind of body, NotFound for
+    an unknown backend.
     """
-    question = admission_review.read_review(body)
-    if question.kind not in {POD, BINDING}:
-        sentence = f"This address judges a {POD} or a {BINDING}, not a {question.kind[:40]}."
-        raise BadInput(sentence, [Violation("request.kind.kind", "bad_value", sentence)])
+    request = admission_review.read_review(body)
+    if request.kind not in {POD, BINDING}:
+        message = f"This address reviews a {POD} or a {BINDING}, not a {request.kind[:40]}."
+        raise BadInput(message, [Violation("request.kind.kind", "bad_value", message)])
     row = None if backend is None else get_backend(backend)
     mode = QueueGuard.Mode.ENFORCE if row is None else queue_guard_for(row).mode
     if mode == QueueGuard.Mode.OFF:
-        return admission_review.review_response(question)
+        return admission_review.review_response(request)
     is_known = row is not None and constant_time_compare(token, webhook_token(row.name))
-    broken = gpu_violations(question, row if is_known else None)
+    broken = gpu_violations(request, row if is_known else None)
     if mode == QueueGuard.Mode.AUDIT:
         warnings = [f"OSMO Admin would refuse this: {each.message}" for each in broken]
-        return admission_review.review_response(question, warnings=warnings)
-    return admission_review.review_response(question, broken)
+        return admission_review.review_response(request, warnings=warnings)
+    return admission_review.review_response(request, broken)
 
 
-def gpu_violations(question: AdmissionRequest, backend: Backend | None) -> list[Violation]:
-    """Why this pod may not be made, or bound; every broken cap in the order of the checks. `backend` is whose cluster
-    asks; without one nothing is reserved, only judged."""
-    if question.operation != "CREATE" or question.new_object is None:
+def gpu_violations(request: AdmissionRequest, backend: Backend | None) -> list[Violation]:
+    """The reasons against creating or binding this pod: every broken cap in the order of the checks. `backend` is the
+    backend of the calling cluster; without it the caps are checked and nothing is reserved."""
+    if request.operation != "CREATE" or request.new_object is None:
         return []
-    if question.kind == BINDING:
-        return _of_binding(question, backend)
-    if not is_worker(question.new_object):
+    if request.kind == BINDING:
+        return _binding_violations(request, backend)
+    if not is_worker(request.new_object):
         return []
-    pod = read_gpu_pod(question.new_object)
+    pod = read_gpu_pod(request.new_object)
     if pod is None:
         path = f"metadata.annotations[{TENSOR_FUSION_PREFIX}gpu-count]"
         return [Violation(path, "bad_value", f"{TENSOR_FUSION_PREFIX}gpu-count must be a whole number from 1 to 128.")]
-    return _reserved(question, pod, backend)
+    return _check_and_reserve(request, pod, backend)
 
 
-def _reserved(question: AdmissionRequest, pod: GpuPod, backend: Backend | None) -> list[Violation]:
-    namespace = question.namespace or pod.namespace
-    if question.is_dry_run or backend is None or not pod.uid:
+def _check_and_reserve(request: AdmissionRequest, pod: GpuPod, backend: Backend | None) -> list[Violation]:
+    namespace = request.namespace or pod.namespace
+    if request.is_dry_run or backend is None or not pod.uid:
         facts = read_namespaces([namespace])[namespace]
         broken = broken_caps(facts.spec, facts.committed_and_assumed, facts.spec.with_defaults(pod.worker))
         return [each.as_violation(namespace) for each in broken]
@@ -93,12 +94,12 @@ def _reserved(question: AdmissionRequest, pod: GpuPod, backend: Backend | None) 
     return [each.as_violation(namespace) for each in broken]
 
 
-def _of_binding(question: AdmissionRequest, backend: Backend | None) -> list[Violation]:
-    """A pod that was reserved for and waited too long has to ask again; others are not known here, or count already."""
-    uid = str(((question.new_object or {}).get("metadata") or {}).get("uid") or "")
-    if not uid or backend is None or question.is_dry_run:
+def _binding_violations(request: AdmissionRequest, backend: Backend | None) -> list[Violation]:
+    """A pod whose reservation ran out is checked again; other pods are not known here, or count already."""
+    uid = str(((request.new_object or {}).get("metadata") or {}).get("uid") or "")
+    if not uid or backend is None or request.is_dry_run:
         return []
-    namespace = question.namespace
+    namespace = request.namespace
     if not GpuAllocation.objects.filter(namespace=namespace, name=uid, source=Source.POD).exists():
         return []
     with change(actor=SYSTEM, description="a pod is bound"):

@@ -1,6 +1,6 @@
 """The GPU quota controller of one cluster: reads the quota objects, follows the worker pods, writes the statuses.
 
-One controller works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`). Two controllers
+One controller works on a backend at a time (a lease, :mod:`scheduling.services.kubernetes.leased_loop`). Two of them
 at the same time would write the same. The controller is level-triggered: the ledger follows from what the cluster
 shows, the statuses follow from what the ledger says, and a status is written where the two differ, so no change is
 lost. Statuses have a thread of their own, so that a long rebuild does not delay them. The controller speaks to its

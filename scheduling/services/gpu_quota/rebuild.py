@@ -1,5 +1,5 @@
-"""Rebuilding GPU quota by hand: every cluster is listed first, outside of any transaction, then each namespace is put
-right under its own lock."""
+"""The manual rebuild of GPU usage: lists every cluster first, outside of any transaction, then repairs each namespace
+under its own lock."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from scheduling.services.kubernetes import connections
 
 
 def rebuild_from_all_clusters(*, actor: Actor, namespace: str | None = None) -> list[GpuRepair]:
-    """Replace what was recorded of pods by what all clusters say now (of one namespace, if one is named), recount, and
-    say what was repaired. `osmo-admin` only.
+    """Replace the recorded pods (of one namespace, or all) by the pods of all clusters, and recount; returns the
+    repairs. `osmo-admin` only.
 
-    A cluster that does not answer is Busy, and nothing was changed; BadInput for what is no namespace.
+    Raises Busy when a cluster does not answer (then nothing was changed), BadInput for an invalid namespace.
     """
     require_platform(actor)
     if namespace is not None and (faults := namespace_violations(namespace)):
@@ -31,5 +31,5 @@ def rebuild_from_all_clusters(*, actor: Actor, namespace: str | None = None) -> 
         return rebuild_from_clusters(clusters, namespace)
     except ClusterError as error:
         where = f"of backend {backend.name} " if backend is not None and len(clusters) < 2 else ""
-        said = f"A cluster {where}did not answer, so nothing was rebuilt: {error.message}"
-        raise Busy(said, retry_after=5) from error
+        message = f"A cluster {where}did not answer, so nothing was rebuilt: {error.message}"
+        raise Busy(message, retry_after=5) from error

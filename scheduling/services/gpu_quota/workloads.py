@@ -1,7 +1,7 @@
 """Workflows and GPU quota by namespace: each task with GPUs is a worker in the namespace that its pool names.
 
-A task counts from the moment it has a machine (on a cluster: from its dispatch) until its try ends. What counts follows
-the tasks in the very transaction that moves them; whether a start may be is asked before, under the same locks.
+A task counts from its placement on a node (in a cluster: from its dispatch) to the end of its attempt. The allocations
+change in the same transaction as the tasks; a start is checked before, under the same locks.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PLACED = frozenset({TaskStatus.INITIALIZING, TaskStatus.RUNNING})
 
 
 def worker_of_task(root: Pool, task: Task) -> GpuWorker:
-    """What a task counts as."""
+    """The worker that a task counts as."""
     return worker_for_task(root.platforms.get(task.platform) or {}, task.gpu_count)
 
 
 def single_worker_violations(root: Pool, spec: WorkflowSpec) -> list[Violation]:
-    """The caps on one worker that tasks of a file break: waiting would never help, so the submission is refused."""
+    """The caps on a single worker that tasks of a file break. Waiting never helps, so the submission is refused."""
     namespace = gpu_namespace_of(root.config)
     if not namespace:
         return []
@@ -54,17 +54,17 @@ def _of_task(name: str, fault: Violation) -> Violation:
 
 
 class NamespaceHeadroom:
-    """The namespaces of some pools, locked, while starts and what is taken for them are judged one after the other."""
+    """The locked GPU namespaces of some pools, while starts and evictions are counted one after the other."""
 
     def __init__(self, roots: Iterable[Pool]) -> None:
-        """The trees of these pools are locked already; namespaces come after trees."""
+        """The trees of these pools must be locked before; namespaces come after trees in the order of locks."""
         self._roots = {root.pk: root for root in roots if gpu_namespace_of(root.config)}
         names = {gpu_namespace_of(root.config) for root in self._roots.values()}
         self._facts = lock_namespaces(names) if names else {}
         self._held: dict[str, WorkerTotals] = {name: facts.committed_and_assumed for name, facts in self._facts.items()}
 
     def count_start(self, root_id: int, tasks: Sequence[Task]) -> Sequence[BrokenCap]:
-        """Count tasks that start, if every cap allows all of them; else the caps that do not."""
+        """Count these tasks if every cap permits all of them; otherwise returns the broken caps."""
         root = self._roots.get(root_id)
         workers = self._workers(root, tasks)
         if root is None or not workers:
@@ -76,18 +76,18 @@ class NamespaceHeadroom:
         return broken
 
     def count_stop(self, root_id: int, tasks: Sequence[Task]) -> None:
-        """Count tasks that lose their places, or whose start is taken back."""
+        """Do not count these tasks any more: they are evicted, or their start is undone."""
         root = self._roots.get(root_id)
         if root is not None:
             namespace = gpu_namespace_of(root.config)
             self._held[namespace] = self._held[namespace].minus(totals_of_workers(self._workers(root, tasks)))
 
     def snapshot(self) -> Mapping[str, WorkerTotals]:
-        """What is counted now; give it to `undo`."""
+        """The current counts, for `restore`."""
         return dict(self._held)
 
     def restore(self, snapshot: Mapping[str, WorkerTotals]) -> None:
-        """Count as it was."""
+        """Return to the counts of a snapshot."""
         self._held = dict(snapshot)
 
     def _workers(self, root: Pool | None, tasks: Sequence[Task]) -> list[GpuWorker]:
@@ -100,37 +100,37 @@ class NamespaceHeadroom:
 def update_allocations(
     root: Pool, groups: Iterable[Group], attempts: TaskAttempts, workflow_names: Mapping[UUID, str]
 ) -> None:
-    """Let the namespace's workers follow the tasks of gangs that moved: those whose try has ended give back, those that
-    have a machine count. Inside the transaction that moves them; what is known already moves nothing."""
-    namespace, moved = gpu_namespace_of(root.config), {group.pk: group for group in groups}
-    if not moved:
+    """Update the namespace's allocations after these gangs changed: ended attempts release theirs, placed tasks get
+    one. Runs inside the transaction that changes the gangs; a repetition changes nothing."""
+    namespace, changed = gpu_namespace_of(root.config), {group.pk: group for group in groups}
+    if not changed:
         return
-    live = GpuAllocation.objects.filter(holder__in=moved).exclude(state=GpuAllocation.State.RELEASED)
-    counted: dict[str, str] = dict(live.values_list("name", "namespace"))
+    active = GpuAllocation.objects.filter(holder__in=changed).exclude(state=GpuAllocation.State.RELEASED)
+    counted: dict[str, str] = dict(active.values_list("name", "namespace"))
     if not namespace and not counted:
         return
-    still, new = set(), []
-    for group in moved.values():
+    open_names, new = set(), []
+    for group in changed.values():
         if TaskStatus(group.status).is_finished:
             continue
         for task in attempts.open_attempts(group.pk):
-            still.add(str(task.pk))
+            open_names.add(str(task.pk))
             if namespace and task.status in _PLACED and task.gpu_count and str(task.pk) not in counted:
                 workload = f"{workflow_names[group.workflow_id]}/{task.name}"
                 new.append((group.pk, AllocationRequest(str(task.pk), workload, worker_of_task(root, task))))
-    gone: dict[str, list[str]] = {}
-    for name, where in counted.items():
-        if name not in still:
-            gone.setdefault(where, []).append(name)
+    released: dict[str, list[str]] = {}
+    for name, task_namespace in counted.items():
+        if name not in open_names:
+            released.setdefault(task_namespace, []).append(name)
     replace_gang_allocations(
-        {where: (gone.get(where, []), new if where == namespace else []) for where in {*gone, namespace} if where}
+        {each: (released.get(each, []), new if each == namespace else []) for each in {*released, namespace} if each}
     )
 
 
 def reserve_for_dispatch(root: Pool, group: Group) -> bool:
-    """Whether the quota of its pool's namespace allows this gang to be given to its cluster: of it the tasks that were
-    not are counted now, all or none. What is counted already is left alone, so it may be asked again after a crash.
-    Inside the caller's transaction; the namespace is locked here."""
+    """Whether the quota of the pool's namespace permits the dispatch of this gang: counts its undispatched tasks, all
+    or none. Tasks that are counted already stay so, so a repetition after a crash is safe. Runs inside the caller's
+    transaction and locks the namespace."""
     namespace = gpu_namespace_of(root.config)
     if not namespace:
         return True

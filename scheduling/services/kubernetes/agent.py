@@ -244,7 +244,7 @@ class ClusterAgent(LeasedLoop):
         except ClusterError as error:
             self._error = error
             self._due["heartbeat"] = time.monotonic() + self._heartbeat_backoff.next_pause(error.retry_after)
-            heartbeats.record_fault(context.backend, error_message(error))
+            heartbeats.record_cluster_error(context.backend, error_message(error))
             return
         self._heartbeat_backoff.reset()
         if self._error is not None:
@@ -253,7 +253,7 @@ class ClusterAgent(LeasedLoop):
         if informers.pods.has_synced and informers.pods.error is None:
             heartbeats.record_heartbeat(context.backend)
         if informers.error_message:
-            heartbeats.record_fault(context.backend, informers.error_message)
+            heartbeats.record_cluster_error(context.backend, informers.error_message)
 
     def _record_error(self, error: ClusterError) -> None:
         """A cluster that does not answer gets no further calls until a heartbeat succeeds."""

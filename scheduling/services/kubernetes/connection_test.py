@@ -1,5 +1,4 @@
-"""Whether a cluster can be worked with: asked for by people, found out by a worker, so that no page waits for a cluster
-that does not answer."""
+"""Connection tests: a worker runs them, so that no page waits for a cluster that does not answer."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from scheduling.services.kubernetes import connections
 
 
 def request_connection_test(*, actor: Actor, backend: str) -> QueueSync:
-    """Let a worker try the cluster out; its report stands in the row soon. `osmo-admin` only."""
+    """Let a worker test the connection; the row will hold its report. `osmo-admin` only."""
     require_platform(actor)
     row = queue_sync_row(get_backend(backend))
     row.connection_test_requested_at = timezone.now()
@@ -29,14 +28,14 @@ def request_connection_test(*, actor: Actor, backend: str) -> QueueSync:
 
 
 def queue_sync_row(backend: Backend) -> QueueSync:
-    """What is known of this backend's cluster. Raises Conflict for one that is none."""
+    """The row about this backend's cluster. Raises Conflict for a simulated backend."""
     if backend.kind != Backend.Kind.KUBERNETES:
         raise Conflict(f"Backend {backend.name} is simulated; only a Kubernetes backend has a cluster.")
     return QueueSync.objects.get_or_create(backend=backend)[0]
 
 
 def run_connection_test(backend_id: int) -> ConnectionReport | None:
-    """Try the cluster out and keep the report. None when the backend is gone."""
+    """Test the connection and save the report. None when the backend was removed."""
     backend = Backend.objects.filter(pk=backend_id).first()
     if backend is None:
         return None
@@ -49,7 +48,7 @@ def run_connection_test(backend_id: int) -> ConnectionReport | None:
 
 
 def connection_report(backend: Backend) -> ConnectionReport:
-    """Try the cluster out, now, and wait for it."""
+    """Test the connection now; waits for the cluster."""
     try:
         settings = connections.kubernetes_settings(backend)
         cluster = connections.connect(backend)

@@ -1,9 +1,8 @@
-"""Clearing gangs for their cluster: what the house itself keeps track of (cohorts, GPU quota of namespaces) is asked
-and counted before the cluster hears of a gang.
+"""Dispatch admission: checks and counts cohorts and GPU quota of namespaces before a gang is sent to its cluster.
 
-Verdict and count are one transaction under the locks of the pool's tree and of the tree of cohorts above it, so two
-agents that dispatch at the same time never give away the same GPUs. It may be done again after a crash at any point:
-what was cleared stays cleared and counts once.
+Verdict and count are one transaction under the locks of the pool's tree and of its cohorts' tree, so two agents never
+give the same GPUs to two gangs. The admission may be repeated after a crash: an admitted gang stays admitted and counts
+once.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from scheduling.services.gpu_quota.workloads import reserve_for_dispatch
 from scheduling.services.kubernetes.observation import set_waiting_reasons
 
 MAX_GANGS_PER_TRANSACTION = 50
-"""Gangs judged in one transaction: everybody else who starts work in that tree of cohorts waits for it."""
+"""Every other start of work in the same tree of cohorts waits for the transaction."""
 
-_ASKED = Sum(
+_UNADMITTED_GPUS = Sum(
     "tasks__gpu_count",
     filter=Q(tasks__status=TaskStatus.SCHEDULING, tasks__dispatched_at=None, tasks__admitted_at=None),
     default=0,
@@ -50,123 +49,128 @@ _ASKED = Sum(
 
 
 def admit_gangs(backend: Backend, groups: Sequence[UUID], *, before_batch: Callable[[], None]) -> list[UUID]:
-    """Those of these gangs that may be given to their cluster now. The others learn why not; a gang whose pool is busy
-    is asked again at the next look. `before_batch` is called before each transaction."""
+    """Those of these gangs that may be sent to their cluster now. The others get a waiting reason; a gang whose pool is
+    locked by others is checked again with the next comparison. `before_batch` is called before each transaction."""
     kept: set[UUID] = set()
-    for root_id, gangs in _judged(backend, groups).items():
+    for root_id, gangs in _read_gangs(backend, groups).items():
         for first in range(0, len(gangs), MAX_GANGS_PER_TRANSACTION):
-            some = gangs[first : first + MAX_GANGS_PER_TRANSACTION]
+            batch = gangs[first : first + MAX_GANGS_PER_TRANSACTION]
             before_batch()
             try:
-                verdicts = _clear(root_id, some)
+                refusals = _admit_batch(root_id, batch)
             except DatabaseLost:
                 raise
             except Busy:
-                kept |= {gang.group for gang in some}
+                kept |= {gang.group_id for gang in batch}
                 continue
-            kept |= verdicts.keys()
-            said = {gang.group: gang.reason for gang in some}
-            set_waiting_reasons({pk: why for pk, why in verdicts.items() if why is not None and why != said[pk]})
+            kept |= refusals.keys()
+            known = {gang.group_id: gang.reason for gang in batch}
+            set_waiting_reasons(
+                {pk: reason for pk, reason in refusals.items() if reason is not None and reason != known[pk]}
+            )
     return [group for group in groups if group not in kept]
 
 
 @dataclass(frozen=True, slots=True)
-class _Gang:
-    group: UUID
+class _GangToAdmit:
+    group_id: UUID
     priority: Priority
     reason: Mapping[str, Any] | None
 
 
-def _judged(backend: Backend, groups: Collection[UUID]) -> dict[int, list[_Gang]]:
-    """The gangs among these on which we have a say, by their top-level pool; firm work first, then by age."""
+def _read_gangs(backend: Backend, groups: Collection[UUID]) -> dict[int, list[_GangToAdmit]]:
+    """The gangs that need admission, by their top-level pool; non-preemptible work first, then by age. A gang without
+    cohorts above it and without a namespace for GPU quota needs none."""
     root = "workflow__root_pool"
     rows = Group.objects.filter(
         Q(**{f"{root}__cohort__isnull": False}) | Q(**{f"{root}__config__{GPU_NAMESPACE}__isnull": False}),
         pk__in=groups,
         workflow__root_pool__backend=backend,
     ).order_by("workflow__submit_time", "workflow__name", "position")
-    found: dict[int, list[_Gang]] = {}
-    for root_id, group, priority, reason in rows.values_list(
+    found: dict[int, list[_GangToAdmit]] = {}
+    for root_id, group_id, priority, reason in rows.values_list(
         "workflow__root_pool_id", "pk", "workflow__priority", "waiting_reason"
     ):
-        found.setdefault(root_id, []).append(_Gang(group, Priority(priority), reason))
+        found.setdefault(root_id, []).append(_GangToAdmit(group_id, Priority(priority), reason))
     for gangs in found.values():
         gangs.sort(key=lambda gang: -gang.priority.priority_class_value)
     return found
 
 
-def _clear(root_id: int, gangs: Sequence[_Gang]) -> dict[UUID, Mapping[str, Any] | None]:
-    """Clear what may be cleared; the others, each with the reason (None where somebody else tells it)."""
+def _admit_batch(root_id: int, gangs: Sequence[_GangToAdmit]) -> dict[UUID, Mapping[str, Any] | None]:
+    """Admit the gangs that may start. Returns the refused gangs with the reason; None where the reason is already
+    written elsewhere."""
     with change(actor=SYSTEM, description="dispatched"):
         root = lock_pool_tree(root_id)
-        rows = Group.objects.filter(pk__in=[gang.group for gang in gangs], workflow__root_pool=root)
+        rows = Group.objects.filter(pk__in=[gang.group_id for gang in gangs], workflow__root_pool=root)
         rows = rows.select_related("workflow").defer("workflow__spec", "workflow__template_spec")
-        by_id = {row.pk: row for row in rows.annotate(asked=_ASKED)}
-        keeper = _keeper(root)
-        verdicts: dict[UUID, Mapping[str, Any] | None] = {}
-        clear = []
-        for row in (by_id[gang.group] for gang in gangs if gang.group in by_id):
-            why = None if keeper is None else keeper.take(row)
-            if why is not None:
-                verdicts[row.pk] = why
+        by_id = {row.pk: row for row in rows.annotate(unadmitted_gpus=_UNADMITTED_GPUS)}
+        gate = _lock_cohort_gate(root)
+        refusals: dict[UUID, Mapping[str, Any] | None] = {}
+        admitted = []
+        for row in (by_id[gang.group_id] for gang in gangs if gang.group_id in by_id):
+            reason = None if gate is None else gate.admit(row)
+            if reason is not None:
+                refusals[row.pk] = reason
             elif reserve_for_dispatch(root, row):
-                clear.append(row.pk)
+                admitted.append(row.pk)
             else:
-                verdicts[row.pk] = None
-                if keeper is not None:
-                    keeper.give_back(row)
-        if keeper is not None:
-            _uncleared(clear).update(admitted_at=timezone.now())
-        return verdicts
+                refusals[row.pk] = None
+                if gate is not None:
+                    gate.release(row)
+        if gate is not None:
+            _unadmitted_tasks(admitted).update(admitted_at=timezone.now())
+        return refusals
 
 
-def _uncleared(groups: Collection[UUID]) -> QuerySet[Task]:
+def _unadmitted_tasks(groups: Collection[UUID]) -> QuerySet[Task]:
     return Task.objects.filter(
         group__in=groups, status=TaskStatus.SCHEDULING, dispatched_at=None, admitted_at=None, gpu_count__gt=0
     )
 
 
-def _keeper(root: Pool) -> _Keeper | None:
-    """Who keeps the cohorts above a locked pool, once their tree is locked too; None where the cluster can do it."""
+def _lock_cohort_gate(root: Pool) -> _CohortGate | None:
+    """The gate of a locked pool's cohorts, whose tree is locked here; None where the cluster's queues are enough."""
     if root.cohort_id is None:
         return None
     tops = lock_cohort_trees({root.cohort_id})
-    keeper = _Keeper(root, tops)
+    gate = _CohortGate(root, tops)
     backends = Pool.objects.filter(pk__in=pool_ids_below(tops), archived=False).values("backend").distinct().count()
-    return keeper if needs_dispatch_admission(keeper.tree, backends) else None
+    return gate if needs_dispatch_admission(gate.tree, backends) else None
 
 
-class _Keeper:
-    """The numbers of a pool and of the cohorts above it, while gangs of it are cleared one after the other."""
+class _CohortGate:
+    """The numbers of a pool and of its cohorts while gangs are admitted one after the other."""
 
     def __init__(self, root: Pool, tops: Collection[int]) -> None:
         self._root = root
-        more = read_dispatched_usage(tops)
-        self.tree = read_quota_tree(tops, more)
-        self._above = build_tree_gates(self.tree, [root])
-        self._gates = Gates(read_gate_paths(root))
-        for each in more:
-            if each.root == root.pk:
-                self._gates.add_usage(each.leaf, each.priority, each.gpus)
+        dispatched = read_dispatched_usage(tops)
+        self.tree = read_quota_tree(tops, dispatched)
+        self._tree_gates = build_tree_gates(self.tree, [root])
+        self._pool_gates = Gates(read_gate_paths(root))
+        for usage in dispatched:
+            if usage.root == root.pk:
+                self._pool_gates.add_usage(usage.leaf, usage.priority, usage.gpus)
 
-    def take(self, row: Group) -> Mapping[str, Any] | None:
-        """Count a gang, or say why it may not be given away."""
-        leaf, priority, gpus = _of(row)
-        verdict = dispatch_verdict(self._gates, self._above, leaf, priority, gpus)
+    def admit(self, row: Group) -> Mapping[str, Any] | None:
+        """Count a gang and return None, or return the reason against it."""
+        leaf, priority, gpus = _request_of(row)
+        verdict = dispatch_verdict(self._pool_gates, self._tree_gates, leaf, priority, gpus)
         if verdict is not None:
             return explain_dispatch_wait(verdict, idle_unlent_gpus(self.tree, pool_key(self._root.name))).as_json()
-        self._hold(row, 1)
+        self._add_usage(row, 1)
         return None
 
-    def give_back(self, row: Group) -> None:
-        """Count a gang no more."""
-        self._hold(row, -1)
+    def release(self, row: Group) -> None:
+        """Do not count an admitted gang any more."""
+        self._add_usage(row, -1)
 
-    def _hold(self, row: Group, sign: int) -> None:
-        leaf, priority, gpus = _of(row)
-        self._gates.add_usage(leaf, priority, sign * gpus)
-        self._above.add_usage(leaf, sign * gpus)
+    def _add_usage(self, row: Group, sign: int) -> None:
+        leaf, priority, gpus = _request_of(row)
+        self._pool_gates.add_usage(leaf, priority, sign * gpus)
+        self._tree_gates.add_usage(leaf, sign * gpus)
 
 
-def _of(row: Group) -> tuple[int, Priority, int]:
-    return row.workflow.pool_id, Priority(row.workflow.priority), int(row.asked)  # type: ignore[attr-defined]
+def _request_of(row: Group) -> tuple[int, Priority, int]:
+    gpus = int(row.unadmitted_gpus)  # type: ignore[attr-defined]
+    return row.workflow.pool_id, Priority(row.workflow.priority), gpus

@@ -1,4 +1,4 @@
-"""What an agent sees of its cluster: pods and PodGroups of this house, and all nodes, kept up in memory."""
+"""The informers of a cluster's agent: our pods and PodGroups, and all nodes, kept current in memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from scheduling.selectors.pending_manifests import ClusterContext
 
 
 def group_id_of(item: Object) -> UUID | None:
-    """The gang that an object of ours belongs to; None when it does not say."""
+    """The id of the gang that an object of ours belongs to; None when its label is missing."""
     return read_uuid_label(item["metadata"].get("labels"), GROUP_UUID)
 
 
 class ClusterInformers:
-    """The mirrors of one cluster. They tell which gangs moved and that nodes did; whoever looks takes it from here."""
+    """The informers of one cluster. They collect the ids of changed gangs, and whether a node changed."""
 
     def __init__(
         self,
@@ -33,66 +33,69 @@ class ClusterInformers:
     ) -> None:
         self.scope = (context.backend.namespace, context.installation_id)
         self._wake, self._lock = wake, threading.Lock()
-        self._moved: set[UUID | None] = set()
-        self._nodes_moved = True
+        self._changed_gangs: set[UUID | None] = set()
+        self._nodes_changed = True
         namespace, ours = context.backend.namespace, installation_selector(context.installation_id)
         common: dict[str, Any] = {"connect": connect, "timing": timing}
         of_gangs: dict[str, Any] = {
             "key_of": group_id_of,
-            "on_change": self._gang_moved,
+            "on_change": self._on_gang_change,
             "namespace": namespace,
             "labels": ours,
         }
         self.pods: Informer[UUID | None] = Informer(resource_kinds.POD, **of_gangs, **common)
         self.pod_groups: Informer[UUID | None] = Informer(resource_kinds.POD_GROUP, **of_gangs, **common)
         self.nodes: Informer[str] = Informer(
-            resource_kinds.NODE, key_of=lambda node: str(node["metadata"]["name"]), on_change=self._node_moved, **common
+            resource_kinds.NODE,
+            key_of=lambda node: str(node["metadata"]["name"]),
+            on_change=self._on_node_change,
+            **common,
         )
         self._all: tuple[Informer[Any], ...] = (self.pods, self.pod_groups, self.nodes)
 
     @property
     def has_synced(self) -> bool:
-        """Pods and PodGroups are known; without the nodes work goes on."""
+        """Whether pods and PodGroups are known. The agent can work without nodes."""
         return self.pods.has_synced and self.pod_groups.has_synced
 
     @property
     def error_message(self) -> str:
-        """Why something cannot be seen, in a sentence that names it; empty when everything can."""
-        blind = next((mirror for mirror in self._all if mirror.error is not None), None)
-        return "" if blind is None or blind.error is None else f"{blind.kind}: {error_message(blind.error)}"
+        """The first error of an informer, with the kind of its objects; empty when all informers work."""
+        failed = next((informer for informer in self._all if informer.error is not None), None)
+        return "" if failed is None or failed.error is None else f"{failed.kind}: {error_message(failed.error)}"
 
     def relist(self) -> None:
-        """List everything now, as far as the cluster lets us."""
-        for mirror in self._all:
-            mirror.relist()
+        """List everything now, as far as the cluster permits."""
+        for informer in self._all:
+            informer.relist()
 
     def start(self, stop: threading.Event, name: str) -> None:
-        """Keep them up, each in a thread of its own, which does not keep the process and ends with the call it sits
-        in."""
-        for mirror in self._all:
-            threading.Thread(target=mirror.run, args=[stop], name=f"{name}-{mirror.kind.plural}", daemon=True).start()
+        """Run each informer in a daemon thread, which ends with its current call after `stop` is set."""
+        for informer in self._all:
+            title = f"{name}-{informer.kind.plural}"
+            threading.Thread(target=informer.run, args=[stop], name=title, daemon=True).start()
 
     def mark_changed(self, group_ids: set[UUID | None]) -> None:
-        """These are to be looked at again."""
+        """Compare these gangs again."""
         with self._lock:
-            self._moved |= group_ids
+            self._changed_gangs |= group_ids
 
     def pop_changed_gangs(self) -> set[UUID | None]:
-        """The gangs that moved since this was asked last."""
+        """The gangs that changed since the last call."""
         with self._lock:
-            taken, self._moved = self._moved, set()
-        return taken
+            changed, self._changed_gangs = self._changed_gangs, set()
+        return changed
 
     def pop_nodes_changed(self) -> bool:
-        """Whether a node moved since this was asked last, and the nodes are known."""
+        """Whether a node changed since the last call, and the nodes are known."""
         if not self.nodes.has_synced:
             return False
-        moved, self._nodes_moved = self._nodes_moved, False
-        return moved
+        changed, self._nodes_changed = self._nodes_changed, False
+        return changed
 
-    def _gang_moved(self, gang: UUID | None) -> None:
+    def _on_gang_change(self, gang: UUID | None) -> None:
         self.mark_changed({gang})
         self._wake()
 
-    def _node_moved(self, _: str) -> None:
-        self._nodes_moved = True
+    def _on_node_change(self, _: str) -> None:
+        self._nodes_changed = True

@@ -1,8 +1,8 @@
-"""Writing what a cluster says of our gangs into the ledger, under the lock of their tree.
+"""Writes the observed state of gangs in a cluster to the ledger, under the lock of their tree.
 
-A cluster's scheduler decides there; what is written here is what was seen. Usage, drain and the groups behind an ended
-one follow as they do for any other move, because it goes through the same door. Reports may come twice, late or in any
-order: what is known already moves nothing, and a try that has ended hears nothing any more.
+The cluster's scheduler decides; this module records its decisions. Usage, drain and the groups after an ended one
+follow through the same transition as in a simulated backend. Reports may come twice, late or in any order: known facts
+change nothing, and an ended attempt takes no further reports.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from scheduling.selectors.cluster_gangs import STATUSES_IN_CLUSTER
 from scheduling.services.decisions import DecisionRows, build_decision
 from scheduling.services.workflows.transitions import WorkflowTransition
 
-MAX_GANGS_PER_TRANSACTION = 200  # gangs in one transaction: everybody else on that pool waits for it
-_TOGETHER_AGAIN = "its gang begins together again"
+MAX_GANGS_PER_TRANSACTION = 200  # every other change of that pool waits for the transaction
+_RESTARTED_TOGETHER = "its gang begins together again"
 
 PodReports = Mapping[UUID, PodStatusReport]
-"""What is said of the tries of one gang, by their ids."""
+"""The reports of one gang's attempts, by their ids."""
 
 
 class ObservedTransition(WorkflowTransition):
-    """Work that moves because its cluster was looked at. What its scheduler decided is remembered like our own
-    decisions; for whom it took a place it does not say."""
+    """A transition that follows from an observation. The decisions of the cluster's scheduler are recorded like ours,
+    without a beneficiary, which the scheduler does not report."""
 
     def __init__(self, root: Pool, workflows: Collection[UUID], *, now: datetime) -> None:
         super().__init__(root, workflows, now=now)
@@ -54,42 +54,38 @@ class ObservedTransition(WorkflowTransition):
 
     @property
     def has_ended_gang(self) -> bool:
-        """Whether a gang ended."""
+        """Whether a gang ended in this transition."""
         return bool(self._ended)
 
     def apply_reports(self, group: Group, reports: PodReports, *, ignores_nonlead: bool) -> None:
-        """Bring a gang to where its pods are."""
+        """Bring a gang to the state of its pods."""
         if group.status not in STATUSES_IN_CLUSTER:
             return
-        said = [(task, reports[task.pk]) for task in self.attempts.open_attempts(group.pk) if task.pk in reports]
-        ran = {task.pk for task in self.attempts.running(group.pk)}
-        for task, report in said:
-            self._place(group, task, report)
-        self._remember(
-            group, StepAction.START, [task for task in self.attempts.running(group.pk) if task.pk not in ran]
-        )
-        preempted = [(task, report) for task, report in said if report.status is TaskStatus.FAILED_PREEMPTED]
+        reported = [(task, reports[task.pk]) for task in self.attempts.open_attempts(group.pk) if task.pk in reports]
+        ran_before = {task.pk for task in self.attempts.running(group.pk)}
+        for task, report in reported:
+            self._update_attempt(group, task, report)
+        started = [task for task in self.attempts.running(group.pk) if task.pk not in ran_before]
+        self._add_decision(group, StepAction.START, started)
+        preempted = [(task, report) for task, report in reported if report.status is TaskStatus.FAILED_PREEMPTED]
         if preempted:
-            placed = self.attempts.placed_attempts(group.pk)
+            placed_before = self.attempts.placed_attempts(group.pk)
             self.preempt_tasks(group, preempted[0][1].message, tasks=[task.name for task, _ in preempted])
-            stays = (
-                set()
-                if TaskStatus(group.status).is_finished
-                else {each.pk for each in self.attempts.placed_attempts(group.pk)}
-            )
-            self._remember(group, StepAction.PREEMPT, [task for task in placed if task.pk not in stays])
+            is_finished = TaskStatus(group.status).is_finished
+            placed = set() if is_finished else {task.pk for task in self.attempts.placed_attempts(group.pk)}
+            self._add_decision(group, StepAction.PREEMPT, [task for task in placed_before if task.pk not in placed])
         if not TaskStatus(group.status).is_finished:
             self._end_tasks(group, reports, ignores_nonlead=ignores_nonlead)
         if not TaskStatus(group.status).is_finished:
-            self._stand(group)
+            self._update_group_status(group)
 
     def save(self) -> None:
-        """Write the work and the record of the decisions."""
+        """Write the transition and the decisions."""
         super().save()
         Decision.objects.bulk_create(self._decisions)
 
-    def _remember(self, group: Group, action: StepAction, tasks: Sequence[Task]) -> None:
-        """These tasks started, or lost their places."""
+    def _add_decision(self, group: Group, action: StepAction, tasks: Sequence[Task]) -> None:
+        """Record that these tasks started, or were preempted."""
         if not tasks:
             return
         workflow, backend = self.workflows[group.workflow_id], self.root.backend_id
@@ -98,7 +94,7 @@ class ObservedTransition(WorkflowTransition):
         facts = DecisionFacts(
             action,
             workflow.name if len(self.groups[workflow.pk]) == 1 else f"{workflow.name}/{group.name}",
-            self._leaves[workflow.pool_id],
+            self._leaf_names[workflow.pool_id],
             sum(task.gpu_count for task in tasks),
             nodes,
             is_growth=group.status == TaskStatus.RUNNING,
@@ -108,13 +104,13 @@ class ObservedTransition(WorkflowTransition):
         self._decisions.append(build_decision(facts, rows, time=self.now, tasks=names, nodes=nodes))
 
     @cached_property
-    def _leaves(self) -> Mapping[int, str]:
-        """The names of the leaves on which this work is."""
+    def _leaf_names(self) -> Mapping[int, str]:
+        """The names of the workflows' leaves."""
         leaves = {workflow.pool_id for workflow in self.workflows.values()}
         return dict(Pool.objects.filter(pk__in=leaves).values_list("pk", "name"))
 
-    def _place(self, group: Group, task: Task, report: PodStatusReport) -> None:
-        """Where it runs; of one that has ended meanwhile, where it ran."""
+    def _update_attempt(self, group: Group, task: Task, report: PodStatusReport) -> None:
+        """Record node and status; for an attempt that has ended meanwhile, the node and status before its end."""
         if report.status is None or report.status is TaskStatus.SCHEDULING:
             return
         if report.status.is_finished:
@@ -125,14 +121,14 @@ class ObservedTransition(WorkflowTransition):
             return
         started = task.start_time
         if status is TaskStatus.RUNNING and started is None:
-            started = self._moment(group, report.started_at)
+            started = self._bounded_time(group, report.started_at)
         node, pod_ip = report.node or task.node_name, report.pod_ip or task.pod_ip
         if (task.status, task.node_name, task.pod_ip, task.start_time) != (status, node, pod_ip, started):
             self.attempts.record_observed(task, status, node=node, pod_ip=pod_ip, started=started)
             self._touched[group.pk] = group
 
-    def _moment(self, group: Group, at: datetime | None) -> datetime:
-        """A machine's clock is its own; what it says counts between the submission and now."""
+    def _bounded_time(self, group: Group, at: datetime | None) -> datetime:
+        """A time that a node reports, moved between the submission and now, since a node's clock may be wrong."""
         submitted = self.workflows[group.workflow_id].submit_time
         return self.now if at is None else max(submitted, min(at, self.now))
 
@@ -140,23 +136,23 @@ class ObservedTransition(WorkflowTransition):
         ended = {
             task.name: reports[task.pk]
             for task in self.attempts.open_attempts(group.pk)
-            if task.pk in reports and _is_end(reports[task.pk])
+            if task.pk in reports and _is_final(reports[task.pk])
         }
         if not ended:
             return
-        tasks = {task.name: task for task in self._latest[group.pk]} | {
+        tasks = {task.name: task for task in self._latest_attempts[group.pk]} | {
             task.name: task for task in self.attempts.open_attempts(group.pk)
         }
         found = decide_outcome(
-            [self._member(task, ended.get(task.name)) for task in tasks.values()],
+            [self._gang_member(task, ended.get(task.name)) for task in tasks.values()],
             tree=group.gang,
             ignores_nonlead=ignores_nonlead,
             already_ended=frozenset(name for name, task in tasks.items() if TaskStatus(task.status).is_finished),
         )
-        self._follow_course(group, tasks, ended, found)
+        self._apply_outcome(group, tasks, ended, found)
         self._touched[group.pk] = group
 
-    def _member(self, task: Task, report: PodStatusReport | None) -> GangMember:
+    def _gang_member(self, task: Task, report: PodStatusReport | None) -> GangMember:
         if report is None:
             return GangMember(
                 task.name, TaskStatus(task.status), task.lead, task.sub_group, message=task.failure_message
@@ -173,13 +169,13 @@ class ObservedTransition(WorkflowTransition):
             message=report.message,
         )
 
-    def _follow_course(
+    def _apply_outcome(
         self, group: Group, tasks: Mapping[str, Task], ended: Mapping[str, PodStatusReport], found: GangOutcome
     ) -> None:
         for name, status in found.final_statuses.items():
             self.attempts.end_attempt(tasks[name], status, ended[name].message, ended[name].exit_code)
         for name in found.tasks_to_restart:
-            self.attempts.end_attempt(tasks[name], TaskStatus.RESCHEDULED, _TOGETHER_AGAIN, None)
+            self.attempts.end_attempt(tasks[name], TaskStatus.RESCHEDULED, _RESTARTED_TOGETHER, None)
         for name in sorted(found.tasks_to_retry | found.tasks_to_restart):
             self.attempts.retry(tasks[name])
         if found.verdict is not None:
@@ -187,8 +183,8 @@ class ObservedTransition(WorkflowTransition):
         elif (found.tasks_to_retry or found.tasks_to_restart) and not self.attempts.placed_attempts(group.pk):
             self._requeue(group)
 
-    def _stand(self, group: Group) -> None:
-        """A gang that has begun stays begun: what waits of it then waits inside its time, not for it."""
+    def _update_group_status(self, group: Group) -> None:
+        """Advance the gang's status. It never goes back: later waits of its tasks count within the gang's time."""
         status = gang_status([TaskStatus(task.status) for task in self.attempts.open_attempts(group.pk)])
         if STATUS_RANK[status] <= STATUS_RANK[TaskStatus(group.status)]:
             return
@@ -201,8 +197,8 @@ class ObservedTransition(WorkflowTransition):
         self._touched[group.pk] = group
 
     @cached_property
-    def _latest(self) -> Mapping[UUID, Sequence[Task]]:
-        """The latest try of each task of the gangs in hand, as they stood when they were taken."""
+    def _latest_attempts(self) -> Mapping[UUID, Sequence[Task]]:
+        """The latest attempt of each task of these gangs, as it was before this transition."""
         groups = [group.pk for groups in self.groups.values() for group in groups.values()]
         rows = (
             Task.objects.filter(group__in=groups).order_by("group_id", "name", "-retry_id").distinct("group_id", "name")
@@ -213,20 +209,20 @@ class ObservedTransition(WorkflowTransition):
         return latest
 
 
-def _is_end(report: PodStatusReport) -> bool:
+def _is_final(report: PodStatusReport) -> bool:
     return report.status is not None and report.status.is_finished and report.status is not TaskStatus.FAILED_PREEMPTED
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationResult:
-    """What came of it: `busy` are the gangs whose tree was not had, `has_ended_gang` says that a gang ended."""
+    """What was written: the trees of `busy_groups` were locked by others, `has_ended_gang` says that a gang ended."""
 
     busy_groups: frozenset[UUID]
     has_ended_gang: bool
 
 
 def write_observations(backend: Backend, reports_by_group: Mapping[UUID, PodReports]) -> ObservationResult:
-    """Write what is said of these gangs. Those whose tree was too busy are to be looked at again."""
+    """Write the reports of these gangs. The busy ones must be compared again."""
     rows = Group.objects.filter(pk__in=reports_by_group, status__in=STATUSES_IN_CLUSTER)
     specs = read_admitted_specs(set(rows.values_list("workflow_id", flat=True)))
 
@@ -241,7 +237,7 @@ def write_observations(backend: Backend, reports_by_group: Mapping[UUID, PodRepo
 
 
 def fail_refused_gangs(backend: Backend, refusals: Mapping[UUID, str]) -> ObservationResult:
-    """End gangs that this cluster will never run, each with the reason."""
+    """End gangs that this cluster can never run, each with the reason."""
 
     def end(work: ObservedTransition, group: Group) -> None:
         work.end_group(group, TaskStatus.FAILED_BACKEND_ERROR, refusals[group.pk])
@@ -250,7 +246,7 @@ def fail_refused_gangs(backend: Backend, refusals: Mapping[UUID, str]) -> Observ
 
 
 def end_overdue_gangs(backend: Backend) -> int:
-    """End what waited or ran longer than it may. Returns how many gangs were looked at."""
+    """End gangs that waited or ran longer than allowed. Returns the number of gangs that were due."""
     due = Group.objects.filter(due_at__lte=timezone.now(), workflow__root_pool__backend=backend)
     late = list(due.values_list("pk", flat=True)[:MAX_GANGS_PER_TRANSACTION])
     _in_trees(backend, late, "observed", lambda work, group: work.end_overdue(work.workflows[group.workflow_id]))
@@ -258,7 +254,7 @@ def end_overdue_gangs(backend: Backend) -> int:
 
 
 def _in_trees(
-    backend: Backend, groups: Collection[UUID], description: str, deed: Callable[[ObservedTransition, Group], None]
+    backend: Backend, groups: Collection[UUID], description: str, operation: Callable[[ObservedTransition, Group], None]
 ) -> ObservationResult:
     """Do it to each of these gangs that is still open, tree by tree, some together. Raises Lost when the database went
     away."""
@@ -279,7 +275,7 @@ def _in_trees(
                     for of_workflow in work.groups.values():
                         for each in of_workflow.values():
                             if each.pk in some and each.status in STATUSES_IN_CLUSTER:
-                                deed(work, each)
+                                operation(work, each)
                     work.save()
                     is_over = is_over or work.has_ended_gang
             except DatabaseLost:
@@ -290,26 +286,26 @@ def _in_trees(
 
 
 def mark_dispatched(task_ids: Collection[UUID]) -> None:
-    """The pods of these tries are in the cluster. Kept for good: a try is made once."""
+    """Record that the pods of these attempts were created. The mark stays, because an attempt is created once."""
     Task.objects.filter(pk__in=task_ids, dispatched_at=None).update(dispatched_at=timezone.now())
 
 
 def set_waiting_reasons(reasons: Mapping[UUID, Mapping[str, Any] | None]) -> None:
-    """What gangs wait for, None for nothing. Nobody else writes this column, so it needs no lock."""
+    """Write the waiting reasons of gangs, None for no reason. No other code writes the column, so no lock is needed."""
     if not reasons:
         return
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE scheduling_group AS gang SET waiting_reason = said.reason
-            FROM unnest(%s::uuid[], %s::jsonb[]) AS said(gang, reason) WHERE gang.uuid = said.gang
+            UPDATE scheduling_group AS gang SET waiting_reason = new.reason
+            FROM unnest(%s::uuid[], %s::jsonb[]) AS new(gang, reason) WHERE gang.uuid = new.gang
             """,
             [list(reasons), [None if reason is None else json.dumps(reason) for reason in reasons.values()]],
         )
 
 
 def set_cluster_fault_reason(backend: Backend, message: str) -> None:
-    """Everything that waits on a cluster that cannot be worked with waits for that, unless KAI gave another reason."""
+    """Give this waiting reason to all gangs that wait on a faulty cluster, except those with a reason from KAI."""
     reason = json.dumps({"code": CLUSTER_FAULT, "message": message})
     with connection.cursor() as cursor:
         cursor.execute(

@@ -1,9 +1,9 @@
 """Keeps a cluster's queues in step with the ledger.
 
 The sync is level-triggered: each run reads the ledger's desired state and the cluster's queues, and writes the
-difference in an order that a live scheduler survives. A change of the ledger sends a notification; a periodic task finds
-what a lost notification left. One run per backend at a time (a lease). A cluster that fails is asked again after a
-growing pause, and its condition says why.
+difference in an order that a live scheduler survives. A change of the ledger sends a notification; a periodic task
+finds the changes whose notification was lost. One run per backend at a time (a lease). A cluster that fails is asked
+again after a growing pause, and its condition says why.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Putting our webhooks into a cluster, taking them out, and telling whether they are right. No lock is held while a
-cluster is spoken to."""
+"""Installs our admission webhooks in a cluster, removes them, and checks them. No lock is held during calls to a
+cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scheduling.services.webhooks.queue_guard import list_bypasses, put_queue_gu
 
 @dataclass(frozen=True, slots=True)
 class WebhookStatus:
-    """Whether a backend is guarded: how it is set, what its cluster has, and everything that is wrong."""
+    """The admission webhooks of a backend: the settings, the configuration in the cluster, and all problems."""
 
     guard: QueueGuard
     installed: InstalledWebhook | None
@@ -41,23 +41,23 @@ def install_webhook(
     fails_closed: bool | None = None,
     namespace_selector: Mapping[str, Any] | None = None,
 ) -> QueueGuard:
-    """Put the webhooks of a backend into its cluster, or bring them up to date.
+    """Install the webhooks of a backend in its cluster, or update them.
 
-    The guard is set first, so that what we dispatch ourselves is never refused. A new one begins in `audit`.
-    `identity` is asked of the cluster when not given; `fails_closed` None: only where the mode is `enforce`.
-    Raises Conflict for a simulated backend, for a cluster that does not tell who we are, and where it refuses; Busy
-    when it does not answer; Forbidden, BadInput, NotFound.
+    The queue guard is set first, so that our own work is never refused. A new guard begins in mode `audit`. Without
+    `identity` the cluster is asked for our user name; `fails_closed` None means: only in mode `enforce`.
+    Raises Conflict for a simulated backend, for a cluster that does not say our user name, and when the cluster
+    refuses; Busy when it does not answer; Forbidden, BadInput, NotFound.
     """
     require_platform(actor)
     row = _cluster_backend(backend)
     known = QueueGuard.objects.filter(backend=row).first()
-    with _told(backend):
+    with _translated_errors(backend):
         cluster = connect(row)
         found = identity or (known.identity if known else "") or webhook_configuration.read_own_username(cluster)
         if not found:
             raise Conflict(
-                f"The cluster of backend {backend} does not tell under which name it knows us, and the webhook must "
-                "not refuse our own work. Name it: --identity system:serviceaccount:NAMESPACE:NAME."
+                f"The cluster of backend {backend} does not say which user name we have there, and the webhook must "
+                "not refuse our own work. Set the name: --identity system:serviceaccount:NAMESPACE:NAME."
             )
         wanted = mode or (known.mode if known else QueueGuard.Mode.AUDIT)
         guard = put_queue_guard(actor=actor, backend=backend, body={"mode": wanted, "identity": found})
@@ -69,47 +69,47 @@ def install_webhook(
 
 
 def remove_webhook(*, actor: Actor, backend: str) -> bool:
-    """Take the webhooks out of the cluster; False when there were none. The guard's settings stay."""
+    """Remove the webhooks from the cluster; False when there were none. The settings stay."""
     require_platform(actor)
     row = _cluster_backend(backend)
-    with _told(backend):
+    with _translated_errors(backend):
         return webhook_configuration.remove_configuration(connect(row), backend)
 
 
 def read_webhook_status(actor: Actor, backend: str, *, ca_certificate: str) -> WebhookStatus:
-    """How it stands. `ca_certificate` is the PEM that callers must trust, empty when this house has none."""
+    """The state of a backend's webhooks. `ca_certificate` is the PEM that callers must trust; empty: there is none."""
     require_platform(actor, Permission.PLATFORM_READ)
     row = _cluster_backend(backend)
-    with _told(backend):
-        there = webhook_configuration.read_installed_webhook(connect(row), backend)
+    with _translated_errors(backend):
+        installed = webhook_configuration.read_installed_webhook(connect(row), backend)
     guard = queue_guard_for(row)
     attempts = sum(each.attempts for each in list_bypasses(actor, backend))
-    return WebhookStatus(guard, there, attempts, tuple(_faults(guard, there, ca_certificate)))
+    return WebhookStatus(guard, installed, attempts, tuple(_problems(guard, installed, ca_certificate)))
 
 
-def _faults(guard: QueueGuard, there: InstalledWebhook | None, authority: str) -> list[str]:
-    if there is None:
+def _problems(guard: QueueGuard, installed: InstalledWebhook | None, ca_certificate: str) -> list[str]:
+    if installed is None:
         return ["The cluster has no webhook configuration of ours: osmo-admin webhook install"]
     found = []
-    if authority and there.ca_certificates != {authority}:
-        found.append("The cluster trusts another authority than the one of this house: osmo-admin webhook install")
+    if ca_certificate and installed.ca_certificates != {ca_certificate}:
+        found.append("The cluster trusts another certificate authority than ours: osmo-admin webhook install")
     if not guard.identity:
-        found.append("It is not known under which name the cluster knows us: our own work may be refused.")
-    if guard.mode == QueueGuard.Mode.ENFORCE and not there.fails_closed:
-        found.append("While the house does not answer, everybody passes (failurePolicy Ignore).")
+        found.append("Our user name in the cluster is not known: our own work may be refused.")
+    if guard.mode == QueueGuard.Mode.ENFORCE and not installed.fails_closed:
+        found.append("While OSMO Admin does not answer, the cluster allows everything (failurePolicy Ignore).")
     return found
 
 
 def _cluster_backend(name: str) -> Backend:
     row = get_backend(name)
     if row.kind != Backend.Kind.KUBERNETES:
-        raise Conflict(f"Backend {name} is simulated; only a Kubernetes cluster asks webhooks.")
+        raise Conflict(f"Backend {name} is simulated; only a Kubernetes cluster calls webhooks.")
     return row
 
 
 @contextmanager
-def _told(backend: str) -> Iterator[None]:
-    """What a cluster says instead, in the house's own errors."""
+def _translated_errors(backend: str) -> Iterator[None]:
+    """Raise errors of a cluster as our own errors."""
     try:
         yield
     except (errors.Unreachable, errors.TooManyRequests) as error:

@@ -1,4 +1,4 @@
-"""The guard of a backend's queues: how strict its webhooks are, whom they let in, and what they have met."""
+"""The queue guard of a backend: the mode of its admission webhooks, the allowed accounts, and recorded bypasses."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ GUARD_MODES = tuple(QueueGuard.Mode.values)
 MAX_ACCOUNTS = 200
 MAX_ACCOUNT_LENGTH = 253
 MAX_BYPASS_ROWS = 1000
-"""Rows kept for one backend; tries of further callers are counted in one row without a name."""
+"""Rows for one backend; the attempts of further callers are counted in one row without a name."""
 
 GUARD_KEYS = ("mode", "identity", "accounts")
-_LONGEST_KEPT = 500
+_MAX_TEXT_LENGTH = 500
 
 
 def queue_guard_for(backend: Backend) -> QueueGuard:
-    """How this backend is guarded. Before anybody has said: strictly, for nothing asks until a webhook is installed."""
+    """The guard of this backend. The default is `enforce`; it has no effect until a webhook is installed."""
     row = QueueGuard.objects.filter(backend=backend).first()
     return row or QueueGuard(backend=backend, mode=QueueGuard.Mode.ENFORCE, version=0)
 
 
 def read_queue_guard(actor: Actor, backend: str) -> QueueGuard:
-    """One backend's guard, for those who read the house."""
+    """One backend's guard; needs the permission to read the platform."""
     require_platform(actor, Permission.PLATFORM_READ)
     return queue_guard_for(get_backend(backend))
 
@@ -47,7 +47,7 @@ def put_queue_guard(
     description: str = "",
     expected_version: int | None = None,
 ) -> QueueGuard:
-    """Change mode, identity or accounts; keys left out keep what is there. `osmo-admin` only.
+    """Change mode, identity or accounts; missing keys keep their values. `osmo-admin` only.
 
     Raises BadInput with every fault, NotFound, Forbidden, Stale.
     """
@@ -55,16 +55,16 @@ def put_queue_guard(
     if faults := _violations(body):
         raise BadInput.of(faults)
     with change(actor=actor, description=description):
-        place = get_backend(backend)
-        lock_backend(place.pk)
-        row = queue_guard_for(place)
+        backend_row = get_backend(backend)
+        lock_backend(backend_row.pk)
+        row = queue_guard_for(backend_row)
         check_version(f"The webhook of backend {backend}", expected_version, row.version)
-        wanted = {key: body[key] for key in GUARD_KEYS if body.get(key) is not None}
-        if "accounts" in wanted:
-            wanted["accounts"] = list(dict.fromkeys(wanted["accounts"]))
-        different = {key: value for key, value in wanted.items() if getattr(row, key) != value}
-        if different or row.pk is None:
-            for key, value in different.items():
+        desired = {key: body[key] for key in GUARD_KEYS if body.get(key) is not None}
+        if "accounts" in desired:
+            desired["accounts"] = list(dict.fromkeys(desired["accounts"]))
+        changed = {key: value for key, value in desired.items() if getattr(row, key) != value}
+        if changed or row.pk is None:
+            for key, value in changed.items():
                 setattr(row, key, value)
             row.version += 1
             row.save()
@@ -72,7 +72,7 @@ def put_queue_guard(
 
 
 def queue_guard_body(row: QueueGuard) -> dict[str, Any]:
-    """The guard as the API shows it."""
+    """The guard as a body of the API."""
     return {
         "backend": row.backend.name,
         "mode": row.mode,
@@ -83,9 +83,25 @@ def queue_guard_body(row: QueueGuard) -> dict[str, Any]:
 
 
 def list_bypasses(actor: Actor, backend: str) -> tuple[Bypass, ...]:
-    """Who tried to go around the house, the latest first."""
+    """The recorded attempts to bypass OSMO Admin, the latest first."""
     require_platform(actor, Permission.PLATFORM_READ)
     return tuple(Bypass.objects.filter(backend=get_backend(backend)))
+
+
+def bypass_body(row: Bypass) -> dict[str, Any]:
+    """A recorded bypass as a body of the API."""
+    return {
+        "kind": row.kind,
+        "namespace": row.namespace,
+        "username": row.username,
+        "code": row.code,
+        "object_name": row.object_name,
+        "message": row.message,
+        "tries": row.attempts,
+        "refused": row.refused,
+        "first_at": row.first_at,
+        "last_at": row.last_at,
+    }
 
 
 def record_bypass(
@@ -98,23 +114,25 @@ def record_bypass(
     violations: Sequence[Violation],
     is_refused: bool,
 ) -> None:
-    """Count a try, one row for each caller and rule. Not a change of the ledger, so nothing is audited."""
+    """Count an attempt in the row of its caller and rule. The ledger does not change, so there is no audit entry."""
     by_code = {violation.code: violation.message for violation in reversed(violations)}
     with connection.cursor() as cursor:
         for code, message in sorted(by_code.items()):
-            values = [_kept(kind), _kept(namespace), _kept(username), code]
-            cursor.execute(_KNOWN_OR_ROOM, [backend.pk, *values, backend.pk, MAX_BYPASS_ROWS])
+            values = [_stored_text(kind), _stored_text(namespace), _stored_text(username), code]
+            cursor.execute(_HAS_ROW_OR_SPACE, [backend.pk, *values, backend.pk, MAX_BYPASS_ROWS])
             if not cursor.fetchone()[0]:
                 values = [values[0], "", "", code]
-            cursor.execute(_COUNT, [backend.pk, *values, _kept(name), _kept(message), int(is_refused)])
+            cursor.execute(
+                _COUNT_ATTEMPT, [backend.pk, *values, _stored_text(name), _stored_text(message), int(is_refused)]
+            )
 
 
-_KNOWN_OR_ROOM = """
+_HAS_ROW_OR_SPACE = """
     SELECT EXISTS (SELECT FROM scheduling_bypass
                    WHERE backend_id = %s AND kind = %s AND namespace = %s AND username = %s AND code = %s)
         OR (SELECT count(*) FROM scheduling_bypass WHERE backend_id = %s) < %s
 """
-_COUNT = """
+_COUNT_ATTEMPT = """
     INSERT INTO scheduling_bypass
         (backend_id, kind, namespace, username, code, object_name, message, attempts, refused, first_at, last_at)
     VALUES (%s, %s, %s, %s, %s, %s, %s, 1, %s, now(), now())
@@ -124,25 +142,25 @@ _COUNT = """
 """
 
 
-def _kept(text: str) -> str:
-    return text.replace("\x00", "").encode("utf-8", "replace").decode()[:_LONGEST_KEPT]
+def _stored_text(text: str) -> str:
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()[:_MAX_TEXT_LENGTH]
 
 
 def _violations(body: Mapping[str, Any]) -> list[Violation]:
     found = []
     if body.get("mode") is not None and body["mode"] not in GUARD_MODES:
-        sentence = (
+        message = (
             f"A webhook's mode is {', '.join(GUARD_MODES[:-1])} or {GUARD_MODES[-1]}, not {str(body['mode'])[:40]!r}."
         )
-        found.append(Violation("mode", "bad_value", sentence))
+        found.append(Violation("mode", "bad_value", message))
     if body.get("identity") is not None and not _is_account(body["identity"], empty=True):
         found.append(Violation("identity", "bad_value", _ACCOUNT.format(what="identity")))
     accounts = body.get("accounts")
     if accounts is None:
         return found
     if not isinstance(accounts, list) or len(accounts) > MAX_ACCOUNTS:
-        sentence = f"`accounts` is a list of at most {MAX_ACCOUNTS} users or groups."
-        return [*found, Violation("accounts", "bad_value", sentence)]
+        message = f"`accounts` is a list of at most {MAX_ACCOUNTS} users or groups."
+        return [*found, Violation("accounts", "bad_value", message)]
     return found + [
         Violation(f"accounts[{position}]", "bad_value", _ACCOUNT.format(what="account"))
         for position, account in enumerate(accounts)

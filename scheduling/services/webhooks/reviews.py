@@ -1,7 +1,8 @@
-"""Answers to the API server's admission webhooks: what is made or changed around the house, before it is stored.
+"""Answers to the API server's admission webhooks about pods and PodGroups, before these are stored.
 
-Two rules: a PodGroup's minimums must make sense (seed 001), and a queue of ours is used only by what the house
-dispatched or an admin let in. A backend's guard says whether a broken rule refuses, is only noted, or is not asked.
+There are two rules: a PodGroup's minimums must make sense (seed 001), and our queues are used only by work that we
+dispatched or that an admin allowed. The mode of a backend's queue guard says whether a broken rule refuses, is only
+recorded, or is not checked.
 """
 
 from __future__ import annotations
@@ -28,37 +29,37 @@ REVIEWED_OPERATIONS = frozenset({"CREATE", "UPDATE"})
 def review_object(kind: WorkloadKind, body: Any, *, backend: str | None = None) -> dict[str, Any]:
     """The answer to an AdmissionReview about a pod or a PodGroup.
 
-    `backend` is whose cluster asks; a house that is asked without a name answers for all its backends. Raises BadInput
-    for what is no review of this kind, NotFound for an unknown backend.
+    `backend` is the backend of the calling cluster; without a name the answer covers all backends. Raises BadInput for
+    a review of another kind, NotFound for an unknown backend.
     """
-    question = admission_review.read_review(body)
-    if question.kind != kind:
-        sentence = f"This address judges a {kind}, not a {question.kind[:40]}."
-        raise BadInput(sentence, [Violation("request.kind.kind", "bad_value", sentence)])
-    guards = _guards(backend)
-    if question.operation not in REVIEWED_OPERATIONS or question.new_object is None:
-        return admission_review.review_response(question)
-    found, warnings = _invalid(question) if kind is WorkloadKind.POD_GROUP else ([], [])
+    request = admission_review.read_review(body)
+    if request.kind != kind:
+        message = f"This address reviews a {kind}, not a {request.kind[:40]}."
+        raise BadInput(message, [Violation("request.kind.kind", "bad_value", message)])
+    guards = _read_guards(backend)
+    if request.operation not in REVIEWED_OPERATIONS or request.new_object is None:
+        return admission_review.review_response(request)
+    found, warnings = _check_minimums(request) if kind is WorkloadKind.POD_GROUP else ([], [])
     refused: list[Violation] = []
     for guard in guards:
         if guard.mode == QueueGuard.Mode.OFF:
             continue
-        broken = [*found, *_foreign(kind, question, guard)]
+        broken = [*found, *_check_queue_access(kind, request, guard)]
         if not broken:
             continue
         is_refused = guard.mode == QueueGuard.Mode.ENFORCE
-        if not question.is_dry_run:
-            _note(guard, question, broken, refused=is_refused)
+        if not request.is_dry_run:
+            _record(guard, request, broken, refused=is_refused)
         if is_refused:
             refused += [violation for violation in broken if violation not in refused]
         else:
             warnings += [f"OSMO Admin would refuse this: {violation.message}" for violation in broken]
     if found and not guards:
         refused = found
-    return admission_review.review_response(question, refused, warnings)
+    return admission_review.review_response(request, refused, warnings)
 
 
-def _guards(backend: str | None) -> list[QueueGuard]:
+def _read_guards(backend: str | None) -> list[QueueGuard]:
     rows = Backend.objects.select_related("guard").order_by("pk")
     if backend is not None:
         rows = rows.filter(name=backend)
@@ -69,37 +70,35 @@ def _guards(backend: str | None) -> list[QueueGuard]:
     return [row.guard if hasattr(row, "guard") else queue_guard_for(row) for row in rows]
 
 
-def _invalid(question: AdmissionRequest) -> tuple[list[Violation], list[str]]:
-    """Errors and warnings about the minimums. A change of something else never fails for what was there before."""
-    before = question.old_object or {}
-    now = question.new_object or {}
-    if question.old_object is not None and before.get("spec") == now.get("spec"):
+def _check_minimums(request: AdmissionRequest) -> tuple[list[Violation], list[str]]:
+    """Errors and warnings about the minimums. A change elsewhere in the object never fails for the old minimums."""
+    old = request.old_object or {}
+    new = request.new_object or {}
+    if request.old_object is not None and old.get("spec") == new.get("spec"):
         return [], []
-    found = validate_pod_group(now)
+    found = validate_pod_group(new)
     return (
         [violation for violation in found if violation.severity != WARNING],
         [violation.message for violation in found if violation.severity == WARNING],
     )
 
 
-def _foreign(kind: WorkloadKind, question: AdmissionRequest, guard: QueueGuard) -> list[Violation]:
-    guarded = QueueAccessPolicy(
+def _check_queue_access(kind: WorkloadKind, request: AdmissionRequest, guard: QueueGuard) -> list[Violation]:
+    policy = QueueAccessPolicy(
         namespace=guard.backend.namespace,
         accounts=frozenset(account for account in (guard.identity, *guard.accounts) if account),
-        gangs=_gangs(kind, question, guard.backend),
+        gangs=_queues_of_joined_gangs(kind, request, guard.backend),
         url=settings.OSMO.public_url,
     )
-    return queue_access.access_violations(
-        kind, question.new_object or {}, question.old_object, question.caller, guarded
-    )
+    return queue_access.access_violations(kind, request.new_object or {}, request.old_object, request.caller, policy)
 
 
-def _gangs(kind: WorkloadKind, question: AdmissionRequest, backend: Backend) -> dict[str, str]:
-    """Of the gang that a pod wants to join: its queue, when it is one of ours on this backend."""
-    if kind is not WorkloadKind.POD or question.namespace != backend.namespace:
+def _queues_of_joined_gangs(kind: WorkloadKind, request: AdmissionRequest, backend: Backend) -> dict[str, str]:
+    """The queues of the gangs that a pod joins, by the gang's name; only gangs of ours on this backend."""
+    if kind is not WorkloadKind.POD or request.namespace != backend.namespace:
         return {}
     names = {}
-    for name in queue_access.joined_pod_groups(question.new_object or {}):
+    for name in queue_access.joined_pod_groups(request.new_object or {}):
         try:
             names[UUID(name)] = name
         except ValueError:
@@ -110,13 +109,13 @@ def _gangs(kind: WorkloadKind, question: AdmissionRequest, backend: Backend) -> 
     return {names[group.pk]: queue_names_of(group.workflow)[1] for group in groups}
 
 
-def _note(guard: QueueGuard, question: AdmissionRequest, found: Sequence[Violation], *, refused: bool) -> None:
+def _record(guard: QueueGuard, request: AdmissionRequest, found: Sequence[Violation], *, refused: bool) -> None:
     record_bypass(
         guard.backend,
-        kind=question.kind,
-        namespace=question.namespace,
-        name=question.name,
-        username=question.caller.username,
+        kind=request.kind,
+        namespace=request.namespace,
+        name=request.name,
+        username=request.caller.username,
         violations=found,
         is_refused=refused,
     )

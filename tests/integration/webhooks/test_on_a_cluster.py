@@ -268,7 +268,7 @@ def test_standing(
     assert "no webhook configuration" in faults("")[0]
     install("enforce")
     assert faults(certificate.authority) == ()
-    assert "another authority" in faults("other")[0]
+    assert "another certificate authority" in faults("other")[0]
     with stack.orm():
         assert remove_webhook(actor=SYSTEM, backend=house.name)
         assert not remove_webhook(actor=SYSTEM, backend=house.name)
