@@ -50,7 +50,7 @@ def _read_changes(files: Sequence[str]) -> list[Any]:
 
 def _encode_decimal(value: Any) -> float:
     """A fraction, which was read from a decimal number. Raises TypeError for a value that the reader could not read."""
-    from scheduling.scenario.document_reader import UnreadableScalar
+    from scheduling.structured_yaml.value_reader import UnreadableScalar
 
     if isinstance(value, Fraction):
         return float(value)

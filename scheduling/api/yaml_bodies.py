@@ -14,7 +14,13 @@ from rest_framework import parsers
 from pools.api.request_parsing import is_storable
 from pools.domain.errors import BadInput, Violation
 from scheduling.scenario.batch import document_value
-from scheduling.scenario.document_reader import MAX_LEVELS, DocumentMap, UnreadableScalar, YamlDocument, read_documents
+from scheduling.structured_yaml.value_reader import (
+    MAX_LEVELS,
+    DocumentMap,
+    UnreadableScalar,
+    YamlDocument,
+    read_documents,
+)
 
 MAX_BODY_VALUES = 100_000
 """Some 25 000 pods of a plan. Every value may break a rule, and each broken rule is a sentence in the answer."""

@@ -11,8 +11,8 @@ from typing import Any
 from pools.domain.errors import Violation
 from scheduling.scenario.answer import answer_scenario, render_answer
 from scheduling.scenario.batch import Batch, add_lines, answer_sources
-from scheduling.scenario.document_reader import read_documents
 from scheduling.scenario.parse import Scenario, ScenarioError, parse_scenario
+from scheduling.structured_yaml.value_reader import read_documents
 
 __all__ = [
     "Scenario",

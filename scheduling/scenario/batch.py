@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pools.domain.errors import BadInput, DomainError, Violation
-from scheduling.scenario.document_reader import YamlDocument, read_documents
+from scheduling.structured_yaml.value_reader import YamlDocument, read_documents
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"

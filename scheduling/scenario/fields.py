@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pools.domain.amounts import GPU, MAX_DIGITS, UNLIMITED, Amount, Number, resource_key, simplify
 from pools.domain.structured_input import Dialect, Faults, FieldReader, ValueReader
-from scheduling.scenario.document_reader import DocumentMap, UnreadableScalar
+from scheduling.structured_yaml.value_reader import DocumentMap, UnreadableScalar
 
 NUMBER_LIMIT = 10**MAX_DIGITS
 

@@ -10,7 +10,7 @@ from scheduling.domain.podgroup_plan import plan_pod_group
 from scheduling.domain.podgroup_rules import is_valid, validate_pod_group
 from scheduling.scenario.batch import Batch, answer_sources
 from scheduling.scenario.bounds import FILE_BOUNDS, WEB_BOUNDS, ScenarioBounds
-from scheduling.scenario.document_reader import DocumentMap
+from scheduling.structured_yaml.value_reader import DocumentMap
 
 PODGROUP_ERROR_CODE = "USER"
 

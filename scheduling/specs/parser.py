@@ -9,11 +9,13 @@ from typing import Any
 from pools.domain.errors import Violation
 from pools.domain.structured_input.faults import Faults
 from scheduling.domain.workflow_spec import WorkflowSpec
-from scheduling.specs import podgroup_manifest, sections, template, variables, yaml_nodes, yaml_reader
+from scheduling.specs import podgroup_manifest, sections, template, variables
 from scheduling.specs.file_text import clean_text, is_printable
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.workflow_file import read_workflow_file
 from scheduling.specs.yaml_cursor import MAX_FAULTS
+from scheduling.structured_yaml import node_reader
+from scheduling.structured_yaml.nodes import MapNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def parse(
     if not is_printable(rendered.text, faults, rendered.line_of):  # a template can make any character
         return _parsed(None, faults, template.RenderedFile(""))
     late = Faults(maximum=MAX_FAULTS)
-    node = yaml_reader.read_yaml(rendered.text, late, path="file", line_of=rendered.line_of)
+    node = node_reader.read_yaml(rendered.text, late, path="file", line_of=rendered.line_of)
     spec = read_workflow_file(node, rules, late) if node is not None else None
     rendered.add_certain_faults(late, faults)
     return _parsed(spec, faults, rendered)
@@ -105,10 +107,10 @@ def _defaults(parts: sections.Sections, faults: Faults) -> Mapping[str, Any] | N
         text, sink = parts.body, Faults(maximum=MAX_FAULTS)  # what is wrong in it is told when the whole file is read
     if text is None or sections.DEFAULT_VALUES_KEY not in text:
         return {}
-    node = yaml_reader.read_yaml(
+    node = node_reader.read_yaml(
         text, sink, path=sections.DEFAULT_VALUES_KEY, line_of=lambda line: first + line, string_keys=False
     )
-    entry = node.entries.get(sections.DEFAULT_VALUES_KEY) if isinstance(node, yaml_nodes.MapNode) else None
+    entry = node.entries.get(sections.DEFAULT_VALUES_KEY) if isinstance(node, MapNode) else None
     found = variables.node_value(entry.node) if entry is not None else {}
     if found is None or isinstance(found, dict):
         return None if sink.violations and not parts.is_json else found or {}

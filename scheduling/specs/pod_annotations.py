@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pools.domain.structured_input.faults import join_words, quote
-from scheduling.specs import yaml_reader
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.tasks import read_image
 from scheduling.specs.yaml_cursor import YamlCursor
-from scheduling.specs.yaml_nodes import MapNode, ScalarNode
+from scheduling.structured_yaml import node_reader
+from scheduling.structured_yaml.nodes import MapNode, ScalarNode
 
 PREFIX = "osmo/"
 PODS_ANNOTATION = "osmo/pods"
@@ -153,5 +153,5 @@ def _unfolded(place: YamlCursor | None) -> YamlCursor | None:
     """The place with what its text spells, if that is a map or a list in quotes."""
     if place is None or not isinstance(place.node, ScalarNode) or place.node.text.lstrip()[:1] not in {"{", "["}:
         return place
-    node = yaml_reader.read_yaml(place.node.text, place.faults, path=place.path, line_of=lambda _line: place.file_line)
+    node = node_reader.read_yaml(place.node.text, place.faults, path=place.path, line_of=lambda _line: place.file_line)
     return None if node is None else YamlCursor(node, place.path, place.line, place.faults)

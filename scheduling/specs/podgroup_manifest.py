@@ -15,14 +15,14 @@ from scheduling.domain.podgroup_rules import WARNING, PodGroup, is_structural
 from scheduling.domain.podgroup_rules import read_pod_group as read_podgroup
 from scheduling.domain.priorities import Priority
 from scheduling.domain.workflow_spec import GroupSpec, TaskSpec, WorkflowSpec
-from scheduling.specs import yaml_reader
 from scheduling.specs.exit_actions import read_exit_actions
 from scheduling.specs.labels import check_labels
 from scheduling.specs.name_rules import UniqueNames, read_name
 from scheduling.specs.pod_annotations import SubGroupPods, read_pods
 from scheduling.specs.rules import SpecRules
 from scheduling.specs.yaml_cursor import MAX_FAULTS, YamlCursor
-from scheduling.specs.yaml_nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
+from scheduling.structured_yaml import node_reader
+from scheduling.structured_yaml.nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
 
 KIND = "PodGroup"
 MAX_SUB_GROUPS = 256
@@ -57,7 +57,7 @@ def find_manifest(text: str) -> PodGroupManifest | None:
     if KIND not in text:
         return None
     faults = Faults(maximum=MAX_FAULTS)
-    node = yaml_reader.read_yaml(text, faults, path="file", line_of=lambda line: line + 1)
+    node = node_reader.read_yaml(text, faults, path="file", line_of=lambda line: line + 1)
     if node is None:
         is_one = _KIND_LINE.search(text) is not None
     else:

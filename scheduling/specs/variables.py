@@ -14,9 +14,9 @@ from typing import Any
 
 from pools.domain.structured_input.faults import Faults, quote, shorten
 from scheduling.specs.file_text import is_too_large
-from scheduling.specs.yaml_nodes import MapNode, Node, ScalarNode, plain_value
-from scheduling.specs.yaml_nodes import SequenceNode as List
-from scheduling.specs.yaml_reader import MAX_DEPTH, read_yaml
+from scheduling.structured_yaml.node_reader import MAX_DEPTH, read_yaml
+from scheduling.structured_yaml.nodes import MapNode, Node, ScalarNode, plain_value
+from scheduling.structured_yaml.nodes import SequenceNode as List
 
 MAX_ASSIGNMENTS = 1000
 

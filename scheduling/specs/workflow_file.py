@@ -16,7 +16,7 @@ from scheduling.specs.rules import SpecRules
 from scheduling.specs.sections import DEFAULT_VALUES_KEY
 from scheduling.specs.tasks import ParsedTask, read_task
 from scheduling.specs.yaml_cursor import YamlCursor, iterate_items
-from scheduling.specs.yaml_nodes import Node
+from scheduling.structured_yaml.nodes import Node
 
 _TOP = ("workflow", "version", DEFAULT_VALUES_KEY)
 # `pool` and `backend` may stand in a file; the server overwrites them (OSMO contract, 7.3).

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pools.domain.byte_sizes import MAX_BYTES, MAX_UNITS, UNITS, parse_size
 from pools.domain.structured_input import Dialect, ValueReader, quote
 from scheduling.specs.whole_numbers import parse_whole_number
-from scheduling.specs.yaml_nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
+from scheduling.structured_yaml.nodes import MapNode, Node, ScalarNode, SequenceNode, plain_value
 
 MAX_FAULTS = 100
 """How many faults of one file are listed."""

@@ -6,42 +6,41 @@ parts are bounded while reading, a key given twice is seen, and no Python object
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import yaml
 
 from pools.domain.structured_input.faults import Faults, quote, shorten
-from scheduling.specs.yaml_nodes import MapEntry, MapNode, Node, ScalarNode, SequenceNode, key_kind_text, plain_value
+from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
+from scheduling.structured_yaml.nodes import (
+    MapEntry,
+    MapNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    key_kind_text,
+    plain_value,
+)
 
 MAX_DEPTH = 40
 MAX_NUMBER_LENGTH = 100
 MAX_NODES = 50_000
 """Nodes of a file with every alias written out."""
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_CORE = "tag:yaml.org,2002:"
-_SCALAR_TAGS = {f"{_CORE}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "merge", "value")}
-_STRING = f"{_CORE}str"
+_SCALAR_TAGS = {f"{CORE_TAG}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "merge", "value")}
+_STRING = f"{CORE_TAG}str"
 
 LineOf = Callable[[int], int]
 """Line of the text that is read (from 0) -> line in the author's file (from 1)."""
 
 
-class _ReadingStopped(Exception):
-    """Reading cannot go on: code, sentence and line in the author's file."""
-
-    def __init__(self, code: str, message: str, line: int) -> None:
-        super().__init__(message)
-        self.code, self.message, self.line = code, message, line
-
-
 def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_keys: bool = True) -> Node | None:
     """The one document in `text`; None (and a fault) if it is no YAML, too much of it, or no single document."""
     try:
-        return _Composer(text, faults, path, line_of, string_keys).document()
-    except _ReadingStopped as problem:
-        faults.add(path, problem.code, problem.message, problem.line)
+        return _single_document(_NodeComposer(text, faults, path, line_of, string_keys))
+    except CompositionStopped as problem:
+        faults.add(path, problem.code, problem.message, line_of(problem.line))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if "end of stream" in (error.problem or "") and error.context_mark:
@@ -53,83 +52,66 @@ def read_yaml(text: str, faults: Faults, *, path: str, line_of: LineOf, string_k
     return None
 
 
-class _Composer:
+def _single_document(composer: _NodeComposer) -> Node | None:
+    found: Node | None = None
+    for node in composer.documents():
+        if _is_nothing(node):  # a `---` at the very end or beginning opens a document without anything in it
+            continue
+        if found is not None:
+            message = (
+                "A second document begins here after `---`. One file holds one workflow: send each document on its own."
+            )
+            composer.faults.add(composer.path, "several_documents", message, node.line)
+            return None
+        found = node
+    if found is None:
+        message = "The file holds no value, only comments. A workflow file begins with `workflow:`."
+        composer.faults.add(composer.path, "empty", message, 1)
+    return found
+
+
+class _NodeComposer(YamlComposer):
+    """Values as nodes. Keys that are not text, merges of other values than maps, and unknown tags are faults that do
+    not stop the reading."""
+
+    max_levels: ClassVar[int] = MAX_DEPTH
+    max_values: ClassVar[int] = MAX_NODES
+
     def __init__(self, text: str, faults: Faults, path: str, line_of: LineOf, string_keys: bool) -> None:
-        self.events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
+        super().__init__(text)
         self.faults, self.path, self.line_of, self.string_keys = faults, path, line_of, string_keys
         self.resolver, self.constructor = yaml.resolver.Resolver(), yaml.constructor.SafeConstructor()
-        self.anchors: dict[str, Node] = {}
-        self.nodes = 0
 
-    def document(self) -> Node:
-        found: Node | None = None
-        for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                self.anchors = {}
-                node = self.node(next(self.events), 0)
-                if _is_nothing(node):  # a `---` at the very end or beginning opens a document without anything in it
-                    continue
-                if found is not None:
-                    raise _ReadingStopped(
-                        "several_documents",
-                        "A second document begins here after `---`. "
-                        "One file holds one workflow: send each document on its own.",
-                        node.line,
-                    )
-                found = node
-        if found is None:
-            raise _ReadingStopped(
-                "empty", "The file holds no value, only comments. A workflow file begins with `workflow:`.", 1
-            )
-        return found
+    def key(self, event: Any, line: int) -> Any:
+        # A list or a map as a key is composed like any value; `put` reports it.
+        return self.scalar(event, line) if isinstance(event, yaml.ScalarEvent) else None
 
-    def node(self, event: yaml.Event, depth: int) -> Node:
-        line = self.line(event)
-        if isinstance(event, yaml.AliasEvent):
-            return self.aliased(event, line)
-        self.count(1, line)
-        if depth > MAX_DEPTH:
-            raise _ReadingStopped(
-                "too_deep", f"Lists and maps stand more than {MAX_DEPTH} deep inside each other here.", line
+    def collection(self, line: int, *, is_map: bool) -> Node:
+        return MapNode(self.line_of(line)) if is_map else SequenceNode(self.line_of(line), [])
+
+    def append(self, top: OpenCollection, value: Node) -> None:
+        top.holder.items.append(value)
+
+    def put(self, top: OpenCollection, key: Node, value: Node) -> None:
+        if not isinstance(key, ScalarNode):
+            self.faults.add(
+                self.path,
+                "bad_key",
+                "A list or a map stands where a key is expected. If `{{ … }}` was "
+                "meant, put quotes around the whole value.",
+                key.line,
             )
-        node: Node
-        if isinstance(event, yaml.ScalarEvent):
-            node = self.scalar(event, line)
-        elif isinstance(event, yaml.SequenceStartEvent):
-            self.check_tag(event, "seq", line)
-            items = [self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent)]
-            node = SequenceNode(line, items, 1 + sum(item.weight for item in items))
+        elif key.text == "<<" and key.value == "<<":
+            top.merged += self.sources_of_merge(value)
         else:
-            self.check_tag(event, "map", line)
-            node = self.mapping(line, depth)
-        if anchor := getattr(event, "anchor", None):
-            self.anchors[anchor] = node
-        return node
+            self.put_entry(top.holder, key, value)
 
-    def mapping(self, line: int, depth: int) -> MapNode:
-        made, merged = MapNode(line), []
-        for event in self.until(yaml.MappingEndEvent):
-            key = self.node(event, depth + 1)
-            value = self.node(next(self.events), depth + 1)
-            made.weight += key.weight + value.weight
-            if not isinstance(key, ScalarNode):
-                self.faults.add(
-                    self.path,
-                    "bad_key",
-                    "A list or a map stands where a key is expected. If `{{ … }}` was "
-                    "meant, put quotes around the whole value.",
-                    key.line,
-                )
-            elif key.text == "<<" and key.value == "<<":
-                merged += self.sources_of_merge(value)
-            else:
-                self.put(made, key, value)
-        for source in merged:
+    def close(self, closed: OpenCollection) -> None:
+        for source in closed.merged:
             for name, entry in source.entries.items():
-                made.entries.setdefault(name, entry)
-        return made
+                closed.holder.entries.setdefault(name, entry)
 
-    def put(self, made: MapNode, key: ScalarNode, value: Node) -> None:
+    def put_entry(self, made: MapNode, key: ScalarNode, value: Node) -> None:
         if self.string_keys and not isinstance(key.value, str):
             self.faults.add(
                 self.path,
@@ -161,7 +143,7 @@ class _Composer:
         return maps
 
     def scalar(self, event: yaml.ScalarEvent, line: int) -> ScalarNode:
-        text = event.value
+        text, line = event.value, self.line_of(line)
         if bad := next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None):
             self.faults.add(
                 self.path,
@@ -174,16 +156,16 @@ class _Composer:
         if tag is None or tag == "!":
             tag = self.resolver.resolve(yaml.ScalarNode, text, event.implicit)  # type: ignore[no-untyped-call]
         elif tag not in _SCALAR_TAGS:
-            self.unknown_tag(tag, line)
+            self.add_unknown_tag(tag, line)
             tag = _STRING
         return ScalarNode(line, text, self.value(tag, text, line, event.tag is not None))
 
     def value(self, tag: str, text: str, line: int, explicit: bool) -> Any:
-        if tag in (_STRING, f"{_CORE}merge", f"{_CORE}value"):
+        if tag in (_STRING, f"{CORE_TAG}merge", f"{CORE_TAG}value"):
             return text
         if len(text) > MAX_NUMBER_LENGTH:  # sixty to the thousandth is quickly written, and slow to work out
             return text
-        build = getattr(self.constructor, f"construct_yaml_{tag.removeprefix(_CORE)}")
+        build = getattr(self.constructor, f"construct_yaml_{tag.removeprefix(CORE_TAG)}")
         try:
             return build(yaml.ScalarNode(tag, text))
         except (ValueError, LookupError, OverflowError, AttributeError):
@@ -195,38 +177,12 @@ class _Composer:
                 )
             return text
 
-    def aliased(self, event: yaml.AliasEvent, line: int) -> Node:
-        node = self.anchors.get(event.anchor or "")
-        if node is None:
-            raise _ReadingStopped(
-                "unknown_anchor",
-                f"`*{shorten(event.anchor or '')}` points to an anchor that is not complete "
-                "before this line. Define it above as `&name`, and not around its own use.",
-                line,
-            )
-        self.count(node.weight, line)
-        return node
-
-    def count(self, nodes: int, line: int) -> None:
-        self.nodes += nodes
-        if self.nodes > MAX_NODES:
-            raise _ReadingStopped(
-                "too_many_values",
-                f"With every alias written out, the file has more than {MAX_NODES} "
-                "values up to this line; that is the most one file may have.",
-                line,
-            )
-
-    def until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
-        while not isinstance(event := next(self.events), end):
-            yield event
-
-    def check_tag(self, event: Any, kind: str, line: int) -> None:
-        if event.tag not in (None, "!", f"{_CORE}{kind}"):
-            self.unknown_tag(event.tag, line)
-
     def unknown_tag(self, tag: str, line: int) -> None:
-        name = tag.replace(_CORE, "!!")
+        self.add_unknown_tag(tag, self.line_of(line))
+
+    def add_unknown_tag(self, tag: str, line: int) -> None:
+        """Note the tag, with the line of the author's file."""
+        name = tag.replace(CORE_TAG, "!!")
         self.faults.add(
             self.path,
             "unknown_tag",
@@ -234,9 +190,6 @@ class _Composer:
             "true/false, lists and maps. Remove the tag.",
             line,
         )
-
-    def line(self, event: yaml.Event) -> int:
-        return self.line_of(event.start_mark.line if event.start_mark is not None else 0)
 
 
 def _is_nothing(node: Node) -> bool:

@@ -14,7 +14,6 @@ class ScalarNode:
     line: int
     text: str
     value: Any
-    weight: int = 1
 
 
 @dataclass(slots=True)
@@ -23,7 +22,6 @@ class SequenceNode:
 
     line: int
     items: list[Node]
-    weight: int = 1
 
 
 @dataclass(slots=True)
@@ -41,7 +39,6 @@ class MapNode:
 
     line: int
     entries: dict[str, MapEntry] = field(default_factory=dict)
-    weight: int = 1
 
 
 Node = ScalarNode | SequenceNode | MapNode

@@ -1,0 +1,171 @@
+"""Text of a scenario or manifest → plain values: maps, lists, texts, exact numbers. JSON takes a faster path.
+
+Numbers keep their digits, a key that is given twice is remembered, and a scalar that no reader can use becomes an
+`UnreadableScalar`. Depth, size and the number of values are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import yaml
+
+from pools.domain.amounts import InvalidNumber, parse_exact
+from pools.domain.errors import Violation
+from scheduling.structured_yaml.composer import CORE_TAG, CompositionStopped, OpenCollection, YamlComposer
+
+MAX_CHARACTERS = 64 * 2**20
+MAX_REPEATED_KEYS = 100  # keys given twice that one map tells of
+MAX_VALUES = 3_000_000
+MAX_LEVELS = 64
+
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_SCALAR_TAGS = frozenset(f"{CORE_TAG}{name}" for name in ("str", "int", "float", "bool", "null"))
+
+
+class DocumentMap(dict[str, Any]):
+    """A map as written; `repeated` are the keys that stand in it more than once."""
+
+    repeated_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableScalar:
+    """A scalar that is none of ours: not-a-number, a number of too many digits, a tag."""
+
+    text: str
+    reason: str
+
+
+@dataclass(slots=True)
+class YamlDocument:
+    """One document: its value, or what keeps it from being read at all. `lines`: path → line, from 1, if asked for."""
+
+    value: Any = None
+    faults: list[Violation] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+
+
+def read_documents(text: str, *, record_lines: bool = False) -> list[YamlDocument]:
+    """The documents of a file, in order; a document that cannot be read ends the file."""
+    if len(text) > MAX_CHARACTERS:
+        message = f"The file has more than {MAX_CHARACTERS} characters."
+        return [YamlDocument(faults=[Violation("", "bad_value", message)])]
+    if not record_lines and text.lstrip()[:1] in {"{", "["}:
+        quick = _json(text)
+        if quick is not None:
+            return [quick]
+    found: list[YamlDocument] = []
+    try:
+        found.extend(_documents(text, record_lines=record_lines))
+    except UnicodeEncodeError:
+        found.append(YamlDocument(faults=[Violation("", "bad_value", "The text holds characters that are none.")]))
+    except CompositionStopped as stop:
+        found.append(YamlDocument(faults=[Violation("", "bad_value", str(stop), stop.line + 1)]))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it breaks off"
+        line = None if mark is None else mark.line + 1
+        found.append(YamlDocument(faults=[Violation("", "bad_value", f"This is no YAML: {problem}.", line)]))
+    if not found:
+        found.append(YamlDocument(faults=[Violation("", "bad_value", "The file is empty.")]))
+    return found
+
+
+def _documents(text: str, *, record_lines: bool) -> Iterator[YamlDocument]:
+    """The documents one by one, so that those before a fault are kept."""
+    composer = _ValueComposer(text)
+    composer.lines = {} if record_lines else None
+    for value in composer.documents():
+        yield YamlDocument(value, lines=composer.lines or {})
+        composer.lines = {} if record_lines else None
+
+
+def _json(text: str) -> YamlDocument | None:
+    def pairs(items: list[tuple[str, Any]]) -> DocumentMap:
+        made = DocumentMap(items)
+        if len(made) != len(items):
+            made.repeated_keys = _repeated(key for key, _value in items)
+        return made
+
+    try:
+        value = json.loads(
+            text, object_pairs_hook=pairs, parse_int=_number, parse_float=_number,
+            parse_constant=lambda name: UnreadableScalar(name, "is not a number"),
+        )  # fmt: skip
+    except ValueError:
+        return None
+    except RecursionError:
+        return YamlDocument(faults=[Violation("", "bad_value", f"Values may stand at most {MAX_LEVELS} levels deep.")])
+    return YamlDocument(value)
+
+
+def _repeated(keys: Iterator[str]) -> tuple[str, ...]:
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for key in keys:
+        if key in seen:
+            twice[key] = None
+        seen.add(key)
+    return tuple(twice)
+
+
+def _number(text: str) -> int | Fraction | UnreadableScalar:
+    try:
+        return parse_exact(text)
+    except InvalidNumber:
+        return UnreadableScalar(text[:60], "has too many digits")
+
+
+class _ValueComposer(YamlComposer):
+    """Plain values: `DocumentMap`, list, text, exact number, boolean, None or `UnreadableScalar`."""
+
+    max_levels: ClassVar[int] = MAX_LEVELS
+    max_values: ClassVar[int] = MAX_VALUES
+
+    def scalar(self, event: yaml.ScalarEvent, line: int) -> Any:
+        return _scalar(event)
+
+    def key(self, event: Any, line: int) -> str:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise CompositionStopped("bad_key", "A key is a name, not a list or a map.", line)
+        return str(event.value)
+
+    def collection(self, line: int, *, is_map: bool) -> Any:
+        return DocumentMap() if is_map else []
+
+    def append(self, top: OpenCollection, value: Any) -> None:
+        top.holder.append(value)
+
+    def put(self, top: OpenCollection, key: str, value: Any) -> None:
+        holder: DocumentMap = top.holder
+        if key in holder and len(holder.repeated_keys) < MAX_REPEATED_KEYS:
+            holder.repeated_keys = (*holder.repeated_keys, key)
+        holder[key] = value
+
+    def unknown_tag(self, tag: str, line: int) -> None:
+        raise CompositionStopped("unknown_tag", f"The tag '{tag}' is not known here.", line)
+
+
+def _scalar(event: Any) -> Any:
+    text: str = event.value
+    if event.tag is not None and event.tag not in _SCALAR_TAGS and event.tag != "!":
+        return UnreadableScalar(event.tag, "is a tag that is not known here")
+    if event.style or (event.tag is not None and event.tag.endswith(":str")) or event.tag == "!":
+        return text
+    if text in _NULLS:
+        return None
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if _NUMBER.fullmatch(text):
+        return _number(text)
+    if text.lower().lstrip("+-") in {".inf", ".nan", "nan", "inf", "infinity"}:
+        return UnreadableScalar(text, "is not a number")
+    return text
