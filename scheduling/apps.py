@@ -1,15 +1,35 @@
-from django.apps import AppConfig
+import atexit
+from typing import TYPE_CHECKING, cast
+
+from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate
+
+if TYPE_CHECKING:
+    from scheduling.selectors.admitted_specs import AdmittedSpecCache
+    from scheduling.services.pending_queue_cache import PendingQueueCache
 
 
 class SchedulingConfig(AppConfig):
+    """The scheduling app. It owns the caches of the process."""
+
     name = "scheduling"
     verbose_name = "Scheduling"
+    pending_queues: "PendingQueueCache"
+    admitted_specs: "AdmittedSpecCache"
 
     def ready(self) -> None:
         from pools.services.pending_work import pending_work
         from scheduling import receivers
+        from scheduling.selectors.admitted_specs import AdmittedSpecCache
+        from scheduling.services.pending_queue_cache import PendingQueueCache
         from scheduling.services.workflows.user_actions import cancel_pending_workflows
 
+        self.pending_queues, self.admitted_specs = PendingQueueCache(), AdmittedSpecCache()
+        atexit.register(self.pending_queues.close)
         pending_work.register(cancel_pending_workflows)
         post_migrate.connect(receivers.ensure_periodic_tasks_exist, sender=self)
+
+
+def scheduling_app() -> SchedulingConfig:
+    """The app of this process."""
+    return cast("SchedulingConfig", apps.get_app_config("scheduling"))

@@ -1,47 +1,61 @@
-"""What a workflow on record asks for, read again from its file: the database keeps amounts, the file keeps the rest."""
+"""The specification of a workflow on record, read again from its file: the database keeps the amounts alone."""
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Collection
+from threading import Lock
 from uuid import UUID
 
+from scheduling.apps import scheduling_app
 from scheduling.domain.workflow_spec import GroupSpec, WorkflowSpec
 from scheduling.models import Workflow
 from scheduling.specs import SpecRules, parse
 
 MAX_CACHED_SPECS = 2000
-# What a pool demanded was asked when the file came; today's pool has no say in it any more.
+# The rules of the pool were checked when the file was submitted; the pool's rules of today do not apply.
 _RULES = SpecRules(max_tasks=1_000_000, max_pods=1_000_000)
-
-_cached_specs: OrderedDict[UUID, WorkflowSpec] = OrderedDict()
-_lock = threading.Lock()
 
 
 class UnreadableSpec(ValueError):
-    """A file that was admitted cannot be read any more; the sentence says why."""
+    """An admitted file that cannot be read any more; the message says why."""
+
+
+class AdmittedSpecCache:
+    """The specifications that were read last. The file of a workflow never changes, so an entry is valid for good; the
+    oldest ones are dropped. The scheduling app owns the cache of the process."""
+
+    def __init__(self) -> None:
+        self._specs: OrderedDict[UUID, WorkflowSpec] = OrderedDict()
+        self._lock = Lock()
+
+    def find(self, workflows: Collection[UUID]) -> dict[UUID, WorkflowSpec]:
+        """The specifications that are cached of these workflows."""
+        with self._lock:
+            return {pk: self._specs[pk] for pk in workflows if pk in self._specs}
+
+    def add(self, workflow: UUID, spec: WorkflowSpec) -> None:
+        """Keep a specification."""
+        with self._lock:
+            self._specs[workflow] = spec
+            while len(self._specs) > MAX_CACHED_SPECS:
+                self._specs.popitem(last=False)
 
 
 def read_admitted_specs(workflows: Collection[UUID]) -> dict[UUID, WorkflowSpec | UnreadableSpec]:
-    """The specs of these workflows; one query for those not read lately. A file never changes, so they are kept."""
-    with _lock:
-        found: dict[UUID, WorkflowSpec | UnreadableSpec] = {
-            pk: _cached_specs[pk] for pk in workflows if pk in _cached_specs
-        }
-    missing = [pk for pk in workflows if pk not in found]
+    """The specifications of these workflows; one query for those that are not cached."""
+    cache = scheduling_app().admitted_specs
+    specs: dict[UUID, WorkflowSpec | UnreadableSpec] = {**cache.find(workflows)}
+    missing = [pk for pk in workflows if pk not in specs]
     for pk, text in Workflow.objects.filter(pk__in=missing).order_by().values_list("pk", "spec"):
         parsed = parse(text, rules=_RULES, is_rendered=True)
         if parsed.spec is None:
-            why = parsed.violations[0].message if parsed.violations else "it says nothing"
-            found[pk] = UnreadableSpec(f"The file of this workflow cannot be read any more: {why}")
+            reason = parsed.violations[0].message if parsed.violations else "it says nothing"
+            specs[pk] = UnreadableSpec(f"The file of this workflow cannot be read any more: {reason}")
             continue
-        found[pk] = parsed.spec
-        with _lock:
-            _cached_specs[pk] = parsed.spec
-            while len(_cached_specs) > MAX_CACHED_SPECS:
-                _cached_specs.popitem(last=False)
-    return found
+        specs[pk] = parsed.spec
+        cache.add(pk, parsed.spec)
+    return specs
 
 
 def find_group_spec(spec: WorkflowSpec, name: str) -> GroupSpec | None:

@@ -1,7 +1,7 @@
-"""Everybody who waits on one backend, in line and with the reason.
+"""The pending queue of one backend: all gangs that wait, in order, each with its reason.
 
-What the engine says of a backend is the same for everybody; who may read how much of it is another question
-(:mod:`scheduling.selectors.visible_queue`), and so is how long it is kept (:mod:`scheduling.selectors.pending_queue_cache`).
+The queue is the same for every reader. What one reader may see of it is decided in
+:mod:`scheduling.selectors.visible_queue`; how long it is kept, in :mod:`scheduling.services.pending_queue_cache`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import starmap
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Count, QuerySet
 
 from pools.domain.names import SHARED_QUEUE, queue_name, split_name
@@ -28,6 +29,9 @@ from scheduling.models import Group
 from scheduling.selectors.cluster_reasons import reason_from_cluster
 from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
+LARGE_QUEUE = 2000
+"""A queue with so many waiting gangs is large: the engine needs seconds to place and explain them."""
+
 WAITS_FOR_GROUPS = "waiting_for_groups"
 WAITS_FOR_CLUSTER = "waiting_for_cluster"
 NOT_PLACED_YET = "not_placed_yet"
@@ -36,7 +40,8 @@ WAITING_STATUSES = UNFINISHED_TASK_STATUSES - {TaskStatus.INITIALIZING, TaskStat
 
 @dataclass(frozen=True, slots=True)
 class GangOwner:
-    """Whose work a gang is: enough to know who may see it. `root` is the top-level pool's name, `workflow` its id."""
+    """The owner of a gang, enough to decide who may see it. `root` is the name of the top-level pool, `workflow` the id of
+    the workflow."""
 
     workflow: str
     root: str
@@ -45,8 +50,8 @@ class GangOwner:
 
 @dataclass(frozen=True, slots=True)
 class PendingGang:
-    """One gang that waits. `position` counts everybody on the backend, `position_in_queue` its own queue, from 1;
-    `gpus` is the least it starts with."""
+    """One gang that waits. `position` counts all gangs of the backend, `position_in_queue` those of its queue, both from
+    1; `gpus` is the minimum that it starts with."""
 
     ownership: GangOwner
     group: str
@@ -63,8 +68,11 @@ class PendingGang:
 
 @dataclass(frozen=True, slots=True)
 class PendingQueue:
-    """One backend at one moment: how many waited in each queue; who waits, by position; the same by the group's row;
-    whose every gang is, by the names that remedies use."""
+    """One backend at one moment.
+
+    `lengths` are the numbers of waiting gangs by queue; `gangs` are the waiting gangs by position, `by_group` the same
+    by the id of the group; `owners` are the owners of all gangs by the names that remedies use.
+    """
 
     backend: str
     lengths: Mapping[str, int]
@@ -74,13 +82,18 @@ class PendingQueue:
 
     @property
     def length(self) -> int:
-        """How many waited in all."""
+        """The number of waiting gangs."""
         return sum(self.lengths.values())
+
+    @property
+    def is_large(self) -> bool:
+        """Whether positions and reasons may be some seconds old."""
+        return self.length >= LARGE_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenGroup:
-    """An open group of a live workflow, from its rows."""
+    """An open group of an active workflow, from its rows."""
 
     group: UUID
     name: str
@@ -103,7 +116,7 @@ class _OpenGroup:
 
 
 def build_pending_queue(backend: Backend) -> PendingQueue:
-    """The line as the transaction sees it."""
+    """The pending queue as the transaction sees it."""
     live, rows = read_live_facts(backend), _read_open_groups(backend)
     found = [*_engine_entries(backend, live, rows), *_blocked_entries(backend, rows.values())]
     found.sort(key=lambda entry: entry[1].position)
@@ -116,13 +129,14 @@ def build_pending_queue(backend: Backend) -> PendingQueue:
 
 
 def build_unplaced_queue(backend: Backend, groups: Collection[UUID]) -> PendingQueue:
-    """A line that says how many wait besides these groups, and of nobody where. One query."""
+    """The number of waiting gangs besides these groups, without positions. One query."""
     others = _waiting_groups(backend).exclude(pk__in=groups).values_list("workflow__pool__name").annotate(Count("pk"))
     return PendingQueue(backend.name, {_queue_name(backend, pool): waiting for pool, waiting in others}, (), {}, {})
 
 
 def add_recent_arrivals(backend: Backend, queue: PendingQueue) -> PendingQueue:
-    """An older line with those alone who wait now. Who came since then stands last, until his place is found."""
+    """An older queue with exactly the gangs that wait now. Gangs that arrived since are last, until their positions are
+    known."""
     now = set(_waiting_groups(backend).values_list("pk", flat=True))
     late = recent_arrivals(backend, queue, now - queue.by_group.keys())
     by_group = {group: entry for group, entry in queue.by_group.items() if group in now} | late
@@ -130,7 +144,7 @@ def add_recent_arrivals(backend: Backend, queue: PendingQueue) -> PendingQueue:
 
 
 def recent_arrivals(backend: Backend, queue: PendingQueue, groups: Collection[UUID]) -> dict[UUID, PendingGang]:
-    """Entries for groups that wait and have no place in a line, most often because it was made before they came."""
+    """Entries for waiting groups without a position, mostly because the queue was made before they arrived."""
     if not groups:
         return {}
     found: dict[UUID, PendingGang] = {}
@@ -144,7 +158,8 @@ def recent_arrivals(backend: Backend, queue: PendingQueue, groups: Collection[UU
 
 _NOT_PLACED_REASON = Reason(
     NOT_PLACED_YET,
-    "So many wait here that places are found every few seconds. This one is not found yet; until then it stands last.",
+    "The queue is long, so positions are updated every few seconds. This position is not known yet; until then the gang is "
+    "shown last.",
     None,
     remedies=(Remedy("Ask again in a moment"),),
 )
@@ -175,44 +190,44 @@ def _read_open_groups(backend: Backend, groups: Collection[UUID] | None = None) 
 def _engine_entries(
     backend: Backend, live: LiveFacts, rows: Mapping[UUID, _OpenGroup]
 ) -> Iterable[tuple[UUID, PendingGang]]:
-    """Those who are in line for GPUs, in the order of the next pass."""
+    """The gangs that wait for GPUs, in the order of the next pass."""
     with garbage_collector.paused():
         world = World(live.facts)
         where, reasons = queue_positions(world), waiting_reasons(world)
     for name, reason in reasons.items():
         row = rows.get(live.gangs[name].group)
         if row is not None:
-            said = reason
+            shown = reason
             if backend.kind == Backend.Kind.KUBERNETES:
-                said = reason_from_cluster(row.waiting_reason, _cluster_reason(reason))
-            yield row.group, _entry(backend, row, where[name].overall, said)
+                shown = reason_from_cluster(row.waiting_reason, _cluster_reason(reason))
+            yield row.group, _entry(backend, row, where[name].overall, shown)
 
 
 def _blocked_entries(backend: Backend, rows: Iterable[_OpenGroup]) -> Iterable[tuple[UUID, PendingGang]]:
-    """Those whose turn has not come, behind everybody who is in line, by age."""
+    """The gangs that wait for other groups of their workflow, behind all others, by age."""
     statuses: dict[tuple[str, str], str] = {}
     waiting = []
     for row in rows:
         statuses[row.workflow, row.name] = row.status
         if row.status == TaskStatus.WAITING:
             waiting.append(row)
-    for place, row in enumerate(waiting):
+    for index, row in enumerate(waiting):
         before = [(name, statuses[row.workflow, name]) for name in row.upstream if (row.workflow, name) in statuses]
         yield (
             row.group,
-            _entry(backend, row, 10**9 + place, _upstream_reason(before, queue=_queue_name(backend, row.pool))),
+            _entry(backend, row, 10**9 + index, _upstream_reason(before, queue=_queue_name(backend, row.pool))),
         )
 
 
 def _upstream_reason(before: list[tuple[str, str]], *, queue: str) -> Reason:
-    told = " and ".join(f"{name} ({status})" for name, status in before)
-    message = f"It starts when the groups before it have completed: {told or 'they just did'}."
+    states = " and ".join(f"{name} ({status})" for name, status in before)
+    message = f"It starts when the groups before it have completed: {states or 'they just did'}."
     remedies = tuple(Remedy(f"Group {name}, which is {status}, completes") for name, status in before)
     return Reason(WAITS_FOR_GROUPS, message, queue, remedies=remedies)
 
 
 def _cluster_reason(reason: Reason) -> Reason:
-    """Where a cluster places the work, nothing in our way does not mean that it starts in our next pass."""
+    """Where a cluster places the work, a gang that nothing blocks does not start in a pass of ours."""
     if reason.code != ReasonCode.NEXT_PASS:
         return reason
     message = "Every quota lets it start; it waits until the scheduler of the cluster has placed it."
@@ -238,3 +253,43 @@ def _entry(backend: Backend, row: _OpenGroup, position: int, reason: Reason) -> 
 def _queue_name(backend: Backend, pool: str) -> str:
     path = split_name(pool)
     return queue_name(backend.namespace, path.parent, path.subpool or SHARED_QUEUE)
+
+
+# Each version of a row has its own (ctid, xmin), so the sum of their hashes differs after any change of any row.
+_FINGERPRINT_SQL = f"""
+    WITH roots AS (SELECT id FROM pools_pool WHERE backend_id = %(backend)s),
+    pool AS (SELECT pool.id, pool.ctid, pool.xmin FROM pools_pool pool
+        WHERE pool.id IN (SELECT id FROM roots) OR pool.parent_id IN (SELECT id FROM roots)),
+    gang AS (SELECT gang.uuid, gang.ctid, gang.xmin FROM scheduling_group gang
+        JOIN scheduling_workflow work ON work.uuid = gang.workflow_id
+        WHERE work.root_pool_id IN (SELECT id FROM roots)
+            AND work.status IN ({", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))})),
+    -- in a cohort tree the work that waits here depends on all pools of the tree, on any backend
+    lent AS (SELECT pool.id, pool.ctid, pool.xmin
+        FROM pools_pool pool JOIN pools_pool root ON root.id = COALESCE(pool.parent_id, pool.id)
+        WHERE root.cohort_id IS NOT NULL
+            AND EXISTS (SELECT FROM pools_pool WHERE backend_id = %(backend)s AND cohort_id IS NOT NULL)),
+    bound AS (SELECT config ->> 'gpu_quota_namespace' AS namespace FROM pools_pool WHERE id IN (SELECT id FROM roots)),
+    version AS (
+        SELECT 'b' || ctid || xmin AS is FROM pools_backend WHERE id = %(backend)s
+        UNION ALL SELECT 'n' || ctid || xmin FROM pools_node WHERE backend_id = %(backend)s
+        UNION ALL SELECT 'p' || ctid || xmin FROM pool
+        UNION ALL SELECT 'u' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM pool)
+        UNION ALL SELECT 'l' || ctid || xmin FROM lent
+        UNION ALL SELECT 'v' || ctid || xmin FROM pools_leafusage WHERE pool_id IN (SELECT id FROM lent)
+        UNION ALL SELECT 'c' || ctid || xmin FROM pools_cohort WHERE EXISTS (SELECT FROM lent)
+        UNION ALL SELECT 'q' || ctid || xmin FROM pools_gpuquota WHERE namespace IN (SELECT namespace FROM bound)
+        UNION ALL SELECT 'h' || ctid || xmin FROM pools_gpuusage WHERE namespace IN (SELECT namespace FROM bound)
+        UNION ALL SELECT 'g' || ctid || xmin FROM gang
+        UNION ALL SELECT 't' || task.ctid || task.xmin FROM scheduling_task task
+            WHERE task.group_id IN (SELECT uuid FROM gang)
+    )
+    SELECT count(*), sum(hashtextextended(version.is, 0)) FROM version
+"""
+
+
+def read_fingerprint(backend: Backend) -> object:
+    """A value that differs after any change of a row that the pending queue is made from. One cheap query."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FINGERPRINT_SQL, {"backend": backend.pk})
+        return cursor.fetchone()

@@ -16,10 +16,10 @@ from datetime import datetime
 from pools.domain.amounts import Amount, as_json, is_gpu
 from pools.domain.roles import Actor, Permission
 from pools.models import Backend
+from scheduling.apps import scheduling_app
 from scheduling.domain.engine.explain import Reason
 from scheduling.models import Workflow
 from scheduling.selectors.pending_queue import WAITING_STATUSES, GangOwner, PendingGang, PendingQueue, recent_arrivals
-from scheduling.selectors.pending_queue_cache import get_available_queue, get_exact_queue, is_large
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def list_waiting_gangs(
     found: list[WaitingGang] = []
     passed = 0
     for backend in Backend.objects.order_by("name"):
-        reader = _QueueReader(actor, get_exact_queue(backend))
+        reader = _QueueReader(actor, scheduling_app().pending_queues.get_exact(backend))
         for entry in reader.select(pools, users, workflows):
             passed += 1
             if passed > offset + limit:
@@ -93,9 +93,9 @@ def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]
     if backend is None or not groups:
         return {}
     asked = {group.pk for group in groups}
-    line = get_available_queue(backend, asked)
+    line = scheduling_app().pending_queues.get_available(backend, asked)
     found = {group: line.by_group[group] for group in asked & line.by_group.keys()}
-    if is_large(line):
+    if line.is_large:
         found |= recent_arrivals(backend, line, asked - found.keys())
     reader = _QueueReader(actor, line)
     return {group.name: reader.render(found[group.pk]) for group in groups if group.pk in found}

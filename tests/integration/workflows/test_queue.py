@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
 
@@ -12,16 +11,21 @@ import pytest
 from django.db import transaction
 
 from pools.domain.roles import SYSTEM
-from pools.models import Backend, Node, Pool
+from pools.models import Backend, Cohort, GpuQuota, GpuUsage, Node, Pool
 from pools.services.subpools import delete_subpool, resize_subpool
+from scheduling.apps import scheduling_app
 from scheduling.domain.priorities import Priority
-from scheduling.selectors import pending_queue_cache
-from scheduling.selectors.pending_queue import PendingQueue, build_pending_queue
+from scheduling.models import Group, Task, Workflow
+from scheduling.selectors import admitted_specs, pending_queue
+from scheduling.selectors.admitted_specs import AdmittedSpecCache, UnreadableSpec, read_admitted_specs
+from scheduling.selectors.pending_queue import PendingQueue, build_pending_queue, read_fingerprint
 from scheduling.selectors.visible_queue import list_waiting_gangs, waiting_gangs_of
 from scheduling.selectors.workflows import get_full_workflow
+from scheduling.services import pending_queue_cache
+from scheduling.services.pending_queue_cache import PendingQueueCache
 from scheduling.services.workflows.user_actions import cancel_workflow
 from tests.support import factories
-from tests.support.factories import workflow_file
+from tests.support.factories import admin_actor, submit_workflow, workflow_file
 
 TWO_GROUPS = """workflow:
   name: chain
@@ -229,24 +233,56 @@ def test_every_change_is_seen_at_once(alice: Any, admin: Any, settled: Any) -> N
     assert codes() == []
 
 
-def test_an_unchanged_line_is_not_made_again(alice: Any, settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Backend] = []
-    make = pending_queue_cache.build_pending_queue
+def test_an_unchanged_queue_is_not_built_again(alice: Any, settled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Backend] = []
+    build = pending_queue_cache.build_pending_queue
     monkeypatch.setattr(
-        pending_queue_cache, "build_pending_queue", lambda backend: (made.append(backend), make(backend))[1]
+        pending_queue_cache, "build_pending_queue", lambda backend: (built.append(backend), build(backend))[1]
     )
     alice.submit("team--a", workflow_file("w", 20))
     before = alice.get("/api/queue")
-    assert len(made) == 1
+    assert len(built) == 1
     assert alice.get("/api/queue") == before
     assert alice.get("/api/workflow/w-1")["reason"] == before["entries"][0]["reason"]
-    assert len(made) == 1
+    assert len(built) == 1
     alice.submit("team--a", workflow_file("w", 20))
     assert len(alice.get("/api/queue")["entries"]) == 2
-    assert len(made) == 2
+    assert len(built) == 2
 
 
-def test_what_a_dry_run_saw_is_forgotten(alice: Any, admin: Any, settled: Any) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: Backend.objects.update(auto_end=True),
+        lambda: Node.objects.update(gpus=31),
+        lambda: Pool.objects.filter(name="team").update(guarantee=99),
+        lambda: Pool.objects.filter(name="team--a").update(last_quota=29),
+        lambda: Cohort.objects.update(weight=2),
+        lambda: Pool.objects.filter(name="lender").update(guarantee=9),
+        lambda: factories.make_reservation("lender", 1),
+        lambda: GpuQuota.objects.update(spec={"total": {"maxWorkers": 3}}),
+        lambda: GpuUsage.objects.create(namespace="team-a"),
+        lambda: Group.objects.update(waiting_reason={"code": "x"}),
+        lambda: Task.objects.update(pod_ip="10.0.0.1"),
+        lambda: submit_workflow(admin_actor(), "team", 1),
+        lambda: cancel_workflow(actor=admin_actor(), name="job-1"),
+    ],
+)  # fmt: skip
+def test_a_change_of_anything_that_the_queue_is_made_from_is_seen(team: Pool, change: Callable[[], object]) -> None:
+    lender = factories.make_pool("lender", 8, on=factories.make_backend("far", namespace="far"))
+    Pool.objects.filter(pk__in=[team.pk, lender.pk]).update(cohort=Cohort.objects.create(name="both"))
+    Pool.objects.filter(pk=team.pk).update(config={"gpu_quota_namespace": "team-a"})
+    GpuQuota.objects.create(namespace="team-a", spec={"total": {"maxWorkers": 2}})
+    submit_workflow(admin_actor(), "team", 1)
+    cache = PendingQueueCache()
+    before, fingerprint = cache.get(team.backend), read_fingerprint(team.backend)
+    assert cache.get(team.backend) is before
+    change()
+    assert read_fingerprint(team.backend) != fingerprint
+    assert cache.get(team.backend) is not before
+
+
+def test_a_dry_run_leaves_nothing_in_the_cache(alice: Any, admin: Any, settled: Any) -> None:
     alice.submit("team--a", workflow_file("w", 20))
     before = alice.get("/api/queue")
     effect = alice.post("/api/workflow/w-1/cancel", query="dry_run=True")
@@ -255,95 +291,121 @@ def test_what_a_dry_run_saw_is_forgotten(alice: Any, admin: Any, settled: Any) -
 
 
 @pytest.fixture
-def large(ledger: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
-    """A backend of its own on which two gangs wait, which is many here; what is known of it is never renewed."""
-    monkeypatch.setattr(pending_queue_cache, "_KEPT", {})  # ids of backends begin anew in these tests
-    monkeypatch.setattr(pending_queue_cache, "LARGE_QUEUE", 2)
+def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[PendingQueueCache]:
+    """An empty cache in place of the app's; ids of backends begin anew in these tests."""
+    fresh = PendingQueueCache()
+    monkeypatch.setattr(scheduling_app(), "pending_queues", fresh)
+    yield fresh
+    fresh.close(60)
+
+
+@pytest.fixture
+def large(ledger: None, cache: PendingQueueCache, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """A backend on which two gangs wait, which is a large queue here; the cached queue does not expire by itself."""
+    monkeypatch.setattr(pending_queue, "LARGE_QUEUE", 2)
     monkeypatch.setattr(pending_queue_cache, "MIN_LARGE_LIFETIME", 3600.0)
     backend = factories.make_backend(nodes=1, gpus=1)
     factories.make_pool("team", 100, on=backend)
     for _ in range(2):
-        factories.submit_workflow(factories.admin_actor(), "team", 1)
-    assert len(pending_queue_cache.get_pending_queue(backend).gangs) == 2
-    yield backend
-    if (renewing := pending_queue_cache._KEPT[backend.pk].renewing) is not None:
-        renewing.join(60)
+        submit_workflow(admin_actor(), "team", 1)
+    assert len(cache.get(backend).gangs) == 2
+    return backend
 
 
 @pytest.mark.django_db(transaction=True)
-def test_where_many_wait_those_who_wait_are_right_and_their_reasons_some_seconds_old(large: Backend) -> None:
-    late = factories.submit_workflow(factories.admin_actor(), "team", 1, priority=Priority.HIGH)
-    cancel_workflow(actor=factories.admin_actor(), name="job-1")
+def test_of_a_large_queue_the_gangs_are_current_and_their_reasons_some_seconds_old(large: Backend) -> None:
+    late = submit_workflow(admin_actor(), "team", 1, priority=Priority.HIGH)
+    cancel_workflow(actor=admin_actor(), name="job-1")
 
     entries, more = list_waiting_gangs(SYSTEM, limit=10)
-    assert [(told.workflow, told.position, told.position_in_queue, told.reason.code) for told in entries] == [
+    assert [(gang.workflow, gang.position, gang.position_in_queue, gang.reason.code) for gang in entries] == [
         ("job-2", 2, 2, "next_pass"),
         ("job-3", 3, 3, "not_placed_yet"),
     ]
     assert not more
-    told = waiting_gangs_of(SYSTEM, get_full_workflow(SYSTEM, late.name))
-    assert [(each.position, each.reason.code) for each in told.values()] == [(3, "not_placed_yet")]
+    waiting = waiting_gangs_of(SYSTEM, get_full_workflow(SYSTEM, late.name))
+    assert [(gang.position, gang.reason.code) for gang in waiting.values()] == [(3, "not_placed_yet")]
     assert entries[1].unblock == ("Ask again in a moment.",)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_large_line_is_renewed_behind_the_back_of_its_readers(large: Backend) -> None:
-    kept = pending_queue_cache._KEPT[large.pk]
+def test_a_large_queue_is_refreshed_in_the_background(large: Backend, cache: PendingQueueCache) -> None:
     with transaction.atomic():
-        factories.submit_workflow(factories.admin_actor(), "team", 1, priority=Priority.HIGH)
-        assert len(pending_queue_cache.get_pending_queue(large).gangs) == 3, "a trial sees what it did"
+        submit_workflow(admin_actor(), "team", 1, priority=Priority.HIGH)
+        assert len(cache.get(large).gangs) == 3, "a dry run sees its own change"
         transaction.set_rollback(True)
-    assert len(pending_queue_cache.get_pending_queue(large).gangs) == 2
-    factories.submit_workflow(factories.admin_actor(), "team", 1, priority=Priority.HIGH)
-    kept._last = replace(kept._last, good_until=0.0)
-    assert len(pending_queue_cache.get_pending_queue(large).gangs) == 2
-    assert kept.renewing is not None
-    kept.renewing.join(60)
-    renewed = pending_queue_cache.get_pending_queue(large)
-    assert [entry.priority for entry in renewed.gangs] == ["HIGH", "NORMAL", "NORMAL"]
+    assert len(cache.get(large).gangs) == 2
+    submit_workflow(admin_actor(), "team", 1, priority=Priority.HIGH)
+    cache.expire(large)
+    assert len(cache.get(large).gangs) == 2
+    cache.wait_for_refresh(large, 60)
+    assert [gang.priority for gang in cache.get(large).gangs] == ["HIGH", "NORMAL", "NORMAL"]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_asks_after_one_workflow_does_not_wait_for_the_first_large_line(
+def test_a_closed_cache_starts_no_refresh(large: Backend, cache: PendingQueueCache) -> None:
+    submit_workflow(admin_actor(), "team", 1)
+    cache.close()
+    cache.expire(large)
+    for _ in range(2):
+        assert len(cache.get(large).gangs) == 2
+        cache.wait_for_refresh(large, 60)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reader_of_one_workflow_does_not_wait_for_the_first_large_queue(
     large: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = Event()
 
-    def slowly(backend: Backend) -> PendingQueue:
+    def build_slowly(backend: Backend) -> PendingQueue:
         assert go_on.wait(60)
         return build_pending_queue(backend)
 
-    monkeypatch.setattr(pending_queue_cache, "_KEPT", {})
-    monkeypatch.setattr(pending_queue_cache, "LARGE_QUEUE", 1)
-    monkeypatch.setattr(pending_queue_cache, "build_pending_queue", slowly)
+    cache = PendingQueueCache()
+    monkeypatch.setattr(scheduling_app(), "pending_queues", cache)
+    monkeypatch.setattr(pending_queue, "LARGE_QUEUE", 1)
+    monkeypatch.setattr(pending_queue_cache, "build_pending_queue", build_slowly)
     workflow = get_full_workflow(SYSTEM, "job-1")
 
     for _ in range(2):
-        (told,) = waiting_gangs_of(SYSTEM, workflow).values()
-        assert (told.position, told.position_in_queue, told.reason.code) == (2, 2, "not_placed_yet")
-    renewing = pending_queue_cache._KEPT[large.pk].renewing
+        (gang,) = waiting_gangs_of(SYSTEM, workflow).values()
+        assert (gang.position, gang.position_in_queue, gang.reason.code) == (2, 2, "not_placed_yet")
     go_on.set()
-    assert renewing is not None
-    renewing.join(60)
+    cache.wait_for_refresh(large, 60)
 
-    (told,) = waiting_gangs_of(SYSTEM, workflow).values()
-    assert (told.position, told.reason.code) == (1, "next_pass")
+    (gang,) = waiting_gangs_of(SYSTEM, workflow).values()
+    assert (gang.position, gang.reason.code) == (1, "next_pass")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_line_that_cannot_be_made_leaves_the_old_one(large: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(backend: Backend) -> None:
+def test_a_queue_that_cannot_be_built_leaves_the_old_one(
+    large: Backend, cache: PendingQueueCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(backend: Backend) -> None:
         raise RuntimeError(backend.name)
 
-    factories.submit_workflow(factories.admin_actor(), "team", 1)
-    kept = pending_queue_cache._KEPT[large.pk]
-    kept._last = replace(kept._last, good_until=0.0)
-    monkeypatch.setattr(pending_queue_cache, "build_pending_queue", broken)
-    before = pending_queue_cache.get_pending_queue(large)
-    assert kept.renewing is not None
-    kept.renewing.join(60)
-    assert kept._last is not None
-    assert kept._last.line is before
+    submit_workflow(admin_actor(), "team", 1)
+    cache.expire(large)
+    monkeypatch.setattr(pending_queue_cache, "build_pending_queue", fail)
+    before = cache.get(large)
+    cache.wait_for_refresh(large, 60)
+    assert cache.get(large) is before
+
+
+def test_the_cache_of_specifications_drops_the_oldest(monkeypatch: pytest.MonkeyPatch, alice: Any) -> None:
+    monkeypatch.setattr(admitted_specs, "MAX_CACHED_SPECS", 1)
+    monkeypatch.setattr(scheduling_app(), "admitted_specs", AdmittedSpecCache())
+    cache = scheduling_app().admitted_specs
+    first, second = (submit_workflow(admin_actor(), "team", 1).pk for _ in range(2))
+    specs = read_admitted_specs([first])
+    assert cache.find([first, second]) == specs
+    assert read_admitted_specs([first])[first] is specs[first]
+    read_admitted_specs([second])
+    assert list(cache.find([first, second])) == [second]
+    Workflow.objects.filter(pk=first).update(spec="workflow: [")
+    assert isinstance(read_admitted_specs([first])[first], UnreadableSpec)
+    assert cache.find([first]) == {}, "what cannot be read is not cached"
 
 
 def test_a_workflow_carries_its_reason(alice: Any, settled: Any) -> None:

@@ -1,0 +1,153 @@
+"""The pending queue of each backend, kept in the process until a row that it was made from changes.
+
+For a small queue the engine needs milliseconds, and readers always get the current one. For a large queue it needs
+seconds: such a queue is made in the background, never for more than a tenth of the time, and readers get exactly the
+gangs that wait now, with positions and reasons that are some seconds old. Until a first large queue is made, a reader
+who asks for one workflow gets no position, and a reader who asks for all gangs waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from threading import Lock, Thread
+from uuid import UUID
+
+from django.db import connection, connections
+
+from pools.models import Backend
+from pools.transactions import one_snapshot
+from scheduling.selectors.pending_queue import (
+    PendingQueue,
+    add_recent_arrivals,
+    build_pending_queue,
+    build_unplaced_queue,
+    read_fingerprint,
+)
+
+logger = logging.getLogger(__name__)
+
+MIN_LARGE_LIFETIME = 5.0
+"""The least seconds for which a large queue is used."""
+LIFETIME_FACTOR = 10
+"""A large queue is used this many times as long as it took to make."""
+
+
+class PendingQueueCache:
+    """The pending queues of this process. The scheduling app owns the one that serves requests
+    (:class:`scheduling.apps.SchedulingConfig`); it is closed when the process ends."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _Entry] = {}
+        self._is_closed = False
+
+    def get(self, backend: Backend) -> PendingQueue:
+        """The current queue, or the last one if it is large. One cheap query when nothing changed."""
+        return self._entry(backend).large_queue(backend) or self._entry(backend).current_queue(backend)
+
+    def get_exact(self, backend: Backend) -> PendingQueue:
+        """The same with exactly the gangs that wait now; one query more where the queue is large."""
+        queue = self.get(backend)
+        return add_recent_arrivals(backend, queue) if queue.is_large else queue
+
+    def get_available(self, backend: Backend, groups: Collection[UUID]) -> PendingQueue:
+        """The queue for a reader who asks for these groups and does not wait: one without positions, where a large
+        queue still has to be made."""
+        entry = self._entry(backend)
+        if (large := entry.large_queue(backend)) is not None:
+            return large
+        if not connection.in_atomic_block and (unplaced := build_unplaced_queue(backend, groups)).is_large:
+            entry.start_refresh(backend)
+            return unplaced
+        return entry.current_queue(backend)
+
+    def expire(self, backend: Backend) -> None:
+        """Let the next reader of a large queue start its refresh."""
+        self._entry(backend).expire()
+
+    def wait_for_refresh(self, backend: Backend, seconds: float) -> None:
+        """Wait for a refresh that is running."""
+        self._entry(backend).join(seconds)
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Start no more refreshes, and wait for those that are running."""
+        self._is_closed = True
+        for entry in self._entries.values():
+            entry.join(seconds)
+
+    def _entry(self, backend: Backend) -> _Entry:
+        return self._entries.setdefault(backend.pk, _Entry(self))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no refresh may start any more."""
+        return self._is_closed
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedQueue:
+    queue: PendingQueue
+    fingerprint: object
+    good_until: float
+
+
+class _Entry:
+    """The last queue of one backend."""
+
+    def __init__(self, cache: PendingQueueCache) -> None:
+        self._cache = cache
+        self._building = Lock()
+        self._last: _CachedQueue | None = None
+        self._refresher: Thread | None = None
+
+    def large_queue(self, backend: Backend) -> PendingQueue | None:
+        """The last queue if it is large; its refresh is started when it is old."""
+        last = self._last
+        # A transaction may see changes that are never committed: a dry run.
+        if last is None or not last.queue.is_large or connection.in_atomic_block:
+            return None
+        if time.monotonic() >= last.good_until:
+            self.start_refresh(backend)
+        return last.queue
+
+    def current_queue(self, backend: Backend) -> PendingQueue:
+        """The queue of the current rows. One thread builds it, the others wait for it."""
+        with self._building:
+            begin, last = time.monotonic(), self._last
+            if last is not None and last.fingerprint == read_fingerprint(backend):
+                queue, fingerprint = last.queue, last.fingerprint
+            else:
+                with one_snapshot():
+                    queue, fingerprint = build_pending_queue(backend), read_fingerprint(backend)
+            now = time.monotonic()
+            if not (queue.is_large and connection.in_atomic_block):
+                lifetime = max(MIN_LARGE_LIFETIME, LIFETIME_FACTOR * (now - begin))
+                self._last = _CachedQueue(queue, fingerprint, now + lifetime)
+            return queue
+
+    def start_refresh(self, backend: Backend) -> None:
+        """Build a new queue in the background, unless a refresh is running."""
+        if self._cache.is_closed or (self._refresher is not None and self._refresher.is_alive()):
+            return
+        self._refresher = Thread(target=self._refresh, args=[backend], name="pending-queue-refresh", daemon=True)
+        self._refresher.start()
+
+    def expire(self) -> None:
+        """Treat the last queue as old."""
+        if self._last is not None:
+            self._last = replace(self._last, good_until=0.0)
+
+    def join(self, seconds: float) -> None:
+        """Wait for a refresh that is running."""
+        if self._refresher is not None:
+            self._refresher.join(seconds)
+
+    def _refresh(self, backend: Backend) -> None:
+        try:
+            self.current_queue(Backend.objects.get(pk=backend.pk))
+        except Exception:
+            logger.exception("the pending queue of %s could not be made; the old one is shown", backend.name)
+        finally:
+            connections.close_all()
