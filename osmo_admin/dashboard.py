@@ -1,4 +1,4 @@
-"""The first page: the sums of what one may see, and the pools as a tree."""
+"""The first page: totals, and the pools as a tree."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
 from pools.admin.base import actor_of
-from pools.admin.forms import PoolTreeFilterForm
+from pools.admin.filters import PoolTreeFilterSet
 from pools.domain.roles import Permission, is_allowed
+from pools.models import Pool
 from pools.selectors import pool_tree
-from scheduling.pages import live_counts
+from scheduling.selectors.active_work import count_active_workflows
 
 
 def dashboard_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
-    """Sums of the house and one page of its pools; the number of queries does not depend on how many there are."""
+    """The totals and one page of the pools that the reader may see; the number of queries does not depend on their
+    number."""
     actor = actor_of(request)
-    filters = PoolTreeFilterForm(request.GET)
+    filters = PoolTreeFilterSet(request, Pool.objects.visible_to(actor).roots())
     request.current_app = site.name
     context = {
         **site.each_context(request),
-        "title": "Pools at a glance",
+        "title": "Pools",
         "crumbs": (),
-        "sums": pool_tree.platform_totals(actor),
-        "work": live_counts(actor),
-        "found": pool_tree.pool_trees(
-            actor, search=filters.search, show=filters.chosen, page=request.GET.get("page", "1")
-        ),
+        "totals": pool_tree.platform_totals(actor),
+        "work": count_active_workflows(actor),
+        "pool_page": pool_tree.pool_trees(filters.qs, page=request.GET.get("page", "1")),
         "filters": filters,
         "may_configure": is_allowed(actor, Permission.POOL_CONFIGURE),
     }

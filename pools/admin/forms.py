@@ -21,9 +21,9 @@ from unfold.widgets import (
 )
 
 from pools.domain.errors import DomainError, Stale, Violation
-from pools.selectors.pool_tree import PoolFilter
 
 MAX_TEXT_LENGTH = 2_000
+DATETIME_FORMATS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M")
 INCOMPLETE_INPUT = "incomplete"  # sent with a form that lost its secret or its file during a login
 
 
@@ -178,12 +178,9 @@ def code_field(label: str, *, rows: int, max_length: int | None = None, help_tex
     return field
 
 
-def datetime_field(label: str) -> forms.DateTimeField:
-    """A point in time, UTC."""
-    widget = UnfoldAdminTextInputWidget(attrs={"type": "datetime-local", "step": "1"})
-    return forms.DateTimeField(
-        label=f"{label} (UTC)", required=False, widget=widget, input_formats=["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"]
-    )
+def datetime_widget() -> UnfoldAdminTextInputWidget:
+    """The browser's own input of a date and a time."""
+    return UnfoldAdminTextInputWidget(attrs={"type": "datetime-local", "step": "1"})
 
 
 class CheckboxList(forms.CheckboxSelectMultiple):
@@ -204,63 +201,3 @@ class CheckboxList(forms.CheckboxSelectMultiple):
 def multiple_choice_field(label: str, *, help_text: str = "") -> forms.MultipleChoiceField:
     """Any of several."""
     return forms.MultipleChoiceField(label=label, help_text=help_text, required=False, widget=CheckboxList())
-
-
-class FilterForm(forms.Form):
-    """Filters of a list, sent by GET. A value that makes no sense filters nothing and is shown as not chosen."""
-
-    use_required_attribute = False
-    first: tuple[str, ...] = ()  # shown at once; the others behind a fold. Empty: all are.
-
-    @property
-    def primary_fields(self) -> list[forms.BoundField]:
-        """The filters that are asked for most."""
-        return [field for field in self if not self.first or field.name in self.first]
-
-    @property
-    def other_fields(self) -> list[forms.BoundField]:
-        """The rest."""
-        return [field for field in self if self.first and field.name not in self.first]
-
-    @property
-    def has_other_values(self) -> bool:
-        """Whether something behind the fold filters, so that it must not be hidden."""
-        return any(self.value(field.name) for field in self.other_fields)
-
-    def value(self, name: str) -> Any:
-        """A cleaned value, or None."""
-        self.is_valid()
-        return self.cleaned_data.get(name) or None
-
-    @property
-    def is_active(self) -> bool:
-        """Whether anything is filtered."""
-        return any(self.value(name) for name in self.fields)
-
-
-class PoolTreeFilterForm(FilterForm):
-    """Which pools to show."""
-
-    q = text_field("Name", help_text="", placeholder="part of a pool's or slice's name")
-    show = choice_field(
-        "Show",
-        [
-            (PoolFilter.ALL, "all pools"),
-            (PoolFilter.DRAINING, "something drains"),
-            (PoolFilter.OVER, "LOW work over quota"),
-            (PoolFilter.MAINTENANCE, "in maintenance"),
-            (PoolFilter.OFFLINE, "offline"),
-            (PoolFilter.ARCHIVED, "archived"),
-        ],
-        required=False,
-    )
-
-    @property
-    def search(self) -> str:
-        """The text to look for."""
-        return str(self.value("q") or "")
-
-    @property
-    def chosen(self) -> PoolFilter:
-        """Which pools; all if the address says nonsense."""
-        return PoolFilter(self.value("show") or PoolFilter.ALL)

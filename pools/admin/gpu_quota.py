@@ -113,7 +113,7 @@ class CreateGpuQuotaForm(GpuQuotaForm):
     )
 
 
-class WorkerSizeForm(forms.FilterForm):
+class WorkerSizeForm(forms.ServiceForm):
     """The size of a worker whose free capacity is calculated."""
 
     request_tflops = forms.text_field("TFLOPS requested, per GPU")
@@ -121,6 +121,11 @@ class WorkerSizeForm(forms.FilterForm):
     limit_tflops = forms.text_field("TFLOPS limit, per GPU")
     limit_vram = forms.text_field("Memory limit, per GPU")
     count = forms.text_field("GPUs of one worker", placeholder="1", inputmode="numeric")
+
+    def size(self) -> dict[str, str]:
+        """The valid inputs by field; empty texts for the others."""
+        self.is_valid()
+        return {name: str(self.cleaned_data.get(name, "")).strip() for name in self.fields}
 
 
 class ReasonForm(forms.ServiceForm):
@@ -173,7 +178,7 @@ class GpuQuotaAdmin(PolicyAdmin):
             released=released,
             lines=usage_history(facts),
             size=size,
-            capacity=_free_capacity(facts, {name: str(size.value(name) or "").strip() for name in size.fields}),
+            capacity=_free_capacity(facts, size.size()),
             pools=pools_using_namespace(facts.name, Pool.objects.visible_to(actor)),
             may_write=may_write_gpu_quota(actor) and (facts.quota is None or facts.quota.source == "api"),
             may_release=may_allocate(actor, facts.name),

@@ -12,6 +12,7 @@ from django.urls import URLPattern, path, reverse
 from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP
+from pools.admin.filters import UserPageFilterSet
 from pools.admin.paging import paginate
 from pools.domain.errors import DomainError, NotFound, Stale
 from pools.domain.roles import PLATFORM_ROLES, Permission, PoolRoleKind, is_allowed, pool_role
@@ -27,13 +28,6 @@ def role_choices() -> list[tuple[str, str]]:
     pools = Pool.objects.roots().order_by("name").values_list("name", flat=True)
     roles = [*PLATFORM_ROLES, *(pool_role(pool, kind) for pool in pools for kind in PoolRoleKind)]
     return [(role, role) for role in roles]
-
-
-class UserFilterForm(forms.FilterForm):
-    """Which users to show."""
-
-    q = forms.text_field("Name", placeholder="part of a name")
-    role = forms.text_field("Role", placeholder="exact, such as osmo-team-admin")
 
 
 class UserRolesForm(forms.ServiceForm):
@@ -93,18 +87,13 @@ class UserAdmin(PolicyAdmin):
     def show_list(self, request: HttpRequest) -> HttpResponse:
         actor = actor_of(request)
         require_platform(actor, Permission.PLATFORM_READ)
-        filters = UserFilterForm(request.GET)
-        rows = list_accounts()
-        if text := filters.value("q"):
-            rows = rows.filter(username__icontains=text)
-        if role := filters.value("role"):
-            rows = rows.filter(groups__name=role)
+        filters = UserPageFilterSet(request, list_accounts())
         return self.render_page(
             request,
             "osmo/users.html",
             title="Users and roles",
             filters=filters,
-            window=paginate(rows, request.GET.get("page")),
+            window=paginate(filters.qs, request.GET.get("page")),
             may_write=is_allowed(actor, Permission.PLATFORM_WRITE),
         )
 

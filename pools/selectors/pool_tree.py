@@ -113,10 +113,9 @@ def pool_status_of(root: Pool) -> str:
     return pool_status(is_maintenance=root.enable_maintenance, is_offline=root.backend is None or root.backend.offline)
 
 
-def pool_trees(actor: Actor, *, search: str = "", show: PoolFilter = PoolFilter.ALL, page: str = "1") -> PoolTreePage:
-    """One page of the pools that `actor` sees, by name; five queries however many there are."""
-    rows = _matching(Pool.objects.visible_to(actor).roots(), search.strip().lower(), show)
-    found = Paginator(rows.select_related("backend").order_by("name"), POOLS_PER_PAGE).get_page(page)
+def pool_trees(roots: PoolQuerySet, *, page: str = "1") -> PoolTreePage:
+    """One page of these top-level pools as trees, by name; five queries, however many there are."""
+    found = Paginator(roots.select_related("backend").order_by("name"), POOLS_PER_PAGE).get_page(page)
     return PoolTreePage(found, pool_trees_of(list(found.object_list)))
 
 
@@ -173,12 +172,13 @@ def _slice_row(root: Pool, part: Subpool) -> PoolTreeRow:
     )
 
 
-def _matching(roots: PoolQuerySet, search: str, show: PoolFilter) -> PoolQuerySet:
-    roots = roots.filter(archived=show is PoolFilter.ARCHIVED)
-    if search:
-        roots = roots.filter(
-            Q(name__contains=search) | Q(pk__in=Pool.objects.filter(name__contains=search).values("parent"))
-        )
+def rows_with_name(roots: PoolQuerySet, text: str) -> PoolQuerySet:
+    """Top-level pools whose own name, or a subpool's name, contains the text."""
+    return roots.filter(Q(name__contains=text) | Q(pk__in=Pool.objects.filter(name__contains=text).values("parent")))
+
+
+def rows_in_state(roots: PoolQuerySet, show: PoolFilter) -> PoolQuerySet:
+    """Top-level pools in a state. The arithmetic is that of :mod:`pools.domain.quota.usage_bar`."""
     if show is PoolFilter.MAINTENANCE:
         return roots.filter(enable_maintenance=True)
     if show is PoolFilter.OFFLINE:

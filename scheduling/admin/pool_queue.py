@@ -5,34 +5,19 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
-from pools.domain.names import REMAINDER_LABEL, SEPARATOR, SHARED_QUEUE
 from pools.permissions import get_visible_root
 from pools.selectors.quota_pages import quota_tree_page
-from scheduling import pages
+from scheduling.admin.filters import QueueFilterSet
 from scheduling.domain.statuses import WorkflowStatus
-from scheduling.models import Workflow
+from scheduling.models import Decision, Workflow
 from scheduling.selectors.decisions import list_decisions
+from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.visible_queue import list_waiting_gangs
 
 MAX_RUNNING_SHOWN = 50
 MAX_DECISIONS_SHOWN = 8
-
-
-class QueueFilterForm(forms.FilterForm):
-    """Which part of the queue to show."""
-
-    first = ("leaf", "user")
-    leaf = forms.choice_field("Subpool", required=False)
-    user = forms.text_field("Submitted by", placeholder="exact name")
-
-    def __init__(self, *args: object, leaves: list[str], **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # Django's own
-        leaf = self.fields["leaf"]
-        choices = [("", "the whole pool"), (SHARED_QUEUE, REMAINDER_LABEL), *((name, name) for name in leaves)]
-        leaf.choices = choices  # type: ignore[attr-defined]
 
 
 def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> HttpResponse:
@@ -40,25 +25,29 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
     actor = actor_of(request)
     root = get_visible_root(actor, pool)
     tree = quota_tree_page(actor, root=root.name)
-    leaves = pages.leaves_meant(actor, root.name)
-    filters = QueueFilterForm(request.GET, leaves=[name.partition(SEPARATOR)[2] for name in leaves[1:]])
-    chosen = filters.value("leaf") or ""
-    named = pages.leaves_meant(actor, f"{root.name}{SEPARATOR}{chosen}") if chosen else leaves
-    user = filters.value("user") or ""
-    number = parse_page_number(request.GET.get("page"))
-    rows, more = list_waiting_gangs(
-        actor, pools=named, users=[user] if user else (), limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE
-    )
-    running = (
+    running_rows = (
         Workflow.objects.visible_to(actor)
-        .filter(status=WorkflowStatus.RUNNING, pool__name__in=named)
+        .filter(status=WorkflowStatus.RUNNING)
         .select_related("submitted_by", "pool")
         .order_by("-start_time")
     )
-    if user:
-        running = running.filter(submitted_by__username=user)
-    shown = list(running[: MAX_RUNNING_SHOWN + 1])
-    events, _ = list_decisions(actor, pools=named, limit=MAX_DECISIONS_SHOWN)
+    leaves = leaf_names_of(actor, root.name)
+    filters = QueueFilterSet(request, running_rows.filter(pool__name__in=leaves), root=root, leaves=leaves)
+    user = filters.value("user")
+    number = parse_page_number(request.GET.get("page"))
+    rows, more = list_waiting_gangs(
+        actor,
+        pools=filters.chosen_leaves,
+        users=[user] if user else (),
+        limit=ROWS_PER_PAGE,
+        offset=(number - 1) * ROWS_PER_PAGE,
+    )
+    running = list(filters.qs[: MAX_RUNNING_SHOWN + 1])
+    events, _ = list_decisions(
+        actor,
+        Decision.objects.visible_to(actor).filter(pool__name__in=filters.chosen_leaves),
+        limit=MAX_DECISIONS_SHOWN,
+    )
     return admin.render_page(
         request,
         "osmo/queue.html",
@@ -70,8 +59,8 @@ def pool_queue_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> Http
         pool=root,
         tree=tree.rows,
         filters=filters,
-        waiting=ListPage(rows, number, number + 1 if more else 0),
-        running=shown[:MAX_RUNNING_SHOWN],
-        more_run=len(shown) > MAX_RUNNING_SHOWN,
-        decisions=events,
+        pending=ListPage(rows, number, number + 1 if more else 0),
+        running=running[:MAX_RUNNING_SHOWN],
+        has_more_running=len(running) > MAX_RUNNING_SHOWN,
+        events=events,
     )

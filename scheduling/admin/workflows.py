@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 
@@ -13,15 +10,13 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.paging import ROWS_PER_PAGE, ListPage, parse_page_number
 from pools.domain.errors import DomainError
-from pools.domain.roles import Actor, Permission, is_allowed
+from pools.domain.roles import Permission, is_allowed
 from pools.models import AuditEntry
 from pools.permissions import require_permission
-from scheduling import pages
+from scheduling.admin.filters import WorkflowPageFilterSet
 from scheduling.admin.pool_queue import pool_queue_page
 from scheduling.admin.submit import submit_workflow_page
-from scheduling.domain.priorities import Priority
 from scheduling.domain.statuses import TaskStatus, WorkflowStatus
-from scheduling.filtersets.work import WorkflowFilterSet
 from scheduling.models import Workflow
 from scheduling.selectors.gang_tree_rows import read_gang_tree_rows
 from scheduling.selectors.visible_queue import waiting_gangs_of
@@ -35,43 +30,6 @@ from scheduling.services.workflows.user_actions import cancel_workflow, end_work
 
 MAX_CANCELLED_AT_ONCE = 200
 MAX_ENTRIES_SHOWN = 30
-
-
-class WorkflowFilterForm(forms.FilterForm):
-    """Which workflows to show."""
-
-    first = ("q", "status", "pool")
-    q = forms.text_field("Name", placeholder="part of a name")
-    status = forms.choice_field(
-        "Status",
-        [
-            ("", "any"),
-            (pages.LIVE, "active: running or pending"),
-            (pages.ENDED, "ended"),
-            *((status, status) for status in WorkflowStatus if status is not WorkflowStatus.WAITING),
-        ],
-        required=False,
-    )
-    pool = forms.text_field("Pool or subpool", placeholder="team or team--a")
-    user = forms.text_field("Submitted by", placeholder="exact name")
-    priority = forms.choice_field("Priority", [("", "any"), *((each, each) for each in Priority)], required=False)
-    since = forms.datetime_field("Submitted from")
-    until = forms.datetime_field("Submitted until")
-
-    def matching_rows(self, actor: Actor) -> QuerySet[Workflow]:
-        """The workflows that the form describes, of those that `actor` may see."""
-        since, until = self.value("since"), self.value("until")
-        query = {
-            "users": [self.value("user")] if self.value("user") else [],
-            "all_users": "True",
-            "statuses": pages.statuses_meant(self.value("status") or ""),
-            "pools": pages.leaves_meant(actor, self.value("pool")) if self.value("pool") else [],
-            "priority": [self.value("priority")] if self.value("priority") else [],
-            "name": self.value("q") or "",
-            "submitted_after": since.isoformat() if isinstance(since, datetime) else "",
-            "submitted_before": until.isoformat() if isinstance(until, datetime) else "",
-        }
-        return WorkflowFilterSet(query, Workflow.objects.visible_to(actor), actor=actor).matching_rows()
 
 
 class CancelWorkflowForm(forms.ServiceForm):
@@ -109,11 +67,10 @@ class WorkflowAdmin(PolicyAdmin):
         ]
 
     def show_list(self, request: HttpRequest) -> HttpResponse:
-        actor, filters = actor_of(request), WorkflowFilterForm(request.GET)
+        actor = actor_of(request)
+        filters = WorkflowPageFilterSet(request, Workflow.objects.visible_to(actor).order_by("-submit_time", "-name"))
         number = parse_page_number(request.GET.get("page"))
-        rows, more = list_workflows(
-            filters.matching_rows(actor), limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE
-        )
+        rows, more = list_workflows(filters.qs, limit=ROWS_PER_PAGE, offset=(number - 1) * ROWS_PER_PAGE)
         listed = [(row, WorkflowStatus(row.status).is_active and may_cancel(actor, row)) for row in rows]
         return self.render_page(
             request,
@@ -133,7 +90,7 @@ class WorkflowAdmin(PolicyAdmin):
         queue, _ = queue_names_of(workflow)
         subject = f"workflow/{workflow.name}"
         status = WorkflowStatus(workflow.status)
-        told = waiting_gangs_of(actor, workflow)
+        waiting_gangs = waiting_gangs_of(actor, workflow)
         return self.render_page(
             request,
             "osmo/workflow.html",
@@ -141,17 +98,18 @@ class WorkflowAdmin(PolicyAdmin):
             crumbs=[("Workflows", reverse("admin:scheduling_workflow_changelist"))],
             workflow=workflow,
             groups=[
-                (group, list(group.tasks.all()), told.get(group.name), read_gang_tree_rows(group)) for group in groups
+                (group, list(group.tasks.all()), waiting_gangs.get(group.name), read_gang_tree_rows(group))
+                for group in groups
             ],
             queue=queue,
-            is_live=status.is_active,
+            is_active=status.is_active,
             may_cancel=status.is_active and may_cancel(actor, workflow),
             may_end=status is WorkflowStatus.RUNNING
             and is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
             and workflow.root_pool.backend is not None
             and workflow.root_pool.backend.kind == "simulated",
             may_submit=is_allowed(actor, Permission.POOL_SUBMIT, workflow.root_pool.name),
-            sees_pool=is_allowed(actor, Permission.POOL_READ, workflow.root_pool.name),
+            may_see_pool=is_allowed(actor, Permission.POOL_READ, workflow.root_pool.name),
             entries=list(
                 AuditEntry.objects.visible_to(actor).filter(object=subject).order_by("-id")[:MAX_ENTRIES_SHOWN]
             ),

@@ -25,7 +25,7 @@ from pools.api.schema import (
 from pools.api.views import View
 from scheduling.api.queries import query_list
 from scheduling.api.work_schemas import PRIORITY, QUEUE_POSITION
-from scheduling.pages import leaves_meant
+from scheduling.selectors.leaf_names import leaf_names_of
 from scheduling.selectors.visible_queue import WaitingGang, list_waiting_gangs
 
 ENTRY = object_with(
@@ -62,7 +62,7 @@ class PendingQueueList(View):
     def get(self, request: Request) -> Response:
         limit, offset = query_page(request, limit=100)
         asked = query_list(request, "pool")
-        pools = [leaf for name in asked for leaf in leaves_meant(self.actor, name)]
+        pools = [leaf for name in asked for leaf in leaf_names_of(self.actor, name)]
         found, more = list_waiting_gangs(
             self.actor,
             pools=pools,

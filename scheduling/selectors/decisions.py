@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+from django.db.models import QuerySet
 
 from pools.domain.roles import Actor, Permission
 from scheduling.models import Decision
@@ -28,26 +30,11 @@ class VisibleDecision:
 
 
 def list_decisions(
-    actor: Actor,
-    *,
-    pools: Collection[str] = (),
-    workflow: str = "",
-    action: str = "",
-    limit: int,
-    offset: int = 0,
+    actor: Actor, decisions: QuerySet[Decision], *, limit: int, offset: int = 0
 ) -> tuple[list[VisibleDecision], bool]:
-    """One page of the decisions that `actor` may see, and whether older ones follow. `pools` are canonical names of
-    leaves (:func:`scheduling.pages.leaves_meant`); `workflow` is an id, as the one that moved or the one it was for;
-    `action` as :class:`scheduling.models.Decision` names it. Two queries, however many there are."""
-    rows = Decision.objects.visible_to(actor).select_related(
-        "pool", "workflow", "group", "for_workflow", "for_workflow__root_pool"
-    )
-    if pools:
-        rows = rows.filter(pool__name__in=pools)
-    if action:
-        rows = rows.filter(action=action)
-    if workflow:
-        rows = rows.filter(workflow__name=workflow) | rows.filter(for_workflow__name=workflow)
+    """One page of `decisions`, which `actor` may see, the newest first, and whether older ones follow. Two queries,
+    however many there are."""
+    rows = decisions.select_related("pool", "workflow", "group", "for_workflow", "for_workflow__root_pool")
     found = list(rows.order_by("-id")[offset : offset + limit + 1])
     return _visible_decisions(actor, found[:limit]), len(found) > limit
 

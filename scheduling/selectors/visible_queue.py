@@ -70,7 +70,7 @@ def list_waiting_gangs(
 ) -> tuple[list[WaitingGang], bool]:
     """One page of the waiting gangs that `actor` may see, and whether more follow: backend by backend, each in the
     order in which its next pass would try them. `pools` are canonical names of leaves (a shared leaf goes by its
-    pool's name; :func:`scheduling.pages.leaves_meant` makes them of what people write), `workflows` ids; none means
+    pool's name; :func:`scheduling.selectors.leaf_names.leaf_names_of` makes them of what people write), `workflows` ids; none means
     all."""
     found: list[WaitingGang] = []
     passed = 0

@@ -77,7 +77,7 @@ def test_why_it_waits_and_cancelling_several(house: PoolScene, signed_in: Callab
     tab.screenshot("waiting")
     tab.accessible()
 
-    page = tab.open(f"/scheduling/workflow/?pool={house.pool}--a&status=live")
+    page = tab.open(f"/scheduling/workflow/?pool={house.pool}--a&status=active")
     for name in (running, waiting):
         page.get_by_label(f"Select {name}").check()
     tab.accessible()

@@ -115,7 +115,7 @@ def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Ca
 def test_faults_speak_of_what_stands_on_the_page(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"})
-    assert pool.context["form"].errors["weight"] == ["“Weight” is -5; the least is 0."]
+    assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2147483647, not -5."]
     backend = root.post("/pools/backend/sim/configuration/", {"namespace": "ns", "nodes": "n0 8\n\nn1"})
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}

@@ -135,21 +135,21 @@ def test_a_pool_shows_others_only_what_they_may_do(as_person: Callable[[str], Cl
     chief = as_person("chief").get("/pools/pool/team/change/").content.decode()
     worker = as_person("worker").get("/pools/pool/team/change/").content.decode()
     assert "Create a subpool" in chief
-    assert "slices/a/resize/" in chief
+    assert "subpools/a/resize/" in chief
     assert "configuration/" not in chief
     assert "Create a subpool" not in worker
-    assert "slices/a/resize/" not in worker
+    assert "subpools/a/resize/" not in worker
 
 
 def test_lists_and_sums_hold_only_what_is_seen(as_person: Callable[[str], Client]) -> None:
     stranger = as_person("stranger").get("/")
-    assert [tree.pool.name for tree in stranger.context["found"].trees] == ["other"]
-    assert stranger.context["sums"].promised == 50
+    assert [tree.pool.name for tree in stranger.context["pool_page"].trees] == ["other"]
+    assert stranger.context["totals"].quota == 50
     nobody = as_person("nobody").get("/")
-    assert nobody.context["found"].trees == []
+    assert nobody.context["pool_page"].trees == []
     assert "No pools that you may see" in nobody.content.decode()
     root = as_person("root").get("/")
-    assert root.context["sums"].promised == 160
+    assert root.context["totals"].quota == 160
 
 
 def test_nobody_is_sent_to_the_login(house: None) -> None:

@@ -38,7 +38,7 @@ def test_a_file_that_was_chosen_is_asked_for_and_not_replaced(root: User) -> Non
     back = _login(client, client.post(submit, {**sent, "upload": io.StringIO("workflow: {name: mine}")}))
     asked = client.post(submit, dict(back.context["typed"].fields) | hidden_fields(back))
     assert asked.status_code == 400
-    assert "not kept while you logged in" in asked.context["form"].errors["upload"][0]
+    assert "not kept during the login" in asked.context["form"].errors["upload"][0]
     assert asked.context["form"]["file"].value() == example
     assert not Workflow.objects.exists()
 

@@ -292,7 +292,7 @@ def test_connecting_a_cluster_in_the_browser(browser: Client) -> None:
 
 def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> None:
     KubernetesSettings.objects.all().delete()
-    assert "nothing yet" in browser.get("/pools/backend/lab/change/").content.decode()
+    assert "not configured" in browser.get("/pools/backend/lab/change/").content.decode()
     change = {
         "namespace": "t1",
         "access": "in_cluster",
@@ -305,16 +305,16 @@ def test_a_cluster_that_has_lost_its_settings_gets_new_ones(browser: Client) -> 
 
 def test_the_page_of_a_clusters_queues(browser: Client, twin_lab: SyncHarness) -> None:
     address = "/scheduling/queuesync/lab/change/"
-    assert "not looked at yet" in browser.get(address).content.decode()
+    assert "not checked yet" in browser.get(address).content.decode()
     pool()
-    assert "The queues follow the ledger" in browser.get(address).content.decode()
+    assert "The queues are in sync" in browser.get(address).content.decode()
     put_backend(actor=SYSTEM, name="lab", body={"sync_mode": "report"})
     twin_lab.edit("team", {"spec": {"priority": 77}})
     answer = browser.post(address, {"do": "sync"}, follow=True).content.decode()
-    assert "The queues do not follow the ledger" in answer
+    assert "The queues are out of sync" in answer
     assert "77" in answer
     assert "kim" in answer
-    assert "Write ours again" in answer
+    assert "Revert" in answer
     browser.post(address, {"do": "reapply", "queue": twin_lab.name("team")})
     assert twin_lab.get("team")["spec"]["priority"] == 100
     twin_lab.edit("team", {"spec": {"priority": 78}})
@@ -332,10 +332,10 @@ def test_a_test_that_was_asked_for_and_not_made_yet(
 ) -> None:
     monkeypatch.setattr(notifications, "_enqueue", lambda *_: None)
     browser.post("/scheduling/queuesync/lab/change/", {"do": "test"})
-    assert "A worker is trying the cluster out" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
+    assert "A worker is testing the connection" in browser.get("/scheduling/queuesync/lab/change/").content.decode()
     assert QueueSync.objects.get(backend=twin_lab.backend).connection_test is None
     assert connection_test.run_connection_test(twin_lab.backend.pk)
-    assert "is trying" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
+    assert "is testing" not in browser.get("/scheduling/queuesync/lab/change/").content.decode()
 
 
 def test_viewers_look_and_do_not_touch(twin_lab: SyncHarness) -> None:

@@ -119,7 +119,7 @@ def test_the_pages_of_a_change_show_it(lead: ApiCaller) -> None:
         reverse("admin:pools_subpool_resize", args=["team", "b"]), {"quota": "2", "description": "", "step": "preview"}
     )
     text = page.content.decode()
-    assert "LOW work that will be taken back" in text
+    assert "LOW work that will be reclaimed" in text
     assert "new-1" in text
     assert "nothing that runs is touched" not in text
 

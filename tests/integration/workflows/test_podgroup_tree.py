@@ -95,7 +95,7 @@ def test_a_pod_it_can_do_without_is_no_reason_to_give_up(alice: Any) -> None:
     client = Client()
     client.force_login(alice.user, "django.contrib.auth.backends.ModelBackend")
     text = client.get("/scheduling/workflow/inference-service-1/change/").content.decode()
-    assert "Why it waits" in text
+    assert "Reason for waiting" in text
     assert "can never start" not in text
 
 
@@ -105,8 +105,8 @@ def test_the_page_draws_it(gang: Any) -> None:
     page = client.get("/scheduling/workflow/inference-service-1/change/")
     text = " ".join(page.content.decode().split())
     assert page.status_code == 200
-    assert 'aria-label="prefill-0: has 5 of 8, needs 8"' in text
-    assert 'aria-label="inference-service: has 3 of 4, needs 3"' in text
+    assert 'aria-label="prefill-0: 5 of 8 running, 8 required"' in text
+    assert 'aria-label="inference-service: 3 of 4 running, 3 required"' in text
     for word in ("has its minimum", "can be missing", "1 SubGroup", "8 pods"):
         assert word in text
     assert text.count("oa-level") == 5
