@@ -3,8 +3,8 @@
 `db`              a transaction that is rolled back (pytest-django)
 `transactional_db`, `live_server`   committed data, cleaned past the ledger's protecting triggers
 `ledger`          committed data with the defaults seeded (backend `simulated`)
-`stack`           a running house: web, worker, beat on a database of their own
-`tab`             a Chromium page on that house
+`stack`           a running installation: web, worker, beat on a database of their own
+`tab`             a Chromium page on that installation
 `up`              starts `osmo-admin up` on a fresh data directory, any number of times
 `kube`            a Kubernetes API server with KAI's CRDs, and a namespace of this test's own in it (mark `k8s`)
 `kube_server`, `newer_kube_server`   such a server, shared; the newer one has KAI's newer PodGroup
@@ -70,7 +70,7 @@ def _services(config: pytest.Config) -> Services:
 
 
 def _point_django_at(here: Services) -> None:
-    """Addresses are known before the servers run, so settings need no second look."""
+    """Addresses are known before the servers run, so settings are read once."""
     from django.conf import settings
 
     import osmo_admin.settings as ours
@@ -126,7 +126,7 @@ def django_db_setup(template: Services, django_db_blocker: Any) -> Iterator[None
 
 @pytest.fixture
 def ledger(transactional_db: None) -> None:
-    """Committed data, seen by other threads and connections, with the house's defaults in place."""
+    """Committed data, seen by other threads and connections, with the default backend seeded."""
     from scheduling.services.seed import seed_defaults
 
     seed_defaults()
@@ -134,19 +134,19 @@ def ledger(transactional_db: None) -> None:
 
 @pytest.fixture(scope="session")
 def stack(template: Services, tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Stack]:
-    """A running house shared by the tests of this pytest worker."""
-    house = Stack(template, tmp_path_factory.mktemp("stack"), django_db_blocker, {})
+    """A running installation shared by the tests of this pytest worker."""
+    running = Stack(template, tmp_path_factory.mktemp("stack"), django_db_blocker, {})
     try:
-        house.start()
-        yield house
+        running.start()
+        yield running
     finally:
-        house.stop()
+        running.stop()
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """One browser process for this pytest worker. Playwright's loop runs in this thread from now on, and Django would
-    take everything that follows for asynchronous code."""
+    """One browser process for this pytest worker. Playwright's loop runs in this thread from now on, and Django treats
+    everything that follows as asynchronous code."""
     from tests.support.browser import launch_chromium
 
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
@@ -157,7 +157,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def new_tab(chromium: Any, stack: Stack, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Makes separate browser contexts, one for each person of a test; options are Playwright's."""
+    """Makes separate browser contexts, one for each user of a test; options are Playwright's."""
     from tests.support.browser import Tab
 
     tabs: list[Tab] = []
@@ -182,7 +182,7 @@ def tab(new_tab: Callable[..., Any]) -> Any:
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
-    """A data directory's path; short, and where root's database user can get to."""
+    """A data directory's path; short, and accessible to root's database user."""
     parent = Path(tempfile.mkdtemp(prefix="osmo-up-", dir="/tmp"))
     parent.chmod(0o755)
     yield parent / "data"

@@ -1,4 +1,4 @@
-"""A team's pool in a running house, and the people who use it through `osmo` and HTTP as they would."""
+"""A team's pool in a running installation, and its users, who use `osmo` and HTTP."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ JOB = """workflow:
 
 
 class Team:
-    """One pool with its slices on a simulated backend of namespace `ns`, an admin of the house and a user of the pool.
+    """One pool with its subpools on a simulated backend of namespace `ns`, a platform admin and a user of the pool.
 
-    Work ends only when the test says so.
+    Work ends only when the test ends it.
     """
 
     def __init__(
-        self, stack: Stack, folder: Path, name: str, quota: int, slices: dict[str, int], maximum: int, capacity: int
+        self, stack: Stack, folder: Path, name: str, quota: int, subpools: dict[str, int], maximum: int, capacity: int
     ) -> None:
         self.stack, self.folder, self.name = stack, folder, name
-        self.house_admin = stack.admin_client
+        self.platform_admin = stack.admin_client
         self.backend = stack.unique_name("sim")
         self.put(
             f"backend/{self.backend}",
@@ -46,16 +46,16 @@ class Team:
         self.user = stack.client_for(self.user_name, f"osmo-{name}-user")
         self.admin_name = stack.unique_name("admin")
         self.admin = stack.client_for(self.admin_name, f"osmo-{name}-admin")
-        for short, gpus in slices.items():
+        for short, gpus in subpools.items():
             self.osmo("pool", "subpool", "create", name, short, "--quota", str(gpus))
 
     def put(self, what: str, body: dict[str, Any]) -> None:
-        """Configure something as the admin of the house."""
-        answer = self.house_admin.put(f"/api/configs/{what}", json=body)
+        """Configure something as platform admin."""
+        answer = self.platform_admin.put(f"/api/configs/{what}", json=body)
         assert answer.status_code == 200, answer.text
 
     def osmo(self, *words: str, by: str = "admin", fails: bool = False) -> str:
-        """Run our client as the pool's admin (or `by="user"`); what it printed, both streams together if it fails."""
+        """Run our client as the pool's admin (or `by="user"`); returns its output, with both streams if it fails."""
         person = self.admin_name if by == "admin" else self.user_name
         home = self.folder / person
         env = {key: value for key, value in os.environ.items() if not key.startswith("OSMO_")}
@@ -78,7 +78,7 @@ class Team:
         return ran.stdout + ran.stderr if fails else ran.stdout
 
     def job(self, gpus: int) -> str:
-        """A workflow file that asks for so many GPUs; its path."""
+        """A workflow file that requests this number of GPUs; its path."""
         path = self.folder / f"job-{gpus}.yaml"
         path.write_text(JOB.format(gpus=gpus))
         return str(path)
@@ -90,7 +90,7 @@ class Team:
         return answer
 
     def refused(self, gpus: int, priority: str, *, to: str | None = None) -> httpx.Response:
-        """Submit over HTTP what must be refused."""
+        """Submit over HTTP and expect a refusal."""
         answer = self.user.post(
             f"/api/pool/{to or self.name}/workflow",
             params={"priority": priority},
@@ -116,26 +116,26 @@ class Team:
         return name
 
     def waits(self, name: str) -> None:
-        """Scheduling was run, and the workflow stayed PENDING."""
-        answer = self.house_admin.post(f"/api/backend/{self.backend}/settle")
+        """Reconcile and check that the workflow stays PENDING."""
+        answer = self.platform_admin.post(f"/api/backend/{self.backend}/settle")
         assert answer.status_code == 200, answer.text
         assert self.workflow(name)["status"] == "PENDING"
 
     def end(self, name: str) -> None:
-        """Report that a workflow is done."""
+        """Report that a workflow has completed."""
         answer = self.admin.post(f"/api/workflow/{name}/end", json={"status": "COMPLETED"})
         assert answer.status_code == 200, answer.text
 
     def tree(self, *, archived: bool = False) -> dict[str, Any]:
-        """The pool, its shared leaf and its slices; the invariant is checked in passing."""
+        """The pool, its shared leaf and its subpools; the sum of the quotas is checked too."""
         query = {"include_archived": "True"} if archived else {}
         found: dict[str, Any] = self.admin.get(f"/api/configs/pool/{self.name}/subpool", params=query).json()
-        promised = sum(part["quota"] for part in found["subpools"])
-        assert found["shared"]["quota"] + promised == found["quota"]
+        allocated = sum(part["quota"] for part in found["subpools"])
+        assert found["shared"]["quota"] + allocated == found["quota"]
         return found
 
     def queues(self) -> dict[str, int]:
-        """Leaf queue → quota, as the scheduler is told (without the container)."""
+        """Leaf queue → quota, for the scheduler (without the container)."""
         tree = self.tree()
         leaves = [tree["shared"], *tree["subpools"]]
         return {leaf["queue"]: leaf["scheduling_quota"] for leaf in leaves}
@@ -157,7 +157,7 @@ class Team:
 def team(stack: Stack, tmp_path: Path) -> Callable[..., Team]:
     """Makes a pool, `team(100, a=30, b=40)`; its name is fresh unless `named`; its node has `capacity` GPUs."""
 
-    def make(quota: int, *, named: str | None = None, maximum: int = -1, capacity: int = 500, **slices: int) -> Team:
-        return Team(stack, tmp_path, named or stack.unique_name("team"), quota, slices, maximum, capacity)
+    def make(quota: int, *, named: str | None = None, maximum: int = -1, capacity: int = 500, **subpools: int) -> Team:
+        return Team(stack, tmp_path, named or stack.unique_name("team"), quota, subpools, maximum, capacity)
 
     return make

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.acceptance
 
 
-def test_ac3_a_new_slice_comes_out_of_the_shared_queue(team: Any) -> None:
+def test_ac3_a_new_subpool_comes_out_of_the_shared_queue(team: Any) -> None:
     pool = team(100)
     assert pool.queues() == {pool.queue("_shared"): 100}
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.acceptance
-SLICES = {"a": 30, "b": 40, "c": 20}
+SUBPOOLS = {"a": 30, "b": 40, "c": 20}
 
 
-def test_ac4_firm_work_above_the_unallocated_rest_is_refused(team: Any) -> None:
-    pool = team(100, **SLICES)
+def test_ac4_firm_work_above_the_unallocated_quota_is_refused(team: Any) -> None:
+    pool = team(100, **SUBPOOLS)
     assert pool.tree()["shared"]["quota"] == 10
 
     answer = pool.refused(15, "HIGH").json()
@@ -26,12 +26,12 @@ def test_ac4_firm_work_above_the_unallocated_rest_is_refused(team: Any) -> None:
     assert "15" in said
     assert "10" in said
     assert pool.user.get("/api/workflow").json()["workflows"] == []
-    for short, gpus in SLICES.items():  # the guarantees are whole
+    for short, gpus in SUBPOOLS.items():  # all quotas are usable
         pool.start(gpus, "HIGH", to=f"{pool.name}--{short}")
 
 
 def test_ac4_low_work_goes_over_quota(team: Any) -> None:
-    pool = team(100, **SLICES)
+    pool = team(100, **SUBPOOLS)
 
     answer = pool.submit(15, "LOW")
 
@@ -41,15 +41,15 @@ def test_ac4_low_work_goes_over_quota(team: Any) -> None:
     assert (shared["quota"], shared["used"], shared["total_usage"]) == (10, 0, 15)
 
 
-def test_ac4_low_work_over_quota_takes_no_guarantee_from_a_slice(team: Any) -> None:
-    pool = team(100, **SLICES)
+def test_ac4_low_work_over_quota_takes_no_guarantee_from_a_subpool(team: Any) -> None:
+    pool = team(100, **SUBPOOLS)
     pool.start(15, "LOW")
 
     pool.start(30, "HIGH", to=f"{pool.name}--a")
 
 
-def test_ac4_a_slice_takes_its_guarantee_back_from_low_work(team: Any) -> None:
-    pool = team(100, capacity=100, **SLICES)
+def test_ac4_a_subpool_reclaims_its_guarantee_from_low_work(team: Any) -> None:
+    pool = team(100, capacity=100, **SUBPOOLS)
     low = pool.start(85, "LOW")
 
     pool.start(30, "HIGH", to=f"{pool.name}--a")
@@ -60,7 +60,7 @@ def test_ac4_a_slice_takes_its_guarantee_back_from_low_work(team: Any) -> None:
 
 
 def test_ac4_low_work_inside_its_own_quota_is_left_alone(team: Any) -> None:
-    pool = team(100, capacity=100, **SLICES)
+    pool = team(100, capacity=100, **SUBPOOLS)
     inside = pool.start(10, "LOW")
     over = pool.start(75, "LOW", to=f"{pool.name}--b")
 

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.acceptance
 
 
-def test_ac5_work_for_a_slice_uses_the_slice_s_queue_and_quota(team: Any) -> None:
+def test_ac5_work_for_a_subpool_uses_its_queue_and_quota(team: Any) -> None:
     pool = team(100, a=30)
     leaf = f"{pool.name}--a"
 

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.acceptance
 
 
-def test_ac6_an_idle_slice_is_archived_at_once(team: Any) -> None:
+def test_ac6_an_idle_subpool_is_archived_at_once(team: Any) -> None:
     pool = team(100, a=30, b=40)
     assert pool.tree()["shared"]["quota"] == 30
 
@@ -19,7 +19,7 @@ def test_ac6_an_idle_slice_is_archived_at_once(team: Any) -> None:
     assert pool.queues() == {pool.queue("_shared"): 60, pool.queue("b"): 40}
 
 
-def test_ac6_a_busy_slice_drains_first(team: Any) -> None:
+def test_ac6_a_busy_subpool_drains_first(team: Any) -> None:
     pool = team(100, a=30, b=40)
     name = pool.start(20, "HIGH", to=f"{pool.name}--a")
 
@@ -27,7 +27,7 @@ def test_ac6_a_busy_slice_drains_first(team: Any) -> None:
 
     assert pool.listed(f"{pool.name}--a")[2:] == ["DELETING", "0", "20", "-20"]
     assert pool.tree()["shared"]["quota"] == 60
-    assert pool.queues()[pool.queue("a")] == 20  # what runs keeps its place with the scheduler
+    assert pool.queues()[pool.queue("a")] == 20  # the running work keeps its quota at the scheduler
     assert pool.refused(1, "LOW", to=f"{pool.name}--a").json()["error_code"] == "USAGE"
     assert pool.workflow(name)["status"] == "RUNNING"
     pool.end(name)

@@ -21,7 +21,7 @@ def test_ac7_firm_work_waits_for_its_quota(team: Any) -> None:
     pool.runs(second["name"])
 
 
-def test_ac7_low_work_uses_the_rest_and_goes_over_it(team: Any) -> None:
+def test_ac7_low_work_uses_the_remainder_and_exceeds_it(team: Any) -> None:
     pool = team(10)
     pool.start(8, "HIGH")
 
@@ -40,7 +40,7 @@ def test_ac7_low_work_does_not_lift_firm_work_over_quota(team: Any) -> None:
     pool.start(2, "HIGH")
 
 
-def test_ac7_low_work_makes_room_for_firm_work_inside_its_quota(team: Any) -> None:
+def test_ac7_low_work_is_preempted_by_firm_work_inside_its_quota(team: Any) -> None:
     pool = team(10, capacity=10)
     pool.start(6, "HIGH")
     low = pool.start(4, "LOW")
@@ -52,7 +52,7 @@ def test_ac7_low_work_makes_room_for_firm_work_inside_its_quota(team: Any) -> No
     assert (shared["used"], shared["total_usage"]) == (10, 10)
 
 
-def test_ac7_firm_work_over_its_quota_takes_nothing(team: Any) -> None:
+def test_ac7_firm_work_over_its_quota_preempts_nothing(team: Any) -> None:
     pool = team(10, capacity=12)
     pool.start(8, "HIGH")
     low = pool.start(4, "LOW")

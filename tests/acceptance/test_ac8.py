@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.acceptance
 
 
-def test_ac8_a_larger_slice_makes_the_shared_queue_smaller(team: Any) -> None:
+def test_ac8_a_larger_subpool_makes_the_shared_queue_smaller(team: Any) -> None:
     pool = team(100, a=30, b=40)
     assert pool.queues() == {pool.queue("_shared"): 30, pool.queue("a"): 30, pool.queue("b"): 40}
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.acceptance
 
 
 class Company:
-    """Cohorts and pools of this test alone, on a simulated machine of so many GPUs. Work ends when the test says so."""
+    """Cohorts and pools of one test, on a simulated node with this number of GPUs. Work ends when the test ends it."""
 
     def __init__(self, stack: Stack, gpus: int) -> None:
         self.stack, self.admin = stack, stack.admin_client
@@ -36,7 +36,7 @@ class Company:
         return name
 
     def pool(self, role: str, cohort: str, guarantee: int) -> str:
-        """A pool in a cohort, and somebody who may use it and nothing else."""
+        """A pool in a cohort, and a user with access to this pool only."""
         name = self.stack.unique_name(role)
         gpu = {"guarantee": guarantee, "maximum": -1, "weight": 1}
         self.put(f"pool/{name}", {"configs": {"backend": self.backend, "cohort": cohort, "resources": {"gpu": gpu}}})
@@ -65,10 +65,12 @@ class Company:
         return name
 
     def waits(self, pool: str, gpus: int, priority: str = "LOW") -> dict[str, Any]:
-        """Submit what may not start now; why, as its owner reads it."""
+        """Submit work that may not start now; the reason that its owner reads."""
         name = self.accepted(pool, gpus, priority)
-        settle = f"/api/backend/{self.backend}/settle"
-        self.stack.wait_until(lambda: self.admin.post(settle).status_code == 200, seconds=60, what="a settling by hand")
+        address = f"/api/backend/{self.backend}/settle"
+        self.stack.wait_until(
+            lambda: self.admin.post(address).status_code == 200, seconds=60, what="a manual reconciliation"
+        )
         assert self.status(name) == "PENDING"
         (entry,) = self.users[pool].get("/api/queue").json()["entries"]
         assert entry["workflow"] == name
@@ -89,55 +91,55 @@ class Company:
 def test_production_borrows_from_research_and_not_the_reverse(
     stack: Stack, production: dict[str, int], research: dict[str, int], limit: str
 ) -> None:
-    house = Company(stack, gpus=16)
-    company = house.cohort("company")
-    prod, lab = house.cohort("production", company, **production), house.cohort("research", company, **research)
-    serving, training = house.pool("serving", prod, 10), house.pool("training", lab, 6)
+    scene = Company(stack, gpus=16)
+    company = scene.cohort("company")
+    prod, lab = scene.cohort("production", company, **production), scene.cohort("research", company, **research)
+    serving, training = scene.pool("serving", prod, 10), scene.pool("training", lab, 6)
 
-    # Research stays within its own 6, though 16 GPUs are idle: nothing larger is taken, nothing beside it starts.
-    refused = house.submit(training, 7, "LOW")
+    # Research stays within its own 6, though 16 GPUs are idle: larger work is refused, further work waits.
+    refused = scene.submit(training, 7, "LOW")
     assert refused.status_code == 400
     (fault,) = refused.json()["details"]
     named = {"borrowing_limit": lab, "quota": company}[limit]
     assert (fault["code"], fault["requested"], fault["limit"]) == ("above_tree", 7, 6)
     assert (fault["node"], fault["node_limit"]) == (named, limit)
-    first = house.start(training, 6)
-    reason = house.waits(training, 1)
+    first = scene.start(training, 6)
+    reason = scene.waits(training, 1)
     assert (reason["queue"], reason["limit"], reason["missing"]) == (named, limit, 1)
-    for work in house.users[training].get("/api/workflow").json()["workflows"]:
-        answer = house.users[training].post(f"/api/workflow/{work['name']}/cancel")
+    for work in scene.users[training].get("/api/workflow").json()["workflows"]:
+        answer = scene.users[training].post(f"/api/workflow/{work['name']}/cancel")
         assert answer.status_code == 200, answer.text
-    stack.wait_until(lambda: house.status(first) == "FAILED_CANCELED", seconds=60)
+    stack.wait_until(lambda: scene.status(first) == "FAILED_CANCELED", seconds=60)
 
-    # Production takes all 16 while research sleeps, and gives 6 back the moment research wants what is its own.
-    own, borrowed = house.start(serving, 10), house.start(serving, 6)
-    before = house.numbers(company)
+    # Production uses all 16 while research is idle, and loses 6 as soon as research uses its own quota.
+    own, borrowed = scene.start(serving, 10), scene.start(serving, 6)
+    before = scene.numbers(company)
     assert (before[prod]["borrowed"], before[lab]["lent"], before[company]["t"]) == (6, 6, 0)
-    house.start(training, 6, "NORMAL")
-    assert sorted([house.status(own), house.status(borrowed)]) == ["PENDING", "RUNNING"]
-    after = house.numbers(company)
+    scene.start(training, 6, "NORMAL")
+    assert sorted([scene.status(own), scene.status(borrowed)]) == ["PENDING", "RUNNING"]
+    after = scene.numbers(company)
     assert {name: after[name]["debt"] for name in after} == dict.fromkeys(after, 0)
     assert (after[prod]["borrowed"], after[training]["usage"]) == (0, 6)
 
 
 def test_a_special_queue_borrows_from_all_organisations_which_do_not_borrow_from_each_other(stack: Stack) -> None:
-    house = Company(stack, gpus=8)
-    top = house.cohort("top")
-    first, second = (house.cohort(name, top, borrowing_limit=0) for name in ("first", "second"))
-    one, two = house.pool("one", first, 4), house.pool("two", second, 4)
-    special = house.pool("special", top, 0)
+    scene = Company(stack, gpus=8)
+    top = scene.cohort("top")
+    first, second = (scene.cohort(name, top, borrowing_limit=0) for name in ("first", "second"))
+    one, two = scene.pool("one", first, 4), scene.pool("two", second, 4)
+    special = scene.pool("special", top, 0)
 
-    refused = house.submit(one, 5, "LOW").json()["details"][0]
+    refused = scene.submit(one, 5, "LOW").json()["details"][0]
     assert (refused["limit"], refused["node"], refused["node_limit"]) == (4, first, "borrowing_limit")
-    assert house.submit(special, 1, "NORMAL").status_code == 400, "it owns nothing: its work is LOW"
-    work = [house.start(special, 2) for _ in range(4)]
-    numbers = house.numbers(top)
+    assert scene.submit(special, 1, "NORMAL").status_code == 400, "it has no quota: its work is LOW"
+    work = [scene.start(special, 2) for _ in range(4)]
+    numbers = scene.numbers(top)
     assert [numbers[name]["lent"] for name in (first, second)] == [4, 4]
     assert numbers[special]["borrowed"] == 8
-    assert house.waits(special, 1)["queue"] == top
+    assert scene.waits(special, 1)["queue"] == top
 
-    house.start(one, 4, "NORMAL")
-    numbers = house.numbers(top)
+    scene.start(one, 4, "NORMAL")
+    numbers = scene.numbers(top)
     assert (numbers[one]["usage"], numbers[special]["usage"], numbers[two]["usage"]) == (4, 4, 0)
-    assert sorted(house.status(name) for name in work) == ["PENDING", "PENDING", "RUNNING", "RUNNING"]
-    assert (numbers[first]["lent"], numbers[second]["lent"]) == (0, 4), "what is left is borrowed from the second"
+    assert sorted(scene.status(name) for name in work) == ["PENDING", "PENDING", "RUNNING", "RUNNING"]
+    assert (numbers[first]["lent"], numbers[second]["lent"]) == (0, 4), "the rest is borrowed from the second"

@@ -1,5 +1,5 @@
-"""AC1 to AC8 once more on a Kubernetes backend: what the API server holds after the house's worker has carried it
-there. Who starts and who is preempted is KAI's to decide; what it decides by stands in the queues."""
+"""AC1 to AC8 once more on a Kubernetes backend: the objects of the API server after the queue sync.
+KAI decides about starts and preemptions by the quotas in these queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ JOB = """workflow:
 class ClusterTeam:
     """A pool on a Kubernetes backend with a namespace of its own."""
 
-    def __init__(self, stack: Stack, server: KubeServer, cluster: Cluster, quota: int, slices: dict[str, int]) -> None:
+    def __init__(
+        self, stack: Stack, server: KubeServer, cluster: Cluster, quota: int, subpools: dict[str, int]
+    ) -> None:
         self.stack, self.cluster = stack, cluster
         self.ns = self.backend = stack.unique_name("kube")
         self.name = stack.unique_name("team")
@@ -40,7 +42,7 @@ class ClusterTeam:
         )
         self.admin = stack.client_for(stack.unique_name("admin"), f"osmo-{self.name}-admin")
         self.user = stack.client_for(stack.unique_name("user"), f"osmo-{self.name}-user")
-        for short, gpus in slices.items():
+        for short, gpus in subpools.items():
             self.subpool("POST", json={"subpool_name": short, "quota": gpus})
 
     def _put(self, what: str, body: dict[str, Any]) -> None:
@@ -48,7 +50,7 @@ class ClusterTeam:
         assert answer.status_code == 200, answer.text
 
     def subpool(self, method: str, short: str = "", **body: Any) -> None:
-        """Create, change or delete a slice as the pool's admin."""
+        """Create, change or delete a subpool as the pool's admin."""
         path = f"/api/configs/pool/{self.name}/subpool"
         answer = self.admin.request(method, f"{path}/{short}" if short else path, **body)
         assert answer.status_code == 200, answer.text
@@ -84,13 +86,13 @@ class ClusterTeam:
 
 @pytest.fixture
 def team(stack: Stack, kube_server: KubeServer) -> Iterator[Callable[..., ClusterTeam]]:
-    """Makes a pool with slices on a cluster, `team(100, a=30)`."""
+    """Makes a pool with subpools on a cluster, `team(100, a=30)`."""
     cluster = kube_server.connect()
-    yield lambda quota, **slices: ClusterTeam(stack, kube_server, cluster, quota, slices)
+    yield lambda quota, **subpools: ClusterTeam(stack, kube_server, cluster, quota, subpools)
     cluster.close()
 
 
-def test_ac1_a_pool_without_slices_submits_to_its_shared_queue(team: Callable[..., ClusterTeam]) -> None:
+def test_ac1_a_pool_without_subpools_submits_to_its_shared_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100)
     answer = pool.submit(50, "HIGH").json()
     assert (answer["queue"], answer["k8s_queue"]) == (f"{pool.queue(None)}--_shared", pool.queue())
@@ -98,14 +100,14 @@ def test_ac1_a_pool_without_slices_submits_to_its_shared_queue(team: Callable[..
     assert specs[pool.queue()]["displayName"] == answer["queue"]
 
 
-def test_ac2_a_pool_without_slices_gives_all_to_its_shared_queue(team: Callable[..., ClusterTeam]) -> None:
+def test_ac2_a_pool_without_subpools_gives_all_to_its_shared_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100)
     specs = pool.become(100, shared=100)
     assert specs[pool.queue(None)]["parentQueue"] == f"osmo-default-{pool.ns}"
     assert specs[pool.queue()]["parentQueue"] == pool.queue(None)
 
 
-def test_ac3_a_new_slice_comes_out_of_the_shared_queue(team: Callable[..., ClusterTeam]) -> None:
+def test_ac3_a_new_subpool_comes_out_of_the_shared_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100)
     pool.become(100, shared=100)
     pool.subpool("POST", json={"subpool_name": "a", "quota": 30})
@@ -113,7 +115,7 @@ def test_ac3_a_new_slice_comes_out_of_the_shared_queue(team: Callable[..., Clust
     assert specs[pool.queue("a")]["parentQueue"] == pool.queue(None)
 
 
-def test_ac4_guarantees_of_slices_are_kept_from_the_parent(team: Callable[..., ClusterTeam]) -> None:
+def test_ac4_guarantees_of_subpools_are_kept_from_the_parent(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100, a=30, b=40, c=20)
     refused = pool.submit(15, "HIGH")
     assert (refused.status_code, refused.json()["error_code"]) == (400, "RESOURCE")
@@ -124,14 +126,14 @@ def test_ac4_guarantees_of_slices_are_kept_from_the_parent(team: Callable[..., C
     assert shared == {"quota": 10, "limit": -1, "overQuotaWeight": 1}, "LOW work may go over the 10, and be reclaimed"
 
 
-def test_ac5_work_of_a_slice_goes_to_its_own_queue(team: Callable[..., ClusterTeam]) -> None:
+def test_ac5_work_of_a_subpool_goes_to_its_own_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100, a=30)
     answer = pool.submit(30, "NORMAL", to=f"{pool.name}--a").json()
     assert answer["k8s_queue"] == pool.queue("a")
     pool.become(100, shared=70, a=30)
 
 
-def test_ac6_a_deleted_slice_gives_its_quota_back(team: Callable[..., ClusterTeam]) -> None:
+def test_ac6_a_deleted_subpool_returns_its_quota(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100, a=30, b=40)
     pool.become(100, shared=30, a=30, b=40)
     pool.subpool("DELETE", "a")
@@ -149,7 +151,7 @@ def test_ac7_work_that_cannot_be_preempted_has_its_quota_as_limit(team: Callable
         assert specs[queue]["resources"]["gpu"]["quota"] == 10, "KAI checks leaf and container: 8 + 5 stays pending"
 
 
-def test_ac8_a_new_quota_moves_between_slice_and_shared_queue(team: Callable[..., ClusterTeam]) -> None:
+def test_ac8_a_new_quota_moves_between_subpool_and_shared_queue(team: Callable[..., ClusterTeam]) -> None:
     pool = team(100, a=30, b=40)
     pool.become(100, shared=30, a=30, b=40)
     pool.subpool("PATCH", "b", json={"quota": 50})

@@ -1,1 +1,1 @@
-"""What tests stand on: servers of their own, a clean database, a running house, a browser, and what is missing."""
+"""Support of tests: own servers, a clean database, a running installation, a browser, and missing tools."""

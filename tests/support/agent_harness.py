@@ -1,5 +1,4 @@
-"""A Kubernetes backend of the house, with what a cluster's own parts do to pods: nothing of it runs in tests, so the
-tests do it by hand."""
+"""A Kubernetes backend, its agent, and the effects of scheduler and kubelet on pods, which tests cause themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def kubernetes_backend(namespace: str, name: str = "lab") -> Backend:
 
 @dataclass
 class AgentHarness:
-    """One pool on one cluster, and the agent between them, worked by hand."""
+    """One pool on one cluster, and the agent between them, run by the test."""
 
     cluster: Cluster
     backend: Backend
@@ -42,11 +41,11 @@ class AgentHarness:
 
     @classmethod
     def make(
-        cls, cluster: Cluster, namespace: str, *, name: str = "lab", pool: str = "team", **slices: int
+        cls, cluster: Cluster, namespace: str, *, name: str = "lab", pool: str = "team", **subpools: int
     ) -> AgentHarness:
-        """A pool of 100 GPUs with these slices."""
+        """A pool of 100 GPUs with these subpools."""
         backend = kubernetes_backend(namespace, name)
-        row = factories.make_pool(pool, 100, on=backend, **slices)
+        row = factories.make_pool(pool, 100, on=backend, **subpools)
         return cls(
             cluster,
             backend,
@@ -55,11 +54,11 @@ class AgentHarness:
         )
 
     def new_agent(self) -> ClusterAgent:
-        """One more that thinks the backend is his."""
+        """Another agent of the same backend."""
         return ClusterAgent(self.backend.pk, connect=lambda _: self.cluster, intervals=AgentIntervals(recount=0))
 
     def run_agent(self, times: int = 3) -> None:
-        """Let the agent look until what followed from the first look is done."""
+        """Run rounds of the agent until the consequences of the first round are done."""
         for _ in range(times):
             self.agent.relist_and_reconcile()
 
@@ -72,9 +71,9 @@ class AgentHarness:
         assert receipt.workflow is not None
         return receipt.workflow
 
-    # --- what the cluster shows -------------------------------------------------------------------------------------
+    # --- the state of the cluster -------------------------------------------------------------------------------------
     def list_pods(self, of: Workflow | None = None) -> list[Object]:
-        """Pods of the namespace, by task name and try; bystanders are none of them."""
+        """Pods of the namespace, by task name and attempt, without foreign objects."""
         labels = f"!{FOREIGN_LABEL}" if of is None else f"osmo.workflow_uuid={of.pk}"
         found = self.cluster.list(resource_kinds.POD, namespace=self.backend.namespace, labels=labels).items
         return sorted(found, key=lambda pod: (_label(pod, "osmo.task_name"), _label(pod, "osmo.retry_id")))
@@ -86,7 +85,7 @@ class AgentHarness:
         ).items
 
     def find_pod(self, workflow: Workflow, name: str, retry: int = 0) -> Object:
-        """The pod of one try."""
+        """The pod of one attempt."""
         (found,) = [
             pod
             for pod in self.list_pods(workflow)
@@ -94,9 +93,9 @@ class AgentHarness:
         ]
         return found
 
-    # --- what scheduler and machine do ------------------------------------------------------------------------------
+    # --- effects of scheduler and kubelet -----------------------------------------------------------------------------
     def set_pod_status(self, pod: Object, **status: Any) -> None:
-        """The status of a pod, as the machine reports it."""
+        """The status of a pod, as the kubelet reports it."""
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         self.cluster.merge(
             resource_kinds.POD, name, {"status": status}, field_manager=KUBELET, namespace=namespace, status=True
@@ -122,20 +121,20 @@ class AgentHarness:
     def evict_pods(
         self, *pods: Object, reason: str = "PreemptionByScheduler", message: str = "needed elsewhere"
     ) -> None:
-        """The scheduler (or whoever) marks the pods and deletes them; the machine has not let go of them yet."""
+        """The scheduler (or another client) marks the pods and deletes them; the kubelet has not removed them yet."""
         for pod in pods:
             condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
             self.set_pod_status(pod, conditions=[condition | {"lastTransitionTime": _now()}])
             self.delete_pod(pod)
 
     def delete_pod(self, pod: Object) -> None:
-        """Somebody deletes a pod."""
+        """A foreign client deletes a pod."""
         self.cluster.delete(
             resource_kinds.POD, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"], grace_seconds=0
         )
 
     def force_delete_pod(self, pod: Object) -> None:
-        """Somebody takes our finalizer off and deletes the pod: it is gone without a trace."""
+        """A foreign client removes our finalizer and deletes the pod."""
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         self.cluster.merge(
             resource_kinds.POD, name, {"metadata": {"finalizers": []}}, field_manager="somebody", namespace=namespace
@@ -146,7 +145,7 @@ class AgentHarness:
             return
 
     def mark_unschedulable(self, pod_group: Object, reason: str, message: str, **details: Any) -> None:
-        """KAI says why a PodGroup waits."""
+        """KAI reports why a PodGroup waits."""
         said = {"reason": reason, "message": message} | ({"details": {"queueDetails": details}} if details else {})
         condition = {
             "type": "UnschedulableOnNodePool",
@@ -169,7 +168,7 @@ class AgentHarness:
 
 
 def task_statuses(workflow: Workflow) -> list[tuple[str, int, str, int | None]]:
-    """Every try of a workflow: (task, retry, status, exit code)."""
+    """Every attempt of a workflow: (task, retry, status, exit code)."""
     tasks = Task.objects.filter(group__workflow=workflow).order_by("group__position", "position", "retry_id")
     return [(task.name, task.retry_id, task.status, task.exit_code) for task in tasks]
 
@@ -188,21 +187,20 @@ def gang_file(
     ignore_nonlead: bool = True,
     workflow_lines: Sequence[str] = (),
 ) -> str:
-    """A workflow file of one group of these tasks, the first of them the lead; `task_fields` goes into each task, `workflow_lines` are
-    further lines of the workflow."""
+    """A workflow file of one group of these tasks, the first of them the lead. `task_fields` goes into each task,
+    `workflow_lines` are further lines of the workflow."""
     lines = ["workflow:", f"  name: {name}", *[f"  {line}" for line in workflow_lines], "  groups:", "  - name: gang"]
     lines += [f"    ignoreNonleadStatus: {str(ignore_nonlead).lower()}", "    tasks:"]
+    fields = f", {task_fields}" if task_fields else ""
     for place, task in enumerate(tasks):
         lead = ", lead: true" if place == 0 else ""
-        lines.append(
-            f"    - {{name: {task}, image: ubuntu, command: [sh], resource: r{lead}{task_fields and ', ' + task_fields}}}"
-        )
+        lines.append(f"    - {{name: {task}, image: ubuntu, command: [sh], resource: r{lead}{fields}}}")
     lines += ["  resources:", f"    r: {{gpu: {gpus}}}"]
     return "\n".join(lines) + "\n"
 
 
 def task_uuid_of(pod: Object) -> UUID:
-    """The id of a pod's try."""
+    """The id of a pod's attempt."""
     return UUID(_label(pod, TASK_UUID))
 
 

@@ -1,4 +1,4 @@
-"""Chromium under Playwright, with two laws: no error in the console, and no request that leaves this host."""
+"""Chromium under Playwright, with two rules: no error in the console, and no request that leaves this host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def launch_chromium() -> Iterator[Browser]:
     """One Chromium for the session."""
     from playwright.sync_api import sync_playwright
 
-    # Root cannot use Chromium's sandbox; anybody else keeps it.
+    # Root cannot use Chromium's sandbox; other users keep it.
     arguments = [*QUIET, "--no-sandbox"] if os.geteuid() == 0 else QUIET
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
@@ -40,7 +40,7 @@ def launch_chromium() -> Iterator[Browser]:
 
 
 class Tab:
-    """One browser context of one test. `page` is Playwright's page; `faults` what broke the two laws."""
+    """One browser context of one test. `page` is Playwright's page; `faults` violations of the two rules."""
 
     def __init__(self, context: BrowserContext, base_url: str, test: str) -> None:
         self.context = context
@@ -58,12 +58,12 @@ class Tab:
             self.faults.append(f"request left the host: {url}")
 
     def _console(self, kind: str, text: str) -> None:
-        # The browser reports a refused form (400, 403, 409) as a console error too: there the test asks for it.
+        # The browser reports a refused form (400, 403, 409) as a console error too: the test expects it.
         if kind == "error" and not re.search(r"status of (400|401|403|404|409|412|429)", text):
             self.faults.append(f"console error: {text}")
 
     def open(self, path: str) -> Page:
-        """Go to a path of the house."""
+        """Go to a path of the installation."""
         self.page.goto(self.base_url + path)
         return self.page
 

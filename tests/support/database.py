@@ -119,7 +119,7 @@ def copy_template(services: Services, name: str) -> None:
 
 
 def drop_database(services: Services, name: str) -> None:
-    """Remove it, whoever is still connected."""
+    """Drop it, also with open connections."""
     with _administer(services) as admin:
         admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 

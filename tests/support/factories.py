@@ -1,4 +1,4 @@
-"""Pools, slices and work for tests, each made through the services."""
+"""Pools, subpools and work for tests, each made through the services."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def make_backend(
     return row
 
 
-def make_pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = None, **slices: int) -> Pool:
-    """A pool with ACTIVE slices, `pool("team", 100, a=30, b=40)`."""
+def make_pool(name: str = "team", guarantee: int = 100, *, on: Backend | None = None, **subpools: int) -> Pool:
+    """A pool with ACTIVE subpools, `make_pool("team", 100, a=30, b=40)`."""
     row = Pool.objects.create(name=name, backend=on or make_backend(), guarantee=guarantee, maximum=-1, weight=1)
     create_pool_roles(name)
-    for short, quota in slices.items():
+    for short, quota in subpools.items():
         create_subpool(actor=SYSTEM, parent=name, subpool_name=short, quota=quota)
     return row
 
 
 def make_user(name: str, *roles: str) -> Actor:
-    """Somebody with these roles."""
+    """A user with these roles."""
     return create_user(actor=SYSTEM, username=name, roles=roles).as_actor()
 
 
@@ -65,7 +65,7 @@ def submit_workflow(
 
 
 def make_reservation(leaf: str, gpus: int, *, priority: Priority = Priority.LOW, needs: int = 0) -> None:
-    """Somebody's GPUs on a leaf as the ledger counts them, without the work itself."""
+    """A reservation of GPUs on a leaf, without a workflow."""
     Reservation.objects.create(
         workflow=uuid4(), workflow_name=f"held-{uuid4().hex[:8]}", pool=Pool.objects.get(name=leaf), owner="somebody",
         priority=str(priority), held_gpus=gpus, needed_gpus=max(gpus, needs),
@@ -85,13 +85,13 @@ def set_gang_tree(
 
 
 def admin_actor() -> Actor:
-    """The one who may everything, as a person whose work can be told."""
+    """The platform admin, as a user with work of the own."""
     user = User.objects.filter(username="root-admin").first()
     return user.as_actor() if user else make_user("root-admin", "osmo-admin")
 
 
 def check_deferred_constraints() -> None:
-    """Ask now what the database asks at a commit, which a test in a transaction of its own never comes to."""
+    """Check deferred constraints now; a test in a rolled-back transaction never commits."""
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")

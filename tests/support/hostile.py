@@ -1,6 +1,6 @@
-"""Scenario files and PodGroup manifests that mean harm, and such as went wrong by chance; and what answers them.
+"""Scenario files and PodGroup manifests that attack, or that are broken by chance, and the readers under test.
 
-The texts are short; what they would have somebody work out is not. `read_*` and `Doors` run inside
+The texts are short, their evaluation would be large. `read_*` and `knock` run inside
 :mod:`tests.support.resource_limits`.
 """
 

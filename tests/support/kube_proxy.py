@@ -1,4 +1,4 @@
-"""A man in the middle who answers badly on purpose: plain HTTP in front of a real API server."""
+"""A man in the middle that answers badly on purpose: plain HTTP in front of a real API server."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FaultyProxy:
                 self._answer(answer.status, answer.data, kept, 0)
 
             def _answer(self, code: int, body: bytes, headers: dict[str, str], drip: float) -> None:
-                with suppress(OSError):  # whoever waited may have gone
+                with suppress(OSError):  # the client may have disconnected
                     self.send_response(code)
                     for key, value in ({"Content-Type": "application/json"} | headers).items():
                         self.send_header(key, value)

@@ -37,7 +37,7 @@ CRD = ResourceKind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 CONFIG_MAP = ResourceKind("", "v1", "configmaps", "ConfigMap")
-"""A kind that the house has no use for; tests of the port have."""
+"""A kind that only tests of the port use."""
 
 START_SECONDS = 120
 _numbers = itertools.count(1)

@@ -20,7 +20,7 @@ from osmo_admin.ops.processes import process_start_time, stop_children
 
 READY = "ready"
 FAILED = "failed"
-PID = "keeper.pid"
+PID = "server_daemon.pid"
 # Throw-away data: no waiting for the disk. Races and fault tests open many sessions, hence the connections.
 SETTINGS = dict(postgres.SETTINGS) | {
     "fsync": "off",
@@ -63,6 +63,6 @@ def run_servers(folder: Path, controller: int) -> None:
 
 if __name__ == "__main__":
     if os.fork():
-        os._exit(0)  # the caller waits for this one only; the keeper outlives it
+        os._exit(0)  # the caller waits for this process only; the daemon outlives it
     os.setsid()
     run_servers(Path(sys.argv[1]), int(sys.argv[2]))

@@ -41,7 +41,7 @@ class Services:
         return f"postgresql://postgres@/{name}?host={self.folder}"
 
     def redis_url(self, *, stack: bool = False) -> str:
-        """The broker's address; in-process tests and the running house never share a queue."""
+        """The broker's address; in-process tests and the running installation never share a queue."""
         number = 2 * self.number + int(stack)
         if given := os.environ.get("TEST_REDIS_URL"):
             return urlunsplit(urlsplit(given)._replace(path=f"/{number}"))

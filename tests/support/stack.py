@@ -1,5 +1,5 @@
-"""A real running house for acceptance tests: web, worker, beat and the agents of clusters, on a database of
-their own.
+"""A running installation for acceptance tests: web, worker, beat and the agents of clusters, on a database of its
+own.
 
 One per pytest worker; tests keep apart by fresh names (`stack.name("team")`) instead of cleaning up.
 """
@@ -39,7 +39,7 @@ def find_free_port() -> int:
 
 
 class Stack:
-    """The running house. `base_url` is its address; `admin` a client logged in as user `admin`."""
+    """The running installation. `base_url` is its address; `admin_client` is logged in as user `admin`."""
 
     def __init__(self, services: Services, folder: Path, blocker: Any, extra_env: Mapping[str, str]) -> None:
         self.services = services
@@ -101,7 +101,7 @@ class Stack:
         return self.children[name]
 
     def wait_ready(self) -> None:
-        """Raises AssertionError with the logs' ends when the house does not come up."""
+        """Raises AssertionError with the logs' ends when the installation does not become ready."""
         deadline = time.monotonic() + READY_SECONDS
         last = "no answer"
         while time.monotonic() < deadline:
@@ -116,7 +116,7 @@ class Stack:
                 break
             time.sleep(0.1)
         logs = "\n".join(f"--- {child.name}\n{child.log_tail()}" for child in self.children.values())
-        raise AssertionError(f"The house is not ready: {last}\n{logs}")
+        raise AssertionError(f"The installation is not ready: {last}\n{logs}")
 
     def stop(self) -> None:
         """End the processes and drop the database."""
@@ -125,23 +125,23 @@ class Stack:
         stop_children(self.children.values(), grace=5)
         database.drop_database(self.services, self.database)
 
-    # --- looking and preparing ---
+    # --- reading and preparing ---
     @contextmanager
     def orm(self) -> Iterator[None]:
-        """Inside, Django's ORM in this process works on the house's database."""
+        """Inside, Django's ORM in this process works on the installation's database."""
         with self._blocker.unblock(), database.use_database(self.env["DATABASE_URL"]):
             yield
 
     def query(self, query: str, *parameters: object) -> list[dict[str, Any]]:
-        """Rows straight from the house's database."""
+        """Rows from the installation's database."""
         with psycopg.connect(self.env["DATABASE_URL"], autocommit=True, row_factory=dict_row) as session:
             return session.execute(query, parameters or None).fetchall()  # type: ignore[call-overload]
 
     def unique_name(self, prefix: str = "pool") -> str:
-        """A name no other test of this house uses; valid for pools and users."""
+        """A name that no other test of this installation uses; valid for pools and users."""
         return f"{prefix}{next(self._numbers)}x{self.services.number}"
 
-    # --- people ---
+    # --- users ---
     def access_token(self, username: str, *roles: str) -> str:
         """An access token for this user, made (with these roles) if new."""
         key = (username, roles)
@@ -179,7 +179,7 @@ class Stack:
         return self.client_for("admin")
 
     def wait_until(self, condition: Any, *, seconds: float = 20, what: str = "the condition") -> Any:
-        """Ask `condition()` until it answers something true and return that; AssertionError when it never does."""
+        """Call `condition()` until its result is true and return it; AssertionError after the timeout."""
         deadline = time.monotonic() + seconds
         while True:
             if answer := condition():

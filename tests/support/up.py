@@ -30,7 +30,7 @@ def run_osmo_admin(*arguments: str | Path, env: Mapping[str, str] | None = None,
 
 
 def clean_env(extra: Mapping[str, str]) -> dict[str, str]:
-    """This environment without what would point a command at another house."""
+    """This environment without variables that point a command at another installation."""
     ours = {"DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"}
     kept = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("OSMO_")}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -38,7 +38,7 @@ def clean_env(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 class UpProcess:
-    """One start of the house on `data_dir`. `output` is the file that holds what it printed."""
+    """One start of `osmo-admin up` on `data_dir`. `output` is the file with its output."""
 
     def __init__(self, data_dir: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
         self.data_dir = data_dir
@@ -63,11 +63,11 @@ class UpProcess:
         raise AssertionError(f"osmo-admin up is not ready (exit code {self.process.poll()}):\n{self.output_text()}")
 
     def output_text(self) -> str:
-        """All it has said so far."""
+        """The output so far."""
         return self.output.read_text(errors="replace")
 
     def runtime_addresses(self) -> dict[str, str]:
-        """The addresses it left for commands beside it."""
+        """The addresses that it wrote for other commands."""
         found: dict[str, str] = json.loads((self.data_dir / "runtime.json").read_text())
         return found
 
