@@ -73,7 +73,7 @@ def test_why_it_waits_and_cancelling_several(house: PoolScene, signed_in: Callab
     told = page.inner_text("main")
     queue = f"osmo-pool-{house.pool}-{house.pool}--a"
     assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in told
-    assert f"or HIGH or NORMAL work in {queue} that holds as much ends ({running})." in told
+    assert f"or end as much HIGH or NORMAL work in {queue} ({running})." in told
     tab.screenshot("waiting")
     tab.accessible()
 

@@ -127,7 +127,7 @@ def gang_labels(target: DispatchTarget, origin: GangOrigin) -> dict[str, str]:
 
 
 def read_uuid_label(labels: Mapping[str, str] | None, key: str) -> UUID | None:
-    """The id in a label; None if there is no valid one."""
+    """The id in a label; None without a valid id."""
     try:
         return UUID((labels or {}).get(key, ""))
     except ValueError:

@@ -107,7 +107,7 @@ def _message(use: QueueUse, caller: Caller, policy: QueueAccessPolicy) -> str:
     where = f" at {policy.url}" if policy.url else ""
     target = "POOL" if use.queue.startswith("osmo-default-") else pool
     return (
-        f"Queue {use.queue} belongs to OSMO Admin; its GPUs are promised to the work submitted there, and "
+        f"Queue {use.queue} belongs to OSMO Admin; its quota is for work submitted there, and "
         f"{caller.username or 'an unnamed user'} may not use it directly. Submit the work{where}: "
         f"osmo workflow submit FILE --pool {target}. An account that must use the queue directly can be allowed on "
         "the backend's webhook page."

@@ -94,7 +94,7 @@ class Explainer:
         queue = gang.queue
         if queue is None:
             message = f"The queue '{gang.fact.queue}' does not exist."
-            return Reason(ReasonCode.NO_SUCH_QUEUE, message, gang.fact.queue, remedies=(Remedy("Make the queue"),))
+            return Reason(ReasonCode.NO_SUCH_QUEUE, message, gang.fact.queue, remedies=(Remedy("Create the queue"),))
         closed = self._queue_reason(queue) or _incomplete_reason(gang, queue) or _gang_hold_reason(gang, queue)
         if closed is not None:
             return closed
@@ -107,7 +107,7 @@ class Explainer:
             *self._nodes(gang, tasks),
         ]
         if not blockers:
-            message = "Nothing stands in its way; it starts in the next pass."
+            message = "Nothing blocks it; it starts in the next pass."
             return Reason(ReasonCode.NEXT_PASS, message, queue.fact.name)
         never = next((blocker for blocker in blockers if blocker.is_permanent), None)
         first = never or blockers[0]
@@ -138,8 +138,10 @@ class Explainer:
                 ReasonCode.CYCLE, message, name, remedies=(Remedy("Give one node of the cycle another parent"),)
             )
         if queue.path[-1].fact.is_external:
-            message = f"'{name}' runs its work on another cluster, whose room decides and is not looked at here."
-            return Reason(ReasonCode.ELSEWHERE, message, name, remedies=(Remedy("There is room on that cluster"),))
+            message = f"'{name}' runs its work on another cluster; only the free capacity there decides."
+            return Reason(
+                ReasonCode.ELSEWHERE, message, name, remedies=(Remedy("That cluster has enough free capacity"),)
+            )
         for above in queue.path:
             hold = above.fact.hold
             if hold is not None:
@@ -239,7 +241,7 @@ class Explainer:
             places = ", ".join(short.node for short in blocker.node_shortages[:MAX_NAMED_NODES])
             if blocker.code == ReasonCode.FRAGMENTED:
                 return f"It asks for {asked}; as much is free, but not together: {missing} missing on {places}."
-            return f"It asks for {asked}; the nodes have room for {free}: {missing} missing on {places}."
+            return f"It asks for {asked}; the nodes have capacity for {free}: {missing} missing on {places}."
         if blocker.is_permanent:
             return f"It asks for {asked}, more than the {limit_text(blocker.limit)} of {node} ({most}) could ever give."
         if blocker.limit == "quota" and blocker.code == ReasonCode.NOTHING_TO_BORROW:
@@ -261,7 +263,7 @@ def _gang_hold_reason(gang: GangState, queue: QueueState) -> Reason | None:
 
 def _incomplete_reason(gang: GangState, queue: QueueState) -> Reason | None:
     if not gang.is_complete:
-        message = "The gang has fewer tasks than its minimum asks for, so it can never be whole."
+        message = "The gang has fewer tasks than its minimum asks for, so it can never start."
     elif gang.is_satisfied and not gang.tree.is_single_leaf and gang.cheapest_tasks() is None:
         # Its minimum is 0.
         message = "Each group of the gang where a task waits has fewer tasks than its minimum asks for."

@@ -37,7 +37,7 @@ class Remedy:
             else:
                 names[name] = None
         listed = ", ".join([*names][:MAX_NAMED_GANGS]) + (", …" if len(names) > MAX_NAMED_GANGS else "")
-        hidden = f"{others} of other people" if others else ""
+        hidden = f"{others} of other users" if others else ""
         inside = " and ".join(part for part in (listed, hidden) if part)
         return f"{self.text} ({inside})." if inside else f"{self.text}."
 
@@ -58,7 +58,7 @@ class Remedies:
                 yield Remedy(f"Never on these nodes: it needs {asked} in a shape they do not have")
             else:
                 yield Remedy(
-                    f"Never as things are set: the {limit_text(blocker.limit)} of {blocker.node} must grow first"
+                    f"Never with these settings: the {limit_text(blocker.limit)} of {blocker.node} must grow first"
                 )
             return
         if blocker.limit == "nodes":
@@ -66,15 +66,15 @@ class Remedies:
                 freed = self._world.amounts_text(lacking := self._world.named_amounts(short.missing), relevant=lacking)
                 yield Remedy(f"{freed} more must be free on {short.node}", self._on(short.node))
             return
-        grow = f"The {limit_text(blocker.limit)} of {blocker.node} grows by {self._world.amounts_text(blocker.missing)}"
+        grow = f"Raise the {limit_text(blocker.limit)} of {blocker.node} by {self._world.amounts_text(blocker.missing)}"
         queue = self._world.queue_of.get(blocker.node or "")
         if queue is None:
             # Work on quota that its owner does not lend returns nothing to others when it ends.
-            yield Remedy(f"{grow}, or work under {blocker.node} ends that holds as much of what is shared there")
+            yield Remedy(f"{grow}, or end work under {blocker.node} that uses as much shared quota")
             return
         which = "HIGH or NORMAL work" if blocker.limit == "quota" else "work"
         holders = self._holding(queue, all_work=blocker.limit != "quota", but=gang)
-        yield Remedy(f"{grow}, or {which} in {queue.fact.name} that holds as much ends", holders)
+        yield Remedy(f"{grow}, or end as much {which} in {queue.fact.name}", holders)
 
     def _on(self, node: str) -> tuple[str, ...]:
         nodes = self._world.nodes

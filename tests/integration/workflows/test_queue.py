@@ -80,9 +80,7 @@ def test_an_entry_has_every_key_and_the_numbers_are_gpus(alice: Any, settled: An
             "free": 2,
             "missing": 3,
         },
-        "unblock": [
-            f"The quota of {A} grows by 3 GPUs, or HIGH or NORMAL work in {A} that holds as much ends (big-1)."
-        ],
+        "unblock": [f"Raise the quota of {A} by 3 GPUs, or end as much HIGH or NORMAL work in {A} (big-1)."],
     }
 
 
@@ -131,7 +129,7 @@ def test_work_of_others_is_counted_and_never_named(team: Any, caller: Any, settl
     assert [entry["workflow"] for entry in answer["entries"]] == ["mine-1"]
     entry = answer["entries"][0]
     assert entry["reason"]["code"] == "no_room"
-    assert entry["unblock"] == ["2 GPUs more must be free on sim-n1 (1 of other people)."]
+    assert entry["unblock"] == ["2 GPUs more must be free on sim-n1 (1 of other users)."]
     text = json.dumps(answer) + json.dumps(olga.get("/api/workflow/mine-1"))
     assert "secret" not in text
     assert "hidden" not in text

@@ -72,7 +72,7 @@ def test_what_is_lent_goes_and_not_one_more() -> None:
     assert verdict(tree(lend=3, lender=7), 2) is not None
 
 
-def test_inside_its_own_quota_it_goes_whoever_has_borrowed_it() -> None:
+def test_work_inside_its_own_quota_passes_although_others_borrowed_it() -> None:
     assert verdict(tree(lend=0), 5, quota=5) is None
     assert verdict(tree(lend=0), 6, quota=5) is not None
     assert verdict(tree(lend=0), 500, quota=-1) is None

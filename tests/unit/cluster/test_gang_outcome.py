@@ -69,7 +69,7 @@ def test_exit_actions_have_the_last_word() -> None:
     assert follows(lead(S.FAILED_EVICTED, exit_action="FAIL")).verdict is S.FAILED_EVICTED
 
 
-def test_one_more_try_if_the_house_allows_it() -> None:
+def test_another_attempt_if_retries_are_allowed() -> None:
     found = follows(lead(S.FAILED, exit_action="RESCHEDULE", may_retry=True), other(S.RUNNING))
     assert found == GangOutcome({"lead": S.RESCHEDULED}, tasks_to_retry=frozenset({"lead"}))
     assert follows(lead(S.FAILED, exit_action="RESCHEDULE"), other(S.RUNNING)).verdict is S.FAILED

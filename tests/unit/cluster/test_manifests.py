@@ -278,7 +278,7 @@ def near(key: str, of: str = "default", required: bool = True) -> TopologyRequir
     return TopologyRequirement(key, of, required)
 
 
-def test_all_in_one_rack_is_a_wish_of_the_pod_group() -> None:
+def test_all_in_one_rack_is_a_constraint_of_the_pod_group() -> None:
     found = topology_tree({"a": [near("rack")], "b": [near("rack")]}, LEVELS)
     spec = group(GangShape(2, topology=found))["spec"]
     assert spec["topologyConstraint"] == {
@@ -288,20 +288,20 @@ def test_all_in_one_rack_is_a_wish_of_the_pod_group() -> None:
 
 
 def test_one_demand_makes_it_a_demand_of_all() -> None:
-    wishes = {"a": [near("zone", required=False)], "b": [near("zone", required=False)]}
-    assert "preferredTopologyLevel" in topology_tree(wishes, LEVELS).constraint
-    wishes["b"] = [near("zone")]
-    assert "requiredTopologyLevel" in topology_tree(wishes, LEVELS).constraint
+    requirements = {"a": [near("zone", required=False)], "b": [near("zone", required=False)]}
+    assert "preferredTopologyLevel" in topology_tree(requirements, LEVELS).constraint
+    requirements["b"] = [near("zone")]
+    assert "requiredTopologyLevel" in topology_tree(requirements, LEVELS).constraint
 
 
 def test_racks_apart_inside_one_zone() -> None:
-    wishes = {
+    requirements = {
         "a0": [near("zone", required=False), near("rack", "a")],
         "a1": [near("zone", required=False), near("rack", "a")],
         "b0": [near("zone", required=False), near("rack", "b")],
         "c0": [near("zone", required=False)],
     }
-    spec = group(GangShape(4, topology=topology_tree(wishes, LEVELS)))["spec"]
+    spec = group(GangShape(4, topology=topology_tree(requirements, LEVELS)))["spec"]
     rack = {"topology": LEVELS.name, "requiredTopologyLevel": "topology/rack"}
     assert spec["topologyConstraint"] == {"topology": LEVELS.name, "preferredTopologyLevel": "topology/zone"}
     assert spec["subGroups"] == [
@@ -310,7 +310,7 @@ def test_racks_apart_inside_one_zone() -> None:
         {"name": "near-2", "minMember": 1},
     ]
     assert "minMember" not in spec
-    assert topology_tree(wishes, LEVELS).sub_group_of == {
+    assert topology_tree(requirements, LEVELS).sub_group_of == {
         "a0": "near-0",
         "a1": "near-0",
         "b0": "near-1",
@@ -319,12 +319,12 @@ def test_racks_apart_inside_one_zone() -> None:
 
 
 def test_finer_groups_stand_below_coarser_ones() -> None:
-    wishes = {
+    requirements = {
         "a": [near("zone", "x"), near("rack", "1")],
         "b": [near("zone", "x"), near("rack", "2")],
         "c": [near("zone", "y")],
     }
-    found = topology_tree(wishes, LEVELS)
+    found = topology_tree(requirements, LEVELS)
     assert [(each["name"], each.get("parent"), each.get("minMember")) for each in found.sub_groups] == [
         ("near-0", None, None), ("near-0-0", "near-0", 1), ("near-0-1", "near-0", 1), ("near-1", None, 1),
     ]  # fmt: skip

@@ -56,9 +56,11 @@ def test_others_hold_what_they_ask_for() -> None:
     ours = pod("n1", {"nvidia.com/gpu": "8"}, labels={"osmo.house": "me"})
     done = pod("n1", {"nvidia.com/gpu": "4"}) | {"status": {"phase": "Succeeded"}}
     waits = pod("", {"nvidia.com/gpu": "4"})
-    other_house = pod("n1", {"nvidia.com/gpu": "2"}, labels={"osmo.house": "other"})
+    other_installation = pod("n1", {"nvidia.com/gpu": "2"}, labels={"osmo.house": "other"})
     service = pod("n1", {"cpu": "250m", "memory": "1Mi"}, {"cpu": "100m"})
-    assert foreign_usage_by_node([ours, done, waits, other_house, service], "me") == {"n1": NodeAmounts(2, 1, 2**20, 0)}
+    assert foreign_usage_by_node([ours, done, waits, other_installation, service], "me") == {
+        "n1": NodeAmounts(2, 1, 2**20, 0)
+    }
 
 
 def test_init_containers_count_where_they_are_larger_and_sidecars_always() -> None:

@@ -1,5 +1,5 @@
 """A second reading of the rules, for properties: it replays the steps of a run with plain sums and no indexes, and says
-which step broke which rule of kai.md 6.2 and 6.4, or of the house."""
+which step broke which rule of kai.md 6.2 and 6.4, or one of our own."""
 
 from __future__ import annotations
 
@@ -116,26 +116,26 @@ class ReplayChecker:
 
     def replay(self, steps):
         """Replay everything; the rules that were broken, as sentences."""
-        deed = []
+        victims = []
         for step in steps:
             if step.action == "start":
-                self._start(step, deed)
-                deed = []
+                self._start(step, victims)
+                victims = []
             elif step.action == "give_up":
                 self.running[step.gang] -= set(step.tasks)
             else:
-                deed.append(step)
-        if deed:
-            self._fault(deed[0], "was done for nobody who started")
+                victims.append(step)
+        if victims:
+            self._fault(victims[0], "serves no gang that started")
         return self.faults
 
     def _fault(self, step, what):
         self.faults.append(f"{step.message} {what}")
 
-    def _start(self, step, deed):
-        for before in deed:
+    def _start(self, step, victims):
+        for before in victims:
             self._victim(before, step)
-        lost = [before for before in deed if before.action != "move"]
+        lost = [before for before in victims if before.action != "move"]
         reclaims = [before for before in lost if before.action == "reclaim"]
         ask = self.size(step.gang, step.tasks)
         leaf = self.gangs[step.gang].queue

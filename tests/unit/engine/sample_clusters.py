@@ -1,4 +1,4 @@
-"""Small clusters drawn on one screen, random ones for properties, and what must be true of any after settling."""
+"""Small clusters drawn on one screen, random ones for properties, and the invariants of any cluster after a cycle."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def facts(queues, gangs, nodes=(), **more):
     return ClusterFacts(tuple(queues), gangs=tuple(gangs), nodes=made, **more)
 
 
-def step_pairs(settled):
+def step_pairs(cycle):
     """(action, gang) of every step, in order."""
-    return [(step.action.value, step.gang) for step in settled.steps]
+    return [(step.action.value, step.gang) for step in cycle.steps]
 
 
-def running_gangs(settled):
-    return {gang.fact.name for gang in settled.world.gangs if gang.is_running}
+def running_gangs(cycle):
+    return {gang.fact.name for gang in cycle.world.gangs if gang.is_running}
 
 
 def run_cycle_of(*args, **more):

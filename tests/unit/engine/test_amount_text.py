@@ -42,6 +42,6 @@ def test_a_reason_names_the_resource_that_is_missing():
     )
     reason = Explainer(world).explain(world.gang_of["g"])
     assert reason.message == (
-        "It asks for 1 GPU and 6 cores; the nodes have room for 1 GPU and 2 cores: 4 cores missing on n."
+        "It asks for 1 GPU and 6 cores; the nodes have capacity for 1 GPU and 2 cores: 4 cores missing on n."
     )
     assert reason.unblock == ("4 cores more must be free on n (r).",)

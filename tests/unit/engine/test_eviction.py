@@ -81,7 +81,7 @@ def test_a_victim_that_does_not_help_is_spared():
     assert step_pairs(after) == [("preempt", "here"), ("start", "new")]
 
 
-def test_who_does_not_help_is_spared_among_many():
+def test_a_victim_that_does_not_help_is_spared_among_many():
     """Four stand in front of the order; the youngest, on the other node, is of no use and returns."""
     here = [gang(f"here{i}", "q", LOW, gpus=1, on="n2", at=i) for i in range(3)]
     work = [gang("elsewhere", "q", LOW, gpus=1, on="n1", at=9), *here, gang("new", "q", NORMAL, gpus=3)]
@@ -98,7 +98,7 @@ def test_at_most_sixteen_gangs_move_for_one(gangs, starts):
     assert len([1 for action, _name in step_pairs(after) if action == "move"]) == (gangs if starts else 0)
 
 
-def test_consolidation_gives_everybody_a_place_or_does_nothing():
+def test_consolidation_moves_every_gang_or_does_nothing():
     """Three of the four would find a place, so nobody moves."""
     here = [gang(f"l{i}", "q", LOW, gpus=2, on="n1", at=i) for i in range(4)]
     work = [*here, gang("fixed", "q", NORMAL, gpus=2, on="n2"), gang("new", "q", LOW, gpus=8, at=9)]
@@ -114,7 +114,7 @@ def test_as_many_nodes_are_cleared_as_the_gang_needs():
     assert sorted(step_pairs(after)) == [("move", "l1"), ("move", "l2"), ("start", "new")]
 
 
-def test_on_one_node_who_is_served_last_moves():
+def test_on_one_node_the_gang_that_is_served_last_moves():
     work = [gang("old", "q", LOW, on="n1", at=1), gang("young", "q", LOW, on="n1", at=2)]
     after = run_cycle_of([queue("q", 0)], [*work, gang("new", "q", LOW, gpus=3, at=9)], {"n1": 4, "n2": 1})
     assert step_pairs(after) == [("move", "young"), ("start", "new")]
@@ -140,12 +140,12 @@ def test_the_node_with_fewest_gangs_to_move_is_cleared():
     ]
 
 
-def test_nobody_moves_for_what_could_start_in_free_room():
+def test_no_gang_moves_for_a_start_in_free_capacity():
     work = [gang("l", "q", LOW, on="n1"), gang("new", "q", LOW, gpus=4, at=9)]
     assert step_pairs(run_cycle_of([queue("q", 0)], work, {"n1": 4, "n2": 4})) == [("start", "new")]
 
 
-def test_nobody_loses_anything_where_a_gang_of_its_own_leaf_can_move():
+def test_no_gang_is_evicted_where_a_gang_of_the_same_leaf_can_move():
     """The new one is inside its fair share, and may take the place of `lent`."""
     work = [
         gang("own", "a", LOW, gpus=2, on="n1", at=1),
@@ -193,7 +193,7 @@ def test_what_cannot_be_preempted_is_not_even_moved(leaf):
     )
 
 
-def test_inside_a_leaf_too_nobody_loses_his_place_where_moving_is_enough():
+def test_inside_a_leaf_no_gang_is_evicted_where_moving_is_enough():
     work = [gang("small", "q", LOW, gpus=2, on="n2", at=1), gang("large", "q", LOW, gpus=4, on="n1", at=2)]
     after = run_cycle_of([queue("q", 4)], [*work, gang("w", "q", NORMAL, gpus=4)], {"n1": 4, "n2": 4, "n3": 2})
     assert step_pairs(after) == [("move", "small"), ("start", "w")]

@@ -115,14 +115,14 @@ def test_what_a_child_does_not_need_goes_to_its_siblings_before_it_goes_up():
 
 
 def test_a_parent_without_quota_gives_its_children_no_claim():
-    """8 GPUs: the queues below `house` have quotas, but `house` may claim nothing; only the surplus is divided."""
+    """8 GPUs: the queues below `outer` have quotas, but `outer` may claim nothing; only the surplus is divided."""
     after = run_cycle_of(
-        [queue("house", 0), queue("inside", 6, "house"), queue("other", 6)],
+        [queue("outer", 0), queue("inside", 6, "outer"), queue("other", 6)],
         [gang("i1", "inside", gpus=6), gang("o1", "other", gpus=6)],
         {"n": 8},
     )
     fair = {name: q.fair[0] for name, q in after.world.queue_of.items()}
-    assert fair == {"house": 2, "other": 6, "inside": 6}
+    assert fair == {"outer": 2, "other": 6, "inside": 6}
 
 
 def test_what_is_on_its_way_out_is_still_a_request_and_what_has_ended_is_none():
@@ -153,12 +153,12 @@ def test_usage_and_demand_count_as_requests():
 
 
 def test_demand_and_usage_are_requests_of_every_queue_above():
-    """`house` has no quota and nothing of its own; what is asked and held below it is its claim on the surplus."""
-    queues = [queue("house", 0), queue("inside", 0, "house"), queue("other", 0)]
+    """`outer` has no quota and nothing of its own; what is asked and held below it is its claim on the surplus."""
+    queues = [queue("outer", 0), queue("inside", 0, "outer"), queue("other", 0)]
     for below in ({"demand": {"inside": {GPU: 9}}}, {"usage": {"inside": {GPU: 9}}}):
         after = run_cycle_of(queues, [gang("o", "other", gpus=9)], {"n": 8}, **below)
         fair = {name: q.fair[0] for name, q in after.world.queue_of.items()}
-        assert fair == {"house": 4, "inside": 4, "other": 4}
+        assert fair == {"outer": 4, "inside": 4, "other": 4}
 
 
 def test_each_resource_is_divided_on_its_own():

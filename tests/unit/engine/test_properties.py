@@ -1,4 +1,4 @@
-"""What must be true of any cluster after settling (issue 3, section 5)."""
+"""Invariants of any cluster after a cycle (issue 3, section 5)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATES = st.tuples(cluster_facts(), st.sets(st.sampled_from([f"g{i}" for i in ra
 
 @given(STATES)
 @SAMPLE
-def test_bounds_hold_every_step_is_justified_and_settling_again_changes_nothing(drawn):
+def test_bounds_hold_every_step_is_justified_and_another_cycle_changes_nothing(drawn):
     start = partly_scheduled(*drawn)
     after = run_cycle(start)
     assert after.has_converged
@@ -41,7 +41,7 @@ def test_bounds_hold_every_step_is_justified_and_settling_again_changes_nothing(
 
 @given(STATES)
 @SAMPLE
-def test_nobody_waits_who_would_fit_without_taking_anything(drawn):
+def test_no_gang_waits_that_would_fit_without_evictions(drawn):
     """Asked of the engine, and by trying every node for every pod."""
     world = run_cycle(partly_scheduled(*drawn)).world
     for gang in world.gangs:

@@ -1,4 +1,4 @@
-"""When one leaf may take from another (kai.md 6.4): the gate, each victim, the look back; and where the house is
+"""When one leaf may take from another (kai.md 6.4): the gate, each victim, the look back; and where our rules are
 stricter than KAI. Every case says who may be asked, with numbers small enough to count."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_the_leaf_stays_inside_its_fair_share(asks, expected):
     assert taken([queue("a", 0), queue("b", 0)], [*held, asks], 8) == expected
 
 
-def test_the_gate_is_asked_anew_for_everybody():
+def test_the_gate_is_checked_again_for_every_gang():
     """Each of two gangs would leave `a` inside its fair share of 3, both of them not. `b` has no share at all."""
     held = [low(f"b{i}", "b", at=i) for i in range(6)]
     waits = [gang(f"w{i}", "a", LOW, gpus=2, at=10 + i) for i in range(2)]
@@ -82,7 +82,7 @@ def test_non_preemptible_work_must_fit_the_quota_and_low_work_need_not():
 # -- each victim -----------------------------------------------------------------------------------------------------
 
 
-def test_a_quota_is_taken_back_from_who_is_above_his_own():
+def test_a_quota_is_reclaimed_from_a_leaf_above_its_own():
     """`b` is inside its fair share, for nobody else wants the surplus, but above its quota; `a` is inside its own."""
     held = [low(f"b{i}", "b", at=i) for i in range(4)]
     assert taken([queue("a", 2), queue("b", 2)], [*held, gang("w", "a", NORMAL, gpus=2)], 4) == ["b3", "b2"]
@@ -144,8 +144,8 @@ def test_usage_inside_the_quota_of_the_branch_is_safe_from_other_branches():
 
 
 def test_a_leaf_inside_its_quota_is_safe_though_the_pool_above_it_is_over_its_own():
-    """KAI judges `house` alone, which may claim nothing; here a leaf within its quota never loses work to a pool."""
-    queues = [queue("house", 0), queue("inside", 3, "house"), queue("over", 0, "house"), queue("other", 4)]
+    """KAI judges `outer` alone, which may claim nothing; here a leaf within its quota never loses work to a pool."""
+    queues = [queue("outer", 0), queue("inside", 3, "outer"), queue("over", 0, "outer"), queue("other", 4)]
     held = [low("safe", "inside", 3, at=9), low("loose", "over", 1, at=1)]
     assert taken(queues, [*held, gang("w", "other", NORMAL, gpus=1)], 4) == ["loose"]
     assert taken(queues, [*held, gang("w", "other", NORMAL, gpus=2)], 4) == []
@@ -165,14 +165,14 @@ def test_the_nearest_borrower_inside_a_pool_first():
 
 
 def test_a_leaf_that_came_down_to_its_quota_is_safe_from_then_on():
-    """Pool `y` may claim nothing, its leaf `y1` one: of the three below it two can go, whoever is youngest."""
+    """Pool `y` may claim nothing, its leaf `y1` one: of the three below it two can go, the youngest first."""
     queues = [queue("x", 3), queue("y", 0), queue("y1", 1, "y"), queue("y2", 0, "y")]
     held = [low("y2-low", "y2", at=1), low("y1-old", "y1", at=2), low("y1-young", "y1", at=3)]
     assert sorted(taken(queues, [*held, gang("w", "x", NORMAL, gpus=2)], 3)) == ["y1-young", "y2-low"]
     assert taken(queues, [*held, gang("w", "x", NORMAL, gpus=3)], 3) == []
 
 
-def test_the_shared_queue_takes_from_a_slice_and_a_slice_from_the_shared_queue():
+def test_the_shared_queue_takes_from_a_subpool_and_a_subpool_from_the_shared_queue():
     queues = [queue("team", None), queue("team-a", 2, "team"), queue("team-shared", 2, "team")]
     for lender, borrower in (("team-a", "team-shared"), ("team-shared", "team-a")):
         held = [low(f"l{i}", borrower, at=i) for i in range(4)]
@@ -225,7 +225,7 @@ def test_the_order_of_lenders_is_made_anew_after_every_unit():
     [(3, []), (4, []), (6, ["y5"])],
     ids=["y would be inside its share", "y would be as far above as x", "y would still be further above"],
 )
-def test_who_ends_above_his_fair_share_is_no_better_off_than_who_lost(pairs, expected):
+def test_a_leaf_that_ends_above_its_fair_share_is_no_better_off_than_the_loser(pairs, expected):
     """`x1` is inside its fair share (2 of `x`'s 4), but `x` would end at 6 of 4. `y` has a share of 4 and loses 2."""
     queues = [queue("x", 0), queue("x1", 0, "x"), queue("x2", 0, "x"), queue("y", 0)]
     held = [low(f"y{i}", "y", 2, at=i) for i in range(pairs)]
@@ -233,7 +233,7 @@ def test_who_ends_above_his_fair_share_is_no_better_off_than_who_lost(pairs, exp
     assert taken(queues, [*held, gang("w", "x1", LOW, gpus=2, at=9)], 2 * pairs, **more) == expected
 
 
-def test_the_look_back_is_at_every_level():
+def test_the_check_after_a_reclaim_covers_every_level():
     """The same, with another queue above `x` and `y`: they are judged where they are siblings."""
     queues = [queue("top", 0), queue("x", 0, "top"), queue("x1", 0, "x"), queue("x2", 0, "x"), queue("y", 0, "top")]
     more = {"capacity": {GPU: 8}, "usage": {"x2": {GPU: 4}}}
@@ -242,7 +242,7 @@ def test_the_look_back_is_at_every_level():
         assert taken(queues, [*held, gang("w", "x1", LOW, gpus=2, at=9)], 2 * pairs, **more) == expected
 
 
-def test_who_has_no_fair_share_is_nobody_to_compare_with():
+def test_a_leaf_without_fair_share_is_not_compared():
     """`x` ends at 6 of its 4. That stops it where `y` has a share; where it has none, all of it may go."""
     asks = gang("w", "x1", LOW, gpus=2, at=9)
     more = {"capacity": {GPU: 4}, "usage": {"x2": {GPU: 4}}}
@@ -251,12 +251,12 @@ def test_who_has_no_fair_share_is_nobody_to_compare_with():
         assert taken(queues, [low("y0", "y", 2), asks], 2, **more) == expected
 
 
-def test_whatever_is_held_where_there_is_no_fair_share_is_infinitely_much():
+def test_any_usage_without_a_fair_share_is_infinitely_above_it():
     """`inside` has a quota and so a share of its own; without weight the queue above it has none to give."""
     held = [low(f"b{i}", "b", at=i) for i in range(3)]
     asks = gang("w", "inside", LOW, at=9)
     for weight, expected in ((0, []), (1, ["b2"])):
-        queues = [queue("house", 0, weight=weight), queue("inside", 2, "house"), queue("b", 1, weight=0)]
+        queues = [queue("outer", 0, weight=weight), queue("inside", 2, "outer"), queue("b", 1, weight=0)]
         assert taken(queues, [*held, asks], 3) == expected
 
 
@@ -285,7 +285,7 @@ def test_a_victim_that_finds_another_place_has_lost_nothing():
     assert step_pairs(after) == [("move", "low"), ("start", "w")]
 
 
-def test_nobody_loses_his_place_where_moving_is_enough():
+def test_no_gang_is_evicted_where_moving_is_enough():
     """The youngest would be taken, and fits nowhere else; the older one moves out of the way."""
     held = [gang("small", "b", LOW, gpus=2, on="n2", at=1), gang("large", "b", LOW, gpus=4, on="n1", at=2)]
     nodes = {"n1": 4, "n2": 4, "n3": 2}
@@ -293,7 +293,7 @@ def test_nobody_loses_his_place_where_moving_is_enough():
     assert step_pairs(after) == [("move", "small"), ("start", "w")]
 
 
-def test_who_finds_another_place_need_not_be_above_his_quota():
+def test_a_gang_that_moves_need_not_be_above_its_quota():
     """`b` is inside its quota, so nobody takes anything of it; but its work may move."""
     held = gang("low", "b", LOW, gpus=2, on="n1")
     after = run_cycle_of([queue("a", 4), queue("b", 2)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
@@ -309,10 +309,10 @@ def test_nobody_makes_work_move_for_what_is_above_its_fair_share():
     )
 
 
-# -- where the house is stricter -------------------------------------------------------------------------------------
+# -- where our rules are stricter -------------------------------------------------------------------------------------
 
 
-def test_a_share_of_the_surplus_pushes_nobody_below_his_quota():
+def test_a_share_of_the_surplus_pushes_no_leaf_below_its_quota():
     """`b` holds 4 in one piece with a quota of 2 and a fair share of 3: `a`, which has no quota, may not take it. With
     a quota it may; and it may take smaller pieces down to the quota."""
     whole = low("b0", "b", 4)
@@ -323,7 +323,7 @@ def test_a_share_of_the_surplus_pushes_nobody_below_his_quota():
     assert taken([queue("a", 0), queue("b", 2)], [*pieces, asks], 4) == ["b2"]
 
 
-def test_who_lies_across_the_quota_is_passed_over_for_who_does_not():
+def test_a_gang_across_the_quota_is_skipped_for_one_that_is_not():
     """The youngest lies across the line, the older one above it."""
     held = [low("small", "b", 1, at=1), low("large", "b", 3, at=2)]
     asks = gang("w", "a", LOW, gpus=1, at=9)

@@ -22,8 +22,8 @@ OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w
         (("w2", "w2-again"), "Work ends (mine-2)."),
         (("w1", "w2", "w3"), "Work ends (mine-1, mine-2, mine-3)."),
         (("w1", "w2", "w3", "w4"), "Work ends (mine-1, mine-2, mine-3, …)."),
-        (("secret",), "Work ends (1 of other people)."),
-        (("secret", "w1", "hidden"), "Work ends (mine-1 and 2 of other people)."),
+        (("secret",), "Work ends (1 of other users)."),
+        (("secret", "w1", "hidden"), "Work ends (mine-1 and 2 of other users)."),
     ],
 )
 def test_names_are_told_to_those_who_may_know_them(work, told):
@@ -39,19 +39,19 @@ def test_what_may_not_be_named_is_in_no_sentence_of_a_reason():
     )
     reason = waiting_reasons(after.world)["mine"]
     assert reason.unblock == (
-        "The quota of a grows by 2 GPUs, or HIGH or NORMAL work in a that holds as much ends (w).",
+        "Raise the quota of a by 2 GPUs, or end as much HIGH or NORMAL work in a (w).",
         "2 GPUs more must be free on n (w, x).",
     )
     assert [remedy.message({}.get) for remedy in reason.remedies] == [
-        "The quota of a grows by 2 GPUs, or HIGH or NORMAL work in a that holds as much ends (1 of other people).",
-        "2 GPUs more must be free on n (2 of other people).",
+        "Raise the quota of a by 2 GPUs, or end as much HIGH or NORMAL work in a (1 of other users).",
+        "2 GPUs more must be free on n (2 of other users).",
     ]
 
 
 def test_a_gang_that_runs_in_part_does_not_wait_for_itself():
     world = World(facts([queue("a", 2)], [gang("g", "a", 100, count=3, on=["n", "n", None])], {"n": 8}))
     (reason,) = [Explainer(world).explain(world.gang_of["g"])]
-    assert reason.unblock == ("The quota of a grows by 1 GPU, or HIGH or NORMAL work in a that holds as much ends.",)
+    assert reason.unblock == ("Raise the quota of a by 1 GPU, or end as much HIGH or NORMAL work in a.",)
 
 
 def test_only_work_on_what_is_shared_makes_room_in_a_cohort():
@@ -63,7 +63,7 @@ def test_only_work_on_what_is_shared_makes_room_in_a_cohort():
         reason = waiting_reasons(after.world)["low"]
         assert (reason.code, reason.queue) == ("nothing_to_borrow", "org")
         assert reason.unblock == (
-            "The quota of org grows by 2 GPUs, or work under org ends that holds as much of what is shared there.",
+            "Raise the quota of org by 2 GPUs, or end work under org that uses as much shared quota.",
         )
 
 

@@ -92,8 +92,8 @@ def test_low_does_not_count_against_the_quota():
 def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool():
     """Also not when the pool above it is over what it may claim."""
     pools = [
-        queue("house", 0),
-        queue("inside", 4, "house"),
+        queue("outer", 0),
+        queue("inside", 4, "outer"),
         queue("other", 4),
     ]
     work = [gang("low", "inside", LOW, gpus=4, on="n"), gang("normal", "other", NORMAL, gpus=4)]

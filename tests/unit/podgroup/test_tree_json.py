@@ -21,7 +21,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_a_row_gives_back_the_tree_it_was_written_from(name):
+def test_a_row_returns_the_tree_that_it_was_written_from(name):
     group, _ = read_pod_group(TREES[name])
     plain = json.loads(json.dumps(tree_to_json(group.min_member, group.min_sub_group, group.groups)))
     back, tree = tree_from_json(plain, 0), group.tree()

@@ -21,28 +21,28 @@ from scheduling.domain.queues.observed import UNKNOWN_MANAGER, Ownership, QueueD
 from scheduling.kube.fake import FakeCluster
 from scheduling.kube.resource_kinds import QUEUE
 
-PLACE = QueueTarget("ns", "h1", "kai.scheduler/node-pool")
+TARGET = QueueTarget("ns", "h1", "kai.scheduler/node-pool")
 WANTED: Mapping[str, DesiredQueue] = build_desired_queues(
-    PLACE, [PoolQueueFacts(PoolBalance("team", 100, UNLIMITED_GPUS, ()))]
+    TARGET, [PoolQueueFacts(PoolBalance("team", 100, UNLIMITED_GPUS, ()))]
 )
 LEAF = "osmo-pool-ns-team---shared"
 US, KIM = "osmo-admin", "kim"
 
 
 @pytest.fixture
-def twin() -> FakeCluster:
+def fake() -> FakeCluster:
     """A cluster that holds the leaf as we want it."""
     cluster = FakeCluster()
-    cluster.apply(QUEUE, queue_manifest(PLACE, WANTED[LEAF]), field_manager=US)
+    cluster.apply(QUEUE, queue_manifest(TARGET, WANTED[LEAF]), field_manager=US)
     return cluster
 
 
-def leaf(twin: FakeCluster) -> Object:
-    return twin.get(QUEUE, LEAF)
+def leaf(fake: FakeCluster) -> Object:
+    return fake.get(QUEUE, LEAF)
 
 
-def test_as_it_should_be(twin: FakeCluster) -> None:
-    found = observe_queue(leaf(twin), PLACE, WANTED)
+def test_as_it_should_be(fake: FakeCluster) -> None:
+    found = observe_queue(leaf(fake), TARGET, WANTED)
     assert (found.ownership, found.differences, found.needs_write) == (Ownership.OURS, (), False)
     assert (found.parent, found.quota) == ("osmo-pool-ns-team", 100)
 
@@ -64,41 +64,41 @@ def test_as_it_should_be(twin: FakeCluster) -> None:
     ],
 )  # fmt: skip
 def test_an_edit_is_drift_with_its_author(
-    twin: FakeCluster, change: dict[str, Any], field: str, theirs: Any, ours: Any
+    fake: FakeCluster, change: dict[str, Any], field: str, theirs: Any, ours: Any
 ) -> None:
-    twin.merge(QUEUE, LEAF, change, field_manager=KIM)
-    found = observe_queue(leaf(twin), PLACE, WANTED)
+    fake.merge(QUEUE, LEAF, change, field_manager=KIM)
+    found = observe_queue(leaf(fake), TARGET, WANTED)
     assert found.drift == found.differences == (QueueDifference(field, theirs, ours, KIM),)
 
 
-def test_a_field_that_was_removed_is_drift_too(twin: FakeCluster) -> None:
-    twin.merge(QUEUE, LEAF, {"spec": {"resources": {"gpu": {"limit": None}}}}, field_manager=KIM)
-    (difference,) = observe_queue(leaf(twin), PLACE, WANTED).drift
+def test_a_field_that_was_removed_is_drift_too(fake: FakeCluster) -> None:
+    fake.merge(QUEUE, LEAF, {"spec": {"resources": {"gpu": {"limit": None}}}}, field_manager=KIM)
+    (difference,) = observe_queue(leaf(fake), TARGET, WANTED).drift
     assert difference == QueueDifference("spec.resources.gpu.limit", None, -1, UNKNOWN_MANAGER), (
         "who removes leaves no trace"
     )
-    twin.merge(QUEUE, LEAF, {"metadata": {"labels": {"by": "kim"}}}, field_manager=KIM)
-    (difference,) = observe_queue(leaf(twin), PLACE, WANTED).drift
-    assert difference.by == KIM, "whoever wrote since"
+    fake.merge(QUEUE, LEAF, {"metadata": {"labels": {"by": "kim"}}}, field_manager=KIM)
+    (difference,) = observe_queue(leaf(fake), TARGET, WANTED).drift
+    assert difference.by == KIM, "the manager that wrote last"
 
 
-def test_our_own_change_of_mind_is_no_drift(twin: FakeCluster) -> None:
-    more = build_desired_queues(PLACE, [PoolQueueFacts(PoolBalance("team", 120, UNLIMITED_GPUS, ()))])
-    found = observe_queue(leaf(twin), PLACE, more)
+def test_our_own_change_of_mind_is_no_drift(fake: FakeCluster) -> None:
+    more = build_desired_queues(TARGET, [PoolQueueFacts(PoolBalance("team", 120, UNLIMITED_GPUS, ()))])
+    found = observe_queue(leaf(fake), TARGET, more)
     assert found.differences == (QueueDifference("spec.resources.gpu.quota", 100, 120),)
     assert found.drift == ()
 
 
-def test_a_shard_that_we_name_anew_or_no_more_is_no_drift(twin: FakeCluster) -> None:
+def test_a_shard_that_we_name_anew_or_no_more_is_no_drift(fake: FakeCluster) -> None:
     shard = QueueTarget("ns", "h1", "kai.scheduler/node-pool", "gpu")
-    found = observe_queue(leaf(twin), shard, WANTED)
+    found = observe_queue(leaf(fake), shard, WANTED)
     assert found.differences == (QueueDifference("metadata.labels.kai.scheduler/node-pool", None, "gpu"),)
-    twin.apply(QUEUE, queue_manifest(shard, WANTED[LEAF]), field_manager=US)
-    found = observe_queue(leaf(twin), PLACE, WANTED)
+    fake.apply(QUEUE, queue_manifest(shard, WANTED[LEAF]), field_manager=US)
+    found = observe_queue(leaf(fake), TARGET, WANTED)
     assert found.differences == (QueueDifference("metadata.labels.kai.scheduler/node-pool", "gpu", None),)
     other_key = QueueTarget("ns", "h1", "example.com/shard", "gpu")
     fields = {
-        difference.field: difference.ours for difference in observe_queue(leaf(twin), other_key, WANTED).differences
+        difference.field: difference.ours for difference in observe_queue(leaf(fake), other_key, WANTED).differences
     }
     assert fields == {
         "metadata.labels.kai.scheduler/node-pool": None,
@@ -106,20 +106,20 @@ def test_a_shard_that_we_name_anew_or_no_more_is_no_drift(twin: FakeCluster) -> 
     }
 
 
-def test_what_others_add_is_theirs(twin: FakeCluster) -> None:
-    twin.merge(
+def test_what_others_add_is_theirs(fake: FakeCluster) -> None:
+    fake.merge(
         QUEUE, LEAF, {"metadata": {"labels": {"team": "x"}}, "spec": {"preemptMinRuntime": "5m"}}, field_manager=KIM
     )
-    twin.merge(QUEUE, LEAF, {"status": {"childQueues": ["x"]}}, field_manager="queue-controller", status=True)
-    assert not observe_queue(leaf(twin), PLACE, WANTED).needs_write
+    fake.merge(QUEUE, LEAF, {"status": {"childQueues": ["x"]}}, field_manager="queue-controller", status=True)
+    assert not observe_queue(leaf(fake), TARGET, WANTED).needs_write
 
 
 def test_a_queue_of_our_name_that_nobody_marked_is_adopted() -> None:
-    twin = FakeCluster()
+    fake = FakeCluster()
     spec = {"parentQueue": "osmo-default-ns", "resources": {"gpu": {"quota": 50, "limit": -1, "overQuotaWeight": 1}}}
     body = {"metadata": {"name": "osmo-pool-ns-team", "labels": {"osmo.namespace": "ns"}}, "spec": spec}
-    twin.create(QUEUE, body, field_manager="osmo-backend")
-    found = observe_queue(twin.get(QUEUE, "osmo-pool-ns-team"), PLACE, WANTED)
+    fake.create(QUEUE, body, field_manager="osmo-backend")
+    found = observe_queue(fake.get(QUEUE, "osmo-pool-ns-team"), TARGET, WANTED)
     assert found.ownership is Ownership.ADOPTED
     assert found.needs_write
     assert found.drift == (), "what was there before us is nobody's fault"
@@ -127,15 +127,15 @@ def test_a_queue_of_our_name_that_nobody_marked_is_adopted() -> None:
 
 
 def test_a_marked_copy_that_we_never_wrote_is_adopted() -> None:
-    twin = FakeCluster()
-    twin.create(QUEUE, queue_manifest(PLACE, WANTED[LEAF]), field_manager="backup")
-    found = observe_queue(leaf(twin), PLACE, WANTED)
+    fake = FakeCluster()
+    fake.create(QUEUE, queue_manifest(TARGET, WANTED[LEAF]), field_manager="backup")
+    found = observe_queue(leaf(fake), TARGET, WANTED)
     assert (found.ownership, found.differences, found.needs_write) == (Ownership.ADOPTED, (), True)
 
 
-def test_the_mark_removed_by_hand_comes_back(twin: FakeCluster) -> None:
-    twin.merge(QUEUE, LEAF, {"metadata": {"labels": {"osmo.house": None}}}, field_manager=KIM)
-    found = observe_queue(leaf(twin), PLACE, WANTED)
+def test_the_mark_removed_by_hand_comes_back(fake: FakeCluster) -> None:
+    fake.merge(QUEUE, LEAF, {"metadata": {"labels": {"osmo.house": None}}}, field_manager=KIM)
+    found = observe_queue(leaf(fake), TARGET, WANTED)
     assert found.ownership is Ownership.ADOPTED
     assert [difference.field for difference in found.differences] == ["metadata.labels.osmo.house"]
 
@@ -148,9 +148,9 @@ def test_the_mark_removed_by_hand_comes_back(twin: FakeCluster) -> None:
     ],
 )
 def test_a_queue_of_our_name_that_others_marked_is_theirs(labels: dict[str, str], note: str) -> None:
-    twin = FakeCluster()
-    twin.create(QUEUE, {"metadata": {"name": LEAF, "labels": labels}, "spec": {}}, field_manager=KIM)
-    found = observe_queue(leaf(twin), PLACE, WANTED)
+    fake = FakeCluster()
+    fake.create(QUEUE, {"metadata": {"name": LEAF, "labels": labels}, "spec": {}}, field_manager=KIM)
+    found = observe_queue(leaf(fake), TARGET, WANTED)
     assert (found.ownership, found.note, found.needs_write) == (Ownership.OTHERS, note, False)
 
 
@@ -164,16 +164,16 @@ def test_a_queue_of_our_name_that_others_marked_is_theirs(labels: dict[str, str]
     ],
 )
 def test_a_queue_that_we_do_not_want_is_ours_only_with_our_mark(labels: dict[str, str], standing: Ownership) -> None:
-    twin = FakeCluster()
-    twin.create(QUEUE, {"metadata": {"name": "osmo-pool-ns-old", "labels": labels}, "spec": {}}, field_manager=KIM)
-    found = observe_queue(twin.get(QUEUE, "osmo-pool-ns-old"), PLACE, WANTED)
+    fake = FakeCluster()
+    fake.create(QUEUE, {"metadata": {"name": "osmo-pool-ns-old", "labels": labels}, "spec": {}}, field_manager=KIM)
+    found = observe_queue(fake.get(QUEUE, "osmo-pool-ns-old"), TARGET, WANTED)
     assert (found.ownership, found.differences) == (standing, ())
 
 
 @pytest.mark.parametrize(
     "spec", [{}, {"resources": None}, {"resources": {"gpu": {}}}, {"resources": {"gpu": {"quota": True}}}]
 )
-def test_a_quota_that_is_left_out_is_0(twin: FakeCluster, spec: dict[str, Any]) -> None:
-    item = copy.deepcopy(leaf(twin))
+def test_a_quota_that_is_left_out_is_0(fake: FakeCluster, spec: dict[str, Any]) -> None:
+    item = copy.deepcopy(leaf(fake))
     item["spec"] = spec
-    assert observe_queue(item, PLACE, WANTED).quota == 0
+    assert observe_queue(item, TARGET, WANTED).quota == 0

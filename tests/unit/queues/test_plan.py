@@ -65,13 +65,13 @@ def test_a_new_tree_is_made_from_the_top() -> None:
     assert words(plan_queues(target, {}).steps) == ["create root", "create team", "create s", "create a"]
 
 
-def test_a_new_slice_waits_until_the_shared_leaf_has_shrunk() -> None:
+def test_a_new_subpool_waits_until_the_shared_leaf_has_shrunk() -> None:
     target = wanted("root -1\n  team 100\n    a 30\n    s 70")
     steps = plan_queues(target, seen("root -1\n  team 100\n    s 100", target)).steps
     assert words(steps) == ["update s", "create a"]
 
 
-def test_a_slice_goes_before_the_shared_leaf_grows() -> None:
+def test_a_subpool_goes_before_the_shared_leaf_grows() -> None:
     target = wanted("root -1\n  team 100\n    s 100")
     steps = plan_queues(target, seen("root -1\n  team 100\n    s 70\n    a 30", target)).steps
     assert words(steps) == ["delete a", "update s"]
@@ -240,23 +240,23 @@ SHARES = st.dictionaries(
 )
 
 
-def house(shares: Mapping[str, tuple[int, Mapping[str, int], bool]]) -> dict[str, DesiredQueue]:
-    """A house of pools whose slices and shared leaf add up exactly, or which are unlimited."""
+def desired_state(shares: Mapping[str, tuple[int, Mapping[str, int], bool]]) -> dict[str, DesiredQueue]:
+    """Pools whose subpools and shared leaf sum up exactly, or that are unlimited."""
     found = {"root": queue("root", -1, None)}
-    for pool, (rest, slices, is_unlimited) in shares.items():
+    for pool, (rest, subpools, is_unlimited) in shares.items():
         if is_unlimited:
             found[pool] = queue(pool, -1, "root")
             found[f"{pool}-s"] = queue(f"{pool}-s", -1, pool)
             continue
-        found[pool] = queue(pool, rest + sum(slices.values()), "root")
+        found[pool] = queue(pool, rest + sum(subpools.values()), "root")
         found[f"{pool}-s"] = queue(f"{pool}-s", rest, pool)
-        found |= {f"{pool}-{name}": queue(f"{pool}-{name}", quota, pool) for name, quota in slices.items()}
+        found |= {f"{pool}-{name}": queue(f"{pool}-{name}", quota, pool) for name, quota in subpools.items()}
     return found
 
 
 @given(before=SHARES, after=SHARES)
-def test_from_any_house_to_any_other_no_sum_is_ever_too_large(before: dict, after: dict) -> None:  # type: ignore[type-arg]
-    start, goal = house(before), house(after)
+def test_from_any_state_to_any_other_no_sum_is_ever_too_large(before: dict, after: dict) -> None:  # type: ignore[type-arg]
+    start, goal = desired_state(before), desired_state(after)
     around = {
         name: ObservedQueue(
             name, "u", each.parent, each.quota, Ownership.OURS, CHANGE if name in goal and goal[name] != each else ()

@@ -258,9 +258,7 @@ def test_a_waiting_workload_names_node_limit_and_amounts():
         "free": {G: 2},
         "missing": {G: 1},
     }
-    assert got["workloads"]["w"]["unblock"] == [
-        "The borrowing limit of q grows by 1 GPU, or work in q that holds as much ends."
-    ]
+    assert got["workloads"]["w"]["unblock"] == ["Raise the borrowing limit of q by 1 GPU, or end as much work in q."]
 
 
 def test_the_preview_of_a_change_equals_what_then_happens():

@@ -54,7 +54,7 @@ def test_quota_and_maximum(quota: int, maximum: int, priority: Priority, gang: i
         (LeafFacts("team--a", 10, -1, state=SubpoolState.ACTIVE, maintenance=True), False, "MAINTENANCE"),
     ],
 )
-def test_a_closed_door_is_closed_to_every_priority(facts: LeafFacts, admin: bool, words: str | None) -> None:
+def test_a_closed_pool_is_closed_to_every_priority(facts: LeafFacts, admin: bool, words: str | None) -> None:
     for priority in Priority:
         refusal = submission_verdict(facts, priority=priority, largest_gang=1, ignores_maintenance=admin)
         if words is None:

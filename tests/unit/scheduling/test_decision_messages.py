@@ -1,4 +1,4 @@
-"""What a person reads about a deed, and what somebody reads who may not know the other's names."""
+"""The messages of decisions, for readers who may know the names of others and for readers who may not."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("deed", "told", "told_to_others"), CASES)
-def test_sentences(deed: DecisionFacts, told: str, told_to_others: str) -> None:
-    assert decision_message(deed) == told
-    assert anonymous_decision_message(deed) == told_to_others
+@pytest.mark.parametrize(("decision", "message", "anonymous"), CASES)
+def test_messages(decision: DecisionFacts, message: str, anonymous: str) -> None:
+    assert decision_message(decision) == message
+    assert anonymous_decision_message(decision) == anonymous
 
 
 @pytest.mark.parametrize("action", StepAction)
 def test_others_never_read_the_name_of_the_beneficiary_or_its_pool(action: StepAction) -> None:
-    deed = DecisionFacts(action, "mine", "here", 1, ["n1"], beneficiary="secret-1", beneficiary_leaf="hidden")
-    assert "secret" not in anonymous_decision_message(deed)
-    assert "hidden" not in anonymous_decision_message(deed)
+    decision = DecisionFacts(action, "mine", "here", 1, ["n1"], beneficiary="secret-1", beneficiary_leaf="hidden")
+    assert "secret" not in anonymous_decision_message(decision)
+    assert "hidden" not in anonymous_decision_message(decision)

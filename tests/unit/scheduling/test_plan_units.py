@@ -30,7 +30,7 @@ def reclaim(name: str, whom: str) -> Step:
     return step(StepAction.RECLAIM, name, whom=whom)
 
 
-class TestDeeds:
+class TestPlanUnits:
     def test_what_is_taken_belongs_to_the_start_it_is_for(self) -> None:
         steps = [
             start("a", "n"),
@@ -41,69 +41,69 @@ class TestDeeds:
             start("c", "n"),
         ]
         found = list(split_plan(steps))
-        assert [[each.gang for each in deed.steps] for deed in found] == [["a"], ["x", "y", "b"], ["z"], ["c"]]
-        assert [deed.is_plain_start for deed in found] == [True, False, False, True]
+        assert [[each.gang for each in unit.steps] for unit in found] == [["a"], ["x", "y", "b"], ["z"], ["c"]]
+        assert [unit.is_plain_start for unit in found] == [True, False, False, True]
         assert found[1].gangs == {"x", "y", "b"}
 
     @given(sample_clusters.cluster_facts())
-    def test_every_step_of_a_plan_is_in_one_deed_and_ends_with_a_start_or_a_giving_up(self, given_facts: Any) -> None:
+    def test_every_step_of_a_plan_is_in_one_unit_and_ends_with_a_start_or_a_giving_up(self, given_facts: Any) -> None:
         plan = run_cycle(given_facts)
         found = list(split_plan(plan.steps))
-        assert [each for deed in found for each in deed.steps] == list(plan.steps)
-        for deed in found:
-            *taken, last = deed.steps
+        assert [each for unit in found for each in unit.steps] == list(plan.steps)
+        for unit in found:
+            *taken, last = unit.steps
             assert last.action in {StepAction.START, StepAction.GIVE_UP}
             assert all(each.beneficiary == last.gang for each in taken)
 
     @given(sample_clusters.cluster_facts())
     def test_a_plan_that_nobody_disturbs_finds_the_room_it_counted_on(self, given_facts: Any) -> None:
-        room = NodeCapacity(given_facts)
-        assert all(room.book(deed) for deed in split_plan(run_cycle(given_facts).steps))
+        capacity = NodeCapacity(given_facts)
+        assert all(capacity.book(unit) for unit in split_plan(run_cycle(given_facts).steps))
 
 
 class TestRoom:
     """Node n of 2 GPUs with `old` of 1 on it; `a`, `b`, `wide` (2) wait."""
 
-    def room(self) -> NodeCapacity:
+    def capacity(self) -> NodeCapacity:
         work = [gang("old", "q", on="n"), gang("a", "q"), gang("b", "q"), gang("wide", "q", gpus=2)]
         return NodeCapacity(facts([queue("q", 9)], work, {"n": 2}))
 
     def test_what_is_full_is_full(self) -> None:
-        room = self.room()
-        assert room.book(PlanUnit((start("a", "n"),)))
-        assert not room.book(PlanUnit((start("b", "n"),)))
+        capacity = self.capacity()
+        assert capacity.book(PlanUnit((start("a", "n"),)))
+        assert not capacity.book(PlanUnit((start("b", "n"),)))
 
-    def test_what_leaves_makes_room_in_the_same_deed(self) -> None:
-        room = self.room()
-        assert not room.book(PlanUnit((start("wide", "n"),)))
-        assert room.book(PlanUnit((reclaim("old", "wide"), start("wide", "n"))))
-        assert not room.book(PlanUnit((start("a", "n"),)))
+    def test_a_victim_frees_capacity_in_the_same_unit(self) -> None:
+        capacity = self.capacity()
+        assert not capacity.book(PlanUnit((start("wide", "n"),)))
+        assert capacity.book(PlanUnit((reclaim("old", "wide"), start("wide", "n"))))
+        assert not capacity.book(PlanUnit((start("a", "n"),)))
 
-    def test_a_dropped_deed_gives_nobody_room(self) -> None:
-        room = self.room()
-        assert not room.book(PlanUnit((reclaim("old", "wide"), start("wide", "n"), start("a", "n"))))
-        assert room.book(PlanUnit((start("a", "n"),)))
+    def test_a_dropped_unit_frees_no_capacity(self) -> None:
+        capacity = self.capacity()
+        assert not capacity.book(PlanUnit((reclaim("old", "wide"), start("wide", "n"), start("a", "n"))))
+        assert capacity.book(PlanUnit((start("a", "n"),)))
 
     def test_what_was_not_done_after_all_is_taken_back(self) -> None:
-        room = self.room()
-        mark = room.mark()
-        assert room.book(PlanUnit((start("a", "n"),)))
-        room.undo(mark)
-        assert room.book(PlanUnit((start("b", "n"),)))
+        capacity = self.capacity()
+        mark = capacity.mark()
+        assert capacity.book(PlanUnit((start("a", "n"),)))
+        capacity.undo(mark)
+        assert capacity.book(PlanUnit((start("b", "n"),)))
 
     def test_a_move_gives_the_old_node_back(self) -> None:
         work = [gang("old", "q", on="n"), gang("wide", "q", gpus=2)]
-        room = NodeCapacity(facts([queue("q", 9)], work, {"n": 2, "m": 2}))
-        assert room.book(PlanUnit((step(StepAction.MOVE, "old", "m", whom="wide"), start("wide", "n"))))
+        capacity = NodeCapacity(facts([queue("q", 9)], work, {"n": 2, "m": 2}))
+        assert capacity.book(PlanUnit((step(StepAction.MOVE, "old", "m", whom="wide"), start("wide", "n"))))
 
     def test_nobody_starts_on_a_node_that_is_not_there(self) -> None:
-        assert not self.room().book(PlanUnit((start("a", "gone"),)))
+        assert not self.capacity().book(PlanUnit((start("a", "gone"),)))
 
     def test_an_overfull_node_takes_only_what_does_not_ask_for_more_of_that(self) -> None:
         work = [gang("old", "q", on="n", gpus=4), gang("a", "q"), gang("none", "q", gpus=0)]
-        room = NodeCapacity(facts([queue("q", 9)], work, {"n": 2}))
-        assert not room.book(PlanUnit((start("a", "n"),)))
-        assert room.book(PlanUnit((start("none", "n"),)))
+        capacity = NodeCapacity(facts([queue("q", 9)], work, {"n": 2}))
+        assert not capacity.book(PlanUnit((start("a", "n"),)))
+        assert capacity.book(PlanUnit((start("none", "n"),)))
 
 
 class TestGates:
