@@ -78,7 +78,7 @@ def _facts(nodes: int, depth: int, pick: random.Random) -> tuple[list[CohortQuot
     for i in range(nodes - inner):
         cohort = depth - 2 if i == 0 else pick.randrange(inner)
         quota = pick.randint(0, 8)
-        limit = pick.choice([None, None, pick.randint(2, 12)])
+        limit = pick.choice([UNLIMITED, UNLIMITED, pick.randint(2, 12)])
         use = pick.randint(0, quota + 4)
         pools.append(PoolQuotaFacts(f"p{i}", f"c{cohort}", quota, borrowing_limit=limit, quota=quota, usage=use))
     return cohorts, pools

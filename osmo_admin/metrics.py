@@ -30,7 +30,7 @@ from pools.domain.gpu_quota.status import WORKERS
 from pools.domain.gpu_quota.status import usage_gauges as gauges_of
 from pools.domain.quantities import THOUSAND
 from pools.domain.quota.forest import cohort_key
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, UsageCounts
+from pools.domain.quota.pool_balance import PoolBalance, UsageCounts
 from pools.domain.roles import Permission
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, GpuQuota, Pool
@@ -93,7 +93,7 @@ class LedgerCollector(Collector):
         facts = read_balances(shown)
         for root in shown:
             balance = facts[root.pk]
-            guarantee.add_metric([root.name], _gpus(balance.guarantee))
+            guarantee.add_metric([root.name], balance.guarantee)
             for leaf, values in _leaves(balance):
                 for name, value in values.items():
                     gauges[name].add_metric([root.name, leaf], value)
@@ -189,16 +189,12 @@ def _namespaces() -> Iterator[Metric]:
     yield from (used, cap, alert, alerts)
 
 
-def _values(quota: int, usage: UsageCounts, *, draining: bool) -> dict[str, float]:
+def _values(quota: float, usage: UsageCounts, *, draining: bool) -> dict[str, float]:
     return {
-        "quota_gpus": _gpus(quota),
+        "quota_gpus": quota,
         "used_gpus": usage.used,
         "usage_gpus": usage.total_usage,
-        "available_gpus": _gpus(quota) - usage.used,
+        "available_gpus": quota - usage.used,
         "live_workflows": usage.live_workflows,
         "draining": int(draining),
     }
-
-
-def _gpus(amount: int) -> float:
-    return math.inf if amount == UNLIMITED_GPUS else amount

@@ -35,6 +35,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db import connection
 
+from pools.domain.amounts import Gpus
 from pools.domain.quota.pool_balance import accounting_quota, unallocated_quota
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Cohort, ConfigRevision, GpuQuota, GpuUsage, Pool, User
@@ -152,7 +153,7 @@ class LockedLeaf:
     allocated: int
 
     @property
-    def quota(self) -> int:
+    def quota(self) -> Gpus:
         """The leaf's accounting quota."""
         if self.state is None:
             return unallocated_quota(self.root.effective_guarantee, self.allocated)

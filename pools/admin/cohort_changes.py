@@ -23,7 +23,7 @@ from pools.admin.cohort_forms import (
 )
 from pools.admin.confirm_flow import Change, ChangeForm, ConfirmFlow, ResultT
 from pools.admin.forms import script_media
-from pools.domain.amounts import GPU, UNLIMITED
+from pools.domain.amounts import GPU, NO_LIMIT, UNLIMITED
 from pools.domain.cohort_config import rows_from_stored
 from pools.domain.quota.forest import cohort_key
 from pools.domain.quota.rules import QuotaRow
@@ -78,7 +78,7 @@ class CohortPreview(Generic[ResultT]):
         for node in view.nodes:
             if node.parent == key and view.tree.is_active(node.key):
                 gpus = column.visible[view.tree.index[node.key]]
-                children.append({"name": node.name, "kind": node.kind, "gpus": -1 if gpus == UNLIMITED else gpus})
+                children.append({"name": node.name, "kind": node.kind, "gpus": NO_LIMIT if gpus == UNLIMITED else gpus})
         return children
 
 

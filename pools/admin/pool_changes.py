@@ -11,6 +11,7 @@ from pools.admin import forms
 from pools.admin.base import PolicyAdmin, actor_of
 from pools.admin.confirm_flow import REASON_HELP, Change, ChangeForm, ConfirmFlow
 from pools.admin.pool_tree_preview import PoolTreePreview, pool_breadcrumbs, pool_url
+from pools.domain.amounts import encode_gpus
 from pools.domain.change_effects import NodeEffect, consequence_messages
 from pools.domain.errors import DomainError
 from pools.domain.pool_config import editable_body
@@ -186,8 +187,8 @@ def configure_pool_page(admin: PolicyAdmin, request: HttpRequest, pool: str) -> 
 def _form_values(root: Pool) -> dict[str, Any]:
     """A pool as the values of its form."""
     return {
-        "guarantee": root.effective_guarantee,
-        "maximum": root.effective_maximum,
+        "guarantee": encode_gpus(root.effective_guarantee),
+        "maximum": encode_gpus(root.effective_maximum),
         "weight": 1 if root.weight is None else root.weight,
         "cohort": root.cohort.name if root.cohort else "",
         "borrowing_limit": root.borrowing_limit,

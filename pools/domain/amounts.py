@@ -20,6 +20,12 @@ ResourceAmounts = Mapping[str, Amount]
 """`{"flavor/resource": amount}`; a key that is missing means 0."""
 
 UNLIMITED: Final = math.inf
+NO_LIMIT: Final = -1
+"""The spelling of `UNLIMITED` in database columns, API bodies and KAI queues. No rule computes with it."""
+
+Gpus = int | float
+"""Whole GPUs, or `UNLIMITED`."""
+
 DEFAULT_FLAVOR: Final = "default"
 GPU: Final = "default/gpu"
 
@@ -27,6 +33,16 @@ MAX_DIGITS: Final = 40
 """A longer number is a mistake or an attack, and exact arithmetic would pay for it."""
 
 _NUMBER = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<part>\d*))?(?:[eE](?P<power>[-+]?\d{1,4}))?")
+
+
+def decode_gpus(number: int | None) -> Gpus:
+    """GPUs of a column or an API body as an amount: `NO_LIMIT` and null become `UNLIMITED`."""
+    return UNLIMITED if number is None or number == NO_LIMIT else number
+
+
+def encode_gpus(gpus: Gpus) -> int:
+    """GPUs as columns, API bodies and KAI queues spell them: `UNLIMITED` becomes `NO_LIMIT`."""
+    return NO_LIMIT if gpus == UNLIMITED else int(gpus)
 
 
 class InvalidNumber(ValueError):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pools.domain.amounts import UNLIMITED, decode_gpus
+
 Image = Mapping[str, Any]
 SHOWN_CHANGES = 3
 LONGEST_VALUE = 60
@@ -87,7 +89,7 @@ def _gpus(value: Any) -> str:
 
 def _amount(value: Any) -> str:
     """A guarantee: a number, or unlimited in either of its spellings."""
-    return "unlimited" if value is None or value == -1 else str(value)
+    return "unlimited" if decode_gpus(value) == UNLIMITED else str(value)
 
 
 def _resized(old: Any, new: Any) -> str:

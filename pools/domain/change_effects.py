@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pools.domain.amounts import NO_LIMIT
 from pools.domain.names import REMAINDER_LABEL
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.subpool_lifecycle import SubpoolState
 
 TreeSnapshot = Mapping[str, Any]
@@ -82,7 +82,7 @@ def _whole_used(state: TreeSnapshot) -> int:
 
 def _whole_available(state: TreeSnapshot) -> int | None:
     quota: int | None = state.get("quota")
-    return quota if quota is None or quota == UNLIMITED_GPUS else quota - _whole_used(state)
+    return quota if quota is None or quota == NO_LIMIT else quota - _whole_used(state)
 
 
 def consequence_messages(nodes: tuple[NodeEffect, ...], *, draining: int = 0, cancelled: int = 0) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _messages(node: NodeEffect, pool: str, draining: int, cancelled: int) -> lis
         return _state_messages(node, name, draining, cancelled)
     if node.available_after is None or node.quota_before == node.quota_after:
         return []
-    if node.available_after >= 0 or node.quota_after == UNLIMITED_GPUS:
+    if node.available_after >= 0 or node.quota_after == NO_LIMIT:
         return []
     over = -node.available_after
     whose = f"The shared remainder of {pool}" if node.kind == "shared" else name

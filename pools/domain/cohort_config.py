@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from pools.domain.amounts import DEFAULT_FLAVOR, UNLIMITED, Number, as_json, simplify
+from pools.domain.amounts import DEFAULT_FLAVOR, Number, as_json, decode_gpus, simplify
 from pools.domain.errors import Violation
 from pools.domain.quota.rules import QuotaRow, check_quota_rows, check_weight
 from pools.domain.quota.tree import NodeQuota
@@ -155,10 +155,6 @@ def has_limits(stored: StoredQuotas) -> bool:
 def quotas_from_stored(stored: StoredQuotas) -> dict[str, NodeQuota]:
     """The quotas as the arithmetic takes them."""
     return {
-        key: NodeQuota(amounts.get("nominal") or 0, *(_or_unlimited(amounts.get(limit)) for limit in _LIMITS))
+        key: NodeQuota(amounts.get("nominal") or 0, *(decode_gpus(amounts.get(limit)) for limit in _LIMITS))
         for key, amounts in stored.items()
     }
-
-
-def _or_unlimited(amount: int | None) -> Number | float:
-    return UNLIMITED if amount is None else amount

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pools.domain.amounts import DEFAULT_FLAVOR
-from pools.domain.amounts import UNLIMITED as WITHOUT_END
+from pools.domain.amounts import DEFAULT_FLAVOR, NO_LIMIT, Gpus, decode_gpus, encode_gpus
 from pools.domain.durations import parse_duration
 from pools.domain.errors import Violation
 from pools.domain.exit_codes import EXIT_ACTIONS, EXIT_CODES_RULE, parse_exit_codes
@@ -25,7 +24,7 @@ from pools.domain.platforms import (
     platform_body,
     platforms_of,
 )
-from pools.domain.quota.pool_balance import MAX_GPUS, UNLIMITED_GPUS
+from pools.domain.quota.pool_balance import MAX_GPUS
 from pools.domain.quota.rules import QuotaRow, check_quota_rows
 from pools.domain.structured_input.fields import FieldReader, shorten_value
 
@@ -75,9 +74,9 @@ class PoolSettings:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def effective_guarantee(self) -> int:
+    def effective_guarantee(self) -> Gpus:
         """The guarantee with "nothing configured" spelled as -1."""
-        return UNLIMITED_GPUS if self.guarantee is None else self.guarantee
+        return decode_gpus(self.guarantee)
 
     @property
     def gpu_resources(self) -> dict[str, int] | None:
@@ -85,8 +84,8 @@ class PoolSettings:
         if self.guarantee is None and self.maximum is None and self.weight is None:
             return None
         return {
-            "guarantee": self.effective_guarantee,
-            "maximum": UNLIMITED_GPUS if self.maximum is None else self.maximum,
+            "guarantee": encode_gpus(self.effective_guarantee),
+            "maximum": NO_LIMIT if self.maximum is None else self.maximum,
             "weight": DEFAULT_WEIGHT if self.weight is None else self.weight,
         }
 
@@ -151,13 +150,9 @@ def _gpu(pool: FieldReader) -> tuple[int | None, int | None, int | None]:
     if gpu is None:
         return None, None, None
     gpu.reject_unknown_keys(("guarantee", "maximum", "weight"))
-    guarantee = gpu.whole_number(
-        "guarantee", UNLIMITED_GPUS, minimum=UNLIMITED_GPUS, maximum=MAX_GPUS, below_code="negative_quota"
-    )
-    maximum = gpu.whole_number(
-        "maximum", UNLIMITED_GPUS, minimum=UNLIMITED_GPUS, maximum=MAX_GPUS, below_code="negative_quota"
-    )
-    if UNLIMITED_GPUS < maximum < guarantee:
+    guarantee = gpu.whole_number("guarantee", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code="negative_quota")
+    maximum = gpu.whole_number("maximum", NO_LIMIT, minimum=NO_LIMIT, maximum=MAX_GPUS, below_code="negative_quota")
+    if NO_LIMIT < maximum < guarantee:
         gpu.add_fault(
             "maximum",
             "maximum_below_guarantee",
@@ -174,8 +169,8 @@ def _cohort(pool: FieldReader, guarantee: int | None) -> tuple[str | None, int |
         pool.whole_number(key, 0, minimum=-MAX_GPUS, maximum=MAX_GPUS) if pool.is_given(key) else None
         for key in ("borrowing_limit", "lending_limit")
     )
-    promised = WITHOUT_END if guarantee in (None, UNLIMITED_GPUS) else guarantee
-    row = QuotaRow("", DEFAULT_FLAVOR, "gpu", promised or 0, borrowing, lending)
+    promised = decode_gpus(guarantee)
+    row = QuotaRow("", DEFAULT_FLAVOR, "gpu", promised, borrowing, lending)
     for fault in check_quota_rows([row], has_parent=cohort is not None, is_pool=True):
         pool.faults.append(replace(fault, path=pool.path_of(fault.path.lstrip("."))))
     return cohort, borrowing, lending

@@ -10,7 +10,7 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Now
 
 from pools.domain import names
-from pools.domain.quota import pool_balance
+from pools.domain.amounts import NO_LIMIT, Gpus, decode_gpus
 from pools.domain.roles import Actor, Permission
 from pools.domain.subpool_lifecycle import TRANSITIONS, SubpoolState
 from pools.models.backend import Backend
@@ -340,7 +340,7 @@ class Pool(models.Model):
             models.CheckConstraint(
                 condition=Q(lending_limit__isnull=True)
                 | Q(guarantee__isnull=True)
-                | Q(guarantee=pool_balance.UNLIMITED_GPUS)
+                | Q(guarantee=NO_LIMIT)
                 | Q(lending_limit__lte=F("guarantee")),
                 name="pool_lends_what_it_has",
                 violation_error_message="A pool cannot lend more than its quota (guarantee).",
@@ -395,14 +395,14 @@ class Pool(models.Model):
         return names.k8s_queue_name(self.queue)
 
     @property
-    def effective_guarantee(self) -> int:
+    def effective_guarantee(self) -> Gpus:
         """The quota of a pool (`guarantee`), with "not configured" as -1."""
-        return pool_balance.UNLIMITED_GPUS if self.guarantee is None else self.guarantee
+        return decode_gpus(self.guarantee)
 
     @property
-    def effective_maximum(self) -> int:
+    def effective_maximum(self) -> Gpus:
         """The maximum, with "not configured" as -1."""
-        return pool_balance.UNLIMITED_GPUS if self.maximum is None else self.maximum
+        return decode_gpus(self.maximum)
 
     @property
     def platforms(self) -> dict[str, Any]:

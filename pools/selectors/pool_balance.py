@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from pools.domain import names
+from pools.domain.amounts import encode_gpus
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import LeafUsage, Pool, User
@@ -76,18 +77,18 @@ def pool_tree_body(root: Pool, *, include_archived: bool = False) -> dict[str, A
         rows = rows.not_archived()
     return {
         "pool": root.name,
-        "quota": facts.guarantee,
-        "scheduling_quota": facts.scheduling_quota,
-        "unallocated": facts.unallocated,
+        "quota": encode_gpus(facts.guarantee),
+        "scheduling_quota": encode_gpus(facts.scheduling_quota),
+        "unallocated": encode_gpus(facts.unallocated),
         "shared": {
             "queue": root.queue,
             "k8s_queue": root.k8s_queue,
-            "quota": facts.unallocated,
-            "scheduling_quota": facts.shared_scheduling_quota,
+            "quota": encode_gpus(facts.unallocated),
+            "scheduling_quota": encode_gpus(facts.shared_scheduling_quota),
             "used": facts.shared_usage.used,
             "total_usage": facts.shared_usage.total_usage,
             "live_workflows": facts.shared_usage.live_workflows,
-            "available": facts.shared_available,
+            "available": encode_gpus(facts.shared_available),
         },
         "container_queue": names.queue_name(root.namespace, root.name, None),
         "version": root.version,

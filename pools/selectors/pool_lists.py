@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pools.domain.amounts import Gpus, decode_gpus
 from pools.domain.names import split_name
 from pools.domain.node_sets import NodeGroup, NodeSet, connected_node_sets
 from pools.domain.platforms import default_platform, platforms_of
 from pools.domain.pool_config import TIMEOUT_KEYS, PoolSettings
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Node, Pool
@@ -88,11 +88,11 @@ class ListedPool:
         return any(row.subpool_state != SubpoolState.ARCHIVED for row in self.subpools)
 
     @property
-    def guarantee(self) -> int:
+    def guarantee(self) -> Gpus:
         """The pool's whole guarantee, -1 without one; an archived pool guarantees nothing."""
         if self.root.archived:
             return 0
-        return UNLIMITED_GPUS if self.root.guarantee is None else self.root.guarantee
+        return decode_gpus(self.root.guarantee)
 
 
 def list_pools(

@@ -14,8 +14,9 @@ from django.core.paginator import Page, Paginator
 from django.db.models import BigIntegerField, Count, F, OuterRef, Q, Subquery, Sum, Value, Window
 from django.db.models.functions import Cast, Coalesce, Greatest, RowNumber
 
+from pools.domain.amounts import UNLIMITED, Gpus, decode_gpus
 from pools.domain.names import REMAINDER_LABEL
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
+from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -48,9 +49,9 @@ class PoolTreeRow:
     label: str
     kind: str
     state: str
-    quota: int
+    quota: Gpus
     used: int
-    available: int
+    available: Gpus
     total_usage: int
     live_workflows: int
     bar: UsageBar
@@ -135,7 +136,7 @@ def pool_tree_of(root: Pool, facts: PoolBalance) -> PoolTree:
         state="",
         quota=facts.guarantee,
         used=facts.used,
-        available=UNLIMITED_GPUS if facts.is_unlimited else facts.guarantee - facts.used,
+        available=facts.guarantee - facts.used,
         total_usage=facts.total_usage,
         live_workflows=shared.live_workflows + sum(part.usage.live_workflows for part in facts.subpools),
         bar=pool_bar(facts),
@@ -240,15 +241,12 @@ def platform_totals(actor: Actor) -> PlatformTotals:
         total = own_total + below.total
         used += total
         count += below.count
-        if guarantee is None or guarantee == UNLIMITED_GPUS:
+        quota = decode_gpus(guarantee)
+        shared, free = leaf_bar(quota - below.promised, UsageCounts(own_used, own_total)), 0
+        if quota == UNLIMITED:
             unlimited += 1
-            shared, free = leaf_bar(UNLIMITED_GPUS, UsageCounts(own_used, own_total)), 0
         else:
-            promised += guarantee
-            shared, free = (
-                leaf_bar(guarantee - below.promised, UsageCounts(own_used, own_total)),
-                max(0, guarantee - total),
-            )
+            promised, free = promised + int(quota), max(0, int(quota) - total)
         parts.append(replace(sum_bars([shared, below.parts]), free=free))
     return PlatformTotals(len(parts), count, unlimited, promised, used, sum_bars(parts))
 

@@ -8,9 +8,8 @@ from fractions import Fraction
 from django.db import connection
 from django.db.models import QuerySet
 
-from pools.domain.amounts import simplify
+from pools.domain.amounts import decode_gpus, simplify
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Cohort, Pool
@@ -37,8 +36,7 @@ _POOLS = f"""
         FROM pools_pool part JOIN pools_leafusage held ON held.pool_id = part.id
         WHERE part.parent_id IN (SELECT id FROM member) GROUP BY part.parent_id
     )
-    SELECT member.name, member.cohort_name, COALESCE(member.guarantee, {UNLIMITED_GPUS}),
-        COALESCE(member.maximum, {UNLIMITED_GPUS}), member.borrowing_limit, member.lending_limit,
+    SELECT member.name, member.cohort_name, member.guarantee, member.maximum, member.borrowing_limit, member.lending_limit,
         COALESCE(member.weight, 1), COALESCE(parts.kept, 0)::bigint,
         (held.total_usage + COALESCE(parts.used, 0))::bigint
     FROM member JOIN pools_leafusage held ON held.pool_id = member.id LEFT JOIN parts ON parts.parent_id = member.id
@@ -55,8 +53,8 @@ def read_admission_tree(roots: Collection[int]) -> QuotaTree:
         rows = cursor.fetchall()
     pools = [
         PoolQuotaFacts(
-            name, cohort, guarantee, maximum, borrowing, lending, weight,
-            quota=UNLIMITED_GPUS if guarantee == UNLIMITED_GPUS else max(guarantee, kept), usage=usage,
+            name, cohort, decode_gpus(guarantee), decode_gpus(maximum), decode_gpus(borrowing), decode_gpus(lending), weight,
+            quota=max(decode_gpus(guarantee), kept), usage=usage,
         )
         for name, cohort, guarantee, maximum, borrowing, lending, weight, kept, usage in rows
     ]  # fmt: skip

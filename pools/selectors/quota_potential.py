@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount
-from pools.domain.quota import pool_balance
+from pools.domain.amounts import GPU, UNLIMITED, Amount, decode_gpus
 from pools.domain.quota.forest import PoolQuotaFacts, build_forest, display_name, pool_key
 from pools.domain.quota.tree import QuotaTree
 from pools.models import Cohort, Pool, QuotaStamp
@@ -71,11 +70,15 @@ def _idle_tree() -> QuotaTree:
         "name", "cohort__name", "guarantee", "maximum", "borrowing_limit", "lending_limit"
     )
     pools = [
-        PoolQuotaFacts(name, cohort, _gpus(guarantee), _gpus(maximum), borrowing, lending, quota=_gpus(guarantee))
+        PoolQuotaFacts(
+            name,
+            cohort,
+            decode_gpus(guarantee),
+            decode_gpus(maximum),
+            decode_gpus(borrowing),
+            decode_gpus(lending),
+            quota=decode_gpus(guarantee),
+        )
         for name, cohort, guarantee, maximum, borrowing, lending in rows
     ]
     return build_forest(read_cohort_facts(Cohort.objects.all()), pools)
-
-
-def _gpus(amount: int | None) -> int:
-    return pool_balance.UNLIMITED_GPUS if amount is None else amount

@@ -14,9 +14,8 @@ from django.db.models import BigIntegerField, F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
 
 from pools.domain import names
-from pools.domain.amounts import GPU, Amount
+from pools.domain.amounts import GPU, Amount, decode_gpus
 from pools.domain.errors import NotFound
-from pools.domain.quota import pool_balance
 from pools.domain.quota.forest import LeafQuotaFacts, PoolQuotaFacts, build_forest, cohort_key, display_name, pool_key
 from pools.domain.quota.node_numbers import NodeNumbers, WeightedShare, node_numbers, weighted_share
 from pools.domain.quota.outline import Outline, OutlineNode, build_outline, keep_subtree, keep_with_ancestors
@@ -55,7 +54,7 @@ class QuotaView:
         held = self.numbers[key][node.key]
         if node.is_in_cohort_tree:
             return held.debt
-        return 0 if node.maximum == pool_balance.UNLIMITED_GPUS or key != GPU else max(0, held.usage - node.maximum)
+        return 0 if key != GPU else max(0, held.usage - node.maximum)
 
     def share(self, node: OutlineNode) -> WeightedShare:
         """Its weighted share of what it could borrow."""
@@ -151,8 +150,8 @@ def _pool_fact(row: Pool, balance: PoolBalance, waiting: Mapping[str, int]) -> P
         cohort=row.cohort.name if row.cohort else None,
         guarantee=balance.guarantee,
         maximum=balance.maximum,
-        borrowing_limit=row.borrowing_limit,
-        lending_limit=row.lending_limit,
+        borrowing_limit=decode_gpus(row.borrowing_limit),
+        lending_limit=decode_gpus(row.lending_limit),
         weight=1 if row.weight is None else row.weight,
         leaves=leaves,
     )

@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pools.domain import names
-from pools.domain.amounts import as_json
+from pools.domain.amounts import Gpus, as_json
 from pools.domain.quota.borrowers import newly_reclaimable
 from pools.domain.quota.debts import Debt, changed_debts
 from pools.domain.quota.forest import COHORT_PREFIX, display_name
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.quota.tree import QuotaTree
 from pools.domain.roles import Actor
 from pools.models import Cohort, Pool, Reservation
@@ -76,8 +75,8 @@ def _low_work(nodes: Collection[str]) -> list[str]:
     return list(held.order_by("created_at", "workflow_name").values_list("workflow_name", flat=True))
 
 
-def _is_over(quota: int, used: int) -> bool:
-    return quota != UNLIMITED_GPUS and used > quota
+def _is_over(quota: Gpus, used: int) -> bool:
+    return used > quota
 
 
 def _picture(actor: Actor, name: str) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from pools.domain import names
 from pools.domain.errors import BadInput, Conflict, NotFound, Violation
 from pools.domain.pool_config import PoolSettings, parse_pool
 from pools.domain.quota.debts import debt_message, new_debts
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, guarantee_violation
+from pools.domain.quota.pool_balance import PoolBalance, guarantee_violation
 from pools.domain.roles import Actor
 from pools.domain.version_check import check_version
 from pools.locking import lock_configuration, lock_pool_trees
@@ -205,7 +205,7 @@ def _columns(settings: PoolSettings, backends: Mapping[str, Backend], cohorts: M
 def _draining(facts: PoolBalance, settings: PoolSettings) -> tuple[str, ...]:
     """What a cut leaves to drain: nobody's work is stopped by it."""
     after = replace(facts, guarantee=settings.effective_guarantee)
-    if settings.effective_guarantee == UNLIMITED_GPUS or after.shared_available >= 0:
+    if after.shared_available >= 0:
         return ()
     sentence = (
         f"{after.shared_usage.used} GPUs of HIGH and NORMAL work run on the unallocated part of {facts.name}, which is "

@@ -14,10 +14,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from pools.domain import audit_messages
-from pools.domain.amounts import UNLIMITED as WITHOUT_END
-from pools.domain.amounts import Amount, amount_text
+from pools.domain.amounts import NO_LIMIT, UNLIMITED, Amount, Gpus, amount_text
 from pools.domain.quota import forest
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.quota.usage_bar import UsageBar
 from pools.models import AuditEntry
 from pools.selectors.pool_tree import PoolTreeRow
@@ -52,11 +50,11 @@ _STATE_LABELS = {"FAILED_CANCELED": "CANCELED"}
 
 
 @register.filter
-def gpus(value: int | None) -> str:
-    """A number of GPUs: thousands apart, a true minus sign, `unlimited` for -1 (quotas only; see `signed`)."""
+def gpus(value: Gpus | None) -> str:
+    """A number of GPUs: thousands apart, a true minus sign, `unlimited` (quotas only; see `signed`)."""
     if value is None:
         return "–"
-    return "unlimited" if value == UNLIMITED_GPUS else signed(value)
+    return "unlimited" if value in {UNLIMITED, NO_LIMIT} else signed(int(value))
 
 
 @register.filter
@@ -171,7 +169,7 @@ def usage_bar(bar: UsageBar, label: str) -> SafeString:
 def quota_bar(row: QuotaTreeRow) -> SafeString:
     """The used, borrowed, lent and unused parts of a node as a bar, with a text for screen readers."""
     segments = [("inside", row.inside), ("over", row.numbers.borrowed), ("lent", row.numbers.lent), ("free", row.free)]
-    if any(size == WITHOUT_END for _, size in segments) or not any(size for _, size in segments):
+    if any(size == UNLIMITED for _, size in segments) or not any(size for _, size in segments):
         return format_html(_EMPTY_BAR, row.node.name)
     parts = [(name, float(part)) for name, part in segments if part]
     return format_html(
@@ -182,9 +180,9 @@ def quota_bar(row: QuotaTreeRow) -> SafeString:
 @register.simple_tag
 def guaranteed_free(row: PoolTreeRow) -> SafeString | str:
     """Quota minus guaranteed use (HIGH and NORMAL); below zero, that much has to drain first."""
-    if row.quota == UNLIMITED_GPUS:
+    if row.quota == UNLIMITED:
         return "unlimited"
-    text = signed(row.available)
+    text = signed(int(row.available))
     return format_html('<span class="oa-negative">{}</span>', text) if row.available < 0 else text
 
 

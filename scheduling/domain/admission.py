@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pools.domain.amounts import Amount, amount_text, as_json
+from pools.domain.amounts import Amount, Gpus, amount_text, as_json
 from pools.domain.errors import Violation
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.priorities import Priority
 
@@ -39,8 +38,8 @@ class LeafFacts:
     cohort tree could ever give (None without a bound)."""
 
     pool: str
-    quota: int
-    maximum: int
+    quota: Gpus
+    maximum: Gpus
     tree: TreeLimit | None = None
     state: SubpoolState | None = None
     archived: bool = False
@@ -66,9 +65,9 @@ def submission_verdict(
         return _closed(leaf, str(leaf.state), "It takes no new work; submit to its parent or to another subpool.")
     if leaf.maintenance and not ignores_maintenance:
         return _closed(leaf, "in MAINTENANCE", "Only osmo-admin may submit until it is over.")
-    if leaf.maximum != UNLIMITED_GPUS and largest_gang > leaf.maximum:
+    if largest_gang > leaf.maximum:
         return _too_large(leaf, largest_gang, leaf.maximum, "may never hold more than", "above_maximum")
-    if not priority.is_preemptible and leaf.quota != UNLIMITED_GPUS and largest_gang > leaf.quota:
+    if not priority.is_preemptible and largest_gang > leaf.quota:
         return _too_large(leaf, largest_gang, leaf.quota, f"guarantees {priority} work", "above_quota")
     if leaf.tree is not None and largest_gang > leaf.tree.gpus:
         return _above_tree(leaf.pool, largest_gang, leaf.tree)
@@ -79,7 +78,7 @@ def _closed(leaf: LeafFacts, state: str, advice: str) -> SubmissionRefusal:
     return SubmissionRefusal(Violation("pool", "pool_closed", f"{leaf.pool} is {state}. {advice}"))
 
 
-def _too_large(leaf: LeafFacts, asked: int, limit: int, phrase: str, code: str) -> SubmissionRefusal:
+def _too_large(leaf: LeafFacts, asked: int, limit: Gpus, phrase: str, code: str) -> SubmissionRefusal:
     sentence = (
         f"The largest gang asks for {asked} GPUs at once, {leaf.pool} {phrase} {limit}. "
         f"Ask for at most {limit} at once"
@@ -115,9 +114,9 @@ class StartRefusal:
 
     code: WaitCode
     node: str
-    limit: int
+    limit: Gpus
     requested: int
-    free: int
+    free: Gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +124,9 @@ class Gate:
     """The numbers of one node of the tree that bound a start: `quota` bounds HIGH/NORMAL usage, `maximum` all usage."""
 
     name: str
-    quota: int
+    quota: Gpus
     used: int
-    maximum: int
+    maximum: Gpus
     total_usage: int
 
 
@@ -140,10 +139,10 @@ def start_verdict(path: tuple[Gate, ...], *, priority: Priority, gpus: int) -> S
     if gpus == 0:
         return None
     for depth, gate in enumerate(path):
-        if not priority.is_preemptible and gate.quota != UNLIMITED_GPUS and gate.used + gpus > gate.quota:
+        if not priority.is_preemptible and gate.used + gpus > gate.quota:
             code = WaitCode.POOL_QUOTA if depth else WaitCode.LEAF_QUOTA
             return StartRefusal(code, gate.name, gate.quota, gpus, max(0, gate.quota - gate.used))
-        if gate.maximum != UNLIMITED_GPUS and gate.total_usage + gpus > gate.maximum:
+        if gate.total_usage + gpus > gate.maximum:
             return StartRefusal(
                 WaitCode.POOL_MAXIMUM, gate.name, gate.maximum, gpus, max(0, gate.maximum - gate.total_usage)
             )

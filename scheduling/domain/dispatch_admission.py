@@ -15,7 +15,6 @@ from typing import Any
 
 from pools.domain.amounts import GPU, UNLIMITED, Amount, amount_text, as_json
 from pools.domain.quota.forest import display_name
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS as NO_NUMBER
 from pools.domain.quota.tree import QuotaTree, Shortfall
 from scheduling.domain.admission import Gate, StartRefusal, WaitCode
 from scheduling.domain.plan_units import Gates
@@ -62,7 +61,7 @@ def _is_within_leaf_quota(leaf: Gate, priority: Priority, gpus: int) -> bool:
     """Whether the gang fits into the quota of its own leaf. LOW work uses quota that HIGH and NORMAL work leaves free,
     so for LOW work all usage counts."""
     held = leaf.total_usage if priority.is_preemptible else leaf.used
-    return leaf.quota == NO_NUMBER or held + gpus <= leaf.quota
+    return held + gpus <= leaf.quota
 
 
 def idle_unlent_gpus(tree: QuotaTree, node: str) -> Amount:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount
+from pools.domain.amounts import GPU, UNLIMITED, Amount, decode_gpus
 from pools.domain.cohort_config import quotas_from_stored
-from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, pool_borrowing_limit, pool_lending_limit
+from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, pool_borrowing_limit
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.models import Backend, Cohort, Pool
 from pools.selectors.quota_facts import cohort_ids_below, cohort_roots, read_cohort_facts
@@ -61,10 +61,10 @@ def pool_cohort_limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, A
         None,
         balance.guarantee,
         balance.maximum,
-        borrowing_limit=root.borrowing_limit,
-        lending_limit=root.lending_limit,
+        borrowing_limit=decode_gpus(root.borrowing_limit),
+        lending_limit=decode_gpus(root.lending_limit),
     )
-    return _finite_limit(pool_borrowing_limit(fact)), _finite_limit(pool_lending_limit(fact))
+    return _finite_limit(pool_borrowing_limit(fact)), _finite_limit(fact.lending_limit)
 
 
 def _finite_limit(limit: Amount) -> Mapping[str, Amount]:

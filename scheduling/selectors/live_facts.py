@@ -24,8 +24,7 @@ from uuid import UUID
 from django.db import connection
 
 from pools.domain import amounts, names
-from pools.domain.amounts import Amount
-from pools.domain.quota import pool_balance
+from pools.domain.amounts import Amount, Gpus
 from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Backend, Node, Pool
@@ -226,16 +225,12 @@ def _hold(backend: Backend) -> StartHold | None:
     return StartHold(WaitCode.BACKEND_OFFLINE, message, f"Backend {backend.name} is set online again")
 
 
-def _quota(gpus: int) -> dict[str, Amount]:
-    return {amounts.GPU: _amount(gpus), **_UNBOUNDED}
+def _quota(gpus: Gpus) -> dict[str, Amount]:
+    return {amounts.GPU: gpus, **_UNBOUNDED}
 
 
-def _limit(gpus: int) -> dict[str, Amount]:
-    return {} if gpus == pool_balance.UNLIMITED_GPUS else {amounts.GPU: gpus}
-
-
-def _amount(gpus: int) -> Amount:
-    return amounts.UNLIMITED if gpus == pool_balance.UNLIMITED_GPUS else gpus
+def _limit(gpus: Gpus) -> dict[str, Amount]:
+    return {} if gpus == amounts.UNLIMITED else {amounts.GPU: gpus}
 
 
 def _microseconds(at: datetime) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS
+from pools.domain.amounts import NO_LIMIT, UNLIMITED
 from pools.domain.roles import Actor
 from pools.selectors.pool_lists import (
     ListedPool,
@@ -74,7 +74,7 @@ def _render_rows(tree: ListedPool, capacity: int, free: int, sums: _QuotaTotals)
     if not tree.subpools:
         return
     shares = gpu_resources(root) or {}
-    rest = f'"maximum":{shares.get("maximum", UNLIMITED_GPUS)},"weight":{shares.get("weight", 1)}'
+    rest = f'"maximum":{shares.get("maximum", NO_LIMIT)},"weight":{shares.get("weight", 1)}'
     nodes = f'"total_capacity":"{capacity}","total_free":"{free}"'
     for row in tree.subpools:
         if not tree.is_listed(row.name):
@@ -92,10 +92,11 @@ def _render_rows(tree: ListedPool, capacity: int, free: int, sums: _QuotaTotals)
 
 def _pool_limit(tree: ListedPool, capacity: int) -> tuple[int, str]:
     """What the pool itself may use, and how that is written. Without a guarantee the limit is all its nodes have."""
-    if tree.guarantee == UNLIMITED_GPUS:
+    if tree.guarantee == UNLIMITED:
         return capacity, str(capacity)
-    unallocated = tree.guarantee - tree.allocated
-    return unallocated, f"{unallocated} (Total: {tree.guarantee})" if tree.is_partitioned else str(unallocated)
+    guarantee = int(tree.guarantee)
+    unallocated = guarantee - tree.allocated
+    return unallocated, f"{unallocated} (Total: {guarantee})" if tree.is_partitioned else str(unallocated)
 
 
 def _usage_body(limit: int, used: int, usage: int, capacity: int, free: int) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pools.domain import names
-from pools.domain.amounts import GPU
+from pools.domain.amounts import GPU, UNLIMITED, Gpus
 from pools.domain.quota.forest import pool_key
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, UsageCounts
+from pools.domain.quota.pool_balance import PoolBalance, UsageCounts
 from pools.domain.quota.tree import QuotaTree
 from pools.models import Pool
 from pools.selectors.pool_balance import read_balance
@@ -66,5 +66,5 @@ def build_tree_gates(tree: QuotaTree, roots: Sequence[Pool]) -> TreeGates:
     return TreeGates(tree, nodes)
 
 
-def _leaf_gate(name: str, quota: int, usage: UsageCounts) -> Gate:
-    return Gate(name, quota, usage.used, UNLIMITED_GPUS, usage.total_usage)
+def _leaf_gate(name: str, quota: Gpus, usage: UsageCounts) -> Gate:
+    return Gate(name, quota, usage.used, UNLIMITED, usage.total_usage)

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount, Number
+from pools.domain.amounts import GPU, UNLIMITED, Gpus, Number
 from pools.domain.cohort_config import StoredQuotas, quotas_from_stored
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS as NO_NUMBER
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
 
 COHORT_PREFIX: Final = "cohort/"
@@ -37,7 +36,7 @@ class LeafQuotaFacts:
     `pending` is what waits there."""
 
     name: str
-    quota: int
+    quota: Gpus
     usage: int = 0
     pending: int = 0
 
@@ -52,13 +51,13 @@ class PoolQuotaFacts:
 
     name: str
     cohort: str | None
-    guarantee: int
-    maximum: int = NO_NUMBER
-    borrowing_limit: int | None = None
-    lending_limit: int | None = None
+    guarantee: Gpus
+    maximum: Gpus = UNLIMITED
+    borrowing_limit: Gpus = UNLIMITED
+    lending_limit: Gpus = UNLIMITED
     weight: Number = 1
     leaves: Sequence[LeafQuotaFacts] = ()
-    quota: int = 0
+    quota: Gpus = 0
     usage: int = 0
 
 
@@ -94,33 +93,20 @@ def build_forest(cohorts: Iterable[CohortQuotaFacts], pools: Iterable[PoolQuotaF
         if not pool.leaves:
             usage[pool_key(pool.name)] = {GPU: pool.usage}
         for leaf in pool.leaves:
-            nodes.append(
-                QuotaNode(pool_key(leaf.name), pool_key(pool.name), {GPU: NodeQuota(gpus_or_unlimited(leaf.quota))})
-            )
+            nodes.append(QuotaNode(pool_key(leaf.name), pool_key(pool.name), {GPU: NodeQuota(leaf.quota)}))
             usage[pool_key(leaf.name)] = {GPU: leaf.usage}
     return QuotaTree(nodes, usage)
 
 
 def _pool(pool: PoolQuotaFacts) -> QuotaNode:
     parent = None if pool.cohort is None else cohort_key(pool.cohort)
-    nominal = 0 if pool.leaves else gpus_or_unlimited(pool.quota)
-    quota = NodeQuota(nominal, pool_borrowing_limit(pool), pool_lending_limit(pool))
+    nominal = 0 if pool.leaves else pool.quota
+    quota = NodeQuota(nominal, pool_borrowing_limit(pool), pool.lending_limit)
     return QuotaNode(pool_key(pool.name), parent, {GPU: quota}, pool.weight)
 
 
-def pool_borrowing_limit(pool: PoolQuotaFacts) -> Amount:
-    """The tighter of what it was told to borrow at most and what its maximum leaves above its guarantee."""
-    told = UNLIMITED if pool.borrowing_limit is None else pool.borrowing_limit
-    if NO_NUMBER in {pool.maximum, pool.guarantee}:
-        return told
-    return min(told, max(0, pool.maximum - pool.guarantee))
-
-
-def pool_lending_limit(pool: PoolQuotaFacts) -> Amount:
-    """What others may have of it."""
-    return UNLIMITED if pool.lending_limit is None else pool.lending_limit
-
-
-def gpus_or_unlimited(gpus: int) -> Amount:
-    """GPUs of the ledger, where -1 is unlimited, as the arithmetic writes them."""
-    return UNLIMITED if gpus == NO_NUMBER else gpus
+def pool_borrowing_limit(pool: PoolQuotaFacts) -> Gpus:
+    """The smaller of the configured borrowing limit and what the maximum leaves above the guarantee."""
+    if UNLIMITED in {pool.maximum, pool.guarantee}:
+        return pool.borrowing_limit
+    return min(pool.borrowing_limit, max(0, pool.maximum - pool.guarantee))

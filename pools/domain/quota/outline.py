@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pools.domain import names
+from pools.domain.amounts import UNLIMITED, Gpus
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, cohort_key, display_name, pool_key
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS
 from pools.domain.quota.tree import QuotaTree
 
 
@@ -37,7 +37,7 @@ class OutlineNode:
     depth: int
     is_in_cohort_tree: bool
     is_explicit: bool = True
-    maximum: int = UNLIMITED_GPUS
+    maximum: Gpus = UNLIMITED
 
 
 Outline = Sequence[OutlineNode]
@@ -78,7 +78,7 @@ def build_outline(
                 depth,
                 governed,
                 key not in bare,
-                maxima.get(key, UNLIMITED_GPUS),
+                maxima.get(key, UNLIMITED),
             )
         )
         stack += [(child, depth + 1, governed) for child in reversed(below[tree.index[key]])]

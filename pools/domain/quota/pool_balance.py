@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
+from pools.domain.amounts import UNLIMITED, Gpus
 from pools.domain.errors import Violation
 from pools.domain.subpool_lifecycle import SubpoolState
 
-UNLIMITED_GPUS = -1
 MAX_GPUS = 2**31 - 1
 MIN_EXPONENT = -40
 """The power of ten below which nothing is read: what was taken is told with every digit of what was asked for."""
@@ -36,9 +36,9 @@ def accounting_quota(state: SubpoolState, last_quota: int) -> int:
     return last_quota if state is SubpoolState.ACTIVE else 0
 
 
-def unallocated_quota(guarantee: int, allocated: int) -> int:
-    """The shared leaf's quota: `shared + sum(ACTIVE) = guarantee` by definition; -1 when unlimited."""
-    return UNLIMITED_GPUS if guarantee == UNLIMITED_GPUS else guarantee - allocated
+def unallocated_quota(guarantee: Gpus, allocated: int) -> Gpus:
+    """The shared leaf's quota: `shared + sum(ACTIVE) = guarantee` by definition."""
+    return guarantee - allocated
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,15 @@ class PoolBalance:
     """A pool with all its leaves; the shared leaf is what no slice owns."""
 
     name: str
-    guarantee: int
-    maximum: int
+    guarantee: Gpus
+    maximum: Gpus
     subpools: tuple[Subpool, ...]
     shared_usage: UsageCounts = UsageCounts()
 
     @property
     def is_unlimited(self) -> bool:
         """No finite guarantee: such a pool cannot be partitioned (D7)."""
-        return self.guarantee == UNLIMITED_GPUS
+        return self.guarantee == UNLIMITED
 
     @property
     def allocated(self) -> int:
@@ -89,31 +89,27 @@ class PoolBalance:
         return sum(part.quota for part in self.subpools)
 
     @property
-    def unallocated(self) -> int:
+    def unallocated(self) -> Gpus:
         """The shared leaf's quota."""
         return unallocated_quota(self.guarantee, self.allocated)
 
-    def quota_of(self, name: str | None) -> int:
+    def quota_of(self, name: str | None) -> Gpus:
         """The accounting quota of a slice by its short name, or (None) of the shared leaf."""
         return self.unallocated if name is None else next(part.quota for part in self.subpools if part.name == name)
 
     @property
-    def shared_available(self) -> int:
+    def shared_available(self) -> Gpus:
         """What new HIGH/NORMAL submissions to the pool itself may still start; negative while it drains."""
-        return UNLIMITED_GPUS if self.is_unlimited else self.unallocated - self.shared_usage.used
+        return self.unallocated - self.shared_usage.used
 
     @property
-    def shared_scheduling_quota(self) -> int:
+    def shared_scheduling_quota(self) -> Gpus:
         """What the scheduler is told of the shared leaf: the rest after every other leaf, never below 0 (D4)."""
-        if self.is_unlimited:
-            return UNLIMITED_GPUS
         return max(0, self.guarantee - sum(part.scheduling_quota for part in self.subpools))
 
     @property
-    def scheduling_quota(self) -> int:
+    def scheduling_quota(self) -> Gpus:
         """The container's: the guarantee, or the sum of its leaves where a cut or a new promise went below it (D4)."""
-        if self.is_unlimited:
-            return UNLIMITED_GPUS
         return max(self.guarantee, self.shared_scheduling_quota + sum(part.scheduling_quota for part in self.subpools))
 
     @property
@@ -135,7 +131,7 @@ class ParsedQuota:
     warning: str | None = None
 
 
-def parse_quota(value: object, *, parent: int, path: str = "quota") -> ParsedQuota | Violation:
+def parse_quota(value: object, *, parent: Gpus, path: str = "quota") -> ParsedQuota | Violation:
     """Whole GPUs from an integer, a fraction (`12.9`) or a percentage of the parent (`"25%"`), floored (D7)."""
     bad = Violation(
         path,
@@ -156,13 +152,13 @@ def parse_quota(value: object, *, parent: int, path: str = "quota") -> ParsedQuo
         return bad
     if number < 0:
         return Violation(path, "negative_quota", f"A quota of {text} is negative; the least is 0.")
-    if is_share and parent == UNLIMITED_GPUS:
+    if is_share and parent == UNLIMITED:
         return Violation(
             path, "no_guarantee", f"{text} of what? The pool has no finite guarantee; give it one, or give whole GPUs."
         )
     if number > MAX_GPUS:
         return Violation(path, "quota_too_large", f"A quota of {text} is beyond any cluster; the most is {MAX_GPUS}.")
-    exact = number * parent / 100 if is_share else number
+    exact = number * int(parent) / 100 if is_share else number
     gpus = math.floor(exact)
     if exact == gpus:
         return ParsedQuota(gpus)
@@ -199,14 +195,14 @@ def subpool_quota_violation(balance: PoolBalance, *, name: str, quota: int) -> V
     )
 
 
-def guarantee_violation(balance: PoolBalance, guarantee: int) -> Violation | None:
+def guarantee_violation(balance: PoolBalance, guarantee: Gpus) -> Violation | None:
     """Why the pool's guarantee may not become `guarantee`: never below what its ACTIVE slices were promised."""
     path = "resources.gpu.guarantee"
-    if guarantee == UNLIMITED_GPUS and any(part.state is SubpoolState.ACTIVE for part in balance.subpools):
+    if guarantee == UNLIMITED and any(part.state is SubpoolState.ACTIVE for part in balance.subpools):
         return Violation(
             path, "no_guarantee", f"Pool {balance.name} has slices; its guarantee must stay a finite number of GPUs."
         )
-    if guarantee == UNLIMITED_GPUS or guarantee >= balance.allocated:
+    if guarantee >= balance.allocated:
         return None
     return Violation(
         path,

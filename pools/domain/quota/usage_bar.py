@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
+from pools.domain.amounts import UNLIMITED, Gpus
+from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
 
 
@@ -29,17 +30,18 @@ class UsageBar:
         return self.within_quota + self.free + self.over_quota + self.draining
 
 
-def leaf_bar(quota: int, usage: UsageCounts, *, is_deleting: bool = False) -> UsageBar:
+def leaf_bar(quota: Gpus, usage: UsageCounts, *, is_deleting: bool = False) -> UsageBar:
     """The bar of one leaf: a slice, or the unallocated part of a pool. Without a limit nothing is over and nothing
     free."""
     if is_deleting:
         return UsageBar(draining=usage.total_usage)
-    if quota == UNLIMITED_GPUS:
+    if quota == UNLIMITED:
         return UsageBar(within_quota=usage.total_usage)
-    draining = max(0, usage.used - quota)
-    over = max(0, usage.total_usage - max(quota, usage.used))
+    limit = int(quota)
+    draining = max(0, usage.used - limit)
+    over = max(0, usage.total_usage - max(limit, usage.used))
     inside = usage.total_usage - over - draining
-    return UsageBar(within_quota=inside, free=max(0, quota - inside), over_quota=over, draining=draining)
+    return UsageBar(within_quota=inside, free=max(0, limit - inside), over_quota=over, draining=draining)
 
 
 def subpool_bar(part: Subpool) -> UsageBar:
@@ -52,7 +54,7 @@ def pool_bar(balance: PoolBalance) -> UsageBar:
     is seen to eat into what the others were promised."""
     leaves = [leaf_bar(balance.unallocated, balance.shared_usage), *(subpool_bar(part) for part in balance.subpools)]
     total = sum_bars(leaves)
-    free = 0 if balance.is_unlimited else max(0, balance.guarantee - balance.total_usage)
+    free = 0 if balance.is_unlimited else max(0, int(balance.guarantee) - balance.total_usage)
     return UsageBar(within_quota=total.within_quota, free=free, over_quota=total.over_quota, draining=total.draining)
 
 

@@ -11,19 +11,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pools.domain.amounts import GPU, UNLIMITED, Amount
+from pools.domain.amounts import GPU, UNLIMITED, Amount, Gpus
 from pools.domain.quota.forest import COHORT_PREFIX, display_name, pool_key
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS as NO_NUMBER
 from pools.domain.quota.tree import NO_QUOTA, QuotaTree
 from scheduling.domain.queues.desired import CohortLevel
 
 
 @dataclass(frozen=True, slots=True)
 class CohortPlacement:
-    """The cohort of a pool, and the most that the pool could ever hold there (-1: no limit)."""
+    """The cohort of a pool, and the most that the pool could ever hold there (`UNLIMITED`: no limit)."""
 
     cohort: str
-    limit: int
+    limit: Gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,8 @@ class CohortLevels:
     pools: Mapping[str, CohortPlacement] = field(default_factory=dict)
 
 
-def cohort_levels(tree: QuotaTree, pool_quotas: Mapping[str, int]) -> CohortLevels:
-    """The levels above the pools of this cluster; `pool_quotas` are the quotas of these pools (-1: unlimited).
+def cohort_levels(tree: QuotaTree, pool_quotas: Mapping[str, Gpus]) -> CohortLevels:
+    """The levels above the pools of this cluster; `pool_quotas` are the quotas of these pools.
 
     Cohorts on a cycle of parents have no level: their pools are placed as if they had no cohort.
     """
@@ -47,7 +46,7 @@ def cohort_levels(tree: QuotaTree, pool_quotas: Mapping[str, int]) -> CohortLeve
             continue
         pools[pool] = CohortPlacement(display_name(cohort), _whole_gpus(tree.columns[GPU].potential(tree.index[name])))
         for above in _path_up(tree, name):
-            quotas[above] += UNLIMITED if quota == NO_NUMBER else quota
+            quotas[above] += quota
     own, everything = _sums(tree, COHORT_PREFIX), _sums(tree, "")
     return CohortLevels(
         tuple(_level(tree, name, quota + own[name], everything[name]) for name, quota in sorted(quotas.items())),
@@ -88,6 +87,6 @@ def _sums(tree: QuotaTree, prefix: str) -> dict[str, Amount]:
     return found
 
 
-def _whole_gpus(amount: Amount) -> int:
+def _whole_gpus(amount: Amount) -> Gpus:
     """Whole GPUs for KAI."""
-    return NO_NUMBER if amount == UNLIMITED else math.floor(amount)
+    return UNLIMITED if amount == UNLIMITED else math.floor(amount)

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pools.domain import names
-from pools.domain.quota import pool_balance
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance
+from pools.domain.amounts import NO_LIMIT, UNLIMITED, Gpus, encode_gpus
+from pools.domain.quota.pool_balance import PoolBalance
 from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.cluster.naming import FIELD_MANAGER, INSTALLATION_LABEL, MANAGED_BY_LABEL
 from scheduling.domain.kubernetes_json import Object
@@ -26,7 +26,7 @@ POOL_LABEL = "osmo.pool"
 QUEUE_PRIORITY = 100
 RESOURCE_KEYS = ("gpu", "cpu", "memory")
 NUMBER_KEYS = ("quota", "limit", "overQuotaWeight")
-_UNBOUNDED = {"quota": UNLIMITED_GPUS, "limit": UNLIMITED_GPUS, "overQuotaWeight": 1}
+_UNBOUNDED = {"quota": NO_LIMIT, "limit": NO_LIMIT, "overQuotaWeight": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class CohortLevel:
     """A cohort as a level of queues; `parent` is the cohort above it."""
 
     name: str
-    quota: int
-    limit: int = UNLIMITED_GPUS
+    quota: Gpus
+    limit: Gpus = UNLIMITED
     weight: float = 1
     parent: str | None = None
 
@@ -57,7 +57,7 @@ class PoolQueueFacts:
     to fine; `cohort` is the level above it."""
 
     balance: PoolBalance
-    limit: int = UNLIMITED_GPUS
+    limit: Gpus = UNLIMITED
     weight: int = 1
     topology: tuple[str, ...] = ()
     cohort: str | None = None
@@ -72,7 +72,7 @@ class DesiredQueue:
     parent: str | None
     display_name: str
     quota: int
-    limit: int = UNLIMITED_GPUS
+    limit: int = NO_LIMIT
     weight: float = 1
     pool: str = ""
 
@@ -106,11 +106,13 @@ def build_desired_queues(
 ) -> dict[str, DesiredQueue]:
     """Every desired queue by its object name, parents before their children."""
     root = root_queue_name(target.namespace)
-    desired = [DesiredQueue(root, None, root, UNLIMITED_GPUS)]
+    desired = [DesiredQueue(root, None, root, NO_LIMIT)]
     for level in _parents_first(cohorts):
         above = root if level.parent is None else cohort_queue_name(target.namespace, level.parent)
         name = cohort_queue_name(target.namespace, level.name)
-        desired.append(DesiredQueue(name, above, name, level.quota, level.limit, level.weight))
+        desired.append(
+            DesiredQueue(name, above, name, encode_gpus(level.quota), encode_gpus(level.limit), level.weight)
+        )
     for facts in pools:
         desired += _pool(target.namespace, facts)
     return {queue.name: queue for queue in desired}
@@ -175,17 +177,19 @@ def _pool(namespace: str, facts: PoolQueueFacts) -> Iterator[DesiredQueue]:
     pool = balance.name
     container = names.queue_name(namespace, pool, None)
     above = root_queue_name(namespace) if facts.cohort is None else cohort_queue_name(namespace, facts.cohort)
-    yield DesiredQueue(container, above, container, balance.scheduling_quota, facts.limit, facts.weight, pool)
+    yield DesiredQueue(
+        container, above, container, encode_gpus(balance.scheduling_quota), encode_gpus(facts.limit), facts.weight, pool
+    )
     yield _leaf(namespace, pool, names.SHARED_QUEUE, balance.shared_scheduling_quota)
     for part in balance.subpools:
         if part.state is not SubpoolState.ARCHIVED:
             yield _leaf(namespace, pool, part.name, part.scheduling_quota)
 
 
-def _leaf(namespace: str, pool: str, leaf: str, quota: int) -> DesiredQueue:
+def _leaf(namespace: str, pool: str, leaf: str, quota: Gpus) -> DesiredQueue:
     logical = names.queue_name(namespace, pool, leaf)
     container = names.queue_name(namespace, pool, None)
-    return DesiredQueue(names.k8s_queue_name(logical), container, logical, quota, pool=pool)
+    return DesiredQueue(names.k8s_queue_name(logical), container, logical, encode_gpus(quota), pool=pool)
 
 
 def _parents_first(cohorts: Iterable[CohortLevel]) -> list[CohortLevel]:
@@ -203,5 +207,5 @@ def _parents_first(cohorts: Iterable[CohortLevel]) -> list[CohortLevel]:
 
 
 def is_unlimited(number: float) -> bool:
-    """Whether a number of KAI means "unlimited": -1, as in the ledger."""
-    return number == pool_balance.UNLIMITED_GPUS
+    """Whether a number of KAI means "unlimited"."""
+    return number == NO_LIMIT

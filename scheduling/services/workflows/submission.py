@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from pools.domain.amounts import Gpus
 from pools.domain.errors import ErrorCode, Violation
 from pools.domain.roles import Actor, Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
@@ -213,7 +214,7 @@ def _label_violations(submission: Submission, labels: Mapping[str, str]) -> list
     return [*together, *(fault for fault in check_labels(submission.labels, "label") if fault.path != "label")]
 
 
-def _leaf_facts(leaf: Pool, root: Pool, state: SubpoolState | None, quota: int) -> LeafFacts:
+def _leaf_facts(leaf: Pool, root: Pool, state: SubpoolState | None, quota: Gpus) -> LeafFacts:
     return LeafFacts(
         pool=leaf.name,
         quota=quota,

@@ -9,6 +9,7 @@ import pytest
 from django.db import connections, transaction
 from django.test import Client
 
+from pools.domain.errors import Busy
 from pools.models import Backend, LeafUsage, Node, Pool, User
 from scheduling import locking
 from scheduling.models import Workflow
@@ -81,7 +82,7 @@ def test_a_busy_tree_does_not_hold_up_the_others(team: Pool) -> None:
     with other.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("SELECT 1 FROM pools_pool WHERE id = %s FOR NO KEY UPDATE", [team.pk])
-        with pytest.raises(reconcile.Busy):
+        with pytest.raises(Busy):
             reconcile.reconcile_backend(team.backend_id)
         cursor.execute("ROLLBACK")
     other.close()

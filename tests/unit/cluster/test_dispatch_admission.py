@@ -44,9 +44,9 @@ def tree(*, lend: Amount = UNLIMITED, borrow: Amount = UNLIMITED, used: int = 0,
 
 
 def verdict(
-    of: QuotaTree, gpus: int, *, quota: int = 0, priority: Priority = Priority.LOW, maximum: int = -1
+    of: QuotaTree, gpus: int, *, quota: int = 0, priority: Priority = Priority.LOW, maximum: Amount = UNLIMITED
 ) -> StartRefusal | Shortfall | None:
-    gates = Gates({LEAF: (Gate("guest--_shared", quota, 0, -1, 0), Gate("guest", quota, 0, maximum, 0))})
+    gates = Gates({LEAF: (Gate("guest--_shared", quota, 0, UNLIMITED, 0), Gate("guest", quota, 0, maximum, 0))})
     return dispatch_verdict(gates, TreeGates(of, {LEAF: "pool/guest"}), LEAF, priority, gpus)
 
 
@@ -75,7 +75,7 @@ def test_what_is_lent_goes_and_not_one_more() -> None:
 def test_work_inside_its_own_quota_passes_although_others_borrowed_it() -> None:
     assert verdict(tree(lend=0), 5, quota=5) is None
     assert verdict(tree(lend=0), 6, quota=5) is not None
-    assert verdict(tree(lend=0), 500, quota=-1) is None
+    assert verdict(tree(lend=0), 500, quota=UNLIMITED) is None
 
 
 def test_firm_work_never_borrows() -> None:

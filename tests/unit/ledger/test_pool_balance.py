@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pools.domain.amounts import UNLIMITED
 from pools.domain.errors import Violation
 from pools.domain.quota.pool_balance import (
-    UNLIMITED_GPUS,
     ParsedQuota,
     PoolBalance,
     Subpool,
@@ -26,7 +26,7 @@ NOTHING = UsageCounts()
 
 
 def pool(guarantee: int, *slices: Subpool, shared: UsageCounts = NOTHING) -> PoolBalance:
-    return PoolBalance("team", guarantee, UNLIMITED_GPUS, slices, shared)
+    return PoolBalance("team", guarantee, UNLIMITED, slices, shared)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_is_no_quota_is_refused_with_a_sentence(asked: object, code: str) -
 
 
 def test_a_share_of_nothing_finite_is_refused() -> None:
-    found = parse_quota("25%", parent=UNLIMITED_GPUS)
+    found = parse_quota("25%", parent=UNLIMITED)
     assert isinstance(found, Violation)
     assert found.code == "no_guarantee"
 
@@ -109,7 +109,7 @@ def test_a_slices_own_quota_is_free_for_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "code"), [(70, None), (69, "guarantee_below_slices"), (UNLIMITED_GPUS, "no_guarantee")]
+    ("guarantee", "code"), [(70, None), (69, "guarantee_below_slices"), (UNLIMITED, "no_guarantee")]
 )
 def test_a_pool_is_never_cut_below_its_slices(guarantee: int, code: str | None) -> None:
     found = guarantee_violation(pool(100, Subpool("a", ACTIVE, 30), Subpool("b", ACTIVE, 40)), guarantee)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
+from pools.domain.amounts import UNLIMITED
+from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
 from pools.domain.subpool_lifecycle import SubpoolState
 
@@ -23,7 +24,7 @@ AMOUNT = st.integers(0, 10_000)
         (10, 15, 15, UsageBar(within_quota=10, draining=5)),
         (10, 15, 18, UsageBar(within_quota=10, over_quota=3, draining=5)),
         (0, 0, 0, UsageBar()),
-        (UNLIMITED_GPUS, 5, 9, UsageBar(within_quota=9)),
+        (UNLIMITED, 5, 9, UsageBar(within_quota=9)),
     ],
 )
 def test_a_leaf(quota: int, used: int, total: int, parts: UsageBar) -> None:
@@ -41,7 +42,7 @@ def test_the_example_of_the_design() -> None:
         Subpool(name, SubpoolState.ACTIVE, quota, UsageCounts(used, used))
         for name, quota, used in (("a", 30, 5), ("b", 40, 10), ("c", 20, 0))
     )
-    balance = PoolBalance("team", 100, UNLIMITED_GPUS, slices, UsageCounts(50, 50))
+    balance = PoolBalance("team", 100, UNLIMITED, slices, UsageCounts(50, 50))
     assert pool_bar(balance) == UsageBar(within_quota=25, free=35, draining=40)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pools.domain.amounts import GPU
+from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.quota.forest import CohortQuotaFacts, PoolQuotaFacts, build_forest
 from scheduling.domain.queues.cohort_levels import CohortLevels, CohortPlacement, cohort_levels
 from scheduling.domain.queues.desired import CohortLevel
@@ -69,10 +69,10 @@ def test_a_level_that_no_pool_of_this_cluster_needs_is_left_out() -> None:
 
 
 def test_unlimited_is_unlimited_all_the_way_up() -> None:
-    tree = build_forest([CohortQuotaFacts("org")], [pool("a", "org", -1), pool("b", "org", 5)])
-    found = cohort_levels(tree, {"a": -1, "b": 5})
-    assert found.cohorts == (CohortLevel("org", -1, -1, 1.0, None),)
-    assert found.pools["b"] == CohortPlacement("org", -1)
+    tree = build_forest([CohortQuotaFacts("org")], [pool("a", "org", UNLIMITED), pool("b", "org", 5)])
+    found = cohort_levels(tree, {"a": UNLIMITED, "b": 5})
+    assert found.cohorts == (CohortLevel("org", UNLIMITED, UNLIMITED, 1.0, None),)
+    assert found.pools["b"] == CohortPlacement("org", UNLIMITED)
 
 
 def test_a_circle_is_no_level() -> None:

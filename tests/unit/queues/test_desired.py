@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pools.domain.quota.pool_balance import UNLIMITED_GPUS, PoolBalance, Subpool, UsageCounts
+from pools.domain.amounts import UNLIMITED
+from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.queues.desired import (
     CohortLevel,
@@ -26,7 +27,7 @@ ACTIVE, DELETING, ARCHIVED = SubpoolState.ACTIVE, SubpoolState.DELETING, Subpool
 
 
 def pool(name: str, guarantee: int, *subpools: Subpool, **more: Any) -> PoolQueueFacts:
-    return PoolQueueFacts(PoolBalance(name, guarantee, UNLIMITED_GPUS, subpools), **more)
+    return PoolQueueFacts(PoolBalance(name, guarantee, subpools), **more)
 
 
 def quotas_of(wanted: dict[str, DesiredQueue]) -> dict[str, int]:
@@ -73,7 +74,7 @@ def test_the_container_covers_its_leaves_when_the_pool_was_cut_meanwhile() -> No
 
 
 def test_nothing_configured_is_unlimited() -> None:
-    wanted = build_desired_queues(TARGET, [pool("free", UNLIMITED_GPUS)])
+    wanted = build_desired_queues(TARGET, [pool("free", UNLIMITED)])
     assert {name: (queue.quota, queue.limit) for name, queue in wanted.items()} == dict.fromkeys(wanted, (-1, -1))
 
 

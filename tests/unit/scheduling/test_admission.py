@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pools.domain.amounts import UNLIMITED
 from pools.domain.subpool_lifecycle import SubpoolState
 from scheduling.domain.admission import Gate, LeafFacts, WaitCode, start_verdict, submission_verdict
 from scheduling.domain.priorities import Priority
@@ -14,19 +15,19 @@ HIGH, NORMAL, LOW = Priority.HIGH, Priority.NORMAL, Priority.LOW
 @pytest.mark.parametrize(
     ("quota", "maximum", "priority", "gang", "code"),
     [
-        (10, -1, HIGH, 10, None),
-        (10, -1, HIGH, 11, "above_quota"),
-        (10, -1, NORMAL, 11, "above_quota"),
-        (10, -1, LOW, 11, None),
+        (10, UNLIMITED, HIGH, 10, None),
+        (10, UNLIMITED, HIGH, 11, "above_quota"),
+        (10, UNLIMITED, NORMAL, 11, "above_quota"),
+        (10, UNLIMITED, LOW, 11, None),
         (10, 20, LOW, 20, None),
         (10, 20, LOW, 21, "above_maximum"),
         (10, 5, HIGH, 6, "above_maximum"),
-        (0, -1, HIGH, 0, None),
-        (0, -1, HIGH, 1, "above_quota"),
+        (0, UNLIMITED, HIGH, 0, None),
+        (0, UNLIMITED, HIGH, 1, "above_quota"),
         (0, 0, LOW, 0, None),
         (0, 0, LOW, 1, "above_maximum"),
-        (-1, -1, HIGH, 10**6, None),
-        (-1, 8, HIGH, 9, "above_maximum"),
+        (UNLIMITED, UNLIMITED, HIGH, 10**6, None),
+        (UNLIMITED, 8, HIGH, 9, "above_maximum"),
     ],
 )
 def test_quota_and_maximum(quota: int, maximum: int, priority: Priority, gang: int, code: str | None) -> None:
@@ -45,13 +46,13 @@ def test_quota_and_maximum(quota: int, maximum: int, priority: Priority, gang: i
 @pytest.mark.parametrize(
     ("facts", "admin", "words"),
     [
-        (LeafFacts("team--a", 10, -1, state=SubpoolState.ACTIVE), False, None),
-        (LeafFacts("team--a", 0, -1, state=SubpoolState.DELETING), True, "DELETING"),
-        (LeafFacts("team--a", 0, -1, state=SubpoolState.ARCHIVED), True, "ARCHIVED"),
-        (LeafFacts("team", 10, -1, archived=True), True, "archived"),
-        (LeafFacts("team", 10, -1, maintenance=True), False, "MAINTENANCE"),
-        (LeafFacts("team", 10, -1, maintenance=True), True, None),
-        (LeafFacts("team--a", 10, -1, state=SubpoolState.ACTIVE, maintenance=True), False, "MAINTENANCE"),
+        (LeafFacts("team--a", 10, UNLIMITED, state=SubpoolState.ACTIVE), False, None),
+        (LeafFacts("team--a", 0, UNLIMITED, state=SubpoolState.DELETING), True, "DELETING"),
+        (LeafFacts("team--a", 0, UNLIMITED, state=SubpoolState.ARCHIVED), True, "ARCHIVED"),
+        (LeafFacts("team", 10, UNLIMITED, archived=True), True, "archived"),
+        (LeafFacts("team", 10, UNLIMITED, maintenance=True), False, "MAINTENANCE"),
+        (LeafFacts("team", 10, UNLIMITED, maintenance=True), True, None),
+        (LeafFacts("team--a", 10, UNLIMITED, state=SubpoolState.ACTIVE, maintenance=True), False, "MAINTENANCE"),
     ],
 )
 def test_a_closed_pool_is_closed_to_every_priority(facts: LeafFacts, admin: bool, words: str | None) -> None:
@@ -65,7 +66,7 @@ def test_a_closed_pool_is_closed_to_every_priority(facts: LeafFacts, admin: bool
             assert words in refusal.violation.message
 
 
-LEAF, POOL = Gate("team--_shared", 10, 8, -1, 8), Gate("team", 100, 50, 60, 55)
+LEAF, POOL = Gate("team--_shared", 10, 8, UNLIMITED, 8), Gate("team", 100, 50, 60, 55)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +76,12 @@ LEAF, POOL = Gate("team--_shared", 10, 8, -1, 8), Gate("team", 100, 50, 60, 55)
         ((LEAF, POOL), HIGH, 3, WaitCode.LEAF_QUOTA, 2),
         ((LEAF, POOL), LOW, 5, None, 0),
         ((LEAF, POOL), LOW, 6, WaitCode.POOL_MAXIMUM, 5),
-        ((Gate("a", 60, 0, -1, 0), Gate("team", 100, 50, -1, 50)), HIGH, 50, None, 0),
-        ((Gate("a", 60, 0, -1, 0), Gate("team", 100, 50, -1, 50)), HIGH, 51, WaitCode.POOL_QUOTA, 50),
-        ((Gate("a", 10, 50, -1, 50), Gate("team", 100, 50, -1, 50)), HIGH, 1, WaitCode.LEAF_QUOTA, 0),
-        ((Gate("a", 10, 50, -1, 50), Gate("team", 100, 50, -1, 50)), HIGH, 0, None, 0),
-        ((Gate("a", -1, 50, -1, 50), Gate("team", -1, 50, -1, 50)), HIGH, 10**6, None, 0),
-        ((Gate("a", 10, 0, -1, 40), Gate("team", 10, 0, -1, 40)), HIGH, 10, None, 0),
+        ((Gate("a", 60, 0, UNLIMITED, 0), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 50, None, 0),
+        ((Gate("a", 60, 0, UNLIMITED, 0), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 51, WaitCode.POOL_QUOTA, 50),
+        ((Gate("a", 10, 50, UNLIMITED, 50), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 1, WaitCode.LEAF_QUOTA, 0),
+        ((Gate("a", 10, 50, UNLIMITED, 50), Gate("team", 100, 50, UNLIMITED, 50)), HIGH, 0, None, 0),
+        ((Gate("a", UNLIMITED, 50, UNLIMITED, 50), Gate("team", UNLIMITED, 50, UNLIMITED, 50)), HIGH, 10**6, None, 0),
+        ((Gate("a", 10, 0, UNLIMITED, 40), Gate("team", 10, 0, UNLIMITED, 40)), HIGH, 10, None, 0),
     ],
 )
 def test_start(path: tuple[Gate, ...], priority: Priority, gpus: int, code: WaitCode | None, free: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
+from pools.domain.amounts import UNLIMITED
 from scheduling.domain.admission import Gate
 from scheduling.domain.engine.cycle import run_cycle
 from scheduling.domain.engine.steps import Step, StepAction
@@ -111,7 +112,7 @@ class TestGates:
 
     def gates(self) -> Gates:
         pool = Gate("pool", 12, 0, 15, 0)
-        return Gates({1: (Gate("a", 10, 0, -1, 0), pool), 2: (Gate("b", 2, 0, -1, 0), pool)})
+        return Gates({1: (Gate("a", 10, 0, UNLIMITED, 0), pool), 2: (Gate("b", 2, 0, UNLIMITED, 0), pool)})
 
     def test_firm_work_counts_against_quotas_and_low_work_against_the_maximum(self) -> None:
         gates = self.gates()
@@ -128,5 +129,5 @@ class TestGates:
     def test_what_stands_above_two_leaves_counts_for_both(self) -> None:
         gates = self.gates()
         gates.add_usage(1, Priority.NORMAL, 10)
-        assert gates.path(2) == (Gate("b", 2, 0, -1, 0), Gate("pool", 12, 10, 15, 10))
+        assert gates.path(2) == (Gate("b", 2, 0, UNLIMITED, 0), Gate("pool", 12, 10, 15, 10))
         assert gates.path(3) == ()
