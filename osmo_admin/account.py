@@ -1,4 +1,4 @@
-"""One's own account: another password."""
+"""The page on which people change their own password."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OwnPasswordForm(forms.ServiceForm):
     """The old password, and a new one twice."""
 
     field_by_path = {"password": "new"}
-    old = forms.password_field("Your password now", current=True)
+    old = forms.password_field("Current password", current=True)
     new = forms.password_field("New password", help_text="At least 8 characters; not a common one.")
     again = forms.password_field("New password again")
 
@@ -33,16 +33,16 @@ class OwnPasswordForm(forms.ServiceForm):
         self.user = user
 
     def clean(self) -> dict[str, Any]:
-        given = super().clean() or {}
-        if "old" in given and not self.user.check_password(given["old"]):
+        data = super().clean() or {}
+        if "old" in data and not self.user.check_password(data["old"]):
             self.add_error("old", "This is not your password.")
-        if "new" in given and "again" in given and given["new"] != given["again"]:
+        if "new" in data and "again" in data and data["new"] != data["again"]:
             self.add_error("again", "The two new passwords differ.")
-        return given
+        return data
 
 
 def account_urls(site: AdminSite) -> list[URLPattern]:
-    """Addresses that stand in place of Django's own."""
+    """Addresses that replace Django's own."""
     return [
         path(
             "password_change/",
@@ -53,7 +53,7 @@ def account_urls(site: AdminSite) -> list[URLPattern]:
 
 
 def change_own_password_page(site: AdminSite, request: HttpRequest) -> HttpResponse:
-    """Give oneself another password, through the service, so that the audit trail knows who did it."""
+    """Change the own password through the service, so that the audit log names the person."""
     user = cast("User", request.user)
     form = OwnPasswordForm(forms.submitted_data(request), user=user)
     if request.method == "POST" and form.is_valid():

@@ -1,5 +1,5 @@
-"""Which scripts and styles a page may use: nothing for the API, our own files for the docs page, and for the dashboard
-what the theme's Alpine needs on top."""
+"""The Content-Security-Policy of each address: nothing for the API, our own files for the docs page, and for the
+dashboard also what the theme's Alpine needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponseBase
 _OWN_FILES_POLICY = {
     "default-src": ["'self'"],
     "script-src": ["'self'"],
-    # Swagger and the theme set the styles of single elements; a style cannot run code.
+    # Swagger and the theme set styles of single elements; a style cannot run code.
     "style-src": ["'self'", "'unsafe-inline'"],
     "img-src": ["'self'", "data:"],
     "font-src": ["'self'", "data:"],
@@ -20,14 +20,14 @@ _OWN_FILES_POLICY = {
     "form-action": ["'self'"],
 }
 DOCS_POLICY = _OWN_FILES_POLICY
-# Alpine compiles the expressions of its attributes; without eval not even the login page can be clicked.
+# Alpine compiles the expressions of its attributes; without eval even the login page does not work.
 DASHBOARD_POLICY = {**_OWN_FILES_POLICY, "script-src": ["'self'", "'unsafe-eval'"]}
 _API_PREFIXES = ("/api/", "/client/", "/health", "/ready", "/metrics", "/webhooks/")
 _DOCS_PAGE = "/api/docs"
 
 
 class ContentPolicyMiddleware(CSPMiddleware):
-    """The policy by address; `CONTENT_SECURITY_POLICY` is the one that allows nothing."""
+    """Chooses the policy by address; `CONTENT_SECURITY_POLICY` allows nothing."""
 
     def get_policy_parts(
         self, request: HttpRequest, response: HttpResponseBase, report_only: bool = False

@@ -1,4 +1,4 @@
-"""What is said when no view of ours answers: JSON for programs, Django's own page for people."""
+"""The answers when no view of ours responds: JSON for programs, Django's own page for people."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from pools.transactions import request_id
 def not_found_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
     """404."""
     if _is_api_request(request):
-        return _json_response(NotFound("There is nothing at this address."), 404)
+        return _json_response(NotFound("This address does not exist."), 404)
     return defaults.page_not_found(request, exception)
 
 
 def bad_request_view(request: HttpRequest, exception: Any = None) -> HttpResponse:
-    """400: refused before any view was asked."""
+    """400: refused before any view was called."""
     if _is_api_request(request):
         return _json_response(_unreadable_request(exception), 400)
     return defaults.bad_request(request, exception)
 
 
 def _unreadable_request(exception: Any) -> BadInput:
-    sentence, limit = "The request cannot be read.", settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+    message, limit = "The request cannot be read.", settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
     if isinstance(exception, TooManyFieldsSent):
-        sentence = f"The request has too many parameters; send at most {limit}."
-        return BadInput(sentence, [Violation("", "too_many_parameters", sentence, numbers=(("limit", limit),))])
-    return BadInput(sentence)
+        message = f"The request has too many parameters; send at most {limit}."
+        return BadInput(message, [Violation("", "too_many_parameters", message, numbers=(("limit", limit),))])
+    return BadInput(message)
 
 
 def server_error_view(request: HttpRequest) -> HttpResponse:
-    """500: our fault, and the request id leads to the log; 503: a dependency is away, also where no view is ours."""
+    """500: an error of ours, with the request id that leads to the log; 503: a dependency does not respond."""
     error = sys.exc_info()[1]
     refusal = to_domain_error(error) if isinstance(error, Exception) else None
     if isinstance(refusal, Busy):
         return _busy_response(request, refusal)
     if _is_api_request(request):
-        mark = request_id.get() or "unknown"
-        said = f"Something went wrong in the service; nothing of it is your fault. Request id: {mark}."
-        return _json_response(BadInput(said, [Violation("", "defect", said)], error_code=ErrorCode.SERVER), 500)
+        identifier = request_id.get() or "unknown"
+        message = f"The service had an internal error, which is not caused by your request. Request id: {identifier}."
+        return _json_response(BadInput(message, [Violation("", "defect", message)], error_code=ErrorCode.SERVER), 500)
     return defaults.server_error(request)
 
 

@@ -1,6 +1,6 @@
 """The login form, and the answer after too many failed logins.
 
-Settings name both, so this file is loaded before any page is: it knows no page.
+The settings name both, so this module is loaded before the pages and imports none of them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class LoginForm(AuthenticationForm):
     """Name and password. Django's own form for the admin would ask for the staff flag."""
 
     error_messages = {
-        "invalid_login": "This name and password do not fit together. Both are case-sensitive. An account without a "
+        "invalid_login": "Wrong name or password. Both are case-sensitive. An account without a "
         "password signs in by access token, on the command line.",
-        "inactive": "This account has been closed. Ask an osmo-admin.",
+        "inactive": "This account is disabled. Ask an osmo-admin.",
     }
 
     def __init__(self, request: HttpRequest | None = None, *args: Any, **kwargs: Any) -> None:
@@ -34,12 +34,12 @@ class LoginForm(AuthenticationForm):
 def lockout_response(
     request: HttpRequest, original: HttpResponse | None, credentials: dict[str, Any] | None
 ) -> HttpResponse:
-    """The answer after too many failed logins (django-axes): a page for people, the house's error for programs."""
-    sentence = "Too many failed logins for this name from this address. Wait 15 minutes, then try again."
+    """The answer after too many failed logins (django-axes): a page for people, the API's error for programs."""
+    message = "Too many failed logins for this name from this address. Wait 15 minutes, then try again."
     if request.path.startswith("/api/"):
-        body = error_body(Throttled(sentence, retry_after=900))
+        body = error_body(Throttled(message, retry_after=900))
         return JsonResponse(body, status=429, headers={"Retry-After": "900"})
-    context = {"title": "Too many attempts", "sentence": sentence}
+    context = {"title": "Too many attempts", "message": message}
     response = TemplateResponse(request, "osmo/plain.html", context, status=429)
     response.headers["Retry-After"] = "900"
     return response.render()

@@ -1,7 +1,7 @@
-"""A form that was sent after its session had ended: what was typed goes through the login and can be sent again.
+"""Input of a form that was sent after its session had ended: it is kept during the login and can be sent again.
 
-The browser carries it, in one hidden field of the login form; the house keeps nothing of somebody it does not know. It
-is sent again only by the person's own click, to the page it was meant for, which checks it like any other sending.
+The browser carries the input in one hidden field of the login form; the server stores nothing of an unknown person. The
+input is sent again only by the person's own click, to its original page, which checks it like any other input.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 
 FIELD_NAME = "typed"
-MAX_CHARACTERS = 2_000_000  # characters; more than any form of ours takes by hand
+MAX_CHARACTERS = 2_000_000  # more than anybody types into one of our forms
 SECRET_FIELDS = frozenset({"password", "old", "new", "again", "kubeconfig"})
 _NEVER_KEPT = SECRET_FIELDS | {"csrfmiddlewaretoken", FIELD_NAME}
 
 
 @dataclass(frozen=True, slots=True)
 class PreservedInput:
-    """What was sent. `fields` are (name, value); `incomplete`: a secret or a file was there too and is not kept."""
+    """The input of a form. `fields` are (name, value); `incomplete`: a secret or a file was sent too and is not kept."""
 
     fields: tuple[tuple[str, str], ...]
     incomplete: bool
 
     def serialize(self) -> str:
-        """For a hidden field; empty when it is too long to be carried."""
+        """The value of the hidden field; empty when the input is too long."""
         text = json.dumps({"fields": self.fields, "incomplete": self.incomplete})
         return text if len(text) <= MAX_CHARACTERS else ""
 
 
 def read_input(request: HttpRequest) -> PreservedInput:
-    """What this request sent, without secrets and files."""
+    """The input of this request, without secrets and files."""
     sent = [(name, str(value)) for name, values in request.POST.lists() for value in values]
     kept = tuple((name, value) for name, value in sent if name not in _NEVER_KEPT)
-    lost = any(name in SECRET_FIELDS and value for name, value in sent) or bool(request.FILES)
-    return PreservedInput(kept, lost)
+    is_incomplete = any(name in SECRET_FIELDS and value for name, value in sent) or bool(request.FILES)
+    return PreservedInput(kept, is_incomplete)
 
 
 def parse_input(text: str) -> PreservedInput | None:
-    """What `Typed.as_text` wrote; None for anything else."""
+    """The input that `PreservedInput.serialize` wrote; None for any other text."""
     try:
         body = json.loads(text)
         fields = tuple((str(name), str(value)) for name, value in body["fields"])

@@ -62,7 +62,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
-    "django.contrib.humanize",
     "rest_framework",
     "django_filters",
     "drf_spectacular",

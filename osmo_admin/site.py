@@ -1,6 +1,6 @@
 """The web dashboard: Django admin on unfold, open to everybody with a login.
 
-What a person sees and may do is asked of the policy, page by page; Django's staff flag and permissions are not.
+Our own permissions decide, page by page, what a person may see and do; Django's staff flag and permissions do not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REFUSAL_TITLES = {
 
 
 class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
-    """The house's one site."""
+    """The only site of the installation."""
 
     final_catch_all_view = False  # an unknown address is a 404 for everybody, not a login form
 
@@ -49,8 +49,8 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         admin_class: type[ModelAdmin[Any]] | None = None,
         **options: Any,
     ) -> None:
-        """Take in pages that ask our policy. Those that installed apps bring along ask Django's permissions and edit
-        rows by hand, so they stay outside."""
+        """Register pages that use our permissions. Pages of installed apps use Django's permissions and edit rows
+        directly, so they are not registered."""
         from pools.admin.base import PolicyAdmin  # noqa: PLC0415  # registers pages, which needs this class
 
         if admin_class is None or not issubclass(admin_class, PolicyAdmin):
@@ -59,11 +59,11 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         super().register(models, admin_class, **options)
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:
-        """As Django's; a refusal that a view did not handle becomes a page that says so, and a form whose session has
-        ended is not thrown away for the login."""
+        """As Django's, with two differences: a refusal that a view did not handle becomes a page with its message, and
+        the input of a form whose session has ended is kept during the login."""
 
         @wraps(view)
-        def answering(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def with_refusal_page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             try:
                 return view(request, *args, **kwargs)
             except Exception as error:
@@ -72,20 +72,20 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
                     raise
                 return self.refusal_page(request, refusal)
 
-        guarded: View = super().admin_view(answering, cacheable)
+        guarded: View = super().admin_view(with_refusal_page, cacheable)
 
         @wraps(guarded)
-        def opened(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            asked = request.method == "POST" and request.path != reverse("admin:logout")
-            if asked and not self.has_permission(request):
+        def with_session_check(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            is_submitted = request.method == "POST" and request.path != reverse("admin:logout")
+            if is_submitted and not self.has_permission(request):
                 return self.signed_out_page(request)
             return guarded(request, *args, **kwargs)
 
-        return opened
+        return with_session_check
 
     @method_decorator(never_cache)
     def signed_out_page(self, request: HttpRequest) -> HttpResponse:
-        """The login, for a form whose session has ended; it carries what was typed."""
+        """The login page for a form whose session has ended; it carries the input of the form."""
         context = {
             **self.each_context(request),
             "title": "Log in",
@@ -99,12 +99,12 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Django's; who is signed in already goes on to the page that was asked for, and what was typed before the
+        """Django's login. A signed-in person is redirected to the requested page; input that was kept from before the
         login can be sent again after it."""
         if request.method == "GET" and self.has_permission(request):
-            asked = request.GET.get(REDIRECT_FIELD_NAME, "")
-            ours = url_has_allowed_host_and_scheme(asked, {request.get_host()}, require_https=request.is_secure())
-            return HttpResponseRedirect(asked if ours else reverse("admin:index"))
+            next_url = request.GET.get(REDIRECT_FIELD_NAME, "")
+            is_ours = url_has_allowed_host_and_scheme(next_url, {request.get_host()}, require_https=request.is_secure())
+            return HttpResponseRedirect(next_url if is_ours else reverse("admin:index"))
         text = request.POST.get(preserved_input.FIELD_NAME, "")
         typed = preserved_input.parse_input(text) if text else None
         kept = {preserved_input.FIELD_NAME: text, "signed_out": True} if typed else {}
@@ -115,10 +115,10 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         return TemplateResponse(request, "osmo/preserved_input.html", {**context, "address": answer.url})
 
     def refusal_page(self, request: HttpRequest, refusal: DomainError) -> HttpResponse:
-        """A refusal inside the frame of the site, as far as the frame can be drawn."""
-        context = {"title": _REFUSAL_TITLES.get(refusal.kind, "Refused"), "sentence": refusal.message}
+        """A page with the message of a refusal, inside the frame of the site if the frame can be rendered."""
+        context = {"title": _REFUSAL_TITLES.get(refusal.kind, "Refused"), "message": refusal.message}
         status = STATUS_OF_KIND[refusal.kind]
-        if refusal.kind is ErrorKind.BUSY:  # the frame asks the database, which may be what does not answer
+        if refusal.kind is ErrorKind.BUSY:  # the frame needs the database, which may be the part that does not respond
             answer = TemplateResponse(request, "osmo/plain.html", context, status=status)
             for name, value in retry_after_header(refusal).items():
                 answer.headers[name] = value
@@ -126,10 +126,10 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         return TemplateResponse(request, "osmo/refusal.html", {**self.each_context(request), **context}, status=status)
 
     def role_required_page(self, request: HttpRequest) -> HttpResponse:
-        """A page of the house that this person has no role for."""
-        who = request.user.get_username()
-        sentence = f"This page needs the role osmo-admin or osmo-viewer; {who} has neither. Ask an osmo-admin."
-        return self.refusal_page(request, Forbidden(sentence))
+        """The answer to a person without the role that the page needs."""
+        username = request.user.get_username()
+        message = f"This page needs the role osmo-admin or osmo-viewer; {username} has neither. Ask an osmo-admin."
+        return self.refusal_page(request, Forbidden(message))
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from osmo_admin import account  # noqa: PLC0415  # shows forms, which are loaded with the pages
@@ -137,7 +137,7 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
         return [*account.account_urls(self), *super().get_urls()]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The first page: the house at a glance."""
+        """The first page: totals and pools."""
         from osmo_admin.dashboard import dashboard_page  # noqa: PLC0415  # as above
 
         return dashboard_page(self, request)
@@ -145,5 +145,5 @@ class AdminSite(UnfoldAdminSite):  # type: ignore[misc]
     def app_index(
         self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The menu lists everything; a page per Django app would say nothing more."""
+        """Redirects home: the menu lists all pages, so an index per Django app would add nothing."""
         return HttpResponseRedirect(reverse("admin:index"))

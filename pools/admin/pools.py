@@ -61,8 +61,8 @@ class PoolAdmin(PolicyAdmin):
             )
         root = get_visible_root(actor, object_id)
         (tree,) = pool_tree.pool_trees_of([root])
-        draining = [row for row in tree.leaves if row.state == SubpoolState.DELETING or row.bar.draining]
-        held = pool_tree.find_holders([row.name for row in draining])
+        draining_rows = [row for row in tree.leaves if row.state == SubpoolState.DELETING or row.bar.draining]
+        held = pool_tree.find_holders([row.name for row in draining_rows])
         return self.render_page(
             request,
             "osmo/pool.html",
@@ -70,7 +70,7 @@ class PoolAdmin(PolicyAdmin):
             crumbs=[("Pools", reverse("admin:index"))],
             pool=root,
             tree=tree,
-            debts=[(row, held[row.name]) for row in draining],
+            draining=[(row, held[row.name]) for row in draining_rows],
             archived=pool_tree.archived_subpools(root),
             entries=_audit_entries(request, root),
             may_partition=is_allowed(actor, Permission.POOL_PARTITION, root.name) and not root.archived,
@@ -80,6 +80,6 @@ class PoolAdmin(PolicyAdmin):
 
 
 def _audit_entries(request: HttpRequest, root: Pool) -> list[AuditEntry]:
-    """The newest entries on the pool and its slices that this person may read."""
-    mine = AuditEntry.objects.visible_to(actor_of(request)).filter(pool_id=root.pk, object__startswith="pool/")
-    return list(mine.order_by("-id")[:MAX_ENTRIES_SHOWN])
+    """The newest entries on the pool and its subpools that the reader may see."""
+    rows = AuditEntry.objects.visible_to(actor_of(request)).filter(pool_id=root.pk, object__startswith="pool/")
+    return list(rows.order_by("-id")[:MAX_ENTRIES_SHOWN])

@@ -61,7 +61,7 @@ class DecisionPageFilterSet(PageFilterSet):
     workflow = text_filter(
         "Workflow", placeholder="hello-1: its own events, and those that it caused", method="of_workflow"
     )
-    action = choice_filter("Event", EVENT_LABELS.items(), "action")
+    action = choice_filter("Event", list(EVENT_LABELS.items()), "action")
 
     def in_pool(self, rows: Any, name: str, value: str) -> Any:
         """Events in a pool with its subpools, or in one leaf."""

@@ -1,8 +1,8 @@
-// A form is sent once: the second click of a double click is no second order. A click some seconds later is meant.
+// A form is sent once: the second click of a double click is ignored. A click some seconds later sends again.
 "use strict";
 
 (function () {
-  const MEANT_AGAIN = 5000; // milliseconds; also for somebody who stopped a page that would not come
+  const RESEND_AFTER = 5000; // milliseconds; also for a person who stopped a page that did not load
   const sent = new WeakSet();
 
   document.addEventListener("submit", (event) => {
@@ -13,6 +13,6 @@
       return;
     }
     sent.add(form);
-    window.setTimeout(() => sent.delete(form), MEANT_AGAIN);
+    window.setTimeout(() => sent.delete(form), RESEND_AFTER);
   });
 })();

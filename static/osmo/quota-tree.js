@@ -1,4 +1,4 @@
-// The tree of quotas: what stands below a node is folded away and brought back. Without this script all of it is shown.
+// The quota tree: children of a node are collapsed and expanded. Without this script the whole tree is shown.
 "use strict";
 
 (function () {
@@ -13,7 +13,7 @@
     return !fold || fold.getAttribute("aria-expanded") === "true";
   }
 
-  // Parents stand before their children, so one walk from the top is enough.
+  // Parents come before their children, so one pass from the top is enough.
   function draw() {
     for (const row of rows) {
       const parent = byNode.get(row.dataset.parent);
@@ -27,8 +27,8 @@
   }
 
   function move(from, step) {
-    const seen = rows.filter((row) => !row.hidden && folds.has(row));
-    const next = seen[seen.indexOf(from) + step];
+    const visible = rows.filter((row) => !row.hidden && folds.has(row));
+    const next = visible[visible.indexOf(from) + step];
     if (next) folds.get(next).focus();
   }
 
@@ -61,8 +61,8 @@
       draw();
     });
   }
-  // An address that names a node opens the way to it.
-  let wanted = byNode.get(decodeURIComponent(window.location.hash.slice(1)));
-  while (wanted && (wanted = byNode.get(wanted.dataset.parent))) set(wanted, true);
+  // An address that names a node expands the path to it.
+  let target = byNode.get(decodeURIComponent(window.location.hash.slice(1)));
+  while (target && (target = byNode.get(target.dataset.parent))) set(target, true);
   draw();
 })();

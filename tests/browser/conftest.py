@@ -1,4 +1,4 @@
-"""A house with a pool in use, and people who sign in to it with a password."""
+"""A scene with a pool in use, and people who sign in to it with a password."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.support.stack import Stack
 
 
 @pytest.fixture
-def house(stack: Stack) -> PoolScene:
+def scene(stack: Stack) -> PoolScene:
     """A pool of 100 GPUs of its own, with an admin and a user."""
     return PoolScene.build(stack)
 
 
 @pytest.fixture
-def signed_in(new_tab: Callable[..., object], house: PoolScene) -> Callable[..., object]:
-    """A tab in which somebody of the house is signed in; options are Playwright's."""
+def signed_in(new_tab: Callable[..., object], scene: PoolScene) -> Callable[..., object]:
+    """A tab in which somebody of the scene is signed in; options are Playwright's."""
 
     def enter(username: str, **options: object) -> object:
         tab = new_tab(**options)
-        tab.login(username, house.password)
+        tab.login(username, scene.password)
         return tab
 
     return enter

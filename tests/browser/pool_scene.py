@@ -34,7 +34,7 @@ class PoolScene:
     @classmethod
     def build(cls, stack: Stack) -> PoolScene:
         """Make the pool, its admin and its user."""
-        house = cls(stack, stack.unique_name("team"), stack.unique_name("chief"), stack.unique_name("user"))
+        scene = cls(stack, stack.unique_name("team"), stack.unique_name("chief"), stack.unique_name("user"))
         with stack.orm():
             from pools.domain.roles import SYSTEM
             from pools.services.backends import put_backend
@@ -42,16 +42,16 @@ class PoolScene:
             from pools.services.users import create_user
 
             nodes = [{"name": f"n{number}", "gpus": GPUS} for number in range(NODES)]
-            body = {"namespace": house.pool, "auto_end": False, "nodes": nodes}
-            put_backend(actor=SYSTEM, name=house.pool, body=body)
+            body = {"namespace": scene.pool, "auto_end": False, "nodes": nodes}
+            put_backend(actor=SYSTEM, name=scene.pool, body=body)
             gpu = {"guarantee": 100, "maximum": -1, "weight": 1}
-            put_pool(actor=SYSTEM, name=house.pool, body={"backend": house.pool, "resources": {"gpu": gpu}})
-            for name, role in ((house.pool_admin, "admin"), (house.pool_user, "user")):
-                create_user(actor=SYSTEM, username=name, password=house.password, roles=(f"osmo-{house.pool}-{role}",))
-        return house
+            put_pool(actor=SYSTEM, name=scene.pool, body={"backend": scene.pool, "resources": {"gpu": gpu}})
+            for name, role in ((scene.pool_admin, "admin"), (scene.pool_user, "user")):
+                create_user(actor=SYSTEM, username=name, password=scene.password, roles=(f"osmo-{scene.pool}-{role}",))
+        return scene
 
     @property
-    def page(self) -> str:
+    def pool_page(self) -> str:
         """The pool's address."""
         return f"/pools/pool/{self.pool}/change/"
 
@@ -91,7 +91,7 @@ class PoolScene:
         answer = self.stack.admin_client.post(f"/api/workflow/{workflow}/end", json={"status": "COMPLETED"})
         assert answer.status_code == 200, answer.text
 
-    def state(self, leaf: str) -> tuple[str, int]:
+    def subpool_state(self, leaf: str) -> tuple[str, int]:
         """(state, last quota) of a slice, from the database."""
         (row,) = self.stack.query("SELECT subpool_state, last_quota FROM pools_pool WHERE name = %s", leaf)
         return row["subpool_state"], row["last_quota"]

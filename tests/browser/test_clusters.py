@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.k8s, pytest.mark.timeout(600)]
 
 
 def test_a_cluster_from_its_kubeconfig_to_an_edit_that_is_set_right(
-    house: PoolScene, signed_in: Callable[..., Any], kube_server: KubeServer
+    scene: PoolScene, signed_in: Callable[..., Any], kube_server: KubeServer
 ) -> None:
     cluster = kube_server.connect()
-    namespace, name = create_namespace(cluster), house.stack.unique_name("kube")
+    namespace, name = create_namespace(cluster), scene.stack.unique_name("kube")
     tab = signed_in("admin", viewport={"width": 1440, "height": 900})
     page = tab.open("/pools/backend/connect/")
     page.get_by_label("Name", exact=False).first.fill(name)
@@ -36,13 +36,13 @@ def test_a_cluster_from_its_kubeconfig_to_an_edit_that_is_set_right(
     def shows(words: str) -> bool:
         return words in tab.open(f"/scheduling/queuesync/{name}/change/").inner_text("main")
 
-    house.stack.wait_until(lambda: shows("The queues are in sync"), what="the first sync", seconds=120)
+    scene.stack.wait_until(lambda: shows("The queues are in sync"), what="the first sync", seconds=120)
     tab.page.get_by_role("button", name="Test the connection").click()
-    house.stack.wait_until(lambda: shows("Connected to Kubernetes"), what="the report", seconds=120)
+    scene.stack.wait_until(lambda: shows("Connected to Kubernetes"), what="the report", seconds=120)
     root = f"osmo-default-{namespace}"
     cluster.merge(QUEUE, root, {"spec": {"priority": 7}}, field_manager="kim")
     tab.page.get_by_role("button", name="Sync now").click()
-    house.stack.wait_until(lambda: shows("kim"), what="the edit and its author", seconds=120)
+    scene.stack.wait_until(lambda: shows("kim"), what="the edit and its author", seconds=120)
     tab.screenshot("cluster")
     tab.accessible()
     assert cluster.get(QUEUE, root)["spec"]["priority"] == 100

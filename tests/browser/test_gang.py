@@ -25,12 +25,12 @@ RUNNING = """
 """
 
 
-def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_a_gang_is_submitted_read_as_a_tree_and_ended(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     # Of 100 GPUs three replicas of 8 × 4 take 96, so the fourth cannot be placed.
-    name = house.stack.unique_name("serve")
+    name = scene.stack.unique_name("serve")
     text = INFERENCE.replace("name: inference-service", f"name: {name}").replace("gpus-per-pod: 1", "gpus-per-pod: 4")
-    tab = signed_in(house.pool_user)
-    page = tab.open(f"/scheduling/workflow/submit/?pool={house.pool}")
+    tab = signed_in(scene.pool_user)
+    page = tab.open(f"/scheduling/workflow/submit/?pool={scene.pool}")
     page.get_by_label("Workflow or PodGroup").fill(text.replace("minSubGroup: 3", "minSubGroup: 5"))
     page.get_by_role("button", name="Submit", exact=True).click()
     assert "Line 7, spec.minSubGroup" in page.inner_text("main")
@@ -39,10 +39,10 @@ def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: PoolScene, signed_i
     assert "needs at least 96 GPUs at once" in page.inner_text("main")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(f"**/{name}-1/change/")
-    house.stack.wait_until(lambda: len(house.stack.query(RUNNING, name)) == 24, seconds=90, what="three replicas run")
+    scene.stack.wait_until(lambda: len(scene.stack.query(RUNNING, name)) == 24, seconds=90, what="three replicas run")
 
     for picture, options in VIEWS.items():
-        tab = signed_in(house.pool_user, **options)
+        tab = signed_in(scene.pool_user, **options)
         page = tab.open(f"/scheduling/workflow/{name}-1/change/")
         tree = page.get_by_role("region", name=f"Tree of gang {name}")
         assert tree.get_by_role("img", name=f"{name}: 3 of 4 running, 3 required").is_visible()
@@ -58,7 +58,7 @@ def test_a_gang_is_submitted_read_as_a_tree_and_ended(house: PoolScene, signed_i
         tab.screenshot(picture)
         tab.accessible()
 
-    house.end_workflow(f"{name}-1")
+    scene.end_workflow(f"{name}-1")
     page = tab.open(f"/scheduling/workflow/{name}-1/change/")
     assert "COMPLETED" in page.inner_text("main")
     assert page.get_by_role("region", name=f"Tree of gang {name}").get_by_text("optional, not running").count() == 1

@@ -15,10 +15,10 @@ DESK, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture
-def namespace(house: PoolScene) -> str:
+def namespace(scene: PoolScene) -> str:
     """A namespace near its cap, with workers of every sort and a history."""
-    name = house.stack.unique_name("space")
-    with house.stack.orm():
+    name = scene.stack.unique_name("space")
+    with scene.stack.orm():
         from datetime import timedelta
 
         from django.utils import timezone
@@ -48,7 +48,7 @@ def namespace(house: PoolScene) -> str:
             GpuUsageSample.objects.filter(pk=sample.pk).update(at=timezone.now() - timedelta(days=1.5 * age))
         total["requests"]["tflops"] = "150"
         put_gpu_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
-        put_gpu_quota(actor=SYSTEM, namespace=house.stack.unique_name("wide"), spec={})
+        put_gpu_quota(actor=SYSTEM, namespace=scene.stack.unique_name("wide"), spec={})
     return name
 
 
@@ -56,7 +56,7 @@ def namespace(house: PoolScene) -> str:
     ("size", "viewport", "colours"), [("desk", DESK, "light"), ("phone", PHONE, "dark"), ("desk-dark", DESK, "dark")]
 )
 def test_every_page(
-    house: PoolScene, namespace: str, signed_in: Callable[..., Any], colours: str, size: str, viewport: dict[str, int]
+    scene: PoolScene, namespace: str, signed_in: Callable[..., Any], colours: str, size: str, viewport: dict[str, int]
 ) -> None:
     tab = signed_in("admin", viewport=viewport, color_scheme=colours)
     here = f"/pools/gpuquota/{namespace}"
@@ -78,7 +78,7 @@ def test_every_page(
 
 
 def test_asking_how_much_more_fits_and_setting_a_cap(
-    house: PoolScene, namespace: str, signed_in: Callable[..., Any]
+    scene: PoolScene, namespace: str, signed_in: Callable[..., Any]
 ) -> None:
     page = signed_in("admin").open("/pools/gpuquota/")
     page.get_by_role("link", name=namespace).click()

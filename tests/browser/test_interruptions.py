@@ -13,15 +13,15 @@ pytestmark = pytest.mark.browser
 PATIENCE = 30_000  # milliseconds
 
 
-def test_a_double_click_submits_once(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    tab, name = signed_in(house.pool_user), house.stack.unique_name("twice")
-    page = tab.open(f"/scheduling/workflow/submit/?pool={house.pool}")
+def test_a_double_click_submits_once(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab, name = signed_in(scene.pool_user), scene.stack.unique_name("twice")
+    page = tab.open(f"/scheduling/workflow/submit/?pool={scene.pool}")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=2))
     button = page.get_by_role("button", name="Submit", exact=True)
     button.scroll_into_view_if_needed()
     box = button.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    held: list[Any] = []  # until the second click is done, however fast the house answers
+    held: list[Any] = []  # until the second click is done, however fast the scene answers
     page.route(
         "**/submit/**", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
     )
@@ -33,12 +33,12 @@ def test_a_double_click_submits_once(house: PoolScene, signed_in: Callable[..., 
     assert len(held) == 1
     held[0].continue_()
     page.wait_for_url("**/change/")
-    assert len(house.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name)) == 1
+    assert len(scene.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name)) == 1
 
 
-def test_a_session_that_ended_while_somebody_typed(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.pool_admin, viewport={"width": 390, "height": 844})
-    page = tab.open(f"/pools/pool/{house.pool}/subpools/create/")
+def test_a_session_that_ended_while_somebody_typed(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_admin, viewport={"width": 390, "height": 844})
+    page = tab.open(f"/pools/pool/{scene.pool}/subpools/create/")
     page.get_by_label("Name").fill("late")
     page.get_by_label("Quota in GPUs").fill("25%")
     tab.context.clear_cookies(name="sessionid")
@@ -46,21 +46,21 @@ def test_a_session_that_ended_while_somebody_typed(house: PoolScene, signed_in: 
     assert "You have been signed out" in page.get_by_role("alert").inner_text()
     tab.screenshot("signed-out")
     tab.accessible()
-    page.get_by_label("Username").fill(house.pool_admin)
-    page.get_by_label("Password").fill(house.password)
+    page.get_by_label("Username").fill(scene.pool_admin)
+    page.get_by_label("Password").fill(scene.password)
     page.get_by_role("button", name="Log in").click()
     tab.screenshot("signed-in")
     tab.accessible()
     page.get_by_role("button", name="Send it again").click()
-    assert f"The quota of {house.pool}--late is 25 GPUs from now on." in page.inner_text("main")
-    page.get_by_role("button", name=f"Create {house.pool}--late").click()
-    assert house.state(f"{house.pool}--late") == ("ACTIVE", 25)
+    assert f"The quota of {scene.pool}--late is 25 GPUs from now on." in page.inner_text("main")
+    page.get_by_role("button", name=f"Create {scene.pool}--late").click()
+    assert scene.subpool_state(f"{scene.pool}--late") == ("ACTIVE", 25)
 
 
-def test_the_menu_of_a_phone_by_keyboard(house: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_the_menu_of_a_phone_by_keyboard(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     from playwright.sync_api import expect
 
-    page = signed_in(house.pool_admin, viewport={"width": 390, "height": 844}).open(house.page)
+    page = signed_in(scene.pool_admin, viewport={"width": 390, "height": 844}).open(scene.pool_page)
     menu, navigation = page.get_by_role("button", name="Menu", exact=True), page.get_by_role("navigation", name="Main")
     for leave in ("Escape", "Enter"):  # the second on the button that closes
         menu.focus()
@@ -76,18 +76,18 @@ def test_the_menu_of_a_phone_by_keyboard(house: PoolScene, signed_in: Callable[.
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_without_scripts(house: PoolScene, signed_in: Callable[..., Any], width: int) -> None:
-    house.create_subpool("a", 30)
-    tab = signed_in(house.pool_admin, java_script_enabled=False, viewport={"width": width, "height": 900})
+def test_without_scripts(scene: PoolScene, signed_in: Callable[..., Any], width: int) -> None:
+    scene.create_subpool("a", 30)
+    tab = signed_in(scene.pool_admin, java_script_enabled=False, viewport={"width": width, "height": 900})
     page = tab.page
-    page.get_by_role("link", name=house.pool, exact=True).click()
-    page.get_by_role("link", name=f"Resize {house.pool}--a").click()
+    page.get_by_role("link", name=scene.pool, exact=True).click()
+    page.get_by_role("link", name=f"Resize {scene.pool}--a").click()
     page.get_by_label("Quota in GPUs").fill("40")
     page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name=f"Resize {house.pool}--a").click()
-    assert house.state(f"{house.pool}--a") == ("ACTIVE", 40)
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
     tab.screenshot("pool")
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Submit").click()
-    page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=house.stack.unique_name("plain"), gpus=200))
+    page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=scene.stack.unique_name("plain"), gpus=200))
     page.get_by_role("button", name="Check").click()
     assert "asks for 200 GPUs" in page.inner_text("main")

@@ -13,20 +13,20 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_every_main_page(house: PoolScene, signed_in: Callable[..., Any], colours: str) -> None:
-    house.create_subpool("a", 30)
-    (work,) = house.run_workflows(f"{house.pool}--a", gpus=8)
+def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any], colours: str) -> None:
+    scene.create_subpool("a", 30)
+    (work,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
     tab = signed_in("admin", viewport={"width": 1440, "height": 900}, color_scheme=colours)
-    (entry,) = house.stack.query("SELECT max(id) AS id FROM pools_auditentry")
+    (entry,) = scene.stack.query("SELECT max(id) AS id FROM pools_auditentry")
     for name, address in {
         "home": "/",
         "draining": "/?show=draining",
         "none": "/?q=nothing-has-this-name",
-        "pool": house.page,
+        "pool": scene.pool_page,
         "pool-create": "/pools/pool/create/",
-        "pool-configure": f"/pools/pool/{house.pool}/configuration/",
-        "pool-archive": f"/pools/pool/{house.pool}/archive/",
-        "slice-delete": f"/pools/pool/{house.pool}/subpools/a/delete/",
+        "pool-configure": f"/pools/pool/{scene.pool}/configuration/",
+        "pool-archive": f"/pools/pool/{scene.pool}/archive/",
+        "slice-delete": f"/pools/pool/{scene.pool}/subpools/a/delete/",
         "workflows": "/scheduling/workflow/",
         "workflow": f"/scheduling/workflow/{work}/change/",
         "workflow-end": f"/scheduling/workflow/{work}/end/",
@@ -34,15 +34,15 @@ def test_every_main_page(house: PoolScene, signed_in: Callable[..., Any], colour
         "audit": "/pools/auditentry/?kind=pool",
         "audit-entry": f"/pools/auditentry/{entry['id']}/change/",
         "users": "/pools/user/",
-        "user": f"/pools/user/{house.pool_admin}/change/",
+        "user": f"/pools/user/{scene.pool_admin}/change/",
         "user-create": "/pools/user/create/",
-        "user-roles": f"/pools/user/{house.pool_admin}/roles/",
-        "user-close": f"/pools/user/{house.pool_admin}/close/",
+        "user-roles": f"/pools/user/{scene.pool_admin}/roles/",
+        "user-close": f"/pools/user/{scene.pool_admin}/close/",
         "tokens": "/pools/accesstoken/",
         "token-create": "/pools/accesstoken/create/",
         "backends": "/pools/backend/",
-        "backend": f"/pools/backend/{house.pool}/change/",
-        "backend-configure": f"/pools/backend/{house.pool}/configuration/",
+        "backend": f"/pools/backend/{scene.pool}/change/",
+        "backend-configure": f"/pools/backend/{scene.pool}/configuration/",
         "configuration": "/scheduling/workflowconfig/",
         "schedules": "/django_celery_beat/periodictask/",
         "password": "/password_change/",
@@ -55,8 +55,8 @@ def test_every_main_page(house: PoolScene, signed_in: Callable[..., Any], colour
         tab.accessible()
 
 
-def test_a_new_person_with_a_role_and_a_token(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    who = house.stack.unique_name("new")
+def test_a_new_person_with_a_role_and_a_token(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    who = scene.stack.unique_name("new")
     tab = signed_in("admin")
     page = tab.open("/pools/user/create/")
     page.get_by_label("Name").fill(who)
@@ -64,10 +64,10 @@ def test_a_new_person_with_a_role_and_a_token(house: PoolScene, signed_in: Calla
     page.get_by_role("button", name="Create the user").click()
     assert "too short" in page.inner_text("main")
     assert page.get_by_label("Name").input_value() == who
-    page.get_by_label("Password").fill(house.password)
-    page.get_by_label(f"osmo-{house.pool}-user").check()
+    page.get_by_label("Password").fill(scene.password)
+    page.get_by_label(f"osmo-{scene.pool}-user").check()
     page.get_by_role("button", name="Create the user").click()
-    assert f"osmo-{house.pool}-user" in page.inner_text("main")
+    assert f"osmo-{scene.pool}-user" in page.inner_text("main")
 
     theirs = signed_in(who)
     own = theirs.open("/pools/accesstoken/create/")
@@ -75,22 +75,22 @@ def test_a_new_person_with_a_role_and_a_token(house: PoolScene, signed_in: Calla
     own.get_by_role("button", name="Create the token").click()
     secret = own.inner_text("#secret")
     theirs.accessible()
-    answer = house.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
+    answer = scene.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
     assert answer.status_code == 200
     own.get_by_role("link", name="Done").click()
     assert secret not in own.content()
     own.get_by_role("link", name="Revoke laptop").click()
     own.get_by_role("button", name="Revoke the token").click()
-    answer = house.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
+    answer = scene.stack.anonymous_client().post("/api/auth/jwt/access_token", json={"token": secret})
     assert answer.status_code == 401
 
 
-def test_a_pool_from_nothing_to_archive(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    name = house.stack.unique_name("fresh")
+def test_a_pool_from_nothing_to_archive(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    name = scene.stack.unique_name("fresh")
     tab = signed_in("admin")
     page = tab.open("/pools/pool/create/")
-    page.get_by_label("Name").fill(house.pool)
-    page.get_by_label("Cluster").select_option(house.pool)
+    page.get_by_label("Name").fill(scene.pool)
+    page.get_by_label("Cluster").select_option(scene.pool)
     page.get_by_label("Quota in GPUs").fill("many")
     page.get_by_role("button", name="Preview").click()
     assert "exists already" in page.inner_text("main")
@@ -110,7 +110,7 @@ def test_a_pool_from_nothing_to_archive(house: PoolScene, signed_in: Callable[..
     page.get_by_role("button", name="Preview").click()
     assert "Maintenance begins" in page.inner_text("main")
     page.get_by_role("button", name="Save the configuration").click()
-    (row,) = house.stack.query("SELECT guarantee, enable_maintenance FROM pools_pool WHERE name = %s", name)
+    (row,) = scene.stack.query("SELECT guarantee, enable_maintenance FROM pools_pool WHERE name = %s", name)
     assert row == {"guarantee": 32, "enable_maintenance": True}
     assert "In maintenance" in page.inner_text("main")
 

@@ -14,29 +14,29 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def busy(house: PoolScene) -> dict[str, str]:
+def busy(scene: PoolScene) -> dict[str, str]:
     """Slice `a` has borrowed every machine with LOW work; `b` took one back and asks for more than its quota."""
-    house.create_subpool("a", 30)
-    house.create_subpool("b", 10)
-    borrowers = house.run_workflows(f"{house.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
-    (owner,) = house.run_workflows(f"{house.pool}--b", gpus=GPUS)
-    late = house.submit_workflow(f"{house.pool}--b", gpus=GPUS)
+    scene.create_subpool("a", 30)
+    scene.create_subpool("b", 10)
+    borrowers = scene.run_workflows(f"{scene.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
+    (owner,) = scene.run_workflows(f"{scene.pool}--b", gpus=GPUS)
+    late = scene.submit_workflow(f"{scene.pool}--b", gpus=GPUS)
     return {"owner": owner, "late": late, "first": borrowers[0]}
 
 
 @pytest.mark.parametrize("view", ["desk", "phone-dark"])
-def test_the_queue(house: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
-    tab = signed_in(house.pool_admin, **VIEWS[view])
-    page = tab.open(house.page)
+def test_the_queue(scene: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any], view: str) -> None:
+    tab = signed_in(scene.pool_admin, **VIEWS[view])
+    page = tab.open(scene.pool_page)
     page.get_by_role("link", name="Queue", exact=True).click()
     waiting = page.get_by_role("region", name="Pending gangs")
     row = waiting.get_by_role("row").filter(has_text=busy["late"])
     assert "quota" in row.inner_text()
-    assert f"{house.pool}--b" in row.inner_text()
+    assert f"{scene.pool}--b" in row.inner_text()
     lending = page.get_by_role("region", name="Quota, borrowed and lent")
     bar = lending.get_by_role("img").filter(visible=True)
     labels = [bar.nth(n).get_attribute("aria-label") or "" for n in range(bar.count())]
-    assert any(f"{house.pool}--a: 30 used of the own quota" in label for label in labels), labels
+    assert any(f"{scene.pool}--a: 30 used of the own quota" in label for label in labels), labels
     assert busy["owner"] in page.get_by_role("region", name="Running workflows").inner_text()
     tab.screenshot(view)
     tab.accessible()
@@ -52,9 +52,9 @@ def test_the_queue(house: PoolScene, busy: dict[str, str], signed_in: Callable[.
     tab.accessible()
 
 
-def test_filters_of_the_queue(house: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.pool_user)
-    page = tab.open(f"/scheduling/workflow/queue/{house.pool}/")
+def test_filters_of_the_queue(scene: PoolScene, busy: dict[str, str], signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_user)
+    page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
     page.get_by_label("Subpool").select_option("a")
     page.get_by_role("button", name="Filter").click()
     told = page.get_by_role("region", name="Pending gangs").inner_text()
@@ -64,12 +64,12 @@ def test_filters_of_the_queue(house: PoolScene, busy: dict[str, str], signed_in:
     assert "No pending work matches" in page.inner_text("main")
 
 
-def test_who_has_no_role_there_sees_no_queue(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.pool_admin)
-    with house.stack.orm():
+def test_who_has_no_role_there_sees_no_queue(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_admin)
+    with scene.stack.orm():
         from tests.support import factories
 
-        other = house.stack.unique_name("other")
+        other = scene.stack.unique_name("other")
         factories.make_pool(other, 8, on=factories.make_backend(other, namespace=other))
     answer = tab.page.request.get(f"{tab.base_url}/scheduling/workflow/queue/{other}/")
     assert answer.status == 404

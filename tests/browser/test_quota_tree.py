@@ -18,9 +18,9 @@ DARK = {"color_scheme": "dark"}
 class CohortTreeScene:
     """Worked example A of the reference, with cohorts and pools of this test alone."""
 
-    def __init__(self, house: PoolScene) -> None:
-        self.house = house
-        self.corp, self.prod, self.research = (house.stack.unique_name(name) for name in ("corp", "prod", "research"))
+    def __init__(self, scene: PoolScene) -> None:
+        self.scene = scene
+        self.corp, self.prod, self.research = (scene.stack.unique_name(name) for name in ("corp", "prod", "research"))
         self.put_cohort(self.corp, None, 4)
         self.put_cohort(self.prod, self.corp, 6, borrow=8)
         self.put_cohort(self.research, self.corp, 0, lend=5)
@@ -32,20 +32,20 @@ class CohortTreeScene:
         self, name: str, parent: str | None, nominal: int, *, borrow: int | None = None, lend: Any = None
     ) -> None:
         row = {"resource": "gpu", "nominal": nominal, "borrowing_limit": borrow, "lending_limit": lend}
-        answer = self.house.stack.admin_client.put(
+        answer = self.scene.stack.admin_client.put(
             f"/api/configs/cohort/{name}", json={"parent": parent, "quotas": [row]}
         )
         assert answer.status_code == 200, answer.text
 
     def create_pool(self, name: str, cohort: str, guarantee: int, **limits: int) -> str:
-        pool = self.house.stack.unique_name(name)
+        pool = self.scene.stack.unique_name(name)
         configs = {
-            "backend": self.house.pool,
+            "backend": self.scene.pool,
             "resources": {"gpu": {"guarantee": guarantee, "maximum": -1, "weight": 1}},
             "cohort": cohort,
             **limits,
         }
-        answer = self.house.stack.admin_client.put(f"/api/configs/pool/{pool}", json={"configs": configs})
+        answer = self.scene.stack.admin_client.put(f"/api/configs/pool/{pool}", json={"configs": configs})
         assert answer.status_code == 200, answer.text
         return pool
 
@@ -53,7 +53,7 @@ class CohortTreeScene:
         """LOW work of 28 GPUs runs on `serve`, and 2 more GPUs are waited for."""
         from tests.support import factories
 
-        with self.house.stack.orm():
+        with self.scene.stack.orm():
             from pools.models import Backend, User
             from scheduling.domain.priorities import Priority
             from scheduling.services.simulated.reconcile import reconcile_backend
@@ -61,33 +61,33 @@ class CohortTreeScene:
             admin = User.objects.get(username="admin").as_actor()
             for gpus in [7] * 4:
                 factories.submit_workflow(admin, self.serve, gpus, priority=Priority.LOW)
-            backend = Backend.objects.get(name=self.house.pool)
+            backend = Backend.objects.get(name=self.scene.pool)
             reconcile_backend(backend.pk, lock_timeout=30)
             factories.submit_workflow(admin, self.serve, 2, priority=Priority.LOW)
         held = "SELECT total_usage FROM pools_leafusage JOIN pools_pool ON id = pool_id WHERE name = %s"
-        self.house.stack.wait_until(
-            lambda: self.house.stack.query(held, self.serve)[0]["total_usage"] == 28, seconds=60
+        self.scene.stack.wait_until(
+            lambda: self.scene.stack.query(held, self.serve)[0]["total_usage"] == 28, seconds=60
         )
 
-    def waiting(self) -> list[str]:
+    def pending_workflows(self) -> list[str]:
         """The work of `serve` that does not run."""
         sql = """
             SELECT work.name FROM scheduling_workflow work JOIN pools_pool pool ON pool.id = work.pool_id
             WHERE pool.name = %s AND work.status = 'PENDING'
         """
-        return [row["name"] for row in self.house.stack.query(sql, self.serve)]
+        return [row["name"] for row in self.scene.stack.query(sql, self.serve)]
 
 
 @pytest.fixture
-def tree(house: PoolScene) -> CohortTreeScene:
-    found = CohortTreeScene(house)
+def tree(scene: PoolScene) -> CohortTreeScene:
+    found = CohortTreeScene(scene)
     found.fill_serve()
     return found
 
 
 @pytest.fixture
 def as_admin(new_tab: Callable[..., Any]) -> Callable[..., Any]:
-    """A tab in which the house's admin is signed in."""
+    """A tab in which the scene's admin is signed in."""
 
     def enter(**options: Any) -> Any:
         tab = new_tab(**options)
@@ -158,13 +158,13 @@ def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -
     page = tab.open(f"/pools/cohort/node/cohort/{tree.prod}/")
     page.get_by_role("link", name="Edit").click()
     total = page.locator("output[data-subtree]")
-    assert total.inner_text() == "The subtree will own 20 GPUs: 6 of its own and 14 below it."
+    assert total.inner_text() == "The effective quota will be 20 GPUs: 6 nominal and 14 below."
     page.get_by_label("Nominal quota in GPUs").fill("14")
-    assert "The subtree will own 28 GPUs" in total.inner_text()
-    assert "just what stands below it already" in total.inner_text()
+    assert "The effective quota will be 28 GPUs" in total.inner_text()
+    assert "repeats the sum of the nodes below" in total.inner_text()
     page.get_by_label("Nominal quota in GPUs").fill("8")
     page.get_by_role("button", name="Preview").click()
-    (waits,) = tree.waiting()
+    (waits,) = tree.pending_workflows()
     page.locator("[data-could=start]").get_by_role("link", name=waits).wait_for()
     tab.screenshot("could-start")
     tab.accessible()
@@ -199,8 +199,8 @@ def test_a_circle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callab
     tab.accessible()
 
 
-def test_making_and_deleting_a_cohort(house: PoolScene, as_admin: Callable[..., Any]) -> None:
-    name = house.stack.unique_name("org")
+def test_making_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[..., Any]) -> None:
+    name = scene.stack.unique_name("org")
     tab = as_admin()
     page = tab.open("/pools/cohort/create/")
     page.get_by_label("Name").fill(name)
@@ -222,14 +222,14 @@ def test_making_and_deleting_a_cohort(house: PoolScene, as_admin: Callable[..., 
     assert f"Cohort {name} was deleted." in page.inner_text("#page")
 
 
-def test_people_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., Any], house: PoolScene) -> None:
-    with house.stack.orm():
+def test_people_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., Any], scene: PoolScene) -> None:
+    with scene.stack.orm():
         from pools.domain.roles import SYSTEM
         from pools.services.users import grant_role, revoke_role
 
-        grant_role(actor=SYSTEM, username=house.pool_user, role=f"osmo-{tree.batch}-user")
-        revoke_role(actor=SYSTEM, username=house.pool_user, role=f"osmo-{house.pool}-user")
-    tab = signed_in(house.pool_user)
+        grant_role(actor=SYSTEM, username=scene.pool_user, role=f"osmo-{tree.batch}-user")
+        revoke_role(actor=SYSTEM, username=scene.pool_user, role=f"osmo-{scene.pool}-user")
+    tab = signed_in(scene.pool_user)
     page = tab.open("/pools/cohort/")
     seen = [row.get_attribute("data-node") for row in page.locator("tr[data-node]").all()]
     assert seen == [

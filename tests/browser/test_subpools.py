@@ -20,93 +20,95 @@ def _cells(page: Any, part: str) -> list[str]:
     return [text.strip() for text in row.locator("td").all_inner_texts()]
 
 
-def test_partition_a_pool(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.pool_admin)
+def test_partition_a_pool(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_admin)
     page = tab.page
-    page.get_by_role("link", name=house.pool, exact=True).click()
+    page.get_by_role("link", name=scene.pool, exact=True).click()
     page.get_by_role("link", name="Create a subpool").click()
     page.get_by_label("Name").fill("a")
     page.get_by_label("Quota in GPUs").fill("25%")
     page.get_by_role("button", name="Preview").click()
 
-    assert f"The quota of {house.pool}--a is 25 GPUs from now on." in page.inner_text("main")
-    assert house.stack.query("SELECT 1 FROM pools_pool WHERE name = %s", f"{house.pool}--a") == []
+    assert f"The quota of {scene.pool}--a is 25 GPUs from now on." in page.inner_text("main")
+    assert scene.stack.query("SELECT 1 FROM pools_pool WHERE name = %s", f"{scene.pool}--a") == []
     assert "100→75" in page.inner_text("main").replace("\n", "")
     tab.screenshot("preview")
     tab.accessible()
 
-    page.get_by_role("button", name=f"Create {house.pool}--a").click()
-    assert f"{house.pool}--a was created; its quota is 25 GPUs." in page.inner_text("#page")
-    assert house.state(f"{house.pool}--a") == ("ACTIVE", 25)
+    page.get_by_role("button", name=f"Create {scene.pool}--a").click()
+    assert f"{scene.pool}--a was created; its quota is 25 GPUs." in page.inner_text("#page")
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 25)
     assert _cells(page, re.escape("Pool remainder (shared)"))[2] == "75"
     tab.screenshot("pool")
     tab.accessible()
 
 
-def test_shrink_under_use(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    house.create_subpool("a", 40)
-    (work,) = house.run_workflows(f"{house.pool}--a", gpus=8)
-    tab = signed_in(house.pool_admin)
-    page = tab.open(house.page)
-    page.get_by_role("link", name=f"Resize {house.pool}--a").click()
+def test_shrink_under_use(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.create_subpool("a", 40)
+    (work,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
+    tab = signed_in(scene.pool_admin)
+    page = tab.open(scene.pool_page)
+    page.get_by_role("link", name=f"Resize {scene.pool}--a").click()
     page.get_by_label("Quota in GPUs").fill("5")
     page.get_by_role("button", name="Preview").click()
 
     told = page.inner_text("main")
-    assert f"{house.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped" in told
+    assert f"{scene.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped" in told
     assert "32→\N{MINUS SIGN}3" in told.replace("\n", "")
     tab.screenshot("preview")
-    page.get_by_role("button", name=f"Resize {house.pool}--a").click()
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
 
     assert _cells(page, "a")[4] == "\N{MINUS SIGN}3"
-    drains = page.locator("section", has_text=f"{house.pool}--a is draining to its new quota")
+    drains = page.locator("section", has_text=f"{scene.pool}--a is draining to its new quota")
     assert work in drains.inner_text()
-    assert house.pool_user in drains.inner_text()
+    assert scene.pool_user in drains.inner_text()
     tab.screenshot("draining")
     tab.accessible()
 
 
-def test_delete_and_drain(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    house.create_subpool("a", 40)
-    first, second = house.run_workflows(f"{house.pool}--a", gpus=8, count=2)
-    tab = signed_in(house.pool_admin)
-    page = tab.open(house.page)
-    page.get_by_role("link", name=f"Delete {house.pool}--a").click()
+def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.create_subpool("a", 40)
+    first, second = scene.run_workflows(f"{scene.pool}--a", gpus=8, count=2)
+    tab = signed_in(scene.pool_admin)
+    page = tab.open(scene.pool_page)
+    page.get_by_role("link", name=f"Delete {scene.pool}--a").click()
     page.get_by_label("Reason").fill("the project is over")
     page.get_by_role("button", name="Preview").click()
 
     told = page.inner_text("main")
-    assert f"2 workflows on {house.pool}--a keep running." in told
+    assert f"2 workflows on {scene.pool}--a keep running." in told
     assert first in told
     tab.screenshot("preview")
     tab.accessible()
-    page.get_by_role("button", name=f"Delete {house.pool}--a").click()
+    page.get_by_role("button", name=f"Delete {scene.pool}--a").click()
 
-    assert house.state(f"{house.pool}--a") == ("DELETING", 40)
-    drains = page.locator("section", has_text=f"{house.pool}--a is draining")
+    assert scene.subpool_state(f"{scene.pool}--a") == ("DELETING", 40)
+    drains = page.locator("section", has_text=f"{scene.pool}--a is draining")
     assert "2 workflows still hold 16 GPUs" in drains.inner_text()
     assert {first, second} <= set(re.findall(r"work\S+", drains.inner_text()))
     tab.screenshot("draining")
     tab.accessible()
 
-    house.end_workflow(first)
-    assert "1 workflow still holds 8 GPUs" in tab.open(house.page).inner_text("main")
-    house.end_workflow(second)
-    house.stack.wait_until(lambda: house.state(f"{house.pool}--a")[0] == "ARCHIVED", what="the slice is archived")
+    scene.end_workflow(first)
+    assert "1 workflow still holds 8 GPUs" in tab.open(scene.pool_page).inner_text("main")
+    scene.end_workflow(second)
+    scene.stack.wait_until(
+        lambda: scene.subpool_state(f"{scene.pool}--a")[0] == "ARCHIVED", what="the slice is archived"
+    )
 
-    page = tab.open(house.page)
+    page = tab.open(scene.pool_page)
     page.get_by_text("1 archived subpool").click()
-    page.get_by_role("link", name=f"Recreate {house.pool}--a").click()
+    page.get_by_role("link", name=f"Recreate {scene.pool}--a").click()
     assert page.get_by_label("Quota in GPUs").input_value() == "40"
     page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name=f"Recreate {house.pool}--a").click()
-    assert house.state(f"{house.pool}--a") == ("ACTIVE", 40)
+    page.get_by_role("button", name=f"Recreate {scene.pool}--a").click()
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 40)
 
 
-def test_refused_input_stays_in_the_form(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    house.create_subpool("a", 60)
-    tab = signed_in(house.pool_admin)
-    page = tab.open(f"/pools/pool/{house.pool}/subpools/create/")
+def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.create_subpool("a", 60)
+    tab = signed_in(scene.pool_admin)
+    page = tab.open(f"/pools/pool/{scene.pool}/subpools/create/")
     page.get_by_label("Name").fill("Not--Allowed")
     page.get_by_label("Quota in GPUs").fill("41")
     page.get_by_label("Reason").fill("a second group")
@@ -130,28 +132,28 @@ def test_refused_input_stays_in_the_form(house: PoolScene, signed_in: Callable[.
     assert page.get_by_label("Reason").input_value() == "a second group"
 
 
-def test_somebody_else_was_quicker(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    house.create_subpool("a", 30)
-    tab = signed_in(house.pool_admin)
-    page = tab.open(f"/pools/pool/{house.pool}/subpools/a/resize/")
+def test_somebody_else_was_quicker(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.create_subpool("a", 30)
+    tab = signed_in(scene.pool_admin)
+    page = tab.open(f"/pools/pool/{scene.pool}/subpools/a/resize/")
     page.get_by_label("Quota in GPUs").fill("50")
     page.get_by_role("button", name="Preview").click()
-    house.create_subpool("b", 20)
-    page.get_by_role("button", name=f"Resize {house.pool}--a").click()
+    scene.create_subpool("b", 20)
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
 
     assert "changed meanwhile" in page.inner_text("main")
-    assert house.state(f"{house.pool}--a") == ("ACTIVE", 30)
-    page.get_by_role("button", name=f"Resize {house.pool}--a").click()
-    assert house.state(f"{house.pool}--a") == ("ACTIVE", 50)
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 30)
+    page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
+    assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 50)
 
 
-def test_a_foreign_pool_does_not_exist(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    foreign = PoolScene.build(house.stack)
+def test_a_foreign_pool_does_not_exist(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    foreign = PoolScene.build(scene.stack)
     foreign.create_subpool("a", 10)
-    tab = signed_in(house.pool_admin)
+    tab = signed_in(scene.pool_admin)
     assert foreign.pool not in tab.open("/").inner_text("main")
     addresses = [
-        foreign.page,
+        foreign.pool_page,
         f"/pools/pool/{foreign.pool}--a/change/",
         f"/pools/pool/{foreign.pool}/subpools/create/",
         f"/pools/pool/{foreign.pool}/subpools/a/resize/",
@@ -166,21 +168,21 @@ def test_a_foreign_pool_does_not_exist(house: PoolScene, signed_in: Callable[...
     assert "Users and roles" not in menu
     tab.screenshot("foreign")
     tab.accessible()
-    own = tab.open(house.page)
+    own = tab.open(scene.pool_page)
     assert own.get_by_role("link", name="Create a subpool").is_visible()
     assert own.get_by_role("link", name="Edit").count() == 0
 
 
-def test_phone_and_dark(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    house.create_subpool("a", 30)
-    house.create_subpool("b", 20)
-    house.run_workflows(f"{house.pool}--a", gpus=8)
-    house.run_workflows(f"{house.pool}--b", gpus=8, count=4, priority="LOW")
-    tab = signed_in(house.pool_admin, **PHONE, color_scheme="dark")
+def test_phone_and_dark(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.create_subpool("a", 30)
+    scene.create_subpool("b", 20)
+    scene.run_workflows(f"{scene.pool}--a", gpus=8)
+    scene.run_workflows(f"{scene.pool}--b", gpus=8, count=4, priority="LOW")
+    tab = signed_in(scene.pool_admin, **PHONE, color_scheme="dark")
     for name, address in {
         "home": "/",
-        "pool": house.page,
-        "resize": f"/pools/pool/{house.pool}/subpools/a/resize/",
+        "pool": scene.pool_page,
+        "resize": f"/pools/pool/{scene.pool}/subpools/a/resize/",
         "workflows": "/scheduling/workflow/",
         "submit": "/scheduling/workflow/submit/",
         "audit": "/pools/auditentry/",

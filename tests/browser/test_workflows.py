@@ -27,12 +27,12 @@ workflow:
 
 
 def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
-    house: PoolScene, signed_in: Callable[..., Any], tmp_path: Path
+    scene: PoolScene, signed_in: Callable[..., Any], tmp_path: Path
 ) -> None:
-    tab = signed_in(house.pool_user)
-    page = tab.open(house.page)
+    tab = signed_in(scene.pool_user)
+    page = tab.open(scene.pool_page)
     page.get_by_role("link", name="Submit work").click()
-    assert page.get_by_label("Pool or subpool").input_value() == house.pool
+    assert page.get_by_label("Pool or subpool").input_value() == scene.pool
     page.get_by_label("Workflow or PodGroup").fill(BROKEN)
     page.get_by_role("button", name="Submit", exact=True).click()
     told = page.inner_text("main")
@@ -43,7 +43,7 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     tab.screenshot("faults")
     tab.accessible()
 
-    name = house.stack.unique_name("pasted")
+    name = scene.stack.unique_name("pasted")
     page.get_by_label("Workflow or PodGroup").fill(WORKFLOW.format(name=name, gpus=101))
     page.get_by_role("button", name="Check").click()
     assert "The largest gang asks for 101 GPUs at once" in page.inner_text("main")
@@ -54,7 +54,7 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     page.get_by_role("button", name="Check").click()
     assert "would be accepted" in page.inner_text("main")
     assert name in page.get_by_label("Workflow or PodGroup").input_value()
-    assert house.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
+    assert scene.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name) == []
     tab.screenshot("good")
     tab.accessible()
     page.get_by_role("button", name="Submit", exact=True).click()
@@ -64,20 +64,20 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     tab.accessible()
 
 
-def test_why_it_waits_and_cancelling_several(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    house.create_subpool("a", 10)
-    (running,) = house.run_workflows(f"{house.pool}--a", gpus=8)
-    waiting = house.submit_workflow(f"{house.pool}--a", gpus=8)
-    tab = signed_in(house.pool_user)
+def test_why_it_waits_and_cancelling_several(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    scene.create_subpool("a", 10)
+    (running,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
+    waiting = scene.submit_workflow(f"{scene.pool}--a", gpus=8)
+    tab = signed_in(scene.pool_user)
     page = tab.open(f"/scheduling/workflow/{waiting}/change/")
     told = page.inner_text("main")
-    queue = f"osmo-pool-{house.pool}-{house.pool}--a"
+    queue = f"osmo-pool-{scene.pool}-{scene.pool}--a"
     assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in told
     assert f"or end as much HIGH or NORMAL work in {queue} ({running})." in told
     tab.screenshot("waiting")
     tab.accessible()
 
-    page = tab.open(f"/scheduling/workflow/?pool={house.pool}--a&status=active")
+    page = tab.open(f"/scheduling/workflow/?pool={scene.pool}--a&status=active")
     for name in (running, waiting):
         page.get_by_label(f"Select {name}").check()
     tab.accessible()
@@ -88,7 +88,7 @@ def test_why_it_waits_and_cancelling_several(house: PoolScene, signed_in: Callab
     page.get_by_label("Reason").fill("wrong data")
     page.get_by_role("button", name="Cancel these workflows").click()
     assert "2 workflows were cancelled" in page.inner_text("#page")
-    rows = house.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", [running, waiting])
+    rows = scene.stack.query("SELECT status FROM scheduling_workflow WHERE name = ANY(%s)", [running, waiting])
     assert [row["status"] for row in rows] == ["FAILED_CANCELED"] * 2
 
 
@@ -107,15 +107,15 @@ def test_a_wrong_password_and_too_many_of_them(stack: Stack, new_tab: Callable[.
         page.wait_for_load_state()
         if page.locator("input[name=password]").count() == 0:
             break
-        assert "do not fit together" in page.inner_text("main")
+        assert "Wrong name or password" in page.inner_text("main")
         assert page.input_value("input[name=username]") == who
     assert "Too many failed logins" in page.inner_text("main")
     tab.screenshot("locked")
     tab.accessible()
 
 
-def test_logging_out(house: PoolScene, signed_in: Callable[..., Any]) -> None:
-    tab = signed_in(house.pool_user)
+def test_logging_out(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+    tab = signed_in(scene.pool_user)
     page = tab.open("/")
     page.locator("nav summary").focus()
     page.keyboard.press("Enter")

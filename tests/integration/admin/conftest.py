@@ -59,7 +59,7 @@ def run_cycles() -> None:
 
 
 @pytest.fixture
-def house(db: None) -> None:
+def pools_and_users(db: None) -> None:
     """The two pools and their people."""
     nodes = [{"name": f"n{number}", "gpus": 8} for number in range(20)]
     put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
@@ -74,7 +74,7 @@ def house(db: None) -> None:
 
 
 @pytest.fixture
-def as_person(house: None) -> Callable[[str], Client]:
+def as_person(pools_and_users: None) -> Callable[[str], Client]:
     """A browser in which this person is signed in."""
 
     def enter(username: str) -> Client:

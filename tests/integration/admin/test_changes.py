@@ -112,7 +112,7 @@ def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Ca
     assert forgotten not in root.get("/pools/user/create/").content.decode()
 
 
-def test_faults_speak_of_what_stands_on_the_page(as_person: Callable[[str], Client]) -> None:
+def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     pool = root.post("/pools/pool/team/configuration/", {**POOL, "weight": "-5", "step": "preview"})
     assert pool.context["form"].errors["weight"] == ["“Weight” must be a whole number from 0 to 2147483647, not -5."]
@@ -120,10 +120,11 @@ def test_faults_speak_of_what_stands_on_the_page(as_person: Callable[[str], Clie
     assert backend.context["form"].errors["nodes"] == ["Line 3: gpus is missing."]
     typed = {"name": "fine", "parent": "corp", "nominal": "many", "others": "\ncpu=4:x\nmemory", "step": "preview"}
     cohort = root.post("/pools/cohort/create/", typed).context["form"].errors
-    assert cohort["nominal"] == ["“Nominal quota in GPUs” must be a whole number."]
+    whole = "must be a whole number from -9007199254740991 to 9007199254740991"
+    assert cohort["nominal"] == [f'“Nominal quota in GPUs” {whole}, not "many".']
     assert set(cohort["others"]) == {
-        "Line 2: borrowing limit must be a whole number.",
-        "Line 3: quota must be a whole number.",
+        f'Line 2: borrowing limit {whole}, not "x".',
+        f'Line 3: quota {whole}, not "?".',
     }
 
 

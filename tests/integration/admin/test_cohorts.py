@@ -20,7 +20,7 @@ CREATE, EDIT, DELETE = f"{TREE}create/", f"{TREE}org/configuration/", f"{TREE}or
 
 
 @pytest.fixture
-def org(house: None) -> None:
+def org(pools_and_users: None) -> None:
     """Pools `team` and `other` in cohort `org`, below `corp`."""
     put_cohort(actor=SYSTEM, name="org", body={"parent": "corp", "quotas": [{"resource": "gpu", "nominal": 4}]})
     for name in ("team", "other"):
@@ -93,7 +93,7 @@ def test_the_whole_walk(org: None, as_person: Callable[[str], Client]) -> None:
     assert not Pool.objects.exclude(cohort=None).exists()
 
 
-def test_a_pool_joins_and_leaves_on_its_own_page(house: None, as_person: Callable[[str], Client]) -> None:
+def test_a_pool_joins_and_leaves_on_its_own_page(pools_and_users: None, as_person: Callable[[str], Client]) -> None:
     client, page = as_person("root"), "/pools/pool/team/configuration/"
     numbers = {"guarantee": "100", "maximum": "-1", "weight": "1"}
     assert confirm_change(client, page, **numbers, cohort="org", lending_limit="20").status_code == 302

@@ -152,7 +152,7 @@ def test_lists_and_sums_hold_only_what_is_seen(as_person: Callable[[str], Client
     assert root.context["totals"].quota == 160
 
 
-def test_nobody_is_sent_to_the_login(house: None) -> None:
+def test_nobody_is_sent_to_the_login(pools_and_users: None) -> None:
     for address in (*PAGES, *TEAM_PAGES):
         answer = Client().get(address)
         assert answer.status_code == 302, address

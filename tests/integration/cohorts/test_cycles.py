@@ -186,7 +186,7 @@ def test_every_page_answers_and_shows_it(circle: None, admin: ApiCaller) -> None
     assert "run in a circle" in client.get(reverse("admin:pools_quota_node", args=["pool", "q"])).content.decode()
     typed = {"parent": "", "nominal": "1", "borrowing_limit": "", "lending_limit": "", "weight": "1", "others": ""}
     effect = client.post(reverse("admin:pools_cohort_configure", args=["a"]), typed | {"step": "preview"})
-    assert "What this will do" in effect.content.decode()
+    assert "Effect of this change" in effect.content.decode()
 
 
 def test_engine_queues_and_commands_end(circle: None, capsys: pytest.CaptureFixture[str]) -> None:

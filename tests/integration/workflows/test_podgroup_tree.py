@@ -107,6 +107,6 @@ def test_the_page_draws_it(gang: Any) -> None:
     assert page.status_code == 200
     assert 'aria-label="prefill-0: 5 of 8 running, 8 required"' in text
     assert 'aria-label="inference-service: 3 of 4 running, 3 required"' in text
-    for word in ("has its minimum", "can be missing", "1 SubGroup", "8 pods"):
+    for word in ("minimum met", "optional, not running", "1 SubGroup", "8 pods"):
         assert word in text
     assert text.count("oa-level") == 5
