@@ -51,7 +51,7 @@ AUDIT_FILTERS = [
 
 
 class AuditTrail(View):
-    """The audit trail. Pool admins see their pools, everybody the own deeds and work, the house's readers all."""
+    """The audit trail. Pool admins see their pools, everybody the own kinds and work, the house's readers all."""
 
     @describe_operation(
         "List who changed what, the newest first.",

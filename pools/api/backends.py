@@ -83,14 +83,14 @@ class BackendDetail(View):
         body, description, _ = unwrap_body(request)
         version = expected_version(request)
 
-        def deed() -> Any:
+        def operation() -> Any:
             return put_backend(
                 actor=self.actor, name=name, body=body, description=description, expected_version=version
             )
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: _shown(name), actor=self.actor))
-        result = deed()
+            return Response(read_effect(operation, read_state=lambda: _shown(name), actor=self.actor))
+        result = operation()
         return Response(backend_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))
 
     @describe_operation("Remove a backend that no pool is on.", query_parameters=[DRY_RUN], answer=NULL)
@@ -100,12 +100,12 @@ class BackendDetail(View):
         reject_unknown_keys(body)
         version = expected_version(request)
 
-        def deed() -> None:
+        def operation() -> None:
             delete_backend(actor=self.actor, name=name, description=description, expected_version=version)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: _shown(name), actor=self.actor))
-        deed()
+            return Response(read_effect(operation, read_state=lambda: _shown(name), actor=self.actor))
+        operation()
         return Response(None)
 
 

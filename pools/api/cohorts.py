@@ -129,12 +129,12 @@ class CohortDetail(View):
         reject_unknown_keys(body)
         orphan, version = query_boolean(request, "orphan"), expected_version(request)
 
-        def deed() -> None:
+        def operation() -> None:
             delete_cohort(actor=self.actor, name=name, orphan=orphan, description=description, expected_version=version)
 
         if query_boolean(request, "dry_run"):
-            return Response(effect_on_cohort(self.actor, name, deed))
-        deed()
+            return Response(effect_on_cohort(self.actor, name, operation))
+        operation()
         return Response(None)
 
 
@@ -152,9 +152,9 @@ class QuotaTreeView(View):
         return Response({"nodes": tree_node_bodies(view)})
 
 
-def _answered(view: View, name: str, deed: Callable[[], CohortResult]) -> Response:
+def _answered(view: View, name: str, operation: Callable[[], CohortResult]) -> Response:
     """Do it and show the cohort, or with `dry_run` show what it would do."""
     if query_boolean(view.request, "dry_run"):
-        return Response(effect_on_cohort(view.actor, name, deed))
-    result = deed()
+        return Response(effect_on_cohort(view.actor, name, operation))
+    result = operation()
     return Response(cohort_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))

@@ -89,12 +89,12 @@ class GpuAllocationList(View):
             raise BadInput.of(faults)
         assume = query_boolean(request, "assume")
 
-        def deed() -> GpuAllocation:
+        def operation() -> GpuAllocation:
             return allocate(
                 actor=self.actor, namespace=namespace, request=asked, assume=assume, description=description
             )
 
-        return self.run_once(lambda: _answer(request, namespace, asked.name, deed))
+        return self.run_once(lambda: _answer(request, namespace, asked.name, operation))
 
 
 class GpuAllocationDetail(View):
@@ -146,17 +146,17 @@ class GpuAllocationCommit(View):
         body, description, _ = unwrap_body(request)
         reject_unknown_keys(body)
 
-        def deed() -> GpuAllocation:
+        def operation() -> GpuAllocation:
             return commit(actor=self.actor, namespace=namespace, name=name, description=description)
 
-        return self.run_once(lambda: _answer(request, namespace, name, deed))
+        return self.run_once(lambda: _answer(request, namespace, name, operation))
 
 
-def _answer(request: Request, namespace: str, name: str, deed: Callable[[], GpuAllocation]) -> Response:
+def _answer(request: Request, namespace: str, name: str, operation: Callable[[], GpuAllocation]) -> Response:
     """Do it, or with `dry_run` say what it would do."""
     if query_boolean(request, "dry_run"):
-        return Response(read_effect(deed, read_state=lambda: _shown(namespace, name)))
-    return Response(_rendered(deed()))
+        return Response(read_effect(operation, read_state=lambda: _shown(namespace, name)))
+    return Response(_rendered(operation()))
 
 
 def _shown(namespace: str, name: str) -> dict[str, Any] | None:

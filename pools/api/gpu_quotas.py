@@ -133,7 +133,7 @@ class GpuQuotaDetail(View):
             raise BadInput.of([Violation("spec", "missing", "spec is missing: give the caps as total and single.")])
         version = expected_version(request)
 
-        def deed() -> Any:
+        def operation() -> Any:
             return put_gpu_quota(
                 actor=self.actor,
                 namespace=namespace,
@@ -143,8 +143,8 @@ class GpuQuotaDetail(View):
             )
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: current_gpu_quota_body(namespace)))
-        answer = gpu_quota_body(deed())
+            return Response(read_effect(operation, read_state=lambda: current_gpu_quota_body(namespace)))
+        answer = gpu_quota_body(operation())
         return Response(answer, headers=etag_header(answer["version"]))
 
     @describe_operation(
@@ -156,12 +156,12 @@ class GpuQuotaDetail(View):
         reject_unknown_keys(body)
         version = expected_version(request)
 
-        def deed() -> None:
+        def operation() -> None:
             delete_gpu_quota(actor=self.actor, namespace=namespace, description=description, expected_version=version)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: current_gpu_quota_body(namespace)))
-        deed()
+            return Response(read_effect(operation, read_state=lambda: current_gpu_quota_body(namespace)))
+        operation()
         return Response(None)
 
 

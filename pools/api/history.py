@@ -10,11 +10,11 @@ from rest_framework.response import Response
 from pools.api.pool_requests import pool_snapshot
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import (
+    BodyReader,
     collect_faults,
     query_boolean,
     query_integer,
     query_page,
-    unknown_key_violations,
     unwrap_body,
 )
 from pools.api.schema import (
@@ -111,28 +111,24 @@ class ConfigurationRollback(View):
     def post(self, request: Request) -> Response:
         require_platform(self.actor, Permission.POOL_CONFIGURE)
         body, description, tags = unwrap_body(request, wrappers=())
-        revision, config_type = body.get("revision"), body.get("config_type", POOL)
-        found = unknown_key_violations(body, "revision", "config_type")
-        if isinstance(revision, bool) or not isinstance(revision, int) or not 0 < revision <= MAX_REVISION:
-            found.append(Violation("revision", "bad_value", "revision must be the number of a revision."))
-        if not isinstance(config_type, str) or config_type.upper() != POOL:
-            found.append(
-                Violation("config_type", "bad_value", f"config_type must be {POOL}: only pools have revisions.")
-            )
-        if found:
-            raise BadInput.of(found)
+        reader = BodyReader(body)
+        reader.reject_unknown_keys(("revision", "config_type"), ())
+        number, config_type = reader.body.get("revision"), reader.any_text("config_type", POOL)
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= MAX_REVISION:
+            reader.add_fault("revision", "bad_value", "must be the number of a revision.")
+        if config_type.upper() != POOL:
+            reader.add_fault("config_type", "bad_value", f"must be {POOL}: only pools have revisions.")
+        reader.raise_faults()
 
-        number = int(revision or 0)
-
-        def deed() -> None:
-            rollback_configuration(actor=self.actor, revision=number, description=description, tags=tags)
+        def operation() -> None:
+            rollback_configuration(actor=self.actor, revision=int(number or 0), description=description, tags=tags)
 
         def answer() -> Response:
-            deed()
+            operation()
             return Response(None)
 
         if query_boolean(request, "dry_run"):
-            return Response(effect_with_debts(deed, read_state=_all_pools, actor=self.actor))
+            return Response(effect_with_debts(operation, read_state=_all_pools, actor=self.actor))
         return self.run_once(answer)
 
 

@@ -52,7 +52,7 @@ class PlatformDetail(View):
         body, description, tags = read_configuration(request)
         version = expected_version(request)
 
-        def deed() -> PoolResult:
+        def operation() -> PoolResult:
             return put_platform(
                 actor=self.actor,
                 name=name,
@@ -64,8 +64,8 @@ class PlatformDetail(View):
             )
 
         if query_boolean(request, "dry_run"):
-            return Response(effect_on_pool(name, deed, actor=self.actor))
-        row = deed().row
+            return Response(effect_on_pool(name, operation, actor=self.actor))
+        row = operation().row
         return Response(_body(row, platform), headers=etag_header(row.version))
 
 
@@ -84,7 +84,7 @@ class PlatformRename(View):
         change = read_change(request, "new_name")
         to, version = read_new_name(change), expected_version(request)
 
-        def deed() -> PoolResult:
+        def operation() -> PoolResult:
             return rename_platform(
                 actor=self.actor,
                 name=name,
@@ -96,8 +96,8 @@ class PlatformRename(View):
             )
 
         if query_boolean(request, "dry_run"):
-            return Response(effect_on_pool(name, deed, actor=self.actor))
-        row = deed().row
+            return Response(effect_on_pool(name, operation, actor=self.actor))
+        row = operation().row
         return Response(_body(row, to), headers=etag_header(row.version))
 
 

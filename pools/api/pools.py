@@ -85,16 +85,16 @@ class PoolConfigs(View):
         if wrong:
             raise BadInput.of(wrong)
 
-        def deed() -> object:
+        def operation() -> object:
             return put_pools(actor=self.actor, bodies=bodies, description=description, tags=tags)
 
         if query_boolean(request, "dry_run"):
             return Response(
                 effect_with_debts(
-                    deed, read_state=lambda: {name: pool_snapshot(name) for name in bodies}, actor=self.actor
+                    operation, read_state=lambda: {name: pool_snapshot(name) for name in bodies}, actor=self.actor
                 )
             )
-        deed()
+        operation()
         return Response(None)
 
 
@@ -156,14 +156,14 @@ class PoolConfig(View):
         _, description, tags = read_change(request)
         version = expected_version(request)
 
-        def deed() -> Pool | None:
+        def operation() -> Pool | None:
             return delete_pool(
                 actor=self.actor, name=name, description=description, tags=tags, expected_version=version
             )
 
         if query_boolean(request, "dry_run"):
-            return Response(effect_on_pool(name, deed, actor=self.actor))
-        archived = deed()
+            return Response(effect_on_pool(name, operation, actor=self.actor))
+        archived = operation()
         if archived is None:
             return Response(None)
         told = f"Pool {name} had slices or workflows, so it was archived, not deleted. PUT it again to bring it back."

@@ -8,10 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.rendering import utc_text
-from pools.api.request_parsing import body_object, query_boolean, unknown_key_violations
+from pools.api.request_parsing import BodyReader, body_object, query_boolean
 from pools.api.schema import BOOLEAN, DATETIME, DRY_RUN, NULL, TEXT, array_of, describe_operation, nullable, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
 from pools.models import AccessToken, User
 from pools.services.dry_run import read_effect
 from pools.services.users import submittable_pools, update_profile
@@ -27,6 +26,8 @@ PROFILE = object_with(
 PROFILE_SETTINGS = object_with(
     {"pool": TEXT, "email_notification": BOOLEAN, "slack_notification": BOOLEAN}, required=()
 )
+
+_NOTIFICATIONS = ("email_notification", "slack_notification")
 
 
 class ProfileSettings(View):
@@ -62,25 +63,20 @@ class ProfileSettings(View):
         answer=NULL,
     )
     def post(self, request: Request) -> Response:
-        body = body_object(request)
-        found = unknown_key_violations(body, "pool", "email_notification", "slack_notification", "description", "tags")
-        found += [
-            Violation(key, "bad_value", f"{key} must be {what}.")
-            for key, kind, what in _SETTINGS
-            if body.get(key) is not None and not isinstance(body[key], kind)
-        ]
-        if found:
-            raise BadInput.of(found)
-        chosen = {key: body.get(key) for key, _, _ in _SETTINGS}
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(("pool", *_NOTIFICATIONS))
+        chosen: dict[str, Any] = {"pool": reader.any_text("pool") if reader.is_given("pool") else None}
+        chosen |= {key: reader.boolean(key) if reader.is_given(key) else None for key in _NOTIFICATIONS}
+        reader.raise_faults()
 
-        def deed() -> None:
+        def operation() -> None:
             update_profile(actor=self.actor, **chosen)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=self._profile))
+            return Response(read_effect(operation, read_state=self._profile))
 
         def make() -> Response:
-            deed()
+            operation()
             return Response(None)
 
         return self.run_once(make)
@@ -99,10 +95,3 @@ class ProfileSettings(View):
             "slack_notification": user.slack_notification,
             "pool": user.default_pool if usable else None,
         }
-
-
-_SETTINGS: tuple[tuple[str, type, str], ...] = (
-    ("pool", str, "the name of a pool"),
-    ("email_notification", bool, "true or false"),
-    ("slack_notification", bool, "true or false"),
-)

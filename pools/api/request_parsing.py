@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from pools.domain.query_values import (
     parse_datetime,
     parse_integer,
 )
+from pools.domain.structured_input import Faults, FieldReader
 
 Value = TypeVar("Value")
 
@@ -142,45 +143,61 @@ def body_object(request: Request) -> dict[str, Any]:
     return dict(request.data)
 
 
+class BodyReader(FieldReader):
+    """An object in the body of a request. Every change takes `description` and `tags` beside its own keys."""
+
+    def __init__(self, body: Mapping[str, Any], path: str = "", faults: Faults | list[Violation] | None = None) -> None:
+        super().__init__(body, path, [] if faults is None else faults)
+
+    def reject_unknown_keys(self, known: Collection[str], ignored: Collection[str] = ("description", "tags")) -> None:
+        super().reject_unknown_keys(known, ignored)
+
+    def any_text(self, key: str, default: str = "") -> str:
+        """A text of any length, for keys whose length is checked elsewhere."""
+        return self.field(key).text() or default if self.is_given(key) else default
+
+    def required_text(self, key: str) -> str:
+        """A text that is not empty."""
+        text = self.body.get(key)
+        if isinstance(text, str) and text:
+            return text
+        self.add_fault(key, "missing" if text is None else "bad_value", "must be a text.")
+        return ""
+
+    @property
+    def description(self) -> str:
+        """The reason for the change."""
+        return self.any_text("description")
+
+    def raise_faults(self, **options: Any) -> None:
+        """Raise BadInput with all faults, if there are any."""
+        if self.faults.violations:
+            raise BadInput.of(self.faults.violations, **options)
+
+
 def unwrap_body(
     request: Request, *, wrappers: Iterable[str] = ("configs", "configs_dict")
 ) -> tuple[dict[str, Any], str, list[str] | None]:
     """(keys, description, tags) of a configuration write: plain, or inside `configs` / `configs_dict`."""
     body = body_object(request)
-    description, tags = body.pop("description", "") or "", body.pop("tags", None)
-    found = []
-    if not isinstance(description, str):
-        found.append(Violation("description", "bad_value", "description must be a text."))
-    if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
-        found.append(Violation("tags", "bad_value", "tags must be a list of texts."))
-    for name in wrappers:
-        if name in body:
-            inner = body.pop(name)
-            found += [unknown_key_violation(key) for key in body]
-            if not isinstance(inner, dict):
-                found.append(Violation(name, "bad_value", f"{name} must be an object."))
-                inner = {}
-            body = inner
-            break
-    if found:
-        raise BadInput.of(found)
+    notes = BodyReader({"description": body.pop("description", None), "tags": body.pop("tags", None)})
+    description, tags = notes.description, notes.read_texts("tags") if notes.is_given("tags") else None
+    if wrapper := next((name for name in wrappers if name in body), None):
+        outer = BodyReader(body, faults=notes.faults)
+        outer.reject_unknown_keys((wrapper,))
+        inner = outer.nested(wrapper)
+        if inner is None and not outer.is_given(wrapper):
+            outer.add_fault(wrapper, "bad_value", "must be an object.")
+        body = {} if inner is None else dict(inner.body)
+    notes.raise_faults()
     return body, description, tags
 
 
 def reject_unknown_keys(body: dict[str, Any], *known: str) -> None:
     """Refuse keys that this endpoint does not know, all at once."""
-    if found := unknown_key_violations(body, *known):
-        raise BadInput.of(found)
-
-
-def unknown_key_violations(body: dict[str, Any], *known: str) -> list[Violation]:
-    """Each key that this endpoint does not know, for those who have more to say."""
-    return [unknown_key_violation(key) for key in body if key not in known]
-
-
-def unknown_key_violation(key: str) -> Violation:
-    """One key that nobody here reads."""
-    return Violation(key, "unknown_key", f"{key[:60]!r} is not known here.")
+    reader = BodyReader(body)
+    reader.reject_unknown_keys(known, ())
+    reader.raise_faults()
 
 
 def expected_version(request: Request) -> int | None:

@@ -8,10 +8,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.history import MAX_REVISION, revision_body
-from pools.api.request_parsing import body_object, collect_faults, query_boolean, reject_unknown_keys, unwrap_body
+from pools.api.request_parsing import (
+    BodyReader,
+    body_object,
+    query_boolean,
+    reject_unknown_keys,
+    unwrap_body,
+)
 from pools.api.schema import DRY_RUN, NULL, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
 from pools.models import ConfigRevision
 from pools.permissions import require_platform
 from pools.services.config_history import delete_revision, tag_revision
@@ -30,12 +35,12 @@ class RevisionDetail(View):
         reject_unknown_keys(body)
         number = _bounded(revision)
 
-        def deed() -> None:
+        def operation() -> None:
             delete_revision(actor=self.actor, config_type=config_type, revision=number, description=description)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: _shown(config_type, number)))
-        deed()
+            return Response(read_effect(operation, read_state=lambda: _shown(config_type, number)))
+        operation()
         return Response(None)
 
 
@@ -50,22 +55,19 @@ class RevisionTags(View):
     )
     def post(self, request: Request, config_type: str, revision: int) -> Response:
         require_platform(self.actor)
-        body = body_object(request)
-        put, take, _ = collect_faults(
-            lambda: _texts(body, "set_tags"),
-            lambda: _texts(body, "delete_tags"),
-            lambda: reject_unknown_keys(body, "set_tags", "delete_tags", "description", "tags"),
-        )
-
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(("set_tags", "delete_tags"))
+        put, take = _read_tags(reader, "set_tags"), _read_tags(reader, "delete_tags")
+        reader.raise_faults()
         number = _bounded(revision)
 
-        def deed() -> Response:
+        def operation() -> Response:
             tag_revision(actor=self.actor, config_type=config_type, revision=number, add=put, remove=take)
             return Response(None)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: _shown(config_type, number)))
-        return self.run_once(deed)
+            return Response(read_effect(operation, read_state=lambda: _shown(config_type, number)))
+        return self.run_once(operation)
 
 
 def _shown(config_type: str, revision: int) -> dict[str, Any] | None:
@@ -79,8 +81,8 @@ def _bounded(revision: int) -> int:
     return min(revision, MAX_REVISION)
 
 
-def _texts(body: dict[str, Any], key: str) -> list[str]:
-    value = body.get(key) or []
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise BadInput.of([Violation(key, "bad_value", f"{key} must be a list of texts.")])
-    return value
+def _read_tags(reader: BodyReader, key: str) -> list[str]:
+    tags = reader.read_texts(key)
+    if not all(tags):
+        reader.add_fault(key, "bad_value", "must be a list of texts that are not empty.")
+    return tags

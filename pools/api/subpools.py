@@ -8,11 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import (
+    BodyReader,
     etag_header,
     expected_version,
     query_boolean,
-    reject_unknown_keys,
-    unknown_key_violation,
     unwrap_body,
 )
 from pools.api.schema import (
@@ -27,7 +26,7 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
-from pools.domain.errors import BadInput, NotFound, Violation
+from pools.domain.errors import NotFound
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
@@ -87,11 +86,12 @@ class SubpoolList(View):
     )
     def post(self, request: Request, parent: str) -> Response:
         body, description, _ = unwrap_body(request)
-        body = _checked(body, "subpool_name", "quota")
-        name, quota = str(body["subpool_name"]), body["quota"]
+        reader = _read_required(body, "subpool_name", "quota")
+        name, quota = reader.any_text("subpool_name"), body.get("quota")
+        reader.raise_faults()
         version = expected_version(request)
 
-        def deed() -> SubpoolResult:
+        def operation() -> SubpoolResult:
             return create_subpool(
                 actor=self.actor,
                 parent=parent,
@@ -101,7 +101,7 @@ class SubpoolList(View):
                 expected_version=version,
             )
 
-        return self.run_once(lambda: _answer(self, parent, deed))
+        return self.run_once(lambda: _answer(self, parent, operation))
 
 
 class SubpoolDetail(View):
@@ -119,7 +119,8 @@ class SubpoolDetail(View):
     )
     def patch(self, request: Request, parent: str, subpool: str) -> Response:
         body, description, _ = unwrap_body(request)
-        quota = _checked(body, "quota")["quota"]
+        _read_required(body, "quota").raise_faults()
+        quota = body["quota"]
         version = expected_version(request)
         return _answer(
             self,
@@ -142,10 +143,10 @@ class SubpoolDetail(View):
     )
     def delete(self, request: Request, parent: str, subpool: str) -> Response:
         body, description, _ = unwrap_body(request)
-        reject_unknown_keys(body, "cancel_pending")
-        cancel_pending = body.get("cancel_pending", False)
-        if not isinstance(cancel_pending, bool):
-            raise BadInput.of([Violation("cancel_pending", "bad_value", "cancel_pending is true or false.")])
+        reader = BodyReader(body)
+        reader.reject_unknown_keys(("cancel_pending",), ())
+        cancel_pending = reader.boolean("cancel_pending")
+        reader.raise_faults()
         version = expected_version(request)
         return _answer(
             self,
@@ -171,22 +172,20 @@ def subpool_response(actor: Actor, parent: str, subpool: str) -> Response:
     return Response(subpool_body(row, subpool_from_row(row)), headers=etag_header(row.version))
 
 
-def _answer(view: View, parent: str, deed: Callable[[], SubpoolResult]) -> Response:
+def _answer(view: View, parent: str, operation: Callable[[], SubpoolResult]) -> Response:
     """Do it, or with `dry_run` say what it would do."""
     if query_boolean(view.request, "dry_run"):
-        return Response(effect_on_pool_tree(parent, deed, actor=view.actor))
-    result = deed()
+        return Response(effect_on_pool_tree(parent, operation, actor=view.actor))
+    result = operation()
     body = subpool_body(result.row, result.subpool, warnings=result.warnings, reactivated=result.reactivated)
     return Response(body, headers=etag_header(result.row.version))
 
 
-def _checked(body: dict[str, object], *needed: str) -> dict[str, object]:
-    """The body, with these keys and no others; every fault at once."""
-    found = [unknown_key_violation(key) for key in body if key not in needed]
-    found += [Violation(key, "missing", f"{key} is missing.") for key in needed if body.get(key) is None]
-    name = body.get("subpool_name")
-    if "subpool_name" in needed and name is not None and not isinstance(name, str):
-        found.append(Violation("subpool_name", "bad_value", "subpool_name must be a text."))
-    if found:
-        raise BadInput.of(found)
-    return body
+def _read_required(body: dict[str, object], *required: str) -> BodyReader:
+    """The reader of a body that needs these keys and takes no others."""
+    reader = BodyReader(body)
+    reader.reject_unknown_keys(required, ())
+    for key in required:
+        if not reader.is_given(key):
+            reader.add_fault(key, "missing", "is missing.")
+    return reader

@@ -72,7 +72,7 @@ class TokenDetail(_Tokens):
         owner, seed = user or self.actor.username, new_secret()
         expires_at, roles = query_datetime(request, "expires_at"), request.query_params.getlist("roles")
 
-        def deed() -> str:
+        def operation() -> str:
             return create_token(
                 actor=self.actor,
                 owner=owner,
@@ -84,8 +84,8 @@ class TokenDetail(_Tokens):
             )[1]
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: self._listed(owner)))
-        return self.run_once(lambda: Response(deed()), to_stored=lambda _: seed, from_stored=secret_from)
+            return Response(read_effect(operation, read_state=lambda: self._listed(owner)))
+        return self.run_once(lambda: Response(operation()), to_stored=lambda _: seed, from_stored=secret_from)
 
     @describe_operation(
         "Delete an access token; whoever uses it is out at once.", query_parameters=[DRY_RUN], answer=NULL
@@ -94,12 +94,12 @@ class TokenDetail(_Tokens):
         reject_unknown_keys(body_object(request), "description", "tags")
         owner = user or self.actor.username
 
-        def deed() -> None:
+        def operation() -> None:
             delete_token(actor=self.actor, owner=owner, name=name)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: self._listed(owner)))
-        deed()
+            return Response(read_effect(operation, read_state=lambda: self._listed(owner)))
+        operation()
         return Response(None)
 
 

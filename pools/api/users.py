@@ -12,11 +12,11 @@ from rest_framework.response import Response
 from pools.api.rendering import utc_text
 from pools.api.request_parsing import (
     MAX_ROWS,
+    BodyReader,
     body_object,
     collect_faults,
     query_boolean,
     query_integer,
-    reject_unknown_keys,
 )
 from pools.api.schema import (
     DATETIME,
@@ -31,7 +31,7 @@ from pools.api.schema import (
     object_with,
 )
 from pools.api.views import View
-from pools.domain.errors import BadInput, NotFound, Violation
+from pools.domain.errors import NotFound
 from pools.domain.roles import Permission
 from pools.filtersets.users import UserFilterSet
 from pools.models import RoleAssignment, User
@@ -85,20 +85,17 @@ class UserList(View):
         answer=USER,
     )
     def post(self, request: Request) -> Response:
-        body = body_object(request)
-        name, roles, description, _ = collect_faults(
-            lambda: _text(body, "id"),
-            lambda: _roles(body),
-            lambda: _description(body),
-            lambda: reject_unknown_keys(body, "id", "roles", "description", "tags"),
-        )
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(("id", "roles"))
+        name, roles, description = reader.required_text("id"), reader.read_texts("roles"), reader.description
+        reader.raise_faults()
 
-        def deed() -> User:
+        def operation() -> User:
             return create_user(actor=self.actor, username=name, roles=roles, description=description)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: _found(name)))
-        return self.run_once(lambda: Response(user_body(deed())))
+            return Response(read_effect(operation, read_state=lambda: _found(name)))
+        return self.run_once(lambda: Response(user_body(operation())))
 
 
 class UserDetail(View):
@@ -117,11 +114,8 @@ class UserDetail(View):
         "Remove a user with the roles and tokens; the work stays.", query_parameters=[DRY_RUN], answer=NULL
     )
     def delete(self, request: Request, user: str) -> Response:
-        body = body_object(request)
-        reject_unknown_keys(body, "description", "tags")
-        return _done(
-            request, user, lambda: delete_user(actor=self.actor, username=user, description=_description(body))
-        )
+        description = _read_description(request)
+        return _done(request, user, lambda: delete_user(actor=self.actor, username=user, description=description))
 
 
 class UserRoles(View):
@@ -134,19 +128,17 @@ class UserRoles(View):
         answer=object_with({"user_id": TEXT, **ROLE_ASSIGNMENT["properties"]}),
     )
     def post(self, request: Request, user: str) -> Response:
-        body = body_object(request)
-        role, description, _ = collect_faults(
-            lambda: _text(body, "role_name"),
-            lambda: _description(body),
-            lambda: reject_unknown_keys(body, "role_name", "description", "tags"),
-        )
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(("role_name",))
+        role, description = reader.required_text("role_name"), reader.description
+        reader.raise_faults()
 
-        def deed() -> RoleAssignment:
+        def operation() -> RoleAssignment:
             return grant_role(actor=self.actor, username=user, role=role, description=description)
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: _found(user)))
-        return self.run_once(lambda: Response({"user_id": user, **_given(deed())}))
+            return Response(read_effect(operation, read_state=lambda: _found(user)))
+        return self.run_once(lambda: Response({"user_id": user, **_given(operation())}))
 
 
 class UserRole(View):
@@ -156,12 +148,11 @@ class UserRole(View):
         "Take a role from a user, and from every token made with it.", query_parameters=[DRY_RUN], answer=NULL
     )
     def delete(self, request: Request, user: str, role: str) -> Response:
-        body = body_object(request)
-        reject_unknown_keys(body, "description", "tags")
+        description = _read_description(request)
         return _done(
             request,
             user,
-            lambda: revoke_role(actor=self.actor, username=user, role=role, description=_description(body)),
+            lambda: revoke_role(actor=self.actor, username=user, role=role, description=description),
         )
 
 
@@ -189,30 +180,18 @@ def _found(username: str) -> dict[str, Any] | None:
     return {**user_body(user), "roles": role_bodies(user)} if user else None
 
 
-def _done(request: Request, username: str, deed: Callable[[], object]) -> Response:
+def _done(request: Request, username: str, operation: Callable[[], object]) -> Response:
     """Do it and say nothing, or with `dry_run` say what it would do."""
     if query_boolean(request, "dry_run"):
-        return Response(read_effect(deed, read_state=lambda: _found(username)))
-    deed()
+        return Response(read_effect(operation, read_state=lambda: _found(username)))
+    operation()
     return Response(None)
 
 
-def _text(body: dict[str, Any], key: str) -> str:
-    value = body.get(key)
-    if not isinstance(value, str) or not value:
-        raise BadInput.of([Violation(key, "missing" if value is None else "bad_value", f"{key} must be a text.")])
-    return value
-
-
-def _roles(body: dict[str, Any]) -> list[str]:
-    roles = body.get("roles") or []
-    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
-        raise BadInput.of([Violation("roles", "bad_value", "roles is a list of role names.")])
-    return roles
-
-
-def _description(body: dict[str, Any]) -> str:
-    value = body.get("description") or ""
-    if not isinstance(value, str):
-        raise BadInput.of([Violation("description", "bad_value", "description must be a text.")])
-    return value
+def _read_description(request: Request) -> str:
+    """The reason for a change whose body has no keys of its own."""
+    reader = BodyReader(body_object(request))
+    reader.reject_unknown_keys(())
+    description = reader.description
+    reader.raise_faults()
+    return description

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import body_object, reject_unknown_keys
+from pools.api.request_parsing import BodyReader, body_object
 from pools.api.schema import OBJECT, TEXT, array_of, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
 from pools.permissions import require_platform
 from scheduling.services.gpu_quota.admission import review_gpu_request
 from scheduling.services.gpu_quota.rebuild import rebuild_from_all_clusters
@@ -45,12 +42,9 @@ class GpuRebuild(View):
     )
     def post(self, request: Request) -> Response:
         require_platform(self.actor)
-        body = body_object(request)
-        body.pop("description", None)
-        body.pop("tags", None)
-        reject_unknown_keys(body, "namespace")
-        namespace: Any = body.get("namespace")
-        if namespace is not None and not isinstance(namespace, str):
-            raise BadInput.of([Violation("namespace", "bad_value", "namespace must be a text.")])
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(("namespace",))
+        namespace = reader.any_text("namespace") if reader.is_given("namespace") else None
+        reader.raise_faults()
         repairs = rebuild_from_all_clusters(actor=self.actor, namespace=namespace)
         return Response({"differences": [repair.as_dict() for repair in repairs]})

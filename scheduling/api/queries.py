@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import TypeVar
 
 from rest_framework.request import Request
 
-from pools.domain.errors import BadInput, Violation
+from pools.api.request_parsing import BodyReader
 
 Member = TypeVar("Member", bound=StrEnum)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,252}\Z", re.ASCII)
@@ -20,29 +19,15 @@ def query_list(request: Request, name: str) -> list[str]:
     return [value for value in request.query_params.getlist(name) if value]
 
 
-def parse_enum_values(values: Iterable[str], kind: type[Member], path: str) -> list[Member]:
-    """Values of an enum, any case. Raises BadInput with every unknown one."""
-    known = {str(member): member for member in kind}
-    wanted = [(value, known.get(value.upper())) for value in values]
-    found = [
-        Violation(path, "bad_query", f"{path}={value[:60]!r}: give one of {', '.join(known)}.")
-        for value, member in wanted
-        if member is None
-    ]
-    if found:
-        raise BadInput.of(found)
-    return [member for _, member in wanted if member is not None]
-
-
-def parse_pairs(values: Iterable[str], path: str, found: list[Violation]) -> dict[str, str]:
-    """`KEY=VALUE` texts as a map, the last of one key wins; what is none is noted in `found`."""
+def parse_pairs(reader: BodyReader, key: str) -> dict[str, str]:
+    """The `KEY=VALUE` texts of a list as a map; the last value of a key wins."""
     result = {}
-    for text in values:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            found.append(Violation(path, "bad_value", f"{path}={text[:60]!r}: give KEY=VALUE."))
-        elif path.endswith("env_vars") and not _ENV_NAME.match(key):
-            found.append(Violation(path, "bad_value", f"{key[:60]!r} is no name of an environment variable."))
+    for text in reader.read_texts(key):
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            reader.add_fault(key, "bad_value", f"has {text[:60]!r}: give KEY=VALUE.")
+        elif key == "env_vars" and not _ENV_NAME.match(name):
+            reader.add_fault(key, "bad_value", f"has {name[:60]!r}, which is not a valid name of a variable.")
         else:
-            result[key] = value
+            result[name] = value
     return result

@@ -6,10 +6,9 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import body_object, reject_unknown_keys
+from pools.api.request_parsing import BodyReader, body_object, reject_unknown_keys
 from pools.api.schema import ANY_VALUE, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
 from pools.services.backends import read_backend
 from scheduling.api.work_schemas import NOTES_BODY
 from scheduling.selectors.queue_sync_state import queue_sync_body
@@ -41,9 +40,11 @@ class QueueSyncStatus(View):
         answer=SYNC_STATUS,
     )
     def post(self, request: Request, backend: str) -> Response:
-        body = body_object(request)
-        reject_unknown_keys(body, "reapply", "description", "tags")
-        row = request_sync(actor=self.actor, backend=backend, reapply=_reapply(body.get("reapply")))
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(("reapply",))
+        reapply = _read_reapply(reader)
+        reader.raise_faults()
+        row = request_sync(actor=self.actor, backend=backend, reapply=reapply)
         return Response(queue_sync_body(row))
 
 
@@ -60,11 +61,12 @@ class ConnectionTestRequest(View):
         return Response(queue_sync_body(request_connection_test(actor=self.actor, backend=backend).backend))
 
 
-def _reapply(asked: object) -> list[str] | bool:
-    """Which queues to write: some by name, all, or what the mode of the sync says."""
-    if asked is None or isinstance(asked, bool):
-        return bool(asked)
-    if isinstance(asked, list) and all(isinstance(each, str) for each in asked):
-        return asked
-    sentence = "reapply must be true or a list of names of queues."
-    raise BadInput(sentence, [Violation("reapply", "bad_value", sentence)])
+def _read_reapply(reader: BodyReader) -> list[str] | bool:
+    """The queues to write: some by name, all, or those that the mode of the sync decides on."""
+    value = reader.body.get("reapply")
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return value
+    reader.add_fault("reapply", "bad_value", "must be true or a list of names of queues.")
+    return False

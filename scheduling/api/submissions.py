@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import body_object, query_boolean, unknown_key_violation
+from pools.api.request_parsing import BodyReader, body_object, query_boolean
 from pools.api.schema import array_of, describe_operation, object_with
 from pools.api.views import View
 from pools.domain.errors import BadInput, ErrorCode, Violation
-from scheduling.api.queries import parse_enum_values, parse_pairs, query_list
+from pools.domain.structured_input import ValueReader
+from scheduling.api.queries import parse_pairs, query_list
 from scheduling.api.work_schemas import (
     BATCH_SUBMISSION_BODY,
     NOTES_BODY,
@@ -66,15 +66,16 @@ class WorkflowBatchSubmission(View):
         answer=object_with({"workflows": array_of(SUBMISSION_ANSWER)}),
     )
     def post(self, request: Request, pool: str) -> Response:
-        body = body_object(request)
-        found = [unknown_key_violation(key) for key in body if key not in {"workflows", "description", "tags"}]
-        items = body.get("workflows")
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(("workflows",))
+        items = reader.body.get("workflows")
         if not isinstance(items, list) or not 1 <= len(items) <= MAX_BATCH:
-            sentence = f"workflows is a list of 1 to {MAX_BATCH} objects, each with its file."
-            raise _refused([*found, Violation("workflows", "bad_value", sentence)])
-        submissions = [_from_item(item, f"workflows[{place}].", found) for place, item in enumerate(items)]
-        if found:
-            raise _refused(found)
+            reader.add_fault(
+                "workflows", "bad_value", f"must be a list of 1 to {MAX_BATCH} objects, each with its file."
+            )
+            reader.raise_faults(error_code=ErrorCode.USAGE)
+        submissions = [_read_item(item) for item in reader.field("workflows").list_items("objects")]
+        reader.raise_faults(error_code=ErrorCode.USAGE)
 
         links = WorkflowLinks(request)
         if query_boolean(request, "dry_run"):
@@ -99,9 +100,9 @@ class WorkflowRestart(View):
         answer=SUBMISSION_ANSWER,
     )
     def post(self, request: Request, pool: str, workflow: str) -> Response:
-        body = body_object(request)
-        if found := [unknown_key_violation(key) for key in body if key not in {"description", "tags"}]:
-            raise _refused(found)
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(())
+        reader.raise_faults(error_code=ErrorCode.USAGE)
         seen = get_visible_workflow(self.actor, workflow)
         if not WorkflowStatus(seen.status).is_failed:
             sentence = f"Workflow {seen.name} is {seen.status}; only failed workflows can be restarted."
@@ -154,7 +155,6 @@ def _body(receipt: SubmissionReceipt, links: WorkflowLinks, *, logs: str | None,
 def _submission(view: View, request: Request) -> Submission:
     """The submission of a request: the file in its body, or the one that `workflow_id` names."""
     body = body_object(request)
-    found: list[Violation] = []
     old = request.query_params.get("workflow_id")
     beside: dict[str, Any] = {
         "priority": request.query_params.get("priority"),
@@ -170,15 +170,16 @@ def _submission(view: View, request: Request) -> Submission:
     if not old and not body:
         raise _refused([Violation("file", "missing", "Give a workflow file, or the workflow_id of one on record.")])
     if old:
-        submission = _read({"file": ""} | beside, "", found)
-        return resubmission(get_visible_workflow(view.actor, old), _sound(submission, found))
-    found += [unknown_key_violation(key) for key in body if key not in _IN_FILE]
-    return _sound(_read({key: body.get(key) for key in _IN_FILE} | beside, "", found), found)
+        reader = BodyReader({"file": ""} | beside)
+        return resubmission(get_visible_workflow(view.actor, old), _without_faults(_read_submission(reader), reader))
+    outer = BodyReader(body)
+    outer.reject_unknown_keys(_IN_FILE, ())
+    reader = BodyReader({key: body.get(key) for key in _IN_FILE} | beside, faults=outer.faults)
+    return _without_faults(_read_submission(reader), reader)
 
 
-def _sound(submission: Submission, found: list[Violation]) -> Submission:
-    if found:
-        raise _refused(found)
+def _without_faults(submission: Submission, reader: BodyReader) -> Submission:
+    reader.raise_faults(error_code=ErrorCode.USAGE)
     return submission
 
 
@@ -186,56 +187,37 @@ def _refused(found: list[Violation]) -> BadInput:
     return BadInput.of(found, error_code=ErrorCode.USAGE)  # type: ignore[return-value]
 
 
-def _from_item(item: Any, prefix: str, found: list[Violation]) -> Submission:
-    if not isinstance(item, dict):
-        found.append(Violation(prefix.rstrip("."), "bad_value", "Each workflow is an object with its file."))
+def _read_item(item: ValueReader) -> Submission:
+    if not item.is_map:
+        item.add_fault("bad_value", "Each workflow is an object with its file.")
         return Submission(file="")
-    for key in item:
-        if key not in _IN_FILE and key not in _BESIDE:
-            fault = unknown_key_violation(key)
-            found.append(Violation(prefix + fault.path, fault.code, fault.message))
-    return _read(item, prefix, found)
+    reader = BodyReader(item.value, item.path, item.faults)
+    reader.reject_unknown_keys((*_IN_FILE, *_BESIDE), ())
+    return _read_submission(reader)
 
 
-def _read(values: dict[str, Any], prefix: str, found: list[Violation]) -> Submission:
-    """A submission from plain values; what they are not is noted in `found` under `prefix`."""
-
-    def one(key: str, kind: Callable[[Any], bool], wanted: str, default: Any) -> Any:
-        value = values.get(key)
-        if value is None:
-            return default
-        if kind(value):
-            return value
-        found.append(Violation(f"{prefix}{key}", "bad_value", f"{key} must be {wanted}."))
-        return default
-
-    def text(key: str) -> str:
-        return str(one(key, lambda value: isinstance(value, str), "a text", ""))
-
-    def texts(key: str) -> tuple[str, ...]:
-        def all_texts(value: Any) -> bool:
-            return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-        return tuple(one(key, all_texts, "a list of texts", ()))
-
-    if values.get("file") is None:
-        found.append(Violation(f"{prefix}file", "missing", "file is missing: the text of the workflow file."))
-    priority = None
-    try:
-        if written := text("priority"):
-            (priority,) = parse_enum_values([written], Priority, f"{prefix}priority")
-    except BadInput as error:
-        found += error.details
-    template = text("uploaded_templated_spec")
+def _read_submission(reader: BodyReader) -> Submission:
+    """The submission that an object describes; its faults gather in the reader."""
+    if not reader.is_given("file"):
+        reader.add_fault("file", "missing", "is missing: give the text of the workflow file.")
+    template = reader.any_text("uploaded_templated_spec")
     return Submission(
-        file=text("file"),
-        priority=priority,
-        set_variables=texts("set_variables"),
-        set_string_variables=texts("set_string_variables"),
+        file=reader.any_text("file"),
+        priority=_read_priority(reader),
+        set_variables=tuple(reader.read_texts("set_variables")),
+        set_string_variables=tuple(reader.read_texts("set_string_variables")),
         template=template,
         already_rendered=bool(template),
-        labels=parse_pairs(texts("label"), f"{prefix}label", found),
-        env_vars=parse_pairs(texts("env_vars"), f"{prefix}env_vars", found),
-        app_uuid=text("app_uuid"),
-        app_version=text("app_version"),
+        labels=parse_pairs(reader, "label"),
+        env_vars=parse_pairs(reader, "env_vars"),
+        app_uuid=reader.any_text("app_uuid"),
+        app_version=reader.any_text("app_version"),
     )
+
+
+def _read_priority(reader: BodyReader) -> Priority | None:
+    text = reader.any_text("priority")
+    priority = {str(each): each for each in Priority}.get(text.upper())
+    if text and priority is None:
+        reader.add_fault("priority", "bad_query", f"is {text[:60]!r}: give one of {', '.join(Priority)}.")
+    return priority

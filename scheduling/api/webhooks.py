@@ -103,7 +103,7 @@ class WebhookSettings(View):
         reject_unknown_keys(body, *GUARD_KEYS, "backend", "version")
         version = expected_version(request)
 
-        def deed() -> Response:
+        def operation() -> Response:
             row = put_queue_guard(
                 actor=self.actor, backend=backend, body=body, description=description, expected_version=version
             )
@@ -111,9 +111,9 @@ class WebhookSettings(View):
 
         if query_boolean(request, "dry_run"):
             return Response(
-                read_effect(deed, read_state=lambda: queue_guard_body(read_queue_guard(self.actor, backend)))
+                read_effect(operation, read_state=lambda: queue_guard_body(read_queue_guard(self.actor, backend)))
             )
-        return deed()
+        return operation()
 
 
 class BypassList(View):

@@ -7,10 +7,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from pools.api.request_parsing import etag_header, expected_version, query_boolean, unknown_key_violations, unwrap_body
+from pools.api.request_parsing import BodyReader, etag_header, expected_version, query_boolean, unwrap_body
 from pools.api.schema import DRY_RUN, INTEGER, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
 from pools.permissions import require_platform
 from pools.services.dry_run import read_effect
 from scheduling.models import WorkflowConfig
@@ -54,16 +53,15 @@ class WorkflowConfigView(View):
     def _change(self, request: Request, *ignored: str) -> Response:
         require_platform(self.actor)
         body, description, _ = unwrap_body(request)
-        found = unknown_key_violations(body, DRAIN_INTERVAL, MAX_RETRY, *ignored)
-        found += config_violations(body.get(DRAIN_INTERVAL), body.get(MAX_RETRY))
-        if body.get(DRAIN_INTERVAL) is None and body.get(MAX_RETRY) is None:
-            sentence = f"{DRAIN_INTERVAL} is missing, and so is {MAX_RETRY}; give one of them."
-            found.append(Violation(DRAIN_INTERVAL, "missing", sentence))
-        if found:
-            raise BadInput.of(found)
+        reader = BodyReader(body)
+        reader.reject_unknown_keys((DRAIN_INTERVAL, MAX_RETRY), ignored)
+        reader.faults.extend(config_violations(body.get(DRAIN_INTERVAL), body.get(MAX_RETRY)))
+        if not reader.is_given(DRAIN_INTERVAL) and not reader.is_given(MAX_RETRY):
+            reader.add_fault(DRAIN_INTERVAL, "missing", f"is missing, and so is {MAX_RETRY}; give one of them.")
+        reader.raise_faults()
         version = expected_version(request)
 
-        def deed() -> WorkflowConfig:
+        def operation() -> WorkflowConfig:
             return update_workflow_config(
                 actor=self.actor,
                 drain_interval_minutes=body.get(DRAIN_INTERVAL),
@@ -73,8 +71,8 @@ class WorkflowConfigView(View):
             )
 
         if query_boolean(request, "dry_run"):
-            return Response(read_effect(deed, read_state=lambda: config_body(current_config())))
-        return self._shown(deed())
+            return Response(read_effect(operation, read_state=lambda: config_body(current_config())))
+        return self._shown(operation())
 
     @staticmethod
     def _shown(row: WorkflowConfig) -> Response:

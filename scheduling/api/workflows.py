@@ -9,16 +9,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from pools.api.request_parsing import (
+    BodyReader,
     body_object,
     collect_faults,
     query_boolean,
     query_page,
     reject_unknown_keys,
-    unknown_key_violations,
 )
 from pools.api.schema import BOOLEAN, DRY_RUN, NULL, TEXT, QueryParameter, array_of, describe_operation, object_with
 from pools.api.views import View
-from pools.domain.errors import BadInput, Violation
 from pools.services.dry_run import read_effect
 from scheduling.api.queries import query_list
 from scheduling.api.work_schemas import END_REPORT, NOTES_BODY, WORKFLOW_ANSWER, WORKFLOW_FILTERS, WORKFLOW_LIST_ANSWER
@@ -80,11 +79,11 @@ class WorkflowCancel(View):
         force = query_boolean(request, "force")
         message = request.query_params.get("message") or ""
 
-        def deed() -> Response:
+        def operation() -> Response:
             workflow = cancel_workflow(actor=self.actor, name=name, message=message, force=force)
             return Response({"name": workflow.name})
 
-        return _tried_or_done(self, request, name, deed)
+        return _tried_or_done(self, request, name, operation)
 
 
 class WorkflowEnd(View):
@@ -94,26 +93,21 @@ class WorkflowEnd(View):
         "Report how simulated work ended.", query_parameters=[DRY_RUN], body=END_REPORT, answer=WORKFLOW_ANSWER
     )
     def post(self, request: Request, name: str) -> Response:
-        body = body_object(request)
-        found = unknown_key_violations(body, "status", "group", "description", "tags")
-        status = body.get("status")
+        reader = BodyReader(body_object(request))
+        reader.reject_unknown_keys(("status", "group"))
+        status, description = reader.body.get("status"), reader.description
         if status not in REPORTABLE_STATUSES:
-            found.append(Violation("status", "bad_value", f"status is {' or '.join(REPORTABLE_STATUSES)}."))
-        group, description = body.get("group"), body.get("description") or ""
-        if group is not None and not isinstance(group, str):
-            found.append(Violation("group", "bad_value", "group is the name of a group."))
-        if not isinstance(description, str):
-            found.append(Violation("description", "bad_value", "description must be a text."))
-        if found:
-            raise BadInput.of(found)
+            reader.add_fault("status", "bad_value", f"must be {' or '.join(REPORTABLE_STATUSES)}.")
+        group = reader.any_text("group") if reader.is_given("group") else None
+        reader.raise_faults()
 
-        def deed() -> Response:
+        def operation() -> Response:
             end_workflow(
                 actor=self.actor, name=name, status=TaskStatus(str(status)), group=group, description=description
             )
             return Response(_whole(self, request, name))
 
-        return _tried_or_done(self, request, name, deed)
+        return _tried_or_done(self, request, name, operation)
 
 
 class WorkflowTags(View):
@@ -133,11 +127,11 @@ class WorkflowTags(View):
         reject_unknown_keys(body_object(request), "description", "tags")
         add, remove = query_list(request, "add"), query_list(request, "remove")
 
-        def deed() -> Response:
+        def operation() -> Response:
             tag_workflow(actor=self.actor, name=name, add=add, remove=remove)
             return Response(None)
 
-        return _tried_or_done(self, request, name, deed)
+        return _tried_or_done(self, request, name, operation)
 
 
 class TagList(View):
@@ -148,12 +142,12 @@ class TagList(View):
         return Response({"tags": list_tags(self.actor)})
 
 
-def _tried_or_done(view: View, request: Request, name: str, deed: Callable[[], Response]) -> Response:
+def _tried_or_done(view: View, request: Request, name: str, operation: Callable[[], Response]) -> Response:
     """Do it, or with `dry_run` say what it would do to the workflow."""
     if not query_boolean(request, "dry_run"):
-        return view.run_once(deed)
+        return view.run_once(operation)
     get_visible_workflow(view.actor, name)
-    return Response(read_effect(deed, read_state=lambda: _whole(view, request, name)))
+    return Response(read_effect(operation, read_state=lambda: _whole(view, request, name)))
 
 
 def _whole(view: View, request: Request, name: str, *, every_try: bool = False) -> dict[str, Any]:

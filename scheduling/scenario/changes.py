@@ -27,17 +27,17 @@ def apply_changes(
         return
     for entry in root.records("changes", "a change"):
         entry.reject_unknown_keys(CHANGE_KINDS)
-        deeds = [deed for deed in CHANGE_KINDS if entry.raw_value(deed) is not None]
-        if entry.is_map and len(deeds) != 1:
-            message = f"A change is one of {', '.join(CHANGE_KINDS)}; this one has {len(deeds)} of them."
+        kinds = [operation for operation in CHANGE_KINDS if entry.raw_value(operation) is not None]
+        if entry.is_map and len(kinds) != 1:
+            message = f"A change is one of {', '.join(CHANGE_KINDS)}; this one has {len(kinds)} of them."
             draft.faults.add(entry.path, ScenarioFaultCode.BAD_VALUE, message)
             continue
-        for deed in deeds:
-            if deed == "set":
+        for operation in kinds:
+            if operation == "set":
                 _set(draft, entry, setters)
-            elif deed == "remove":
+            elif operation == "remove":
                 _remove(draft, entry)
-            elif deed == "finish":
+            elif operation == "finish":
                 _finish(draft, entry)
             else:
                 read_workload(

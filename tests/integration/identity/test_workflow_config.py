@@ -125,7 +125,7 @@ class TestSchedule:
             "scheduling.forget_idempotency_keys",
         }
         assert _interval() == timedelta(minutes=15)
-        assert _interval(periodic_tasks.RECONCILE) == timedelta(seconds=settings.OSMO.settle_interval)
+        assert _interval(periodic_tasks.RECONCILE) == timedelta(seconds=settings.OSMO.reconcile_interval)
         assert _interval(periodic_tasks.FORGET_KEYS) == timedelta(days=1)
 
     def test_every_row_names_a_task_that_exists(self) -> None:
