@@ -305,7 +305,7 @@ def test_the_commands(
             "ValidatingWebhookConfiguration",
         ]  # fmt: skip
         gone = runner.invoke(app, ["webhook", "remove", house.name, *at], env=stack.env)
-        assert "no more" in gone.output
+        assert "is removed" in gone.output
 
 
 def test_the_port_for_clusters_serves_nothing_else(listener: tuple[str, ServerCertificate]) -> None:
