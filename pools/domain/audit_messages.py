@@ -17,8 +17,8 @@ SHOWN_CHANGES = 3
 LONGEST_VALUE = 60
 # Bookkeeping that moves along with a change and tells a reader nothing of its own.
 SILENT = frozenset({"id", "version", "created_at", "updated_at", "last_login", "start_time", "end_time", "cohort_id"})
-# What the system writes as its reason; the deed says as much.
-MACHINE_REASONS = frozenset({"settled", "drained"})
+# Reasons of the system that repeat the action; earlier versions wrote "settled" for "reconciled".
+MACHINE_REASONS = frozenset({"reconciled", "settled", "drained"})
 
 
 @dataclass(frozen=True, slots=True)

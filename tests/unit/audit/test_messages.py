@@ -410,3 +410,13 @@ def test_the_alert_of_a_gpu_quota() -> None:
     assert told == "amy saw namespace team-a pass the alert threshold of its GPU quota (requests.tflops, workers)"
     told = audit_message("gpu_quota.calm", "gpu_quota/team-a", "amy", two, one)
     assert told.endswith("fall back below the alert threshold of its GPU quota (requests.tflops, workers)")
+
+
+@pytest.mark.parametrize("reason", ["reconciled", "settled", "drained"])
+def test_a_reason_of_the_system_is_left_out(reason: str) -> None:
+    work = {"name": "hello-1", "pool": "team--a", "priority": "HIGH", "status": "PENDING", "failure_message": ""}
+    after = work | {"status": "RUNNING"}
+    messages = [
+        audit_message("workflow.updated", "workflow/hello-1", "system", work, after, text) for text in ("", reason)
+    ]
+    assert messages[0] == messages[1]
