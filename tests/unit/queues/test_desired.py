@@ -27,7 +27,7 @@ ACTIVE, DELETING, ARCHIVED = SubpoolState.ACTIVE, SubpoolState.DELETING, Subpool
 
 
 def pool(name: str, guarantee: int, *subpools: Subpool, **more: Any) -> PoolQueueFacts:
-    return PoolQueueFacts(PoolBalance(name, guarantee, subpools), **more)
+    return PoolQueueFacts(PoolBalance(name, guarantee, UNLIMITED, subpools), **more)
 
 
 def quotas_of(wanted: dict[str, DesiredQueue]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pools.domain.amounts import UNLIMITED
 from pools.domain.quota.pool_balance import PoolBalance
 from scheduling.domain.kubernetes_json import Object
 from scheduling.domain.queues.desired import (
@@ -22,7 +23,9 @@ from scheduling.kube.fake import FakeCluster
 from scheduling.kube.resource_kinds import QUEUE
 
 TARGET = QueueTarget("ns", "h1", "kai.scheduler/node-pool")
-WANTED: Mapping[str, DesiredQueue] = build_desired_queues(TARGET, [PoolQueueFacts(PoolBalance("team", 100, ()))])
+WANTED: Mapping[str, DesiredQueue] = build_desired_queues(
+    TARGET, [PoolQueueFacts(PoolBalance("team", 100, UNLIMITED, ()))]
+)
 LEAF = "osmo-pool-ns-team---shared"
 US, KIM = "osmo-admin", "kim"
 
@@ -81,7 +84,7 @@ def test_a_field_that_was_removed_is_drift_too(fake: FakeCluster) -> None:
 
 
 def test_our_own_change_of_mind_is_no_drift(fake: FakeCluster) -> None:
-    more = build_desired_queues(TARGET, [PoolQueueFacts(PoolBalance("team", 120, ()))])
+    more = build_desired_queues(TARGET, [PoolQueueFacts(PoolBalance("team", 120, UNLIMITED, ()))])
     found = observe_queue(leaf(fake), TARGET, more)
     assert found.differences == (QueueDifference("spec.resources.gpu.quota", 100, 120),)
     assert found.drift == ()
