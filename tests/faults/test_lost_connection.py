@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from pools.domain.errors import Busy
 from pools.domain.roles import SYSTEM
@@ -31,10 +31,17 @@ def lose_before_the_commit(pool: Pool) -> None:
         lock_pool_tree(pool.pk)
 
 
-def lose_the_commit(pool: Pool) -> None:
+def lose_the_commit(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = connections["default"]
+    commit = session._commit
+
+    def cut_then_commit() -> None:
+        cut()
+        commit()
+
+    monkeypatch.setattr(session, "_commit", cut_then_commit)
     with change(actor=SYSTEM):
         lock_pool_tree(pool.pk)
-        cut()
 
 
 def test_before_the_commit_nothing_was_changed() -> None:
@@ -43,10 +50,10 @@ def test_before_the_commit_nothing_was_changed() -> None:
         lose_before_the_commit(pool)
 
 
-def test_a_lost_commit_does_not_claim_that_nothing_was_changed() -> None:
+def test_a_lost_commit_does_not_claim_that_nothing_was_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = factories.make_pool()
     with pytest.raises(Busy, match="not known whether") as caught:
-        lose_the_commit(pool)
+        lose_the_commit(pool, monkeypatch)
     assert "nothing was changed" not in caught.value.message
     assert "Idempotency-Key" in caught.value.message
 
