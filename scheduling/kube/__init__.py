@@ -1,5 +1,5 @@
-"""Kubernetes in our own words: a port, the official client behind it, and a twin of both in memory.
+"""The port to Kubernetes, the official client behind it, and a fake cluster in memory for tests.
 
-`port` and `errors` are what everybody uses; `client` is the one module of the house that imports the official client,
-and `connections` the one place that opens it.
+`port` and `errors` are for all callers; `client` is the only module that imports the official client, and `connections`
+the only one that opens it.
 """

@@ -1,4 +1,4 @@
-"""How long to wait before asking a cluster again: longer each time, never all at the same moment."""
+"""Growing pauses between calls to a failing cluster, with jitter."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ FIRST_PAUSE, MAX_PAUSE = 0.25, 30.0  # seconds
 
 
 class Backoff:
-    """Doubles up to `most` seconds; each pause is drawn from its upper half, so that many who lost the same cluster do
-    not come back together. What the server asks for is the least."""
+    """Doubles the pause up to `max_pause` seconds. Each pause is random within its upper half, so that many clients of
+    the same cluster do not return together. A pause that the server asks for is the minimum."""
 
     def __init__(self, first_pause: float = FIRST_PAUSE, max_pause: float = MAX_PAUSE) -> None:
         self._first, self._most = first_pause, max_pause
@@ -17,7 +17,7 @@ class Backoff:
 
     @property
     def failures(self) -> int:
-        """How many pauses there were since the last success."""
+        """The number of pauses since the last success."""
         return self._failures
 
     def next_pause(self, at_least: float | None = None) -> float:
@@ -27,5 +27,5 @@ class Backoff:
         return max(at_least or 0.0, longest * random.uniform(0.5, 1.0))  # noqa: S311  (spreads load, keeps no secret)
 
     def reset(self) -> None:
-        """It answered."""
+        """The cluster answered."""
         self._failures = 0

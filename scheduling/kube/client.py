@@ -1,8 +1,8 @@
-"""The official client behind the port: the one module of the house that imports it.
+"""The official client behind the port: the only module that imports it.
 
-Only its connection is used (addresses, TLS, credentials and their renewal); paths, bodies and answers are ours, so that
-every kind is treated alike and nothing is asked of the API server but what the caller asked for. It does not repeat
-calls by itself: whoever called knows whether that is right.
+Only its connection is used (addresses, TLS, credentials and their renewal). Paths, bodies and answers are handled here,
+so that every kind is treated alike and no call is made that the caller did not ask for. Calls are not repeated here:
+only the caller knows whether a repetition is right.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ JSON_TYPE = "application/json"
 APPLY_PATCH_TYPE = "application/apply-patch+yaml"
 MERGE_PATCH_TYPE = "application/merge-patch+json"
 _CHUNK = 65_536
-_MOST_RELISTS = 3
-_LONGEST_SENTENCE = 500
+_MAX_LISTS = 3
+_MAX_TEXT_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long we wait, in seconds: for a connection, for a whole answer, for the next word of a watch.
+    """Seconds to wait for a connection, for a whole answer, and for the next event of a watch.
 
-    An API server sends a bookmark about once a minute, so a watch that is silent for longer is dead.
+    An API server sends a bookmark about once a minute, so a watch that is silent for longer is broken.
     """
 
     connect: float = CONNECT_TIMEOUT_SECONDS
@@ -62,10 +62,10 @@ class _Answer:
 
 
 class KubernetesCluster:
-    """:class:`scheduling.kube.port.Cluster` over HTTPS. `access` says where and who."""
+    """:class:`scheduling.kube.port.Cluster` over HTTPS. `access` holds address and credential."""
 
     def __init__(self, access: ClusterAccess, *, timeouts: Timeouts = Timeouts()) -> None:
-        self._limits = timeouts
+        self._timeouts = timeouts
         settings = official.Configuration()
         settings.retries = False
         settings.connection_pool_maxsize = 8
@@ -77,7 +77,7 @@ class KubernetesCluster:
                     access.content, context=access.context or None, client_configuration=settings, persist_config=False
                 )
         except (ConfigException, ValueError, TypeError, LookupError, AttributeError, OSError) as error:
-            raise errors.BadCredentials(_first_words(error)) from error
+            raise errors.BadCredentials(_short_text(error)) from error
         self._api = official.ApiClient(settings)
         self._api.user_agent = "osmo-admin"
 
@@ -96,12 +96,12 @@ class KubernetesCluster:
         transform: Callable[[Object], Any] | None = None,
     ) -> ObjectList:
         """See the port."""
-        query = _selected(labels, fields) | {"limit": str(page_size)}
-        for attempt in range(_MOST_RELISTS):
+        query = _selector_query(labels, fields) | {"limit": str(page_size)}
+        for attempt in range(_MAX_LISTS):
             try:
                 return self._list(kind, namespace, query, transform)
             except errors.ResourceVersionExpired:
-                if attempt == _MOST_RELISTS - 1:
+                if attempt == _MAX_LISTS - 1:
                     raise
         raise AssertionError("the loop above returns or raises")
 
@@ -113,7 +113,7 @@ class KubernetesCluster:
         while True:
             body = self._json("GET", _path(kind, namespace), {**query, **more})
             for item in body.get("items") or []:
-                found = _named(kind, item)
+                found = _with_kind(kind, item)
                 items.append(found if keep is None else keep(found))
             if not body["metadata"].get("continue"):
                 return ObjectList(items, body["metadata"]["resourceVersion"])
@@ -130,22 +130,22 @@ class KubernetesCluster:
         fields: str = "",
     ) -> Iterator[WatchEvent]:
         """See the port."""
-        query = _selected(labels, fields) | {
+        query = _selector_query(labels, fields) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, round(timeout_seconds))),
         }
-        silence = min(self._limits.watch_silence, timeout_seconds + self._limits.call)
+        silence = min(self._timeouts.watch_silence, timeout_seconds + self._timeouts.call)
         with self._open("GET", _path(kind, namespace), query, read_seconds=silence) as response:
             if response.status != 200:
-                raise _error(_whole(response, time.monotonic() + self._limits.call))
+                raise _error(_read_answer(response, time.monotonic() + self._timeouts.call))
             for line in _lines(response):
                 yield _event(kind, line)
 
     def get(self, kind: ResourceKind, name: str, *, namespace: str | None = None) -> Object:
         """See the port."""
-        return _named(kind, self._json("GET", _path(kind, namespace, name)))
+        return _with_kind(kind, self._json("GET", _path(kind, namespace, name)))
 
     def apply(
         self,
@@ -160,14 +160,15 @@ class KubernetesCluster:
         """See the port."""
         metadata = body["metadata"]
         path = _path(kind, metadata.get("namespace"), metadata["name"], status=status)
-        query = {"fieldManager": field_manager, "force": "true" if force else "false"} | _dry(dry_run)
-        return _named(kind, self._json("PATCH", path, query, _named(kind, body), APPLY_PATCH_TYPE))
+        query = {"fieldManager": field_manager, "force": "true" if force else "false"} | _dry_run_query(dry_run)
+        return _with_kind(kind, self._json("PATCH", path, query, _with_kind(kind, body), APPLY_PATCH_TYPE))
 
     def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
         """See the port."""
         path = _path(kind, body["metadata"].get("namespace"))
-        return _named(
-            kind, self._json("POST", path, {"fieldManager": field_manager} | _dry(dry_run), _named(kind, body))
+        return _with_kind(
+            kind,
+            self._json("POST", path, {"fieldManager": field_manager} | _dry_run_query(dry_run), _with_kind(kind, body)),
         )
 
     def merge(
@@ -182,7 +183,9 @@ class KubernetesCluster:
     ) -> Object:
         """See the port."""
         path = _path(kind, namespace, name, status=status)
-        return _named(kind, self._json("PATCH", path, {"fieldManager": field_manager}, dict(patch), MERGE_PATCH_TYPE))
+        return _with_kind(
+            kind, self._json("PATCH", path, {"fieldManager": field_manager}, dict(patch), MERGE_PATCH_TYPE)
+        )
 
     def delete(
         self,
@@ -214,18 +217,18 @@ class KubernetesCluster:
         body: Object | None = None,
         content_type: str = JSON_TYPE,
     ) -> Object:
-        """One call, answered in JSON within the limit, or the error that the answer means."""
-        deadline = time.monotonic() + self._limits.call
-        with self._open(method, path, query or {}, body, content_type, read_seconds=self._limits.call) as response:
-            answer = _whole(response, deadline)
+        """One call with a JSON answer, within the time limit. Raises the error that the answer means."""
+        deadline = time.monotonic() + self._timeouts.call
+        with self._open(method, path, query or {}, body, content_type, read_seconds=self._timeouts.call) as response:
+            answer = _read_answer(response, deadline)
         if not 200 <= answer.status < 300:
             raise _error(answer)
         try:
             found = json.loads(answer.body)
         except ValueError as error:
-            raise errors.ServerError("The answer was no JSON; is this a Kubernetes API server?") from error
+            raise errors.ServerError("The answer was not valid JSON; is this a Kubernetes API server?") from error
         if not isinstance(found, dict):
-            raise errors.ServerError("The answer was no JSON object; is this a Kubernetes API server?")
+            raise errors.ServerError("The answer was not a JSON object; is this a Kubernetes API server?")
         return found
 
     @contextmanager
@@ -239,7 +242,7 @@ class KubernetesCluster:
         *,
         read_seconds: float,
     ) -> Iterator[Any]:
-        """Send a request and hand out the response, unread. What the network does wrong is Unreachable."""
+        """Send a request and yield the unread response. A network error is Unreachable."""
         headers = {"Accept": JSON_TYPE} | ({"Content-Type": content_type} if body is not None else {})
         try:
             request = self._api.param_serialize(
@@ -250,19 +253,19 @@ class KubernetesCluster:
                 body=body,
                 auth_settings=["BearerToken"],
             )
-        except (ConfigException, OSError) as error:  # a credential that is renewed for the call
-            raise errors.BadCredentials(_first_words(error)) from error
+        except (ConfigException, OSError) as error:  # the renewal of the credential failed
+            raise errors.BadCredentials(_short_text(error)) from error
         response = None
         try:
-            response = self._api.call_api(*request, _request_timeout=(self._limits.connect, read_seconds)).response
+            response = self._api.call_api(*request, _request_timeout=(self._timeouts.connect, read_seconds)).response
             yield response
-        except ApiException as error:  # the client's own: TLS
-            raise errors.Unreachable(f"TLS failed: {_first_words(error.reason)}") from error
+        except ApiException as error:  # raised by the client itself: TLS
+            raise errors.Unreachable(f"TLS failed: {_short_text(error.reason)}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise errors.Unreachable(_network_words(error)) from error
+            raise errors.Unreachable(_network_message(error)) from error
         finally:
             if response is not None:
-                # A response that was read to its end has given its connection back; any other ends with it.
+                # A response that was read to its end has returned its connection; any other is closed with it.
                 response.close()
 
 
@@ -278,21 +281,21 @@ def _path(kind: ResourceKind, namespace: str | None, name: str | None = None, *,
     return "/" + "/".join(parts)
 
 
-def _named(kind: ResourceKind, item: Object) -> Object:
-    """Lists of built-in kinds leave these two out of their items."""
+def _with_kind(kind: ResourceKind, item: Object) -> Object:
+    """The object with its API version and kind, which lists of built-in kinds omit."""
     return {"apiVersion": kind.api_version, "kind": kind.name} | item
 
 
-def _selected(labels: str, fields: str) -> dict[str, str]:
+def _selector_query(labels: str, fields: str) -> dict[str, str]:
     return {key: text for key, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
 
 
-def _dry(dry_run: bool) -> dict[str, str]:
+def _dry_run_query(dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
 
 
-def _whole(response: Any, deadline: float) -> _Answer:
-    """The whole body, in time also when it only drips."""
+def _read_answer(response: Any, deadline: float) -> _Answer:
+    """The whole body; the deadline also ends a slow stream."""
     chunks = []
     while chunk := response.read1(_CHUNK, decode_content=True):
         chunks.append(chunk)
@@ -314,36 +317,36 @@ def _lines(response: Any) -> Iterator[bytes]:
 
 def _event(kind: ResourceKind, line: bytes) -> WatchEvent:
     try:
-        said = json.loads(line)
-        what, content = said["type"], said["object"]
+        event = json.loads(line)
+        event_type, content = event["type"], event["object"]
     except (ValueError, KeyError, TypeError) as error:
-        raise errors.Unreachable("The watch broke off in the middle of a word.") from error
-    if what == "ERROR":
-        raise _error(_Answer(int(content.get("code") or 500), _as_body(content), None))
-    return WatchEvent(WatchEventType(what), _named(kind, content), content["metadata"]["resourceVersion"])
+        raise errors.Unreachable("The watch broke off in the middle of an event.") from error
+    if event_type == "ERROR":
+        raise _error(_Answer(int(content.get("code") or 500), _encode(content), None))
+    return WatchEvent(WatchEventType(event_type), _with_kind(kind, content), content["metadata"]["resourceVersion"])
 
 
-def _as_body(content: Object) -> bytes:
-    """A status that came as an event, as it would have come as an answer."""
+def _encode(content: Object) -> bytes:
+    """A Status from an event, encoded like the body of an answer."""
     return json.dumps(content).encode()
 
 
 def _error(answer: _Answer) -> ClusterError:
     """The error that an answer means."""
     try:
-        said = json.loads(answer.body)
+        content = json.loads(answer.body)
     except ValueError:
-        said = None
-    status: Object = said if isinstance(said, dict) and said.get("kind") == "Status" else {}
+        content = None
+    status: Object = content if isinstance(content, dict) and content.get("kind") == "Status" else {}
     details = status.get("details") or {}
-    sentence = status.get("message") or f"The API server answered {answer.status}."
+    message = status.get("message") or f"The API server answered {answer.status}."
     faults = [
         FieldError(cause.get("field", ""), cause.get("reason", ""), cause.get("message", ""))
         for cause in details.get("causes") or []
     ]
-    asked = details.get("retryAfterSeconds")
-    pause = answer.retry_after if answer.retry_after is not None else (float(asked) if asked else None)
-    return _class_of(answer.status, status)(sentence, status=answer.status, field_errors=faults, retry_after=pause)
+    requested = details.get("retryAfterSeconds")
+    pause = answer.retry_after if answer.retry_after is not None else (float(requested) if requested else None)
+    return _class_of(answer.status, status)(message, status=answer.status, field_errors=faults, retry_after=pause)
 
 
 def _class_of(code: int, status: Object) -> type[ClusterError]:
@@ -371,16 +374,16 @@ _CLASSES: dict[int, type[ClusterError]] = {
 }
 
 
-def _network_words(error: Exception) -> str:
+def _network_message(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
         return "No connection in time."
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
         return "Connected, but no answer in time."
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return "No connection: " + str(error).rpartition(": ")[2]
-    return f"The connection broke: {_first_words(error)}"
+    return f"The connection broke: {_short_text(error)}"
 
 
-def _first_words(error: object) -> str:
-    """A library's sentence on one line and of bounded length."""
-    return " ".join(str(error).split())[:_LONGEST_SENTENCE]
+def _short_text(error: object) -> str:
+    """A message of a library on one line, of bounded length."""
+    return " ".join(str(error).split())[:_MAX_TEXT_LENGTH]

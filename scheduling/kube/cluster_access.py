@@ -1,4 +1,4 @@
-"""How a cluster is reached and as whom: from inside it, or by a kubeconfig that may not reach into our own machine."""
+"""The access to a cluster: from a pod inside it, or by a kubeconfig, which must not refer to files of this machine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class InClusterAccess:
-    """We run in the cluster; Kubernetes gives our pod a token and renews it."""
+    """OSMO Admin runs in the cluster; Kubernetes gives its pod a token and renews it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigAccess:
-    """A kubeconfig, read; `context` names one of its contexts, empty is its current one."""
+    """A parsed kubeconfig; `context` names one of its contexts, empty means the current one."""
 
     content: Mapping[str, Any]
     context: str = ""

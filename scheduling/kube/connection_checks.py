@@ -1,4 +1,4 @@
-"""Trying a cluster out, question by question, without leaving anything there: what is written is a dry run."""
+"""Checks whether a cluster can be worked with. Every write of a check is a dry run, so nothing stays in the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROBE_NAME = "osmo-connection-test"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCheck:
-    """One question and its answer. `needed` without `ok` means that the house cannot work there."""
+    """One check. A failed check that `is_required` means that OSMO Admin cannot work with the cluster."""
 
     name: str
     is_ok: bool
@@ -30,7 +30,7 @@ class ConnectionCheck:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionReport:
-    """All answers, and the one sentence that sums them up."""
+    """All checks, and one message that sums them up."""
 
     is_ok: bool
     message: str
@@ -38,90 +38,93 @@ class ConnectionReport:
     checks: tuple[ConnectionCheck, ...]
 
     def as_json(self) -> Object:
-        """As it is stored and shown."""
+        """The report as it is stored and answered."""
         checks = [{"name": c.name, "ok": c.is_ok, "needed": c.is_required, "sentence": c.message} for c in self.checks]
         return {"ok": self.is_ok, "sentence": self.message, "version": self.version, "checks": checks}
 
 
 def unreachable_report(error: ClusterError) -> ConnectionReport:
-    """A cluster that could not even be asked."""
+    """The report about a cluster without a connection."""
     return ConnectionReport(
         False, error_message(error), "", (ConnectionCheck("connection", False, error_message(error)),)
     )
 
 
-def check_cluster(cluster: Cluster, place: QueueTarget) -> ConnectionReport:
-    """Ask everything that the house needs. Never raises for what the cluster says; when it does not answer at all the
-    rest is not asked."""
+def check_cluster(cluster: Cluster, target: QueueTarget) -> ConnectionReport:
+    """Run all checks. An error of the cluster is a failed check; after an unanswered call the others are skipped."""
     try:
         version = cluster.version()
     except ClusterError as error:
         return unreachable_report(error)
     checks = [ConnectionCheck("connection", True, f"The cluster answers: Kubernetes {version}.")]
-    for check in _checks(cluster, place):
+    for check in _checks(cluster, target):
         checks.append(check)
-        if check.message.startswith(_SILENT):
+        if check.message.startswith(_NO_ANSWER):
             break
     missing = [check for check in checks if check.is_required and not check.is_ok]
     if missing:
         more = f" {len(missing) - 1} more things are missing." if len(missing) > 1 else ""
         return ConnectionReport(False, missing[0].message + more, version, tuple(checks))
-    sentence = f"Connected to Kubernetes {version}: queues and work of namespace {place.namespace} can be kept there."
-    return ConnectionReport(True, sentence, version, tuple(checks))
-
-
-_SILENT = "The cluster does not answer"
-
-
-def _checks(cluster: Cluster, place: QueueTarget) -> Iterator[ConnectionCheck]:
-    root = queue_manifest(
-        place, DesiredQueue(root_queue_name(place.namespace), None, root_queue_name(place.namespace), -1)
+    message = (
+        f"Connected to Kubernetes {version}: queues and work in namespace {target.namespace} can be managed there."
     )
-    pod_group = _object(place, {"minMember": 1, "queue": root["metadata"]["name"]})
-    pod = _object(place, {"containers": [{"name": "main", "image": "none"}]})
-    yield _asked("queues", "KAI's Queues can be read.", lambda: cluster.get(QUEUE, root["metadata"]["name"]))
-    yield _asked(
+    return ConnectionReport(True, message, version, tuple(checks))
+
+
+_NO_ANSWER = "The cluster does not answer"
+
+
+def _checks(cluster: Cluster, target: QueueTarget) -> Iterator[ConnectionCheck]:
+    root = queue_manifest(
+        target, DesiredQueue(root_queue_name(target.namespace), None, root_queue_name(target.namespace), -1)
+    )
+    pod_group = _object(target, {"minMember": 1, "queue": root["metadata"]["name"]})
+    pod = _object(target, {"containers": [{"name": "main", "image": "none"}]})
+    yield _check("queues", "KAI's Queues can be read.", lambda: cluster.get(QUEUE, root["metadata"]["name"]))
+    yield _check(
         "queue writes",
         "Queues can be written.",
         lambda: cluster.apply(QUEUE, root, field_manager=FIELD_MANAGER, force=True, dry_run=True),
     )
-    yield _asked(
+    yield _check(
         "namespace",
-        f"Namespace {place.namespace} is there.",
-        lambda: cluster.get(NAMESPACE, place.namespace),
-        missing=f"Namespace {place.namespace} is not there; make it: kubectl create namespace {place.namespace}.",
+        f"Namespace {target.namespace} exists.",
+        lambda: cluster.get(NAMESPACE, target.namespace),
+        missing=f"Namespace {target.namespace} does not exist; create it: kubectl create namespace {target.namespace}.",
     )
-    yield _asked(
-        "PodGroups", "PodGroups can be read.", lambda: cluster.get(POD_GROUP, PROBE_NAME, namespace=place.namespace)
+    yield _check(
+        "PodGroups", "PodGroups can be read.", lambda: cluster.get(POD_GROUP, PROBE_NAME, namespace=target.namespace)
     )
-    yield _asked(
+    yield _check(
         "PodGroup writes",
-        "PodGroups can be made.",
+        "PodGroups can be created.",
         lambda: cluster.create(POD_GROUP, pod_group, field_manager=FIELD_MANAGER, dry_run=True),
     )
-    yield _asked(
-        "pod writes", "Pods can be made.", lambda: cluster.create(POD, pod, field_manager=FIELD_MANAGER, dry_run=True)
+    yield _check(
+        "pod writes",
+        "Pods can be created.",
+        lambda: cluster.create(POD, pod, field_manager=FIELD_MANAGER, dry_run=True),
     )
-    yield _asked("priority classes", "PriorityClasses can be read.", lambda: cluster.get(PRIORITY_CLASS, "osmo-normal"))
-    yield _asked("topologies", "Topologies can be read.", lambda: cluster.get(TOPOLOGY, PROBE_NAME), needed=False)
+    yield _check("priority classes", "PriorityClasses can be read.", lambda: cluster.get(PRIORITY_CLASS, "osmo-normal"))
+    yield _check("topologies", "Topologies can be read.", lambda: cluster.get(TOPOLOGY, PROBE_NAME), is_required=False)
 
 
-def _asked(
-    name: str, good: str, ask: Callable[[], Any], *, missing: str | None = None, needed: bool = True
+def _check(
+    name: str, success: str, call: Callable[[], Any], *, missing: str | None = None, is_required: bool = True
 ) -> ConnectionCheck:
-    """That something is not there is an answer too, unless `missing` says that it has to be."""
+    """Run one check. A missing object is fine, unless `missing` has a message for it."""
     try:
-        ask()
+        call()
     except errors.KindMissing as error:
-        return ConnectionCheck(name, False, error_message(error), needed)
+        return ConnectionCheck(name, False, error_message(error), is_required)
     except (errors.ObjectNotFound, errors.AlreadyExists) as error:
         if missing is None and "namespaces" not in error.message:
-            return ConnectionCheck(name, True, good, needed)
-        return ConnectionCheck(name, False, missing or f"{error.message}.", needed)
+            return ConnectionCheck(name, True, success, is_required)
+        return ConnectionCheck(name, False, missing or f"{error.message}.", is_required)
     except ClusterError as error:
-        return ConnectionCheck(name, False, error_message(error) or condition_reason(error), needed)
-    return ConnectionCheck(name, True, good, needed)
+        return ConnectionCheck(name, False, error_message(error) or condition_reason(error), is_required)
+    return ConnectionCheck(name, True, success, is_required)
 
 
-def _object(place: QueueTarget, spec: Object) -> Object:
-    return {"metadata": {"name": PROBE_NAME, "namespace": place.namespace}, "spec": spec}
+def _object(target: QueueTarget, spec: Object) -> Object:
+    return {"metadata": {"name": PROBE_NAME, "namespace": target.namespace}, "spec": spec}

@@ -1,4 +1,4 @@
-"""What a cluster's no means, in one word for programs and one sentence for people. Never with a credential in it."""
+"""The errors of a cluster as a reason for conditions and a message for people. Neither contains a credential."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ MAX_DETAIL_LENGTH = 600
 
 
 def condition_reason(error: ClusterError) -> str:
-    """One word, as conditions have them."""
-    return next(reason for kind, reason, _ in _WORDS if isinstance(error, kind))
+    """The reason in one word, as Kubernetes conditions have it."""
+    return next(reason for kind, reason, _ in _MESSAGES if isinstance(error, kind))
 
 
 def error_message(error: ClusterError) -> str:
-    """What is wrong and what to do, with the server's own words."""
-    advice = next(advice for kind, _, advice in _WORDS if isinstance(error, kind))
-    said = error.message.strip()[:MAX_DETAIL_LENGTH]
-    return f"{advice} ({said})" if advice and said else advice or said
+    """The problem and the remedy, with the server's message."""
+    advice = next(advice for kind, _, advice in _MESSAGES if isinstance(error, kind))
+    detail = error.message.strip()[:MAX_DETAIL_LENGTH]
+    return f"{advice} ({detail})" if advice and detail else advice or detail
 
 
-# The first that fits: subclasses stand before what they belong to.
-_WORDS: tuple[tuple[type[ClusterError], str, str], ...] = (
+# The first match counts: subclasses come before their base classes.
+_MESSAGES: tuple[tuple[type[ClusterError], str, str], ...] = (
     (errors.BadCredentials, "BadCredentials", "The configured credential cannot be used; send the backend a new one."),
     (
         errors.Unauthorized,
@@ -31,7 +31,7 @@ _WORDS: tuple[tuple[type[ClusterError], str, str], ...] = (
     (
         errors.AccessDenied,
         "Forbidden",
-        "The cluster knows the credential and does not let it do this; give its account the rights of the manifest.",
+        "The cluster knows the credential but forbids this call; give its account the rights of the manifest.",
     ),
     (
         errors.KindMissing,
@@ -39,16 +39,16 @@ _WORDS: tuple[tuple[type[ClusterError], str, str], ...] = (
         "The cluster does not serve a kind that is needed; install KAI with its CustomResourceDefinitions.",
     ),
     (errors.ObjectNotFound, "NotFound", ""),
-    (errors.ServerError, "ServerFault", "The API server answered with a fault of its own; it is asked again."),
-    (errors.Unreachable, "Unreachable", "The cluster does not answer; it is asked again."),
-    (errors.TooManyRequests, "TooManyRequests", "The API server asks for a pause; it is asked again after it."),
+    (errors.ServerError, "ServerFault", "The API server answered with an internal error; the call will be repeated."),
+    (errors.Unreachable, "Unreachable", "The cluster does not answer; the call will be repeated."),
+    (errors.TooManyRequests, "TooManyRequests", "The API server asks for a pause; the call will be repeated after it."),
     (errors.InvalidObject, "Invalid", "The cluster refused the object."),
-    (errors.WriteConflict, "Conflict", "Somebody else changed the object at the same moment; it is tried again."),
-    (errors.AlreadyExists, "AlreadyExists", "Somebody else made the object at the same moment; it is tried again."),
+    (errors.WriteConflict, "Conflict", "Another client changed the object meanwhile; the call will be repeated."),
+    (errors.AlreadyExists, "AlreadyExists", "Another client created the object meanwhile; the call will be repeated."),
     (
         errors.ResourceVersionExpired,
         "Gone",
-        "The cluster changes faster than its objects can be listed; it is tried again.",
+        "The cluster changes faster than its objects can be listed; the call will be repeated.",
     ),
     (ClusterError, "ClusterError", ""),
 )

@@ -1,6 +1,6 @@
-"""What a cluster may answer instead of what was asked. One class for each thing that a caller can do about it.
+"""The errors of a cluster: one class for each way in which a caller can react.
 
-Each carries the API server's own sentence (never a credential), and the HTTP status where there was one.
+Each error carries the API server's message (never a credential), and the HTTP status if there was one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that the API server found wrong: where (`spec.levels[0].nodeLabel`), which reason, which sentence."""
+    """One invalid field: its path (`spec.levels[0].nodeLabel`), the reason and the message of the API server."""
 
     field: str
     reason: str
@@ -19,7 +19,7 @@ class FieldError:
 
 
 class ClusterError(Exception):
-    """A cluster said no, or nothing. `retry_after` is seconds, where the server named them."""
+    """A call failed. `retry_after` is the pause in seconds, if the server named one."""
 
     def __init__(
         self,
@@ -37,39 +37,39 @@ class ClusterError(Exception):
 
 
 class Unreachable(ClusterError):
-    """No answer, or none in time: it is not known whether the call was carried out."""
+    """No answer in time: it is unknown whether the call took effect."""
 
 
 class ServerError(Unreachable):
-    """The API server answered with a fault of its own (5xx); nor is it known here whether the call was carried out."""
+    """The API server answered 5xx: it is unknown whether the call took effect."""
 
 
 class Unauthorized(ClusterError):
-    """The credential is not valid, or not any more."""
+    """The credential is not valid, or has expired."""
 
 
 class AccessDenied(ClusterError):
-    """The credential is valid and may not do this."""
+    """The credential is valid but has no right to this call."""
 
 
 class ObjectNotFound(ClusterError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class KindMissing(ObjectNotFound):
-    """The cluster does not serve this kind: its CustomResourceDefinition is not installed, or not in this version."""
+    """The cluster does not serve this kind: its CustomResourceDefinition is missing, or has another version."""
 
 
 class AlreadyExists(ClusterError):
-    """An object of that name is there."""
+    """An object of that name exists."""
 
 
 class WriteConflict(ClusterError):
-    """The object is not what the caller thought: a version, a uid, or (without force) somebody else's field."""
+    """A precondition failed (version or uid), or another manager owns a field (without force)."""
 
 
 class ResourceVersionExpired(ClusterError):
-    """The place in history that was asked for is forgotten: list again."""
+    """The requested resource version is too old: list again."""
 
 
 class TooManyRequests(ClusterError):
@@ -81,4 +81,4 @@ class InvalidObject(ClusterError):
 
 
 class BadCredentials(ClusterError):
-    """The access that was configured cannot even be tried: unreadable, incomplete, or of a kind that is not allowed."""
+    """The configured access cannot be used at all: unreadable, incomplete, or of a kind that is not allowed."""

@@ -1,8 +1,8 @@
-"""A cluster in memory that keeps the promises of the port: for unit tests, never for production.
+"""A fake cluster in memory that implements the port: for tests, never for production.
 
-It knows resource versions, watches with resume and a history that can be forgotten, field ownership by server-side
-apply, preconditions, finalizers, namespaces and kinds that are not installed. It knows no schemas and no admission. The
-same contract tests run on it and on a real API server (`tests/integration/kube/test_port_contract.py`).
+It implements resource versions, watches that resume and expire, field ownership by server-side apply, preconditions,
+finalizers, namespaces and kinds that are not installed. It has no schemas and no admission. The same contract tests run
+on it and on a real API server (`tests/integration/kube/test_port_contract.py`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ BUILT_IN_KINDS = (
     resource_kinds.VALIDATING_WEBHOOK,
 )
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LONGEST_NAME = 253
+_MAX_NAME_LENGTH = 253
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """One change: what was there before and after; None is nothing."""
+class _Change:
+    """One change: the object before and after; None means that there was none."""
 
     version: int
     kind: ResourceKind
@@ -58,32 +58,32 @@ class FakeCluster:
         self._serves = set(served_kinds)
         self._objects: dict[tuple[ResourceKind, str, str], Object] = {}
         self._owners: dict[tuple[ResourceKind, str, str], field_ownership.FieldOwners] = {}
-        self._history: list[_Step] = []
+        self._history: list[_Change] = []
         self._version = 1
-        self._forgotten = 0
-        self._moved = threading.Condition(threading.RLock())
+        self._expired = 0
+        self._changed = threading.Condition(threading.RLock())
         for name in namespaces:
-            self.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="twin")
+            self.create(resource_kinds.NAMESPACE, {"metadata": {"name": name}}, field_manager="fake")
 
     def version(self) -> str:
         """See the port."""
         return "v1.36.4"
 
     def install_kinds(self, *serves: ResourceKind) -> None:
-        """Serve these kinds too."""
+        """Serve these kinds, too."""
         self._serves.update(serves)
 
     def uninstall_kinds(self, *kinds_gone: ResourceKind) -> None:
-        """Serve these kinds no more; their objects go with them."""
-        with self._moved:
+        """Stop serving these kinds and delete their objects."""
+        with self._changed:
             self._serves.difference_update(kinds_gone)
             for key in [key for key in self._objects if key[0] in kinds_gone]:
                 del self._objects[key]
 
     def expire_history(self) -> None:
-        """No watch can go on from before now."""
-        with self._moved:
-            self._forgotten = self._version
+        """Let all earlier resource versions expire: no watch can resume from them."""
+        with self._changed:
+            self._expired = self._version
             self._history.clear()
 
     def list(
@@ -97,7 +97,7 @@ class FakeCluster:
         transform: Callable[[Object], Any] | None = None,
     ) -> ObjectList:
         """See the port."""
-        with self._moved:
+        with self._changed:
             self._check(kind)
             found = [
                 copy.deepcopy(item)
@@ -120,18 +120,18 @@ class FakeCluster:
         self._check(kind)
         place, end = int(resource_version), time.monotonic() + timeout_seconds
         while True:
-            with self._moved:
-                if place < self._forgotten:
+            with self._changed:
+                if place < self._expired:
                     raise errors.ResourceVersionExpired("The place is too old.", status=410)
-                steps = [step for step in self._history if step.version > place]
-                if not steps:
+                changes = [change for change in self._history if change.version > place]
+                if not changes:
                     left = end - time.monotonic()
                     if left > 0:
-                        self._moved.wait(left)
+                        self._changed.wait(left)
                         continue
                 place = self._version
-            for step in steps:
-                event = _seen(step, kind, namespace, labels, fields)
+            for change in changes:
+                event = _watch_event(change, kind, namespace, labels, fields)
                 if event is not None:
                     yield event
             if time.monotonic() >= end:
@@ -140,7 +140,7 @@ class FakeCluster:
 
     def get(self, kind: ResourceKind, name: str, *, namespace: str | None = None) -> Object:
         """See the port."""
-        with self._moved:
+        with self._changed:
             return copy.deepcopy(self._find(kind, namespace, name))
 
     def apply(
@@ -154,16 +154,16 @@ class FakeCluster:
         status: bool = False,
     ) -> Object:
         """See the port."""
-        with self._moved:
+        with self._changed:
             key = self._key(kind, body)
-            there = self._objects.get(key)
-            if there is None and status:
+            current = self._objects.get(key)
+            if current is None and status:
                 self._find(*_place(key))
-            _check_version(there, body["metadata"])
+            _check_version(current, body["metadata"])
             wanted = _part(body, status=status)
             owners = copy.deepcopy(self._owners.get(key, {}))
             me = FieldOwner(field_manager, "Apply", "status" if status else "")
-            base = there if there is not None else _fresh(kind, body)
+            base = current if current is not None else _fresh(kind, body)
             after, clashes = field_ownership.apply_fields(base, wanted, owners, me, force=force)
             if clashes:
                 raise errors.WriteConflict(
@@ -174,11 +174,11 @@ class FakeCluster:
                         for path, other in clashes
                     ],
                 )
-            return self._put(key, there, after, owners, dry_run=dry_run)
+            return self._put(key, current, after, owners, dry_run=dry_run)
 
     def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
         """See the port."""
-        with self._moved:
+        with self._changed:
             key = self._key(kind, body)
             if key in self._objects:
                 raise errors.AlreadyExists(f'{kind.plural} "{key[2]}" already exists', status=409)
@@ -199,14 +199,14 @@ class FakeCluster:
         status: bool = False,
     ) -> Object:
         """See the port."""
-        with self._moved:
-            there = self._find(kind, namespace, name)
-            _check_version(there, patch.get("metadata") or {})
+        with self._changed:
+            current = self._find(kind, namespace, name)
+            _check_version(current, patch.get("metadata") or {})
             key = (kind, namespace or "", name)
             owners = copy.deepcopy(self._owners[key])
             me = FieldOwner(field_manager, "Update", "status" if status else "")
-            after = field_ownership.merge_fields(there, _part(dict(patch), status=status), owners, me)
-            return self._put(key, there, after, owners, dry_run=False)
+            after = field_ownership.merge_fields(current, _part(dict(patch), status=status), owners, me)
+            return self._put(key, current, after, owners, dry_run=False)
 
     def delete(
         self,
@@ -219,20 +219,20 @@ class FakeCluster:
         grace_seconds: int | None = None,
     ) -> None:
         """See the port."""
-        with self._moved:
-            there = self._find(kind, namespace, name)
-            if uid not in {None, there["metadata"]["uid"]}:
+        with self._changed:
+            current = self._find(kind, namespace, name)
+            if uid not in {None, current["metadata"]["uid"]}:
                 raise errors.WriteConflict("Precondition failed: UID.", status=409)
-            if resource_version not in {None, there["metadata"]["resourceVersion"]}:
+            if resource_version not in {None, current["metadata"]["resourceVersion"]}:
                 raise errors.WriteConflict("Precondition failed: resourceVersion.", status=409)
             key = (kind, namespace or "", name)
-            if there["metadata"].get("finalizers"):
-                if "deletionTimestamp" not in there["metadata"]:
-                    going = copy.deepcopy(there)
+            if current["metadata"].get("finalizers"):
+                if "deletionTimestamp" not in current["metadata"]:
+                    going = copy.deepcopy(current)
                     going["metadata"]["deletionTimestamp"] = _now()
-                    self._put(key, there, going, self._owners[key], dry_run=False)
+                    self._put(key, current, going, self._owners[key], dry_run=False)
                 return
-            self._remove(key, there)
+            self._remove(key, current)
 
     def close(self) -> None:
         """See the port."""
@@ -249,10 +249,10 @@ class FakeCluster:
         return found
 
     def _key(self, kind: ResourceKind, body: Object) -> tuple[ResourceKind, str, str]:
-        """Where the object of this body stands, if it may stand there."""
+        """The key of this body's object. Raises when name or namespace are not valid."""
         self._check(kind)
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace") or ""
-        if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
             fault = errors.FieldError("metadata.name", "FieldValueInvalid", f"Invalid value: {name!r}")
             raise errors.InvalidObject(
                 f'{kind.name} "{name}" is invalid: metadata.name', status=422, field_errors=[fault]
@@ -270,7 +270,7 @@ class FakeCluster:
         *,
         dry_run: bool,
     ) -> Object:
-        """Store what differs, and tell the watches. A write that changes nothing leaves no trace."""
+        """Store a changed object and notify the watches. A write that changes nothing leaves no trace."""
         if before is not None and field_ownership.comparable_content(before) == field_ownership.comparable_content(
             after
         ):
@@ -285,25 +285,25 @@ class FakeCluster:
             metadata["generation"] = before["metadata"]["generation"] + 1
         if dry_run:
             return after
-        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):  # the last one has let go
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):  # the last finalizer is gone
             self._remove(key, after)
             return after
         self._version += 1
         metadata["resourceVersion"] = str(self._version)
         self._objects[key], self._owners[key] = after, owners
-        self._note(_Step(self._version, key[0], before, copy.deepcopy(after)))
+        self._append(_Change(self._version, key[0], before, copy.deepcopy(after)))
         return copy.deepcopy(after)
 
-    def _remove(self, key: tuple[ResourceKind, str, str], there: Object) -> None:
+    def _remove(self, key: tuple[ResourceKind, str, str], current: Object) -> None:
         self._version += 1
-        last = copy.deepcopy(there)
+        last = copy.deepcopy(current)
         last["metadata"]["resourceVersion"] = str(self._version)
         del self._objects[key]
-        self._note(_Step(self._version, key[0], last, None))
+        self._append(_Change(self._version, key[0], last, None))
 
-    def _note(self, step: _Step) -> None:
-        self._history.append(step)
-        self._moved.notify_all()
+    def _append(self, change: _Change) -> None:
+        self._history.append(change)
+        self._changed.notify_all()
 
 
 def _place(key: tuple[ResourceKind, str, str]) -> tuple[ResourceKind, str | None, str]:
@@ -311,7 +311,7 @@ def _place(key: tuple[ResourceKind, str, str]) -> tuple[ResourceKind, str | None
 
 
 def _fresh(kind: ResourceKind, body: Object) -> Object:
-    """What the server itself puts on a new object."""
+    """A new object with the fields that the server sets."""
     metadata = {key: body["metadata"][key] for key in ("name", "namespace") if body["metadata"].get(key)}
     metadata |= {
         "uid": str(uuid.uuid4()),
@@ -326,7 +326,7 @@ def _now() -> str:
 
 
 def _part(body: Object, *, status: bool) -> Object:
-    """What a write may touch: the status through its own door, everything else through the main one."""
+    """The fields that a write may change: the status through its subresource, all others through the main resource."""
     return {key: value for key, value in body.items() if (key == "status") == status and key != "kind"}
 
 
@@ -334,9 +334,9 @@ def _spec(item: Object) -> Object:
     return {key: value for key, value in item.items() if key not in {"metadata", "status"}}
 
 
-def _check_version(there: Object | None, metadata: Mapping[str, Any]) -> None:
+def _check_version(current: Object | None, metadata: Mapping[str, Any]) -> None:
     wanted = metadata.get("resourceVersion")
-    if wanted is not None and (there is None or there["metadata"]["resourceVersion"] != wanted):
+    if wanted is not None and (current is None or current["metadata"]["resourceVersion"] != wanted):
         raise errors.WriteConflict(
             "The object has been modified; please apply your changes to the latest one.", status=409
         )
@@ -346,14 +346,16 @@ def _matches(item: Object | None, labels: str, fields: str) -> bool:
     return item is not None and object_selectors.matches_selectors(item, labels=labels, fields=fields)
 
 
-def _seen(step: _Step, kind: ResourceKind, namespace: str | None, labels: str, fields: str) -> WatchEvent | None:
-    """A change as one watch sees it: what comes into its selection is added, what leaves it is deleted."""
-    one = step.after or step.before
-    assert one is not None, "a step changes something"
-    if step.kind != kind or namespace not in {None, one["metadata"].get("namespace", "")}:
+def _watch_event(
+    change: _Change, kind: ResourceKind, namespace: str | None, labels: str, fields: str
+) -> WatchEvent | None:
+    """A change as one watch sees it: an object that enters the selection is added, one that leaves it is deleted."""
+    one = change.after or change.before
+    assert one is not None, "a change has an object before or after it"
+    if change.kind != kind or namespace not in {None, one["metadata"].get("namespace", "")}:
         return None
-    was, now = _matches(step.before, labels, fields), _matches(step.after, labels, fields)
+    was, now = _matches(change.before, labels, fields), _matches(change.after, labels, fields)
     if not was and not now:
         return None
     what = WatchEventType.MODIFIED if was and now else WatchEventType.ADDED if now else WatchEventType.DELETED
-    return WatchEvent(what, copy.deepcopy(one), str(step.version))
+    return WatchEvent(what, copy.deepcopy(one), str(change.version))

@@ -1,7 +1,7 @@
-"""Who owns which field of an object: server-side apply for the twin, and reading `managedFields` for everybody.
+"""The owners of an object's fields: server-side apply for the fake cluster.
 
-A path is a tuple of keys down to a value that is no object (a list counts as one value). Of `metadata` only labels and
-annotations have owners.
+A path is a tuple of keys down to a value that is not an object (a list counts as one value). In `metadata` only labels
+and annotations have owners.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FieldOwners = dict[FieldOwner, set[FieldPath]]
 
 
 def field_paths(item: Mapping[str, Any]) -> set[FieldPath]:
-    """Every path of an object that somebody may own."""
+    """Every path of an object that may have an owner."""
     found: set[FieldPath] = set()
     for key, value in item.items():
         if key == "metadata":
@@ -49,7 +49,7 @@ def _below(value: Any) -> Iterator[FieldPath]:
 
 
 def value_at_path(item: Mapping[str, Any], path: FieldPath) -> Any:
-    """What stands there; None if nothing does."""
+    """The value at a path; None if there is none."""
     here: Any = item
     for key in path:
         if not isinstance(here, Mapping) or key not in here:
@@ -86,7 +86,7 @@ def apply_fields(
     for path in mine:
         _set(after, path, copy.deepcopy(value_at_path(desired, path)))
     owners[owner] = mine
-    _forget_empty(owners)
+    _drop_empty_owners(owners)
     return after, []
 
 
@@ -103,12 +103,12 @@ def merge_fields(
     for held in owners.values():
         held.difference_update(touched)
     owners.setdefault(owner, set()).update(path for path in touched if path in field_paths(after))
-    _forget_empty(owners)
+    _drop_empty_owners(owners)
     return after
 
 
 def comparable_content(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without what the server keeps beside it."""
+    """The object without the fields that the server maintains."""
     metadata = {
         key: value
         for key, value in item["metadata"].items()
@@ -118,7 +118,7 @@ def comparable_content(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def managed_fields_json(owners: FieldOwners, api_version: str) -> list[dict[str, Any]]:
-    """Ownership as an object shows it."""
+    """The owners in the form of `managedFields`."""
     shown = []
     for owner, held in owners.items():
         tree: dict[str, Any] = {}
@@ -135,20 +135,6 @@ def managed_fields_json(owners: FieldOwners, api_version: str) -> list[dict[str,
         }
         shown.append(entry | ({"subresource": owner.subresource} if owner.subresource else {}))
     return shown
-
-
-def managers_of(item: Mapping[str, Any], path: FieldPath) -> list[str]:
-    """Who owns a field, by an object's `managedFields`; a manager that owns the whole object above it counts."""
-    found = []
-    for entry in item["metadata"].get("managedFields") or []:
-        here = entry.get("fieldsV1") or {}
-        for key in path:
-            here = here.get(f"f:{key}")
-            if here is None:
-                break
-        else:
-            found.append(str(entry.get("manager", "")))
-    return found
 
 
 def _merged(there: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,7 +159,7 @@ def _set(item: dict[str, Any], path: FieldPath, value: Any) -> None:
 
 
 def _remove(item: dict[str, Any], path: FieldPath) -> None:
-    """Take a value away, and the objects above it that it leaves empty."""
+    """Remove a value, and the parent objects that become empty."""
     trail = [item]
     for key in path[:-1]:
         below = trail[-1].get(key)
@@ -187,6 +173,6 @@ def _remove(item: dict[str, Any], path: FieldPath) -> None:
         del above[key]
 
 
-def _forget_empty(owners: FieldOwners) -> None:
+def _drop_empty_owners(owners: FieldOwners) -> None:
     for owner in [owner for owner, held in owners.items() if not held]:
         del owners[owner]

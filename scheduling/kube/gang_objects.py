@@ -1,7 +1,7 @@
-"""Making the objects of a gang in a cluster and taking them away again: network only, no database.
+"""Creates the objects of a gang in a cluster and deletes them: network only, no database.
 
-Every call here may be repeated, by us after a crash or by somebody who thinks he is us: names derive from ids, so what
-is there already is met and not made twice. An object of such a name that is not this house's is left alone.
+Every call may be repeated, after a crash or by a second agent: names derive from ids, so an existing object is found
+and not created twice. An object of such a name without this installation's label is left alone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from scheduling.kube.resource_kinds import POD, POD_GROUP, SECRET, SERVICE
 
 @dataclass(frozen=True, slots=True)
 class GangManifest:
-    """A gang to be made, or the part of it that is missing: its PodGroup, and the pods of `tasks`. `there` is the
-    PodGroup as it was last seen, None if it was not."""
+    """The missing objects of a gang: its PodGroup, and the pods of `tasks`. `current_pod_group` is the last known
+    PodGroup, None if there is none."""
 
     group_id: UUID
     gang_context: GangContext
@@ -35,8 +35,8 @@ class GangManifest:
 
 @dataclass(frozen=True, slots=True)
 class GangCreation:
-    """What became of an order. `pods` are the tries whose pods are there now; `refused` says why the rest can never be
-    made on this cluster, `fault` what kept it from being made this time."""
+    """The result of creating a gang's objects. `created_pods` are the attempts whose pods exist now; `refusal` says why
+    the others can never be created in this cluster, `error` why the creation failed this time."""
 
     group_id: UUID
     created_pods: tuple[UUID, ...] = ()
@@ -44,61 +44,61 @@ class GangCreation:
     error: ClusterError | None = None
 
 
-class _Refused(Exception):
-    """This cluster will not take it."""
+class _GangRefusedError(Exception):
+    """This cluster can never run the gang."""
 
 
 def create_gang(cluster: Cluster, manifest: GangManifest) -> GangCreation:
-    """Make what is missing: the PodGroup before its pods, so that KAI never sees a gang in part."""
-    made: list[UUID] = []
+    """Create the missing objects: the PodGroup before its pods, so that KAI never sees a part of a gang."""
+    created: list[UUID] = []
     try:
         owner = _pod_group(cluster, manifest)
-        for kind, body in _belongings(manifest, owner):
+        for kind, body in _auxiliary_objects(manifest, owner):
             _create(cluster, kind, body)
         for task in manifest.tasks:
             _create(cluster, POD, pod_manifest(manifest.gang_context, task))
-            made.append(task.uuid)
-    except _Refused as refusal:
-        return GangCreation(manifest.group_id, tuple(made), refusal=str(refusal))
+            created.append(task.uuid)
+    except _GangRefusedError as refusal:
+        return GangCreation(manifest.group_id, tuple(created), refusal=str(refusal))
     except errors.InvalidObject as error:
-        return GangCreation(manifest.group_id, tuple(made), refusal=f"The cluster refused it: {error}")
+        return GangCreation(manifest.group_id, tuple(created), refusal=f"The cluster refused the gang: {error}")
     except ClusterError as error:
-        return GangCreation(manifest.group_id, tuple(made), error=error)
-    return GangCreation(manifest.group_id, tuple(made))
+        return GangCreation(manifest.group_id, tuple(created), error=error)
+    return GangCreation(manifest.group_id, tuple(created))
 
 
-def _belongings(order: GangManifest, owner: Object) -> Iterator[tuple[ResourceKind, Object]]:
-    if (shared := service_manifest(order.gang_context, owner)) is not None:
+def _auxiliary_objects(manifest: GangManifest, owner: Object) -> Iterator[tuple[ResourceKind, Object]]:
+    if (shared := service_manifest(manifest.gang_context, owner)) is not None:
         yield SERVICE, shared
-    for task in order.tasks:
-        if (secret := files_secret_manifest(order.gang_context, task, owner)) is not None:
+    for task in manifest.tasks:
+        if (secret := files_secret_manifest(manifest.gang_context, task, owner)) is not None:
             yield SECRET, secret
 
 
-def _pod_group(cluster: Cluster, order: GangManifest) -> Object:
-    """The PodGroup as it is there now: made, or brought to what the gang is today."""
-    wanted, there = order.pod_group, order.current_pod_group
-    if there is None:
+def _pod_group(cluster: Cluster, manifest: GangManifest) -> Object:
+    """The PodGroup after it was created, or updated to the gang's current shape."""
+    desired, current = manifest.pod_group, manifest.current_pod_group
+    if current is None:
         try:
-            if pod_groups.may_be_dropped(wanted):
-                _refuse_what_would_be_lost(
-                    wanted, cluster.create(POD_GROUP, wanted, field_manager=FIELD_MANAGER, dry_run=True)
+            if pod_groups.may_be_dropped(desired):
+                _refuse_if_fields_are_dropped(
+                    desired, cluster.create(POD_GROUP, desired, field_manager=FIELD_MANAGER, dry_run=True)
                 )
-            return cluster.create(POD_GROUP, wanted, field_manager=FIELD_MANAGER)
+            return cluster.create(POD_GROUP, desired, field_manager=FIELD_MANAGER)
         except errors.AlreadyExists:
-            there = _ours(cluster, POD_GROUP, wanted)
-    if change := pod_groups.pod_group_patch(wanted, there):
-        version = {"metadata": {"resourceVersion": there["metadata"]["resourceVersion"]} | change.pop("metadata", {})}
-        name, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
+            current = _read_own(cluster, POD_GROUP, desired)
+    if change := pod_groups.pod_group_patch(desired, current):
+        version = {"metadata": {"resourceVersion": current["metadata"]["resourceVersion"]} | change.pop("metadata", {})}
+        name, namespace = desired["metadata"]["name"], desired["metadata"]["namespace"]
         return cluster.merge(POD_GROUP, name, change | version, field_manager=FIELD_MANAGER, namespace=namespace)
-    return there
+    return current
 
 
-def _refuse_what_would_be_lost(sent: Object, kept: Object) -> None:
-    """An API server with an older PodGroup drops what it does not know, and KAI would start another gang than asked."""
-    if lost := pod_groups.dropped_fields(sent, kept):
-        raise _Refused(
-            f"This cluster's PodGroup does not know {', '.join(lost)}: its KAI is older than elastic gangs. Ask its "
+def _refuse_if_fields_are_dropped(sent: Object, kept: Object) -> None:
+    """An API server with an older PodGroup drops unknown fields, and KAI would start a gang of another shape."""
+    if dropped := pod_groups.dropped_fields(sent, kept):
+        raise _GangRefusedError(
+            f"This cluster's PodGroup does not know {', '.join(dropped)}: its KAI is older than elastic gangs. Ask the "
             "operators for a newer one, or submit the gang without minSubGroup."
         )
 
@@ -107,48 +107,50 @@ def _create(cluster: Cluster, kind: ResourceKind, body: Object) -> None:
     try:
         cluster.create(kind, body, field_manager=FIELD_MANAGER)
     except errors.AlreadyExists:
-        _ours(cluster, kind, body)
+        _read_own(cluster, kind, body)
 
 
-def _ours(cluster: Cluster, kind: ResourceKind, body: Object) -> Object:
-    """What is there under this name, if this house made it."""
+def _read_own(cluster: Cluster, kind: ResourceKind, body: Object) -> Object:
+    """The existing object of this name. Raises when it is not of this installation."""
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
-    there = cluster.get(kind, name, namespace=namespace)
-    house = body["metadata"]["labels"][INSTALLATION_LABEL]
-    if (there["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) != house:
-        raise _Refused(f"{kind.name} {name} is there already and was made by somebody else; it is left alone.")
-    return there
+    current = cluster.get(kind, name, namespace=namespace)
+    installation = body["metadata"]["labels"][INSTALLATION_LABEL]
+    if (current["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) != installation:
+        raise _GangRefusedError(
+            f"{kind.name} {name} exists already and does not belong to OSMO Admin; it is left alone."
+        )
+    return current
 
 
 def delete_pod_group(cluster: Cluster, current: Object) -> None:
-    """Ask for the removal of a PodGroup. Without it KAI starts nothing more of the gang, so it goes before the pods."""
+    """Delete a PodGroup. KAI starts no pod of a gang without it, so it goes before the pods."""
     _delete(cluster, POD_GROUP, current)
 
 
 def delete_pod(cluster: Cluster, current: Object) -> None:
-    """Ask for the removal of a pod whose end is known, and let go of it."""
+    """Delete a pod whose end is known, and remove our finalizer."""
     if not current["metadata"].get("deletionTimestamp"):
         _delete(cluster, POD, current)
     if OBSERVED_FINALIZER not in (current["metadata"].get("finalizers") or []):
         return
     name, namespace = current["metadata"]["name"], current["metadata"]["namespace"]
     with suppress(errors.ObjectNotFound):
-        now = cluster.get(POD, name, namespace=namespace)  # the removal has moved its version
+        now = cluster.get(POD, name, namespace=namespace)  # the deletion changed its version
         if now["metadata"]["uid"] == current["metadata"]["uid"]:
             left = [each for each in now["metadata"].get("finalizers") or [] if each != OBSERVED_FINALIZER]
-            # The list is replaced whole; with the version nobody's finalizer that came meanwhile is lost.
+            # The patch replaces the whole list; the version keeps a finalizer that was added meanwhile.
             change = {"metadata": {"finalizers": left, "resourceVersion": now["metadata"]["resourceVersion"]}}
             cluster.merge(POD, name, change, field_manager=FIELD_MANAGER, namespace=namespace)
 
 
 def delete_auxiliary_objects(cluster: Cluster, objects: Sequence[tuple[ResourceKind, Object]]) -> None:
-    """Secrets and Services whose gang is over; a cluster's garbage collector is often here first."""
-    for kind, there in objects:
-        _delete(cluster, kind, there)
+    """Delete Secrets and Services of ended gangs; the cluster's garbage collector often does it before."""
+    for kind, current in objects:
+        _delete(cluster, kind, current)
 
 
-def _delete(cluster: Cluster, kind: ResourceKind, there: Object) -> None:
-    """Only if it is still that very one."""
-    metadata = there["metadata"]
+def _delete(cluster: Cluster, kind: ResourceKind, current: Object) -> None:
+    """Delete the object, if it is still the same one."""
+    metadata = current["metadata"]
     with suppress(errors.ObjectNotFound, errors.WriteConflict):
         cluster.delete(kind, metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])

@@ -1,8 +1,8 @@
-"""What a cluster holds of one kind, kept up in memory by list and watch.
+"""An informer keeps the objects of one kind in memory by list and watch.
 
-A watch that ends is resumed from its place; one whose place is forgotten (410), or that cannot be resumed, begins again
-with a list. Now and then it lists without any need, which heals what a lost event broke. Nothing here gives up: it
-waits longer each time and says what is wrong meanwhile.
+A watch that ends is resumed from its resource version. When that version has expired (410), or the watch cannot be
+resumed, the informer lists again. It also lists at intervals, which repairs the effect of a lost event. An informer
+never gives up: its pauses grow, and `error` says what is wrong.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class InformerTiming:
-    """Seconds: how long one watch lasts, after how long everything is listed anew, and the first and longest pause
-    after a failure."""
+    """Seconds: the duration of one watch, the interval between full lists, the first and the longest pause after a
+    failure."""
 
     watch_seconds: float = 240.0
     relist_seconds: float = 300.0
@@ -36,10 +36,10 @@ class InformerTiming:
 
 
 class Informer(Generic[Key]):
-    """The objects of one kind that match, found by name and by what `key` reads from each. `changed` is called, from
-    the thread that follows, with the key of each object that came, moved or went; `connect` hands out the connection of
-    the moment, None while there is none. `named` is what they are found by (in several namespaces a bare name is not
-    enough), `keep` what is held of each."""
+    """The matching objects of one kind, indexed by name and by the key that `key_of` reads. `on_change` is called from
+    the informer's thread with the key of each added, changed or deleted object. `connect` returns the current
+    connection, None while there is none. `name_of` is the index by name (across namespaces a bare name is not unique),
+    `transform` trims an object before it is stored."""
 
     def __init__(
         self,
@@ -55,58 +55,58 @@ class Informer(Generic[Key]):
         transform: Callable[[Object], Object] | None = None,
     ) -> None:
         self.kind = kind
-        self._named, self._keep = name_of, transform or _slim
+        self._name_of, self._transform = name_of, transform or _without_managed_fields
         self.error: ClusterError | None = None
-        self._connect, self._key, self._changed = connect, key_of, on_change
-        self._namespace, self._labels, self._pace = namespace, labels, timing
+        self._connect, self._key_of, self._on_change = connect, key_of, on_change
+        self._namespace, self._labels, self._timing = namespace, labels, timing
         self._objects: dict[str, Object] = {}
         self._names: dict[Key, set[str]] = {}
         self._lock = threading.Lock()
         self._listed_at: float | None = None
-        self._since = ""  # the place that the watch has come to; empty: list first
+        self._since = ""  # the resource version of the watch; empty: list first
 
     @property
     def has_synced(self) -> bool:
-        """Everything was listed once."""
+        """Whether everything was listed once."""
         return self._listed_at is not None
 
     def objects(self) -> Mapping[str, Object]:
-        """All of them by name, as of now. They are shared: nobody may change them."""
+        """All objects by name, as of now. The objects are shared and must not be changed."""
         with self._lock:
             return dict(self._objects)
 
     def get(self, name: str) -> Object | None:
-        """One of them."""
+        """The object of this name."""
         with self._lock:
             return self._objects.get(name)
 
     def by_key(self, key: Key) -> list[Object]:
-        """Those with this key, by name."""
+        """The objects with this key, in the order of their names."""
         with self._lock:
             return [self._objects[name] for name in sorted(self._names.get(key, ()))]
 
     def keys(self) -> set[Key]:
-        """Every key that an object has."""
+        """The keys of all objects."""
         with self._lock:
             return set(self._names)
 
     def relist(self) -> None:
-        """List everything now; what is wrong with that is the fault."""
+        """List everything now; a failure becomes `error`."""
         try:
             self._since = self._list(self._connected())
             self.error = None
         except ClusterError as error:
-            self._note(error)
+            self._record_error(error)
 
     def run(self, stop: threading.Event) -> None:
-        """Keep up until told to stop."""
-        backoff = Backoff(self._pace.first_pause, self._pace.max_pause)
+        """Follow the cluster until `stop` is set."""
+        backoff = Backoff(self._timing.first_pause, self._timing.max_pause)
         while not stop.is_set():
             try:
                 self._follow_once(stop)
             except ClusterError as error:
-                self._note(error)
-                # Once it may be a connection that broke, and what was missed is still to be had; then nothing is sure.
+                self._record_error(error)
+                # A first broken connection may lose nothing, so the watch is resumed. After anything else, list again.
                 if backoff.failures or not isinstance(error, errors.Unreachable):
                     self._since = ""
                 stop.wait(backoff.next_pause(error.retry_after))
@@ -115,21 +115,21 @@ class Informer(Generic[Key]):
                 backoff.reset()
 
     def _follow_once(self, stop: threading.Event) -> None:
-        """One list if it is due, and one watch."""
+        """One list if it is due, then one watch."""
         cluster = self._connected()
-        if not self._since or self._is_old():
+        if not self._since or self._is_list_due():
             self._since = self._list(cluster)
             self.error = None
         events = cluster.watch(
             self.kind,
             resource_version=self._since,
-            timeout_seconds=self._pace.watch_seconds,
+            timeout_seconds=self._timing.watch_seconds,
             namespace=self._namespace,
             labels=self._labels,
         )
         for event in events:
             if event.type is not WatchEventType.BOOKMARK:
-                self._take(event.object, gone=event.type is WatchEventType.DELETED)
+                self._apply_event(event.object, is_deleted=event.type is WatchEventType.DELETED)
             self._since = event.resource_version
             if stop.is_set():
                 break
@@ -140,50 +140,50 @@ class Informer(Generic[Key]):
             raise errors.Unreachable("There is no connection yet.")
         return cluster
 
-    def _is_old(self) -> bool:
-        return self._listed_at is None or time.monotonic() - self._listed_at > self._pace.relist_seconds
+    def _is_list_due(self) -> bool:
+        return self._listed_at is None or time.monotonic() - self._listed_at > self._timing.relist_seconds
 
     def _list(self, cluster: Cluster) -> str:
-        listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels, transform=self._keep)
-        there = {self._named(item): item for item in listing.items}
-        moved: set[Key] = set()
+        listing = cluster.list(self.kind, namespace=self._namespace, labels=self._labels, transform=self._transform)
+        listed = {self._name_of(item): item for item in listing.items}
+        changed: set[Key] = set()
         with self._lock:
-            for name in self._objects.keys() - there.keys():
-                moved |= self._drop(name)
-            for name, item in there.items():
+            for name in self._objects.keys() - listed.keys():
+                changed |= self._drop(name)
+            for name, item in listed.items():
                 known = self._objects.get(name)
                 if known is None or known["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
-                    moved |= self._put(name, item)
+                    changed |= self._put(name, item)
         self._listed_at = time.monotonic()
-        for key in moved:
-            self._changed(key)
+        for key in changed:
+            self._on_change(key)
         return listing.resource_version
 
-    def _take(self, item: Object, *, gone: bool) -> None:
-        name = self._named(item)
+    def _apply_event(self, item: Object, *, is_deleted: bool) -> None:
+        name = self._name_of(item)
         with self._lock:
-            moved = self._drop(name) if gone else self._put(name, self._keep(item))
-        for key in moved:
-            self._changed(key)
+            changed = self._drop(name) if is_deleted else self._put(name, self._transform(item))
+        for key in changed:
+            self._on_change(key)
 
     def _put(self, name: str, item: Object) -> set[Key]:
-        """Keep it; its key, and the one it had before if that was another."""
-        moved, key = self._drop(name), self._key(item)
+        """Store an object. Returns its key, and the key that it had before."""
+        replaced, key = self._drop(name), self._key_of(item)
         self._objects[name] = item
         self._names.setdefault(key, set()).add(name)
-        return moved | {key}
+        return replaced | {key}
 
     def _drop(self, name: str) -> set[Key]:
         item = self._objects.pop(name, None)
         if item is None:
             return set()
-        key = self._key(item)
+        key = self._key_of(item)
         self._names[key].discard(name)
         if not self._names[key]:
             del self._names[key]
         return {key}
 
-    def _note(self, error: ClusterError) -> None:
+    def _record_error(self, error: ClusterError) -> None:
         if isinstance(error, errors.ResourceVersionExpired):
             return
         if self.error is None or str(self.error) != str(error):
@@ -191,6 +191,6 @@ class Informer(Generic[Key]):
         self.error = error
 
 
-def _slim(item: Object) -> Object:
-    """Without the record of who wrote which field, which is most of an object and of no use here."""
+def _without_managed_fields(item: Object) -> Object:
+    """The object without `managedFields`, which are most of an object and not needed here."""
     return item | {"metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}

@@ -1,4 +1,4 @@
-"""Label and field selectors, for the twin and for writing them."""
+"""Label and field selectors: writing them, and evaluating them for the fake cluster."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<word>==|=|!=)\s*(?P<value>\S*)")
 
 
 def labels_selector(labels: Mapping[str, str]) -> str:
-    """The selector of objects that carry all of these labels."""
+    """The selector of objects with all of these labels."""
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
 def matches_selectors(item: Mapping[str, Any], *, labels: str = "", fields: str = "") -> bool:
-    """Whether an object is selected by both."""
+    """Whether both selectors select an object."""
     carried = item["metadata"].get("labels") or {}
     return all(_label(carried, term.strip()) for term in _TERM.findall(labels)) and all(
         _field(item, term.strip()) for term in _TERM.findall(fields)
@@ -36,7 +36,7 @@ def _label(carried: Mapping[str, str], term: str) -> bool:
 def _field(item: Mapping[str, Any], term: str) -> bool:
     found = _EQUAL.fullmatch(term)
     if found is None:
-        raise ValueError(f"{term!r} is no field selector")
+        raise ValueError(f"{term!r} is not a valid field selector")
     here: Any = item
     for key in found["key"].split("."):
         here = here.get(key) if isinstance(here, Mapping) else None

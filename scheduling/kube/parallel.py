@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from scheduling.kube.errors import ClusterError, Unreachable
 
-MAX_PARALLEL_CALLS = 4  # with the three watches of an agent still fewer than the connections that are kept
+MAX_PARALLEL_CALLS = 4  # with the three watches of an agent still fewer than the connections in the pool
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -17,19 +17,19 @@ Result = TypeVar("Result")
 def map_bounded(
     items: Collection[Item], operation: Callable[[Item], Result], error_of: Callable[[Result], ClusterError | None]
 ) -> list[Result]:
-    """Do it to each, some at a time; `operation` may only speak to the cluster. An answer that does not come ends it for
-    the rest: they would wait for the same silence. Returns what was done, in order."""
+    """The results of `operation` for these items, in order; a few calls run at a time. `operation` may only speak to
+    the cluster. After an Unreachable the remaining items are skipped, because they would wait for the same timeout."""
     if not items:
         return []
-    silent = threading.Event()
+    is_silent = threading.Event()
 
-    def attempt(thing: Item) -> list[Result]:
-        if silent.is_set():
+    def call(item: Item) -> list[Result]:
+        if is_silent.is_set():
             return []
-        done = operation(thing)
-        if isinstance(error_of(done), Unreachable):
-            silent.set()
-        return [done]
+        result = operation(item)
+        if isinstance(error_of(result), Unreachable):
+            is_silent.set()
+        return [result]
 
-    with ThreadPoolExecutor(min(MAX_PARALLEL_CALLS, len(items)), thread_name_prefix="cluster-call") as hands:
-        return [done for found in hands.map(attempt, items) for done in found]
+    with ThreadPoolExecutor(min(MAX_PARALLEL_CALLS, len(items)), thread_name_prefix="cluster-call") as executor:
+        return [result for results in executor.map(call, items) for result in results]

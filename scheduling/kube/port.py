@@ -1,7 +1,7 @@
-"""The port: what the house asks of a Kubernetes cluster, in its own words.
+"""The port: the calls that we make to a Kubernetes cluster.
 
-Objects are plain JSON (`dict`), as the API server shows them. Every call has a time limit and raises
-:mod:`scheduling.kube.errors` and nothing else. No call may be made while a database lock is held.
+Objects are plain JSON (`dict`), as the API server sends them. Every call has a time limit and raises only
+:mod:`scheduling.kube.errors`. No call may be made while a database lock is held.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """A kind of object: where the API server keeps it and what its manifests are called."""
+    """A kind of object, with its path at the API server and the name in its manifests."""
 
     group: str
     version: str
@@ -38,7 +38,7 @@ class ResourceKind:
 
 
 class WatchEventType(StrEnum):
-    """What a watch tells. A bookmark carries no object, only how far the watch has come."""
+    """The events of a watch. A bookmark carries no object, only the position of the watch."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -48,7 +48,7 @@ class WatchEventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One step of a watch. `resource_version` is the place to resume behind it."""
+    """One event of a watch. A watch resumes after it with its `resource_version`."""
 
     type: WatchEventType
     object: Object
@@ -57,15 +57,15 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class ObjectList:
-    """Everything that was asked for, over all pages, and the place from which a watch goes on. The items are objects,
-    or what the caller chose to keep of each."""
+    """All selected objects, over all pages, and the resource version from which a watch continues. The items are
+    objects, or the results of the caller's `transform`."""
 
     items: list[Any]
     resource_version: str
 
 
 class Cluster(Protocol):
-    """One cluster as one identity sees it. Safe to use from several threads."""
+    """One cluster, as one identity sees it. Safe to use from several threads."""
 
     def version(self) -> str:
         """The API server's version, as `v1.36.4`."""
@@ -81,11 +81,11 @@ class Cluster(Protocol):
         page_size: int = PAGE_SIZE,
         transform: Callable[[Object], Any] | None = None,
     ) -> ObjectList:
-        """All objects that match, page by page, from one moment. `labels` and `fields` are selectors (`a=b,!c`); `transform`
-        says what to keep of each, so that a long list need not be held whole.
+        """All matching objects, read page by page, as of one moment. `labels` and `fields` are selectors (`a=b,!c`).
+        `transform` is applied to each object, so that a long list need not be held whole.
 
-        Without a namespace: of all namespaces. Pages that grew too old while reading are begun again; Gone only when
-        that keeps happening.
+        Without a namespace the list covers all namespaces. When the pages expire during the read, the list starts
+        again; ResourceVersionExpired only after several such starts.
         """
         ...
 
@@ -99,15 +99,16 @@ class Cluster(Protocol):
         labels: str = "",
         fields: str = "",
     ) -> Iterator[WatchEvent]:
-        """Changes behind the place `resource_version`, as they come, for about `timeout_seconds`; then it ends without an error.
+        """Changes after `resource_version`, as they come, for about `timeout_seconds`; then the watch ends without an
+        error.
 
-        Bookmarks come now and then when nothing else does. A connection that says nothing for longer than it should
-        live ends as Unreachable. Gone when the place is forgotten: list again.
+        The API server sends bookmarks when there are no changes. A connection that is silent for too long raises
+        Unreachable. ResourceVersionExpired means: list again.
         """
         ...
 
     def get(self, kind: ResourceKind, name: str, *, namespace: str | None = None) -> Object:
-        """One object. NotFound, or KindMissing."""
+        """One object. Raises ObjectNotFound, or KindMissing."""
         ...
 
     def apply(
@@ -120,16 +121,16 @@ class Cluster(Protocol):
         dry_run: bool = False,
         status: bool = False,
     ) -> Object:
-        """Server-side apply by the field manager `field_manager`: the fields in `body` become so, those it applied before and
-        left out now go, all others stay. Makes the object if there is none.
+        """Server-side apply by `field_manager`: sets the fields in `body`, removes fields that the manager applied
+        before and omits now, leaves all others. Creates the object if it is missing.
 
-        `body.metadata` names it. A field that somebody else owns with another value: Conflict, or with `force` taken
-        over. `status` applies to the status subresource.
+        `body.metadata` holds the name. A field that another manager owns with another value raises WriteConflict; with
+        `force` the field is taken over. `status` applies to the status subresource.
         """
         ...
 
     def create(self, kind: ResourceKind, body: Object, *, field_manager: str, dry_run: bool = False) -> Object:
-        """Make it. AlreadyExists when the name is taken."""
+        """Create an object. Raises AlreadyExists when the name is taken."""
         ...
 
     def merge(
@@ -142,8 +143,8 @@ class Cluster(Protocol):
         namespace: str | None = None,
         status: bool = False,
     ) -> Object:
-        """A merge patch: the keys in `patch` become so, null takes a key away. `metadata.resourceVersion` in it is a
-        condition (Conflict). `status` patches the status subresource."""
+        """A merge patch: sets the keys in `patch`, null removes a key. `metadata.resourceVersion` in it is a
+        precondition (WriteConflict). `status` patches the status subresource."""
         ...
 
     def delete(
@@ -156,9 +157,9 @@ class Cluster(Protocol):
         resource_version: str | None = None,
         grace_seconds: int | None = None,
     ) -> None:
-        """Ask for its removal. With `uid` or `resource_version` only if it is still that one (Conflict)."""
+        """Request the deletion. `uid` and `resource_version` are preconditions (WriteConflict)."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         ...

@@ -96,7 +96,7 @@ def _plan_topologies(
 
 
 def _plan_repoints(cluster: Cluster, target: QueueTarget, leaf_of: Mapping[str, str]) -> Iterator[RepointStep]:
-    """Steps for PodGroups that an earlier OSMO left in a queue that is a container now. Our PodGroups never name one."""
+    """Steps for PodGroups that an earlier OSMO left in a queue that is a container now. Ours never name one."""
     foreign = f"!{INSTALLATION_LABEL}"
     try:
         listed = cluster.list(

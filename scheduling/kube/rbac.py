@@ -1,6 +1,5 @@
-"""The rights that the house needs in a cluster, and no more: one ServiceAccount, a ClusterRole for what is
-cluster-wide, a Role in the namespace where work runs. Printed by `osmo-admin webhook manifest`; why each is needed
-stands beside it."""
+"""The least rights that OSMO Admin needs in a cluster: one ServiceAccount, a ClusterRole for cluster-wide objects, and
+a Role in the namespace of the work. `osmo-admin webhook manifest` prints them; a comment gives the reason of each."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     (
         resource_kinds.POD,
         LIST_VERBS,
-    ),  # what other people's pods hold of the nodes, and of the GPU quota of their namespaces
+    ),  # the use of nodes and of GPU quotas by foreign pods
     (resource_kinds.NAMESPACE, ("get",)),  # the connection test
     (resource_kinds.VALIDATING_WEBHOOK, ("get", "create", "patch", "delete")),
     (resource_kinds.GPU_RESOURCE_QUOTA, READ_VERBS),
@@ -31,13 +30,13 @@ CLUSTER_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
 NAMESPACE_RULES: tuple[tuple[ResourceKind, tuple[str, ...]], ...] = (
     (resource_kinds.POD_GROUP, (*READ_VERBS, "create", "patch", "delete")),
     (resource_kinds.POD, (*READ_VERBS, "create", "patch", "delete")),
-    (resource_kinds.SECRET, ("get", "list", "create", "delete")),  # the files of tasks, nothing that we did not make
+    (resource_kinds.SECRET, ("get", "list", "create", "delete")),  # the files of tasks
     (resource_kinds.SERVICE, ("get", "list", "create", "delete")),  # host names inside a gang
 )
 
 
 def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]:
-    """Everything, for work in `namespace`; the account lives there, too."""
+    """All manifests, for work in `namespace`; the account is in the same namespace."""
     labels = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     status = {
@@ -49,7 +48,7 @@ def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]
     wide = [*map(_rule, CLUSTER_RULES), status, whoami]
     role = {"apiGroup": "rbac.authorization.k8s.io", "name": account}
 
-    def made(kind: str, version: str, body: dict[str, Any], *, inside: bool, name: str = account) -> Object:
+    def manifest(kind: str, version: str, body: dict[str, Any], *, inside: bool, name: str = account) -> Object:
         metadata: dict[str, Any] = {"name": name, "labels": labels}
         if inside:
             metadata["namespace"] = namespace
@@ -57,13 +56,13 @@ def rbac_manifests(namespace: str, account: str = FIELD_MANAGER) -> list[Object]
 
     rbac = "rbac.authorization.k8s.io/v1"
     return [
-        made("ServiceAccount", "v1", {}, inside=True),
-        made("ClusterRole", rbac, {"rules": wide}, inside=False),
-        made(
+        manifest("ServiceAccount", "v1", {}, inside=True),
+        manifest("ClusterRole", rbac, {"rules": wide}, inside=False),
+        manifest(
             "ClusterRoleBinding", rbac, {"roleRef": role | {"kind": "ClusterRole"}, "subjects": [subject]}, inside=False
         ),
-        made("Role", rbac, {"rules": [_rule(each) for each in NAMESPACE_RULES]}, inside=True),
-        made("RoleBinding", rbac, {"roleRef": role | {"kind": "Role"}, "subjects": [subject]}, inside=True),
+        manifest("Role", rbac, {"rules": [_rule(each) for each in NAMESPACE_RULES]}, inside=True),
+        manifest("RoleBinding", rbac, {"roleRef": role | {"kind": "Role"}, "subjects": [subject]}, inside=True),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The kinds that the house reads or writes."""
+"""The kinds of objects that OSMO Admin reads or writes."""
 
 from __future__ import annotations
 

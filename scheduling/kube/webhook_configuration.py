@@ -1,6 +1,6 @@
-"""Our ValidatingWebhookConfiguration in a cluster: what it should be, putting it there, and whether it is right.
+"""Our ValidatingWebhookConfiguration in a cluster: its manifest, its installation, and reading the installed one.
 
-Only what names a queue or a gang is sent to us, so that a house that is down holds up nobody else's pods.
+Only objects that name a queue or a gang are sent to us, so that an outage of ours blocks no other pods.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ SELF_SUBJECT_REVIEW = ResourceKind(
 
 @dataclass(frozen=True, slots=True)
 class WebhookAddress:
-    """Where the API server finds us: a URL, or a Service in the cluster. `authority` is the PEM it must trust."""
+    """Our address for the API server: a URL, or a Service in the cluster. `ca_certificate` is the PEM that the API
+    server must trust."""
 
     ca_certificate: str
     url: str = ""
@@ -37,15 +38,15 @@ class WebhookAddress:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSpec:
-    """What is wanted of the webhooks of one backend. `fails_closed`: refuse while the house does not answer.
-    `namespaces` is a label selector in the API's own form; None: every namespace but the system's."""
+    """The desired webhooks of one backend. `fails_closed`: the API server refuses while we do not answer.
+    `namespace_selector` is a label selector in the API's form; None: every namespace except the system's."""
 
     backend: str
     address: WebhookAddress
     fails_closed: bool
     namespace_selector: Mapping[str, Any] | None = field(default=None)
     gpu_quota_token: str = ""
-    """By which the house knows that this cluster asks; without one GPU quota is not asked."""
+    """The token that proves which cluster calls; without a token there are no webhooks for GPU quota."""
 
 
 def configuration_name(backend: str) -> str:
@@ -54,17 +55,17 @@ def configuration_name(backend: str) -> str:
 
 
 def webhook_configuration(spec: WebhookSpec) -> Object:
-    """The object. Pods are sent when they name a queue or a gang, PodGroups always."""
+    """The manifest. Pods are sent when they name a queue or a gang, PodGroups always."""
     labelled = [f"has(object.metadata.labels) && '{label}' in object.metadata.labels" for label in QUEUE_LABELS]
     annotated = f"has(object.metadata.annotations) && '{POD_GROUP_OF_POD}' in object.metadata.annotations"
-    names_us = " || ".join(f"({part})" for part in (*labelled, annotated))
+    names_queue_or_gang = " || ".join(f"({part})" for part in (*labelled, annotated))
     return {
         "metadata": {
             "name": configuration_name(spec.backend),
             "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
         },
         "webhooks": [
-            _webhook(spec, "pod", "", "v1", "pods", names_us),
+            _webhook(spec, "pod", "", "v1", "pods", names_queue_or_gang),
             _webhook(
                 spec,
                 "podgroup",
@@ -79,21 +80,21 @@ def webhook_configuration(spec: WebhookSpec) -> Object:
 
 
 def _gpu_webhooks(wish: WebhookSpec) -> list[Object]:
-    """GPU quota is asked when a worker's pod is made, and when any pod is bound: a binding does not show its pod's
-    labels. A house that does not answer holds up no binding; what it missed is counted when it is seen."""
+    """GPU quota is checked when a worker's pod is created, and when any pod is bound: a binding does not show its pod's
+    labels. While we do not answer, bindings are allowed; their pods are counted when they are observed."""
     pods = _webhook(wish, "gpu_quota", "", "v1", "pods", "")
     pods["rules"][0]["operations"] = ["CREATE"]
     pods["objectSelector"] = {"matchLabels": {WORKER_LABEL: WORKER_VALUE}}
     bindings = _webhook(wish, "gpu_quota", "", "v1", "pods/binding", "")
     bindings["rules"][0]["operations"] = ["CREATE"]
     bindings["failurePolicy"] = "Ignore"
-    for name, made in (("gpu-quota", pods), (_BINDING, bindings)):
-        made["name"] = f"{name}.{wish.backend}.osmo-admin.local"
-        _lead_to(made["clientConfig"], f"/webhooks/gpu_quota/{wish.backend}/{wish.gpu_quota_token}", wish)
+    for name, webhook in (("gpu-quota", pods), (_BINDING, bindings)):
+        webhook["name"] = f"{name}.{wish.backend}.osmo-admin.local"
+        _set_path(webhook["clientConfig"], f"/webhooks/gpu_quota/{wish.backend}/{wish.gpu_quota_token}", wish)
     return [pods, bindings]
 
 
-def _lead_to(client: Object, path: str, wish: WebhookSpec) -> None:
+def _set_path(client: Object, path: str, wish: WebhookSpec) -> None:
     if "service" in client:
         client["service"]["path"] = path
     else:
@@ -113,7 +114,7 @@ def _webhook(wish: WebhookSpec, what: str, group: str, version: str, plural: str
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}
         ]
     }
-    made: Object = {
+    webhook: Object = {
         "name": f"{what}.{wish.backend}.osmo-admin.local",
         "clientConfig": client,
         "rules": [
@@ -133,19 +134,19 @@ def _webhook(wish: WebhookSpec, what: str, group: str, version: str, plural: str
         "admissionReviewVersions": ["v1"],
     }
     if condition:
-        made["matchConditions"] = [{"name": "names-a-queue-or-a-gang", "expression": condition}]
-    return made
+        webhook["matchConditions"] = [{"name": "names-a-queue-or-a-gang", "expression": condition}]
+    return webhook
 
 
 def install_configuration(cluster: Cluster, spec: WebhookSpec) -> None:
-    """Put it there or bring it up to date. Raises what the port raises."""
+    """Install or update the configuration. Raises ClusterError."""
     cluster.apply(
         resource_kinds.VALIDATING_WEBHOOK, webhook_configuration(spec), field_manager=FIELD_MANAGER, force=True
     )
 
 
 def remove_configuration(cluster: Cluster, backend: str) -> bool:
-    """Take it out; False when it was not there."""
+    """Delete the configuration; False when there was none."""
     try:
         cluster.delete(resource_kinds.VALIDATING_WEBHOOK, configuration_name(backend))
     except errors.ObjectNotFound:
@@ -155,16 +156,16 @@ def remove_configuration(cluster: Cluster, backend: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InstalledWebhook:
-    """What a cluster says of our configuration."""
+    """Our configuration as it is in a cluster."""
 
     fails_closed: bool
     address: str
     ca_certificates: frozenset[str]
-    """The authorities in it, as PEM."""
+    """The certificate authorities that the API server trusts, as PEM."""
 
 
 def read_installed_webhook(cluster: Cluster, backend: str) -> InstalledWebhook | None:
-    """What is there; None when nothing is."""
+    """The installed configuration; None when there is none."""
     try:
         found = cluster.get(resource_kinds.VALIDATING_WEBHOOK, configuration_name(backend))
     except errors.ObjectNotFound:
@@ -175,13 +176,13 @@ def read_installed_webhook(cluster: Cluster, backend: str) -> InstalledWebhook |
     service = first.get("service") or {}
     address = first.get("url") or f"Service {service.get('namespace')}/{service.get('name')}"
     bundles = {base64.b64decode(client.get("caBundle") or "").decode(errors="replace") for client in clients}
-    judging = [hook for hook in hooks if not str(hook.get("name", "")).startswith(_BINDING)]
-    closed = bool(judging) and all(hook.get("failurePolicy") == "Fail" for hook in judging)
+    reviewing = [hook for hook in hooks if not str(hook.get("name", "")).startswith(_BINDING)]
+    closed = bool(reviewing) and all(hook.get("failurePolicy") == "Fail" for hook in reviewing)
     return InstalledWebhook(closed, address, frozenset(bundles))
 
 
 def read_own_username(cluster: Cluster) -> str:
-    """The user name under which this cluster knows us; empty when it does not tell."""
+    """Our user name in this cluster; empty when the cluster does not say it."""
     try:
         answer = cluster.create(SELF_SUBJECT_REVIEW, {"metadata": {}}, field_manager=FIELD_MANAGER)
     except (errors.KindMissing, errors.ObjectNotFound, errors.AccessDenied):

@@ -178,7 +178,7 @@ def test_why_it_waits_while_the_cluster_does_not_answer(twin: AgentHarness) -> N
     agent.relist_and_reconcile()
     assert find_group(workflow).waiting_reason == {
         "code": "cluster_fault",
-        "message": "The cluster does not answer; it is asked again. (No connection in time.)",
+        "message": "The cluster does not answer; the call will be repeated. (No connection in time.)",
     }
     asked = sum(shaky.calls.values())
     assert not shaky.calls["create"]
@@ -197,7 +197,7 @@ def test_a_cluster_that_refuses_for_good_ends_the_gang_with_its_reason(twin: Age
     agent_of(twin, FlakyCluster(twin.cluster, trouble)).relist_and_reconcile()
     workflow.refresh_from_db()
     assert workflow.status == "FAILED_BACKEND_ERROR"
-    assert workflow.failure_message == "The cluster refused it: spec.containers[0].image: Required value"
+    assert workflow.failure_message == "The cluster refused the gang: spec.containers[0].image: Required value"
     assert {code for *_, code in task_statuses(workflow)} == {3001}
 
 
@@ -209,7 +209,7 @@ def test_a_name_that_somebody_else_has_is_left_to_him(room: AgentHarness) -> Non
     room.run_agent()
     workflow.refresh_from_db()
     assert workflow.status == "FAILED_BACKEND_ERROR"
-    assert "made by somebody else" in workflow.failure_message
+    assert "does not belong to OSMO Admin" in workflow.failure_message
     assert room.cluster.get(resource_kinds.POD_GROUP, name, namespace=here) == before
     assert room.list_pods() == []
 

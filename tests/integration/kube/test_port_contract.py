@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from scheduling.kube import errors, resource_kinds
 from scheduling.kube.fake import FakeCluster
-from scheduling.kube.field_ownership import managers_of
+from scheduling.kube.field_ownership import FieldPath
 from scheduling.kube.port import ResourceKind, WatchEvent, WatchEventType
 from scheduling.kube.resource_kinds import POD_GROUP, QUEUE
 from tests.support.kube_server import CONFIG_MAP, KubeNamespace
 
 US, THEM = "osmo-admin", "somebody"
 UNKNOWN = ResourceKind("scheduling.run.ai", "v9", "queues", "Queue", namespaced=False)
+
+
+def managers_of(item: Mapping[str, Any], path: FieldPath) -> list[str]:
+    """The managers of a field, by `managedFields`; a manager of a whole object above the field counts."""
+    found = []
+    for entry in item["metadata"].get("managedFields") or []:
+        node = entry.get("fieldsV1") or {}
+        for key in path:
+            node = node.get(f"f:{key}")
+            if node is None:
+                break
+        else:
+            found.append(str(entry.get("manager", "")))
+    return found
 
 
 def _queue(place: KubeNamespace, short: str, **spec: Any) -> dict[str, Any]:

@@ -164,7 +164,9 @@ def test_a_cluster_that_has_everything(twin_lab: SyncHarness, admin: ApiCaller) 
     body = admin("POST", "/api/backend/lab/test").body
     report = body["connection"]
     assert report["ok"] is True
-    assert report["sentence"] == "Connected to Kubernetes v1.36.4: queues and work of namespace t1 can be kept there."
+    assert (
+        report["sentence"] == "Connected to Kubernetes v1.36.4: queues and work in namespace t1 can be managed there."
+    )
     assert {check["ok"] for check in report["checks"]} == {True}
     assert body["connection_at"] >= body["connection_asked_at"]
     assert twin_lab.queues() == {}, "it leaves nothing behind"
@@ -195,7 +197,7 @@ def test_a_namespace_that_is_not_there(twin_lab: SyncHarness, monkeypatch: pytes
     monkeypatch.setattr(connections, "connect", lambda _: FakeCluster(namespaces=["elsewhere"]))
     report = run_connection_test(twin_lab.backend.pk)
     assert report is not None
-    assert report.message.startswith("Namespace t1 is not there; make it: kubectl create namespace t1.")
+    assert report.message.startswith("Namespace t1 does not exist; create it: kubectl create namespace t1.")
     failed = [check.name for check in report.checks if not check.is_ok]
     assert failed == ["namespace", "PodGroup writes", "pod writes"]
 
