@@ -78,24 +78,24 @@ def _closed(leaf: LeafFacts, state: str, advice: str) -> SubmissionRefusal:
     return SubmissionRefusal(Violation("pool", "pool_closed", f"{leaf.pool} is {state}. {advice}"))
 
 
-def _too_large(leaf: LeafFacts, asked: int, limit: Gpus, phrase: str, code: str) -> SubmissionRefusal:
-    sentence = (
-        f"The largest gang asks for {asked} GPUs at once, {leaf.pool} {phrase} {limit}. "
+def _too_large(leaf: LeafFacts, requested: int, limit: Gpus, phrase: str, code: str) -> SubmissionRefusal:
+    message = (
+        f"The largest gang asks for {requested} GPUs at once, {leaf.pool} {phrase} {limit}. "
         f"Ask for at most {limit} at once"
         + (", or submit with priority LOW, which may go over quota." if code == "above_quota" else ".")
     )
-    numbers = (("requested", asked), ("limit", limit))
-    return SubmissionRefusal(Violation("workflow", code, sentence, numbers=numbers), is_by_quota=True)
+    numbers = (("requested", requested), ("limit", limit))
+    return SubmissionRefusal(Violation("workflow", code, message, numbers=numbers), is_by_quota=True)
 
 
-def _above_tree(pool: str, asked: int, tree: TreeLimit) -> SubmissionRefusal:
+def _above_tree(pool: str, requested: int, tree: TreeLimit) -> SubmissionRefusal:
     most = amount_text(tree.gpus)
-    sentence = (
-        f"The largest gang asks for {asked} GPUs at once, {pool} may never hold more than {most}: {tree.explanation}. "
-        f"Ask for at most {most} at once."
+    message = (
+        f"The largest gang asks for {requested} GPUs at once, {pool} may never hold more than {most}: "
+        f"{tree.explanation}. Ask for at most {most} at once."
     )
-    numbers = (("requested", asked), ("limit", as_json(tree.gpus)), ("node", tree.node), ("node_limit", tree.limit))
-    return SubmissionRefusal(Violation("workflow", "above_tree", sentence, numbers=numbers), is_by_quota=True)
+    numbers = (("requested", requested), ("limit", as_json(tree.gpus)), ("node", tree.node), ("node_limit", tree.limit))
+    return SubmissionRefusal(Violation("workflow", "above_tree", message, numbers=numbers), is_by_quota=True)
 
 
 class WaitCode(StrEnum):

@@ -39,7 +39,7 @@ class PlanUnit:
 
 
 def split_plan(steps: Iterable[Step]) -> Iterator[PlanUnit]:
-    """The units of a plan. The evictions and moves for a gang stand right before the start of that gang."""
+    """The units of a plan. The evictions and moves for a gang come right before its start."""
     pending: list[Step] = []
     for step in steps:
         pending.append(step)

@@ -66,7 +66,7 @@ class TaskSpec:
     credentials: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
     """Credential name -> directory to mount it at, or {environment variable: key of the credential}."""
     exit_actions: Mapping[str, ExitCodes] = field(default_factory=dict)
-    """Action -> exit codes, the task's own before the pool's; no code stands under two actions."""
+    """Action -> exit codes, the task's own before the pool's; no code has two actions."""
     inputs: tuple[Mapping[str, Any], ...] = ()
     outputs: tuple[Mapping[str, Any], ...] = ()
     files: tuple[Mapping[str, Any], ...] = ()

@@ -56,7 +56,8 @@ def decide_outcome(
     ignores_nonlead: bool,
     already_ended: frozenset[str],
 ) -> GangOutcome:
-    """What follows for a gang from where its tasks stand. `already_ended` are the tasks whose end was known already."""
+    """The outcome of a gang from the statuses of its tasks. `already_ended` are the tasks whose end was known
+    already."""
     news = [member for member in members if member.status.is_finished and member.name not in already_ended]
     ends = {member.name: _counted_status(member) for member in news}
     again = frozenset(name for name, status in ends.items() if status is TaskStatus.RESCHEDULED)

@@ -112,8 +112,8 @@ def _pod_request(spec: ReadOnlyObject) -> list[Any]:
 
 def _requests(container: ReadOnlyObject) -> list[Any]:
     resources = container.get("resources") or {}
-    asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return [read_quantity(asked.get(name)) or 0 for name in _NAMES]
+    requested = (resources.get("limits") or {}) | (resources.get("requests") or {})
+    return [read_quantity(requested.get(name)) or 0 for name in _NAMES]
 
 
 def _amounts(source: ReadOnlyObject, rounded: Any) -> NodeAmounts:

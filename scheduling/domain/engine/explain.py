@@ -188,13 +188,13 @@ class Explainer:
         if not queue.has_cohort_above:
             return
         world, keys, names = self._world, self._world.keys, self._world.tree.names
-        for r, asked in ask:
+        for r, amount in ask:
             column = world.columns[r]
             free = column.available(queue.column)
-            if asked <= free:
+            if amount <= free:
                 continue
             short: list[tuple[int, str, Amount]] = []
-            x, carried = queue.column, asked
+            x, carried = queue.column, amount
             while x >= 0 and carried > 0:
                 root = column.parents[x] < 0
                 allowed = 0 if root else column.borrowing[x]
@@ -207,14 +207,15 @@ class Explainer:
                 x = column.parents[x]
             if not short:
                 node, limit = column.binding_limit(queue.column)
-                short = [(node, limit, asked - free)]
-            never = asked > column.potential(queue.column)
+                short = [(node, limit, amount - free)]
+            never = amount > column.potential(queue.column)
             for node, limit, missing in short:
                 lacking: Number = missing  # type: ignore[assignment]
                 code = ReasonCode.NOTHING_TO_BORROW if limit == "quota" else ReasonCode.OVER_BORROWING_LIMIT
                 most = column.subtree[node] if limit == "quota" else column.borrowing[node]
                 yield Blocker(
-                    code, names[node], limit, {keys[r]: asked}, {keys[r]: max(0, asked - lacking)}, {keys[r]: lacking},
+                    code, names[node], limit,
+                    {keys[r]: amount}, {keys[r]: max(0, amount - lacking)}, {keys[r]: lacking},
                     bound=most, used=max(0, -column.balance(node)), is_permanent=never,
                 )  # fmt: skip
 
@@ -231,26 +232,24 @@ class Explainer:
 
     def _message(self, blocker: Blocker) -> str:
         world, lacking = self._world, blocker.missing
-        asked, free, missing = (
+        request, free, missing = (
             world.amounts_text(part, relevant=lacking) for part in (blocker.requested, blocker.free, blocker.missing)
         )
-        most, node = amount_text(blocker.bound), blocker.node
+        bound, node, limit = amount_text(blocker.bound), blocker.node, limit_text(blocker.limit)
         if blocker.limit == "nodes":
             if blocker.is_permanent:
-                return f"It asks for {asked}; the nodes could not hold that even if they were empty."
+                return f"It asks for {request}; the nodes could not hold that even if they were empty."
             places = ", ".join(short.node for short in blocker.node_shortages[:MAX_NAMED_NODES])
             if blocker.code == ReasonCode.FRAGMENTED:
-                return f"It asks for {asked}; as much is free, but not together: {missing} missing on {places}."
-            return f"It asks for {asked}; the nodes have capacity for {free}: {missing} missing on {places}."
+                return f"It asks for {request}; as much is free, but not together: {missing} missing on {places}."
+            return f"It asks for {request}; the nodes have capacity for {free}: {missing} missing on {places}."
         if blocker.is_permanent:
-            return f"It asks for {asked}, more than the {limit_text(blocker.limit)} of {node} ({most}) could ever give."
+            return f"It asks for {request}, more than the {limit} of {node} ({bound}) could ever give."
         if blocker.limit == "quota" and blocker.code == ReasonCode.NOTHING_TO_BORROW:
-            return f"It asks for {asked}; everything under {node} leaves {free} of {most}: {missing} missing."
+            return f"It asks for {request}; everything under {node} leaves {free} of {bound}: {missing} missing."
         if blocker.limit == "borrowing_limit" and blocker.used >= blocker.bound:
-            return f"It asks for {asked}; borrowing limit of {node} reached: {amount_text(blocker.used)} of {most}."
-        return (
-            f"It asks for {asked}; the {limit_text(blocker.limit)} of {node} ({most}) leaves {free}: {missing} missing."
-        )
+            return f"It asks for {request}; borrowing limit of {node} reached: {amount_text(blocker.used)} of {bound}."
+        return f"It asks for {request}; the {limit} of {node} ({bound}) leaves {free}: {missing} missing."
 
 
 def _gang_hold_reason(gang: GangState, queue: QueueState) -> Reason | None:

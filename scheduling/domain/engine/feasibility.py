@@ -1,9 +1,8 @@
 """The tasks that a gang could ever start with: of the possible choices for its next attempt, the first one that limits,
 quotas and nodes do not rule out permanently, however much other work ends.
 
-A gang that can meet its minimum in more than one way (optional replicas, tasks of different size) requests that choice.
-Otherwise one replica that is too large for every node would block other replicas that fit.
-"""
+A gang that can meet its minimum in more than one way (optional replicas, tasks of different size) requests the chosen
+tasks. Otherwise one replica that is too large for every node would block other replicas that fit."""
 
 from __future__ import annotations
 

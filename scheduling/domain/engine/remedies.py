@@ -54,8 +54,8 @@ class Remedies:
         """The remedies for one blocker of the gang."""
         if blocker.is_permanent:
             if blocker.limit == "nodes":
-                asked = self._world.amounts_text(blocker.requested, relevant=blocker.missing)
-                yield Remedy(f"Never on these nodes: it needs {asked} in a shape they do not have")
+                requested = self._world.amounts_text(blocker.requested, relevant=blocker.missing)
+                yield Remedy(f"Never on these nodes: it needs {requested} in a shape they do not have")
             else:
                 yield Remedy(
                     f"Never with these settings: the {limit_text(blocker.limit)} of {blocker.node} must grow first"

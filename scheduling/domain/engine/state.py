@@ -287,8 +287,8 @@ class GangState:
         width = 1 + max((r for request in self.requests for r, _amount in request), default=-1)
         costs = []
         for i in self.task_index.waiting_tasks(leaf):
-            asked = dict(self.requests[i])
-            costs.append([asked.get(r, 0) for r in range(width)])
+            requested = dict(self.requests[i])
+            costs.append([requested.get(r, 0) for r in range(width)])
         return [sum(parts) for parts in zip(*sorted(costs)[:count], strict=True)] or [0] * width
 
     def next_tasks(self) -> list[int]:

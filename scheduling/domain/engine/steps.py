@@ -63,8 +63,10 @@ class StepLog:
                 StepAction.RECLAIM: f"{theirs} reclaims {amount} that {name} had borrowed in {queue}, for {other}.",
                 StepAction.PREEMPT: f"{other} preempts {name} in {queue}, which gives up {amount}.",
             }[action]
-        whom = None if beneficiary is None else beneficiary.fact.name
-        self.steps.append(Step(self.pass_number, action, name, names, whom, message, self._nodes(action, gang, which)))
+        beneficiary_name = None if beneficiary is None else beneficiary.fact.name
+        self.steps.append(
+            Step(self.pass_number, action, name, names, beneficiary_name, message, self._nodes(action, gang, which))
+        )
 
     def _nodes(self, action: StepAction, gang: GangState, which: Iterable[int]) -> tuple[str, ...]:
         nodes = self._world.nodes

@@ -75,8 +75,8 @@ class QueuePlan:
 
 
 def plan_queues(desired: Mapping[str, DesiredQueue], observed: Mapping[str, ObservedQueue]) -> QueuePlan:
-    """The writes that bring a cluster's queues from `observed` to `desired` (whose parents stand before their
-    children)."""
+    """The writes that bring the queues of a cluster from `observed` to `desired`, which lists parents before
+    children."""
     in_the_way = {name: each.note for name, each in observed.items() if each.ownership is Ownership.OTHERS}
     for name, queue in desired.items():
         if queue.parent in in_the_way and name not in in_the_way:

@@ -57,7 +57,7 @@ def test_unless_every_status_counts() -> None:
     assert (done.verdict, done.final_statuses) == (S.COMPLETED, {"other": S.COMPLETED})
 
 
-def test_an_end_that_was_known_is_not_told_again_but_counts() -> None:
+def test_a_known_end_is_not_reported_again_but_counts() -> None:
     found = follows(lead(S.RUNNING), other(S.FAILED), before=frozenset({"other"}))
     assert found == GangOutcome()
     assert follows(lead(S.RUNNING), other(S.FAILED), before=frozenset({"other"}), ignores=False).verdict is S.FAILED
@@ -109,5 +109,5 @@ def test_a_replica_that_never_ran_was_not_needed() -> None:
         ([S.COMPLETED, S.SCHEDULING], S.SCHEDULING),
     ],
 )
-def test_where_a_gang_stands(tasks: list[S], status: S) -> None:
+def test_the_status_of_a_gang(tasks: list[S], status: S) -> None:
     assert gang_status(tasks) is status

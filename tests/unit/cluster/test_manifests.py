@@ -47,7 +47,7 @@ def container(manifest: dict[str, Any]) -> dict[str, Any]:
     return dict(only)
 
 
-def test_a_pod_says_whose_it_is_and_who_places_it() -> None:
+def test_a_pod_names_its_owner_and_its_scheduler() -> None:
     manifest = made(attempt(spec(lead=True), retry=2, platform="h100", sub_group="workers"))
     assert manifest["metadata"]["name"] == str(TASK)
     assert manifest["metadata"]["namespace"] == "osmo"
@@ -73,7 +73,7 @@ def test_a_pod_says_whose_it_is_and_who_places_it() -> None:
     }
     assert manifest["spec"]["schedulerName"] == "kai-scheduler"
     assert manifest["spec"]["restartPolicy"] == "Never"
-    assert "priorityClassName" not in manifest["spec"]  # it stands on the PodGroup only
+    assert "priorityClassName" not in manifest["spec"]  # only the PodGroup has it
     assert "ownerReferences" not in manifest["metadata"]  # KAI would group the pod by its owner instead
 
 

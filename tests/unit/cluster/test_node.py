@@ -1,4 +1,4 @@
-"""Nodes and other people's pods as an API server shows them."""
+"""Nodes and pods of other software as an API server shows them."""
 
 from __future__ import annotations
 

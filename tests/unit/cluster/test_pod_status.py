@@ -1,4 +1,4 @@
-"""Pods as kubelet, scheduler and eviction leave them -> where the task stands."""
+"""From pods as kubelet, scheduler and eviction leave them to the status of the task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at(before: timedelta) -> str:
 def pod(
     phase: str = "Pending", *, node: str = "", own: Any = None, beside: Any = None, **status: Any
 ) -> dict[str, Any]:
-    """A pod of ours; `own` is the state of the task's container, `beside` that of one put there by somebody else."""
+    """A pod of ours; `own` is the state of the task's container, `beside` that of an injected container."""
     states = [("task", own), ("beside", beside)]
     return {
         "metadata": {"name": "p", "labels": {"osmo.task_uuid": str(TASK)}, "creationTimestamp": at(timedelta(hours=2))},
@@ -100,7 +100,7 @@ S = TaskStatus
         ),
         pytest.param(
             pod("Failed", reason="UnexpectedAdmissionError", message="no healthy GPU"),
-            S.FAILED_BACKEND_ERROR, 3001, "no healthy GPU", id="refused by the machine",
+            S.FAILED_BACKEND_ERROR, 3001, "no healthy GPU", id="refused by the node",
         ),
         pytest.param(
             pod("Failed", own=ended(137, "ContainerStatusUnknown")),

@@ -65,11 +65,11 @@ def test_a_limit_counts_all_work() -> None:
     assert (found["code"], found["requested"], found["used"]) == ("over_limit", 9, 14)
 
 
-def test_a_number_somebody_can_change_comes_first() -> None:
+def test_a_number_that_an_admin_can_change_comes_first() -> None:
     assert shown(refused(NO_ROOM, OVER_QUOTA))["code"] == "over_quota"
 
 
-def test_no_room() -> None:
+def test_no_free_capacity() -> None:
     assert shown(refused(NO_ROOM)) == {
         "code": "no_room",
         "message": "no nodes with enough resources were found",

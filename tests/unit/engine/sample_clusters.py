@@ -1,4 +1,4 @@
-"""Small clusters drawn on one screen, random ones for properties, and the invariants of any cluster after a cycle."""
+"""Small clusters for examples, random ones for properties, and the invariants of any cluster after a cycle."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ REQUESTS = st.sampled_from([{GPU: 1}, {GPU: 1}, {GPU: 2}, {GPU: 4}, {GPU: 1, CPU
 
 @st.composite
 def _gang(draw, name, leaves, machines):
-    """Its tasks may be unlike in what they ask for and in where they may stand."""
+    """Its tasks may differ in their requests and in their allowed nodes."""
     priority = draw(PRIORITIES)
     tree, groups = draw(st.one_of(_plain(), _elastic(), _replicas()))
     request, unlike = draw(REQUESTS), draw(st.sampled_from([False, False, True]))

@@ -1,4 +1,4 @@
-"""Amounts in sentences, and sentences about resources that stand beside the GPUs."""
+"""Amounts in messages, and messages about resources beside the GPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNITS = {CPU: DisplayUnit(1000, "core", "cores"), MEMORY: DisplayUnit(2**30, "Gi
         ({}, (), "nothing"),
     ],
 )
-def test_what_stands_beside_is_told_where_it_matters(amounts, matters, told):
+def test_secondary_resources_are_named_where_they_are_relevant(amounts, matters, told):
     assert amounts_text(amounts, UNITS, relevant=matters) == told
     assert amounts_text({GPU: 8, CPU: 1500}, {}) == "8 GPUs and 1500 cpu", "without units everything is told as it is"
 

@@ -1,4 +1,4 @@
-"""Gangs whose minimum can be met in more than one way: what they ask for, and what is said of them when they wait."""
+"""Gangs whose minimum can be met in more than one way: their requests, and their reasons while they wait."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_never_is_said_when_no_way_is_left():
 
 
 def test_what_can_run_takes_places_although_a_larger_replica_comes_first():
-    """The quota has room for the small replica only, and LOW work stands in its place."""
+    """Only the small replica fits into the quota, and LOW work uses its node."""
     low = gang("low", "q", LOW, gpus=4, on="n")
     for mine in (replicas(9, 2, priority=NORMAL), unlike(9, 2, priority=NORMAL)):
         assert step_pairs(run_cycle(facts([queue("q", 4)], [low, mine], {"n": 4}))) == [
@@ -75,7 +75,7 @@ def test_what_can_run_takes_places_although_a_larger_replica_comes_first():
 
 
 def test_one_that_asks_for_more_does_not_stop_one_that_may_choose():
-    """The first asks for what its leaf cannot give; the second is no larger at first sight, and can do with less."""
+    """The first requests more than its leaf can give; the second seems no smaller, and can start with less."""
     low = gang("low", "q", LOW, gpus=2, on="n")
     large = gang("large", "q", NORMAL, gpus=4, at=1)
     mine = unlike(4, 2, priority=NORMAL)
@@ -84,7 +84,7 @@ def test_one_that_asks_for_more_does_not_stop_one_that_may_choose():
     assert step_pairs(after) == [("preempt", "low"), ("start", "g")]
 
 
-def test_a_gang_without_a_minimum_is_told_of_what_can_run_too():
+def test_a_gang_without_a_minimum_waits_for_a_task_that_can_run():
     """It needs nothing to be whole, and so waits for whichever pod may start."""
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     zero = GangTree(None, 2, [SubGroup("r0", None, 0), SubGroup("r1", None, 0)])
@@ -94,7 +94,7 @@ def test_a_gang_without_a_minimum_is_told_of_what_can_run_too():
         assert (reason.code, dict(reason.missing)) == ("no_room", {GPU: 2})
 
 
-def test_who_can_never_run_is_told_the_least_that_it_needs():
+def test_a_gang_that_can_never_run_is_explained_by_its_least_request():
     """Of replicas of 9 and of 8 GPUs one is needed: a limit of 8 would do, and so 8 is the number that is too much."""
     for mine in (replicas(9, 8), unlike(9, 8)):
         reason = why([queue("q", 0, limit=4)], [mine], {"n": 20})
@@ -107,7 +107,7 @@ def test_who_can_never_run_is_told_the_least_that_it_needs():
 
 
 def test_the_number_that_is_too_much_is_of_the_resource_that_is_too_much():
-    """Two GPUs are taken just now; nine cores are more than the limit will ever be."""
+    """Two GPUs are in use now; nine cores exceed the limit permanently."""
     two = QueueFacts("q", None, {GPU: 9}, limit={GPU: 4, CPU: 6})
     full = gang("full", "q", NORMAL, gpus=3, on="n")
     mine = GangFacts("g", "q", (TaskFacts("g-0", {GPU: 2, CPU: 9}),), LOW, True, 9)
@@ -124,8 +124,8 @@ def _pods(*requests, need=1, allowed=()):
     return GangFacts("g", "q", tasks, LOW, True, 9, GangTree(need))
 
 
-def test_a_pod_that_is_neither_first_nor_least_starts_where_it_alone_has_room():
-    """GPUs are taken, cores are not: of three pods the second asks for cores alone."""
+def test_a_pod_that_is_neither_first_nor_least_starts_where_only_it_fits():
+    """GPUs are in use, cores are free: of three pods the second requests only cores."""
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     mine = _pods({GPU: 1}, {CPU: 3}, {GPU: 2})
     machines = (NodeFacts("n", {GPU: 4, CPU: 4}),)
@@ -134,7 +134,7 @@ def test_a_pod_that_is_neither_first_nor_least_starts_where_it_alone_has_room():
 
 
 def test_a_pod_that_may_stand_elsewhere_is_not_held_back_by_the_pods_before_it():
-    """They ask for the same; only the nodes that they may stand on differ."""
+    """Their requests are equal; only their allowed nodes differ."""
     full = gang("full", "q", NORMAL, gpus=4, on="n")
     mine = _pods({GPU: 1}, {GPU: 1}, {GPU: 1}, need=2, allowed=[frozenset("n"), frozenset("m"), frozenset("m")])
     after = run_cycle(facts([queue("q", 9)], [full, mine], {"n": 4, "m": 4}))
@@ -142,7 +142,7 @@ def test_a_pod_that_may_stand_elsewhere_is_not_held_back_by_the_pods_before_it()
 
 
 def test_never_is_not_said_while_one_pod_could_stand():
-    """No node has GPUs, and the first pod asks for one: the second would do, and waits for cores."""
+    """No node has GPUs, and the first pod requests one: the second would suffice, and waits for cores."""
     full = GangFacts("full", "q", (TaskFacts("full-0", {CPU: 4}),), LOW, True, 0)
     mine = _pods({GPU: 1}, {CPU: 3}, {GPU: 2})
     reason = waiting_reasons(
@@ -164,8 +164,8 @@ def _whole(*tasks):
     return GangFacts("g", "q", made, LOW, True, 9)
 
 
-def test_room_is_asked_for_only_where_the_task_may_stand():
-    """The small task may stand on m alone; so the large one, which comes first, belongs on n."""
+def test_a_shortage_names_only_nodes_that_the_task_may_use():
+    """The small task may run only on m; so the large one, which comes first, belongs on n."""
     full = [gang(f"full-{node}", "q", NORMAL, gpus=4, on=node) for node in "mn"]
     mine = _whole(({GPU: 4}, None), ({GPU: 3}, frozenset("m")))
     reason = why([queue("q", 9)], [*full, mine], {"k": 0, "m": 4, "n": 4})
@@ -173,7 +173,7 @@ def test_room_is_asked_for_only_where_the_task_may_stand():
 
 
 def test_no_node_is_asked_for_more_than_it_has():
-    """What asks for cores alone could stand on the small node, but then the other two would have no place."""
+    """The task that requests only cores would fit on the small node, but then the other two would fit nowhere."""
     low = GangFacts(
         "low", "q", (TaskFacts("low-0", {GPU: 2}, state=TaskState.RUNNING, node="small"),), NORMAL, submitted=1
     )
@@ -187,7 +187,7 @@ def test_no_node_is_asked_for_more_than_it_has():
     assert reason.unblock == ("3 GPUs more must be free on big (high).", "1 GPU more must be free on small (low).")
 
 
-def test_who_waits_for_nothing_but_its_own_missing_tasks_is_told_so():
+def test_a_gang_that_waits_only_for_its_missing_tasks_says_so():
     """One replica needs two pods and has one; the other needs none and has none. Nothing of it can ever start."""
     tree = GangTree(None, 1, [SubGroup("a", None, 2), SubGroup("b", None, 0)])
     mine = GangFacts("g", "q", (TaskFacts("a-0", {GPU: 1}, "a"),), LOW, True, 9, tree)

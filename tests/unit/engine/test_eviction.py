@@ -1,4 +1,4 @@
-"""Who may take from whom (kai.md 6.4): consolidation, preemption, elastic gangs. Reclaim has a file of its own."""
+"""Victims and their order (kai.md 6.4): consolidation, preemption, elastic gangs. Reclaim has its own module."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_victim_that_does_not_help_is_spared():
 
 
 def test_a_victim_that_does_not_help_is_spared_among_many():
-    """Four stand in front of the order; the youngest, on the other node, is of no use and returns."""
+    """Four are first in the order; the youngest, on the other node, does not help and returns."""
     here = [gang(f"here{i}", "q", LOW, gpus=1, on="n2", at=i) for i in range(3)]
     work = [gang("elsewhere", "q", LOW, gpus=1, on="n1", at=9), *here, gang("new", "q", NORMAL, gpus=3)]
     after = run_cycle_of([queue("q", 9)], work, {"n1": 1, "n2": 3})
@@ -99,7 +99,7 @@ def test_at_most_sixteen_gangs_move_for_one(gangs, starts):
 
 
 def test_consolidation_moves_every_gang_or_does_nothing():
-    """Three of the four would find a place, so nobody moves."""
+    """Three of the four would fit elsewhere, so none moves."""
     here = [gang(f"l{i}", "q", LOW, gpus=2, on="n1", at=i) for i in range(4)]
     work = [*here, gang("fixed", "q", NORMAL, gpus=2, on="n2"), gang("new", "q", LOW, gpus=8, at=9)]
     assert step_pairs(run_cycle_of([queue("q", 8)], work, {"n1": 8, "n2": 8})) == []
@@ -130,7 +130,7 @@ def test_what_could_not_move_may_move_in_the_next_pass():
 
 
 def test_the_node_with_fewest_gangs_to_move_is_cleared():
-    """On each of two nodes two pods stand in the way; on n2 they are of one gang, although an older one."""
+    """On each of two nodes two pods block the start; on n2 they belong to one gang, although an older one."""
     pair = gang("pair", "q", LOW, count=2, on="n2", at=1)
     singles = [gang(f"single{i}", "q", LOW, on="n1", at=5 + i) for i in range(2)]
     work = [pair, *singles, gang("new", "q", LOW, gpus=4, at=9)]
@@ -182,7 +182,7 @@ def test_consolidation_moves_preemptible_work_for_preemptible_work():
 
 @pytest.mark.parametrize("leaf", ["q", "other"])
 def test_what_cannot_be_preempted_is_not_even_moved(leaf):
-    """Both stand where the new one would, and either would find a place on n2; `fixed`, the younger, would be first."""
+    """Both run where the new one would, and either would fit on n2; `fixed`, the younger, would be first."""
     fixed = GangFacts("fixed", "q", (TaskFacts("fixed-0", {GPU: 1}, state="running", node="n1"),), LOW, False, 9)
     work = [gang("free", "q", LOW, on="n1", at=1), fixed, gang("new", leaf, NORMAL, gpus=3, at=20)]
     after = run_cycle(facts([queue("q", 5), queue("other", 5)], work, {"n1": 4, "n2": 1}))
@@ -200,7 +200,7 @@ def test_inside_a_leaf_no_gang_is_evicted_where_moving_is_enough():
 
 
 def test_a_preemption_moves_only_lower_priorities_of_its_own_leaf():
-    """The queue is above its fair share, so no room is made for it elsewhere; on n1 one more would have to move."""
+    """The queue is above its fair share, so no other queue loses work for it; on n1 one more would have to move."""
     queues, more = [queue("q", 4), queue("other", 4)], {"usage": {"q": {GPU: 9}}}
 
     def after(*standing):
@@ -281,7 +281,7 @@ def test_elastic_pods_start_one_by_one_and_are_given_up_first():
 
 
 def test_the_next_pod_of_an_elastic_gang_competes_by_its_priority():
-    """It stands in line again at once: its surplus comes before work of a lower priority, and after its equals."""
+    """It is pending again at once: its surplus comes before work of a lower priority, and after its equals."""
     elastic = gang("e", "q", 60, count=4, tree=GangTree(2))
     for priority, started in ((50, ["e", "e", "e"]), (60, ["e", "o"])):
         after = run_cycle_of([queue("q", 0)], [elastic, gang("o", "q", priority, count=2, at=9)], {"n": 4})
@@ -304,7 +304,7 @@ def test_of_groups_that_need_no_pod_the_one_with_fewer_grows_first():
 
 
 def test_a_gang_below_its_minimum_has_no_surplus_to_give_first():
-    """Of `a` two pods run and one is needed; but `b` cannot start, so nothing of it is of use to anybody."""
+    """Of `a` two pods run and one is needed; but `b` cannot start, so none of its pods is useful."""
     tree = GangTree(None, None, [SubGroup("a", None, 1), SubGroup("b", None, 1)])
     states = ("running", "running", "pending")
     tasks = tuple(
@@ -317,7 +317,7 @@ def test_a_gang_below_its_minimum_has_no_surplus_to_give_first():
 
 
 def test_groups_that_stand_in_each_others_way_are_placed_together():
-    """The pod of `a` would take the fullest node, n1, where alone the pod of `b` may stand."""
+    """The pod of `a` would take the fullest node, n1, the only node that the pod of `b` may use."""
     tree = GangTree(None, None, [SubGroup("a", None, 1), SubGroup("b", None, 1)])
     tasks = (TaskFacts("a-0", {GPU: 1}, "a"), TaskFacts("b-0", {GPU: 1}, "b", allowed_nodes=frozenset({"n1"})))
     after = run_cycle(facts([queue("q", 0)], [GangFacts("g", "q", tasks, LOW, True, 0, tree)], {"n1": 1, "n2": 2}))

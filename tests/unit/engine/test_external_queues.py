@@ -1,4 +1,4 @@
-"""Queues of other clusters in the same tree of cohorts: their work holds quota, and stands on no node of ours."""
+"""Queues of other clusters in the same cohort tree: their work holds quota, but uses none of our nodes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_it_takes_no_share_of_our_nodes():
 DEMAND = {"here": {GPU: 8}, "us": {GPU: 8}}
 
 
-def test_who_is_not_needed_after_all_returns_to_where_it_was():
+def test_an_unneeded_victim_returns_to_its_node():
     work = [elsewhere("large", "there", 2, at=1), elsewhere("small", "there", 1, at=2)]
     work.append(gang("ours", "here", NORMAL, gpus=2, at=3))
     after = run_cycle(facts([queue("here", 3, "corp"), outside("there")], work, {"n": 2}, cohorts=CORP))

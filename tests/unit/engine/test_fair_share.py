@@ -84,7 +84,7 @@ def test_division(total, claims, shares):
         unique_by=lambda one: one.name,
     ),
 )  # fmt: skip
-def test_shares_are_whole_and_never_above_what_is_asked_or_there(total, claims):
+def test_shares_are_integers_and_never_above_the_request_or_the_total(total, claims):
     shares = divide_fair_shares(total, claims)
     promised = sum(min(one.quota, one.requestable) for one in claims)
     assert sum(shares) <= max(total, promised)
@@ -153,7 +153,7 @@ def test_usage_and_demand_count_as_requests():
 
 
 def test_demand_and_usage_are_requests_of_every_queue_above():
-    """`outer` has no quota and nothing of its own; what is asked and held below it is its claim on the surplus."""
+    """`outer` has no quota and no work of its own; requests and usage below it are its claim on the surplus."""
     queues = [queue("outer", 0), queue("inside", 0, "outer"), queue("other", 0)]
     for below in ({"demand": {"inside": {GPU: 9}}}, {"usage": {"inside": {GPU: 9}}}):
         after = run_cycle_of(queues, [gang("o", "other", gpus=9)], {"n": 8}, **below)

@@ -1,4 +1,4 @@
-"""What the engine made goes with its last user, without a search by the garbage collector."""
+"""The engine's objects are freed with their last user, without a search by the garbage collector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def alive():
     return [each for each in gc.get_objects() if isinstance(each, QueueState | GangState)]
 
 
-def test_a_world_that_nobody_needs_is_no_garbage_to_be_found():
+def test_an_unused_world_is_freed_without_the_garbage_collector():
     given = facts(
         [queue("p", 4, parent="c"), queue("q", 2, parent="p"), queue("r", 2, parent="p")],
         [

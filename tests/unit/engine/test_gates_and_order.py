@@ -1,4 +1,4 @@
-"""Hard gates (kai.md 6.2), the order of queues and gangs (6.3), and where tasks stand."""
+"""Hard gates (kai.md 6.2), the order of queues and gangs (6.3), and the placement of tasks."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_low_work_of_others_does_not_count_against_the_quota_but_against_the_lim
 
 
 def test_firm_work_starts_beside_low_work_that_fills_the_quota():
-    """There is room for both, and nobody could leave."""
+    """Both fit, and no victim exists."""
     work = gang("g", "q", NORMAL, gpus=2)
     assert running_gangs(run_cycle_of([queue("q", 2)], [work], {"n": 4}, usage={"q": {GPU: 2}})) == {"g"}
 
 
-def test_only_what_is_asked_for_is_looked_at():
-    """The queue holds more cpu than its limit and its quota; work that asks for GPUs alone does not mind."""
+def test_only_requested_resources_count():
+    """The queue holds more cpu than its limit and its quota; work that requests only GPUs may start."""
     q = QueueFacts("q", quota={GPU: 2, CPU: 0}, limit={CPU: 1})
     work = GangFacts("g", "q", (TaskFacts("g-0", {GPU: 2, CPU: 0}),), NORMAL)
     held = {"q": {CPU: 9}}
@@ -113,7 +113,7 @@ def test_amounts_are_exact():
     assert running_gangs(run_cycle_of([queue("q", 1)], work, {"n": 8})) == {"g0", "g1", "g2"}
 
 
-def test_under_a_cohort_everybody_is_bound_by_what_the_tree_gives():
+def test_under_a_cohort_every_leaf_is_bounded_by_the_tree():
     tree = {"cohorts": (cohort("org", 2),)}
     low = gang("low", "a", LOW, gpus=6)
     assert running_gangs(run_cycle_of([queue("a", 4, "org")], [low], {"n": 8}, **tree)) == {"low"}
@@ -171,13 +171,13 @@ def test_unlike_tasks_are_packed_even_when_listed_in_an_unlucky_order():
 
 
 def test_unlike_tasks_are_packed_even_where_largest_first_would_fail():
-    """The largest would go to the smaller node, where it leaves 1 that nobody can use."""
+    """The largest would go to the smaller node, where it leaves 1 that no task can use."""
     tasks = tuple(TaskFacts(f"t{i}", {GPU: size}) for i, size in enumerate([2, 2, 3, 4]))
     after = run_cycle(facts([queue("q", 0)], [GangFacts("g", "q", tasks, LOW, True)], {"n1": 5, "n2": 6}))
     assert running_gangs(after) == {"g"}
 
 
-def test_what_has_ended_is_not_asked_of_a_gang_that_starts_whole():
+def test_ended_tasks_are_not_needed_for_a_start_of_the_whole_gang():
     """One of three pods is through: the gang starts again with the other two."""
     states = (TaskState.FINISHED, TaskState.PENDING, TaskState.PENDING)
     tasks = tuple(TaskFacts(f"g-{i}", {GPU: 1}, state=state) for i, state in enumerate(states))
@@ -238,7 +238,7 @@ def test_a_gang_with_too_few_tasks_says_so():
     assert waiting_reasons(after.world)["g"].code == "not_ready"
 
 
-def test_a_task_stands_only_where_it_may():
+def test_a_task_runs_only_on_its_allowed_nodes():
     """Platforms and excluded nodes: starting, moving and the reason all keep to the allowed nodes."""
     here = frozenset({"n2"})
 

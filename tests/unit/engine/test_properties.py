@@ -18,7 +18,7 @@ from tests.unit.engine.replay_checker import ReplayChecker
 from tests.unit.engine.sample_clusters import broken_invariants, cluster_facts, partly_scheduled
 
 # Placing is a search with a budget, so a property can have a counterexample that is no defect, one in ten thousand. The
-# same examples are drawn each time, lest it turns up where it stops everybody.
+# same examples are drawn each time, so that a rare failure does not stop unrelated changes.
 SAMPLE = settings(max_examples=120, derandomize=True)
 
 STATES = st.tuples(cluster_facts(), st.sets(st.sampled_from([f"g{i}" for i in range(14)])))
@@ -106,7 +106,7 @@ def test_every_waiting_gang_has_one_reason_and_one_position(drawn):
 @given(STATES, st.data())
 @SAMPLE
 def test_the_reason_is_true(drawn, data):
-    """Making available what is named starts the gang; who is told *never* does not start were everybody else gone."""
+    """The gang starts once the named amounts are available; a *never* gang does not start even without other work."""
     after = run_cycle(partly_scheduled(*drawn))
     world = after.world
     waiting = sorted(waiting_reasons(world))
@@ -128,7 +128,7 @@ def test_the_reason_is_true(drawn, data):
 @given(STATES, st.data())
 @SAMPLE
 def test_the_number_that_can_never_be_given_is_true(drawn, data):
-    """Were that much more there, of every number that is named, it could start beside nobody."""
+    """Whether the gang could start alone with that much more of every named number."""
     after = run_cycle(partly_scheduled(*drawn))
     why = waiting_reasons(after.world)
     names = sorted(name for name, reason in why.items() if reason.is_permanent and reason.limit != "nodes")

@@ -12,7 +12,7 @@ from tests.unit.engine.sample_clusters import CPU, GPU, facts, gang, queue
 
 
 def served(after):
-    """Everybody in the order of service: who started, then who waits by position."""
+    """All gangs in serving order: the started ones, then the waiting ones by position."""
     waiting = sorted(queue_positions(after.world).items(), key=lambda entry: entry[1].overall)
     return [*(step.gang for step in after.steps), *(name for name, _place in waiting)]
 

@@ -1,4 +1,4 @@
-"""When one leaf may take from another (kai.md 6.4): the gate, each victim, the look back; and where our rules are
+"""When one leaf may reclaim from another (kai.md 6.4): the gate, each victim, the final check; and where our rules are
 stricter than KAI. Every case says who may be asked, with numbers small enough to count."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def low(name, where, gpus=1, *, at=0, count=1, tree=None):
 
 
 def taken(queues, work, gpus, **more):
-    """Who was taken, in order; the fullness of the node is what makes the asker ask."""
+    """The victims in order; the new gang needs victims because the node is full."""
     after = run_cycle_of(queues, work, {"n": gpus}, **more)
     assert after.has_converged
     return [step.gang for step in after.steps if step.action == "reclaim"]
@@ -55,7 +55,7 @@ def test_the_gate_is_checked_again_for_every_gang():
 
 
 def test_the_gate_is_asked_in_every_resource():
-    """`a` holds more cpu than its share, so it takes back no GPU either."""
+    """`a` holds more cpu than its share, so it reclaims no GPU either."""
     queues = (QueueFacts("a", quota={GPU: 2, CPU: 4}), QueueFacts("b", quota={GPU: 0, CPU: 4}))
     theirs = GangFacts("low", "b", (TaskFacts("t", {GPU: 2}, state="running", node="n"),), LOW, True)
     asks = GangFacts("w", "a", (TaskFacts("t", {GPU: 2, CPU: 0}),), NORMAL)
@@ -83,7 +83,8 @@ def test_non_preemptible_work_must_fit_the_quota_and_low_work_need_not():
 
 
 def test_a_quota_is_reclaimed_from_a_leaf_above_its_own():
-    """`b` is inside its fair share, for nobody else wants the surplus, but above its quota; `a` is inside its own."""
+    """`b` is inside its fair share, since no other leaf requests the surplus, but above its quota; `a` is inside its
+    own."""
     held = [low(f"b{i}", "b", at=i) for i in range(4)]
     assert taken([queue("a", 2), queue("b", 2)], [*held, gang("w", "a", NORMAL, gpus=2)], 4) == ["b3", "b2"]
 
@@ -102,7 +103,8 @@ def test_units_are_judged_one_by_one():
 
 
 def test_surplus_pods_go_alone_and_the_core_as_one():
-    """Five pods, two of them the core. The quota of `b` is 2, so its core is safe from who wants only a share."""
+    """Five pods, two of them the core. The quota of `b` is 2, so its core is safe from a request for a share of the
+    surplus."""
     elastic = low("b0", "b", count=5, tree=GangTree(2))
     after = run_cycle_of([queue("a", 3), queue("b", 2)], [elastic, gang("w", "a", NORMAL, gpus=3)], {"n": 5})
     assert [(step.action, step.tasks) for step in after.steps] == [
@@ -135,7 +137,7 @@ def test_only_work_that_can_be_taken_and_is_listed_is_taken():
 
 
 def test_usage_inside_the_quota_of_the_branch_is_safe_from_other_branches():
-    """Pool `y` holds its quota of 4, all of it in a leaf without quota: no other pool takes it, the sibling does."""
+    """Pool `y` holds its quota of 4, all of it in a leaf without quota: no other pool reclaims it, the sibling does."""
     queues = [queue("x", 4), queue("y", 4), queue("y1", 0, "y"), queue("y2", 4, "y")]
     held = [low(f"l{i}", "y1", at=i) for i in range(4)]
     full = gang("full", "x", NORMAL, gpus=3, on="n")
@@ -152,7 +154,7 @@ def test_a_leaf_inside_its_quota_is_safe_though_the_pool_above_it_is_over_its_ow
 
 
 def test_the_nearest_borrower_inside_a_pool_first():
-    """A sibling before the rest of the pool, that before other pools; ages would have it the other way round."""
+    """A sibling before the rest of the pool, that before other pools; by age the order would be the reverse."""
     queues = [
         queue("pool", None, created=1), queue("half", None, "pool", created=1), queue("mine", 3, "half", created=1),
         queue("sibling", 0, "half", created=1), queue("cousin", 0, "pool", created=2), queue("other", 0, created=3),
@@ -180,14 +182,15 @@ def test_the_shared_queue_takes_from_a_subpool_and_a_subpool_from_the_shared_que
 
 
 def test_pools_on_the_same_nodes_take_from_each_other_and_others_have_nothing_to_give():
-    """Work on nodes where the asker may not stand is of no use to it."""
+    """Work on nodes that the new gang may not use does not help it."""
     held = gang("low", "b", LOW, gpus=2, on="n2")
     asks = GangFacts("w", "a", (TaskFacts("t", {GPU: 2}, allowed_nodes=frozenset({"n1"})),), NORMAL)
     full = gang("full", "a", NORMAL, gpus=2, on="n1")
     assert step_pairs(run_cycle(facts([queue("a", 4), queue("b", 0)], [held, full, asks], {"n1": 2, "n2": 2}))) == []
 
 
-# -- who loses first -------------------------------------------------------------------------------------------------
+# -- the order of victims
+# -------------------------------------------------------------------------------------------------
 
 
 LENDERS = {
@@ -204,7 +207,7 @@ LENDERS = {
 
 @pytest.mark.parametrize(("lenders", "held", "capacity", "loser"), LENDERS.values(), ids=LENDERS)
 def test_order_of_lenders(lenders, held, capacity, loser):
-    """The reverse of kai.md 6.3, each criterion where all before it are equal. `a` takes back one GPU of its quota."""
+    """The reverse of kai.md 6.3, each criterion where all before it are equal. `a` reclaims one GPU of its quota."""
     work = [low(f"{one.name}{i}", one.name, at=i) for one, n in zip(lenders, held, strict=True) for i in range(n)]
     queues = [queue("a", 1), *lenders]
     lost = taken(queues, [*work, gang("w", "a", NORMAL, at=99)], sum(held), capacity={GPU: capacity})
@@ -217,7 +220,8 @@ def test_the_order_of_lenders_is_made_anew_after_every_unit():
     assert taken([queue("a", 3), queue("x", 0), queue("y", 0)], work, 6, capacity={GPU: 7}) == ["y2", "x2", "y1"]
 
 
-# -- the look back ---------------------------------------------------------------------------------------------------
+# -- the check after a reclaim
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -286,7 +290,7 @@ def test_a_victim_that_finds_another_place_has_lost_nothing():
 
 
 def test_no_gang_is_evicted_where_moving_is_enough():
-    """The youngest would be taken, and fits nowhere else; the older one moves out of the way."""
+    """The youngest would be evicted and fits nowhere else; the older one moves instead."""
     held = [gang("small", "b", LOW, gpus=2, on="n2", at=1), gang("large", "b", LOW, gpus=4, on="n1", at=2)]
     nodes = {"n1": 4, "n2": 4, "n3": 2}
     after = run_cycle_of([queue("a", 4), queue("b", 0)], [*held, gang("w", "a", NORMAL, gpus=4)], nodes)
@@ -294,13 +298,13 @@ def test_no_gang_is_evicted_where_moving_is_enough():
 
 
 def test_a_gang_that_moves_need_not_be_above_its_quota():
-    """`b` is inside its quota, so nobody takes anything of it; but its work may move."""
+    """`b` is inside its quota, so it loses nothing; but its work may move."""
     held = gang("low", "b", LOW, gpus=2, on="n1")
     after = run_cycle_of([queue("a", 4), queue("b", 2)], [held, gang("w", "a", NORMAL, gpus=4)], {"n1": 4, "n2": 2})
     assert step_pairs(after) == [("move", "low"), ("start", "w")]
 
 
-def test_nobody_makes_work_move_for_what_is_above_its_fair_share():
+def test_no_work_moves_for_a_leaf_above_its_fair_share():
     """Room is made for firm work by a reclaim; LOW work of `a` fills more than the share of `a` already."""
     held = gang("low", "b", LOW, gpus=2, on="n1")
     work = [held, gang("w", "a", NORMAL, gpus=4)]
@@ -324,7 +328,7 @@ def test_a_share_of_the_surplus_pushes_no_leaf_below_its_quota():
 
 
 def test_a_gang_across_the_quota_is_skipped_for_one_that_is_not():
-    """The youngest lies across the line, the older one above it."""
+    """The youngest gang lies across the quota, the older one above it."""
     held = [low("small", "b", 1, at=1), low("large", "b", 3, at=2)]
     asks = gang("w", "a", LOW, gpus=1, at=9)
     assert taken([queue("a", 0), queue("b", 2)], [*held, asks], 4) == ["small"]
@@ -345,7 +349,7 @@ def test_fewer_victims_are_not_bought_with_a_leaf_inside_its_quota():
 
 
 def test_two_pools_do_not_take_each_others_work_for_ever():
-    """`a` takes back its quota, the whole of `b`'s three with it, and fills what that left free; then `b` would take
+    """`a` reclaims its quota, the whole of `b`'s three with it, and fills what that left free; then `b` would take
     all of it for its share, and so on."""
     queues = [queue("a", 3, weight=0), queue("b", 1)]
     work = [
@@ -368,7 +372,7 @@ def test_the_nearest_borrower_of_the_tree_first():
 
 
 def test_a_cohort_that_borrows_nothing_is_left_alone():
-    """`there` uses its own quota, although the queue below it has none: nothing of it was lent by others."""
+    """`there` uses its own quota, although the queue below it has none: other queues lent none of it."""
     tree = (cohort("top"), cohort("here", 2, "top"), cohort("there", 2, "top"))
     queues = [queue("mine", 2, "here"), queue("theirs", 0, "there")]
     held = [low("l0", "theirs", at=1), low("l1", "theirs", at=2)]

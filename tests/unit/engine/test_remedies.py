@@ -1,4 +1,4 @@
-"""What would unblock a gang, and how much of it each reader is told."""
+"""Remedies of a gang, and the names in them for each reader."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ OURS = {"w1": "mine-1", "w2": "mine-2", "w2-again": "mine-2", "w3": "mine-3", "w
         (("secret", "w1", "hidden"), "Work ends (mine-1 and 2 of other users)."),
     ],
 )
-def test_names_are_told_to_those_who_may_know_them(work, told):
+def test_names_are_shown_to_readers_who_may_know_them(work, told):
     assert Remedy("Work ends", work).message(OURS.get) == told
 
 
 def test_what_may_not_be_named_is_in_no_sentence_of_a_reason():
-    """Work of others stands on the nodes and in the queue; a reader who knows none of it is told numbers alone."""
+    """Work of others is on the nodes and in the queue; a reader without access to it sees only numbers."""
     after = run_cycle_of(
         [queue("a", 2), queue("b", 2)],
         [gang("mine", "a", 100, gpus=2), gang("w", "a", 100, gpus=2, on="n"), gang("x", "b", 100, gpus=2, on="n")],
@@ -54,8 +54,8 @@ def test_a_gang_that_runs_in_part_does_not_wait_for_itself():
     assert reason.unblock == ("Raise the quota of a by 1 GPU, or end as much HIGH or NORMAL work in a.",)
 
 
-def test_only_work_on_what_is_shared_makes_room_in_a_cohort():
-    """The four GPUs that `own` holds are not lent, so its end would help nobody."""
+def test_only_work_on_shared_quota_frees_quota_in_a_cohort():
+    """The four GPUs that `own` holds are not lent, so its end would help no other work."""
     queues = [queue("a", 4, "org", lending_limit=0), queue("b", 2, "org")]
     work = [gang("own", "a", 100, gpus=4, on="n"), gang("busy", "b", 100, gpus=2, on="n"), gang("low", "b", gpus=2)]
     for there in (work, work[1:]):

@@ -8,7 +8,7 @@ from tests.unit.engine.sample_clusters import gang, queue, run_cycle_of, running
 
 
 def test_priority_queueing_order():
-    """WF1 and WF2 (NORMAL) run; WF3 to WF6 stand by priority, then by submission time."""
+    """WF1 and WF2 (NORMAL) run; WF3 to WF6 wait by priority, then by submission time."""
     after = run_cycle_of(
         [queue("pool", 2)],
         [
@@ -41,7 +41,7 @@ def preemption():
 
 
 def test_preemption():
-    """WF5 (NORMAL) takes the place of WF1 (LOW), which is re-queued in front of WF3 and WF4."""
+    """WF5 (NORMAL) preempts WF1 (LOW), which is re-queued in front of WF3 and WF4."""
     after = preemption()
     assert step_pairs(after) == [("preempt", "wf1"), ("start", "wf5")]
     assert after.steps[0].beneficiary == "wf5"
@@ -65,7 +65,7 @@ def test_borrowing():
 
 
 def test_reclaiming():
-    """WF5 (NORMAL) of pool2 takes back the GPU that WF3 had borrowed; WF2, inside pool1's quota, is left alone."""
+    """WF5 (NORMAL) of pool2 reclaims the GPU that WF3 had borrowed; WF2, inside pool1's quota, keeps running."""
     after = run_cycle_of(
         POOLS, [*BEFORE, gang("wf3", "pool1", LOW, on="n", at=4), gang("wf5", "pool2", NORMAL, at=5)], {"n": 4}
     )
@@ -102,7 +102,7 @@ def test_a_pool_under_its_quota_never_loses_low_work_to_another_pool():
     assert step_pairs(run_cycle_of(pools, over, {"n": 8})) == [("reclaim", "low"), ("start", "normal")]
 
 
-def test_a_pool_that_has_reached_its_quota_preempts_nobody():
+def test_a_pool_that_has_reached_its_quota_preempts_no_gang():
     work = [
         gang("low", "pool", LOW, on="n"),
         gang("wf2", "pool", NORMAL, on="n"),

@@ -10,7 +10,7 @@ from tests.unit.engine.sample_clusters import GPU, facts, gang, queue, run_cycle
 
 
 def pods(*states, tree=None, groups=None):
-    """A LOW gang of one-GPU pods in these states; what runs or leaves stands on `n`."""
+    """A LOW gang of one-GPU pods in these states; running and releasing pods are on `n`."""
     tasks = tuple(
         TaskFacts(f"s-{i}", {GPU: 1}, groups[i] if groups else "default", state, None if state == "pending" else "n")
         for i, state in enumerate(states)
@@ -31,19 +31,20 @@ def test_a_gang_below_its_minimum_gives_up_its_places():
     assert run_cycle(facts_after(found)).steps == ()
 
 
-def test_what_it_lacks_is_started_first_when_there_is_room():
+def test_missing_tasks_start_first_where_they_fit():
     assert step_pairs(after(pods("running", "pending"))) == [("start", "s")]
 
 
-def test_it_may_start_whole_again_where_less_stands_in_its_way():
-    """Two of three run and the third finds no room beside them on the small node; together they fit the large one."""
+def test_it_may_start_again_as_a_whole_with_fewer_blockers():
+    """Two of three run and the third does not fit beside them on the small node; together they fit on the large one."""
     stale = gang("s", "q", LOW, count=2, on=["small", None], gpus=2)
     found = run_cycle_of([queue("q", 0)], [stale], {"large": 2, "small": 3})
     assert step_pairs(found) == [("start", "s")]
 
 
-def test_it_gives_up_when_everybody_has_had_a_turn():
-    """What it gives up is for the next pass, as in KAI; so `low`, which is served after it, goes first and returns."""
+def test_it_gives_up_after_every_gang_has_had_an_attempt():
+    """Its GPUs are free only for the next pass, as in KAI; so `low`, which is served after it, stops first and
+    returns."""
     stale = gang("s", "q", LOW, count=2, on=["n", None])
     found = run_cycle_of([queue("q", 1)], [stale, gang("low", "q", LOW, on="n", at=9), gang("new", "q", 100)], {"n": 2})
     assert step_pairs(found) == [("preempt", "low"), ("start", "new"), ("give_up", "s"), ("start", "low")]
@@ -75,7 +76,7 @@ def test_an_optional_group_below_its_minimum_makes_nothing_stale():
     assert step_pairs(after(needed, 2)) == [("give_up", "s"), ("start", "s")]
 
 
-def test_a_group_deep_in_the_tree_is_judged_by_what_stands_above_it():
+def test_a_group_deep_in_the_tree_is_judged_by_the_groups_above_it():
     """Each of two stages needs one of its two workers; a stage without any makes the gang stale."""
     stages = [SubGroup(f"stage{i}", None, None, 1) for i in range(2)]
     workers = [SubGroup(f"w{i}{j}", f"stage{i}", 1) for i in range(2) for j in range(2)]
@@ -89,7 +90,7 @@ def test_a_group_deep_in_the_tree_is_judged_by_what_stands_above_it():
 
 
 def test_what_cannot_be_preempted_gives_up_too():
-    """Half a gang is of no use to anybody, whatever its priority."""
+    """Half a gang is useless, whatever its priority."""
     stale = GangFacts(
         "s",
         "q",

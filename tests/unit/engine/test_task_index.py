@@ -1,4 +1,4 @@
-"""The lines of one gang's tasks, against plain sets that are sorted whenever somebody asks."""
+"""The index of one gang's tasks, compared with plain sets that are sorted for each answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queues the ledger asks of a cluster: names (D2), numbers (D4), levels and labels."""
+"""The queues that the ledger requires on a cluster: names (D2), numbers (D4), levels and labels."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_what_others_add_is_theirs(fake: FakeCluster) -> None:
     assert not observe_queue(leaf(fake), TARGET, WANTED).needs_write
 
 
-def test_a_queue_of_our_name_that_nobody_marked_is_adopted() -> None:
+def test_a_queue_with_our_name_and_no_label_is_adopted() -> None:
     fake = FakeCluster()
     spec = {"parentQueue": "osmo-default-ns", "resources": {"gpu": {"quota": 50, "limit": -1, "overQuotaWeight": 1}}}
     body = {"metadata": {"name": "osmo-pool-ns-team", "labels": {"osmo.namespace": "ns"}}, "spec": spec}

@@ -25,7 +25,7 @@ def there(name: str, quota: float, parent: str | None, standing: Ownership = Own
 
 
 def drawn(picture: str) -> list[tuple[str, int, str | None]]:
-    """(name, quota, parent) of each line; two blanks more are one level deeper."""
+    """(name, quota, parent) of each line; two more blanks mean one level deeper."""
     found: list[tuple[str, int, str | None]] = []
     way: list[str] = []
     for line in filter(str.strip, picture.splitlines()):
@@ -107,7 +107,7 @@ def test_a_pool_that_joins_a_cohort_finds_it_there() -> None:
     assert (steps[0].affected_names, steps[1].affected_names) == (("org",), ("team", "org")), "the root is everybody's"
 
 
-def test_room_moves_between_cohorts() -> None:
+def test_quota_moves_between_cohorts() -> None:
     before = "root -1\n  a 30\n    p 10\n    x 20\n  b 10\n    y 10"
     target = wanted("root -1\n  a 20\n    p 20\n  b 30\n    y 10\n    x 20")
     around = seen(before, target)
@@ -142,7 +142,7 @@ def test_leaves_without_their_container_get_it_back() -> None:
     assert words(plan_queues(target, orphans).steps) == ["create team", "update s", "update a"]
 
 
-def test_what_somebody_has_blown_up_is_brought_back() -> None:
+def test_a_quota_that_others_raised_is_reduced_again() -> None:
     target = wanted("root -1\n  team 10\n    s 7\n    a 3")
     steps = plan_queues(target, seen("root -1\n  team 5\n    s 50\n    a 1", target)).steps
     assert words(steps)[0] == "update s"

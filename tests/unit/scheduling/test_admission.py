@@ -85,7 +85,7 @@ LEAF, POOL = Gate("team--_shared", 10, 8, UNLIMITED, 8), Gate("team", 100, 50, 6
     ],
 )
 def test_start(path: tuple[Gate, ...], priority: Priority, gpus: int, code: WaitCode | None, free: int) -> None:
-    """LOW use never stands in the way of firm work's quota; what is overdrawn has nothing free, not less."""
+    """LOW usage never blocks the quota of firm work; an overdrawn quota has nothing free, not less."""
     wait = start_verdict(path, priority=priority, gpus=gpus)
 
     assert (wait.code if wait else None) == code

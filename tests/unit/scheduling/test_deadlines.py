@@ -1,4 +1,4 @@
-"""When a gang ends by itself, and how, however late somebody looks."""
+"""When and how a gang ends by itself, however late the check comes."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ def step(action: StepAction, name: str, *nodes: str, whom: str | None = None) ->
 
 
 def start(name: str, node: str) -> Step:
-    """It starts there."""
+    """A start of the gang on the node."""
     return step(StepAction.START, name, node)
 
 
 def reclaim(name: str, whom: str) -> Step:
-    """It loses its place to somebody."""
+    """A preemption of the gang."""
     return step(StepAction.RECLAIM, name, whom=whom)
 
 
@@ -57,7 +57,7 @@ class TestPlanUnits:
             assert all(each.beneficiary == last.gang for each in taken)
 
     @given(sample_clusters.cluster_facts())
-    def test_a_plan_that_nobody_disturbs_finds_the_room_it_counted_on(self, given_facts: Any) -> None:
+    def test_an_undisturbed_plan_finds_the_capacity_it_needs(self, given_facts: Any) -> None:
         capacity = NodeCapacity(given_facts)
         assert all(capacity.book(unit) for unit in split_plan(run_cycle(given_facts).steps))
 
@@ -97,7 +97,7 @@ class TestRoom:
         capacity = NodeCapacity(facts([queue("q", 9)], work, {"n": 2, "m": 2}))
         assert capacity.book(PlanUnit((step(StepAction.MOVE, "old", "m", whom="wide"), start("wide", "n"))))
 
-    def test_nobody_starts_on_a_node_that_is_not_there(self) -> None:
+    def test_no_gang_starts_on_a_missing_node(self) -> None:
         assert not self.capacity().book(PlanUnit((start("a", "gone"),)))
 
     def test_an_overfull_node_takes_only_what_does_not_ask_for_more_of_that(self) -> None:
@@ -126,7 +126,7 @@ class TestGates:
         gates.add_usage(2, Priority.LOW, -5)
         assert gates.verdict(1, Priority.LOW, 5) is None
 
-    def test_what_stands_above_two_leaves_counts_for_both(self) -> None:
+    def test_a_node_above_two_leaves_counts_for_both(self) -> None:
         gates = self.gates()
         gates.add_usage(1, Priority.NORMAL, 10)
         assert gates.path(2) == (Gate("b", 2, 0, UNLIMITED, 0), Gate("pool", 12, 10, 15, 10))
