@@ -1,4 +1,4 @@
-"""A scene with a pool in use, and people who sign in to it with a password."""
+"""Fixtures: a pool in use, and people who sign in with a password."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def scene(stack: Stack) -> PoolScene:
 
 @pytest.fixture
 def signed_in(new_tab: Callable[..., object], scene: PoolScene) -> Callable[..., object]:
-    """A tab in which somebody of the scene is signed in; options are Playwright's."""
+    """A tab in which a user of the pool is signed in; options are Playwright's."""
 
     def enter(username: str, **options: object) -> object:
         tab = new_tab(**options)

@@ -1,4 +1,4 @@
-"""What the browser tests find: one pool, its people, and work on it."""
+"""The subject of browser tests: one pool, its users, and work in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ workflow:
 
 @dataclass
 class PoolScene:
-    """`pool` guarantees 100 GPUs on a backend of its own (20 nodes of 8) whose work ends only when it is reported."""
+    """`pool` has a quota of 100 GPUs on a backend of its own (20 nodes of 8), whose work ends only when its end is reported."""
 
     stack: Stack
     pool: str
@@ -33,7 +33,7 @@ class PoolScene:
 
     @classmethod
     def build(cls, stack: Stack) -> PoolScene:
-        """Make the pool, its admin and its user."""
+        """Create the pool, its admin and its user."""
         scene = cls(stack, stack.unique_name("team"), stack.unique_name("chief"), stack.unique_name("user"))
         with stack.orm():
             from pools.domain.roles import SYSTEM
@@ -56,7 +56,7 @@ class PoolScene:
         return f"/pools/pool/{self.pool}/change/"
 
     def create_subpool(self, name: str, quota: int) -> None:
-        """Cut one."""
+        """Create a subpool."""
         answer = self.stack.admin_client.post(
             f"/api/configs/pool/{self.pool}/subpool", json={"subpool_name": name, "quota": quota}
         )
@@ -87,12 +87,12 @@ class PoolScene:
         return receipt.workflow.name
 
     def end_workflow(self, workflow: str) -> None:
-        """Report that it has completed."""
+        """Report that a workflow has completed."""
         answer = self.stack.admin_client.post(f"/api/workflow/{workflow}/end", json={"status": "COMPLETED"})
         assert answer.status_code == 200, answer.text
 
     def subpool_state(self, leaf: str) -> tuple[str, int]:
-        """(state, last quota) of a slice, from the database."""
+        """(state, last quota) of a subpool, from the database."""
         (row,) = self.stack.query("SELECT subpool_state, last_quota FROM pools_pool WHERE name = %s", leaf)
         return row["subpool_state"], row["last_quota"]
 

@@ -1,4 +1,4 @@
-"""A cluster is connected, tried out and watched in the browser; the worker really speaks to an API server."""
+"""A cluster is connected, tested and watched in the browser; the worker talks to a real API server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.kube_server import KubeServer, create_namespace
 pytestmark = [pytest.mark.browser, pytest.mark.k8s, pytest.mark.timeout(600)]
 
 
-def test_a_cluster_from_its_kubeconfig_to_an_edit_that_is_set_right(
+def test_a_cluster_from_its_kubeconfig_to_a_reverted_edit(
     scene: PoolScene, signed_in: Callable[..., Any], kube_server: KubeServer
 ) -> None:
     cluster = kube_server.connect()

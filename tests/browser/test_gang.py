@@ -1,4 +1,4 @@
-"""The seed's `inference-service` in the browser: pasted, running without the replica that finds no place, ended."""
+"""The workflow `inference-service` of the design in the browser: pasted, running without one optional replica, ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUNNING = """
 """
 
 
-def test_a_gang_is_submitted_read_as_a_tree_and_ended(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_a_gang_is_submitted_shown_as_a_tree_and_ended(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     # Of 100 GPUs three replicas of 8 × 4 take 96, so the fourth cannot be placed.
     name = scene.stack.unique_name("serve")
     text = INFERENCE.replace("name: inference-service", f"name: {name}").replace("gpus-per-pod: 1", "gpus-per-pod: 4")

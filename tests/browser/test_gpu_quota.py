@@ -16,7 +16,7 @@ DESK, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 @pytest.fixture
 def namespace(scene: PoolScene) -> str:
-    """A namespace near its cap, with workers of every sort and a history."""
+    """A namespace near its cap, with workers in every state and a history."""
     name = scene.stack.unique_name("space")
     with scene.stack.orm():
         from datetime import timedelta
@@ -35,8 +35,8 @@ def namespace(scene: PoolScene) -> str:
         put_gpu_quota(actor=SYSTEM, namespace=name, spec={"total": total | {"maxWorkers": 20}, "single": single})
         for number in range(4):
             size = make_worker(make_amounts(24, "6Gi"), make_amounts(40, "8Gi"), 2)
-            asked = AllocationRequest(f"worker-{number}", f"inference-{number % 2}", size)
-            allocate(actor=SYSTEM, namespace=name, request=asked, assume=number == 3)
+            request = AllocationRequest(f"worker-{number}", f"inference-{number % 2}", size)
+            allocate(actor=SYSTEM, namespace=name, request=request, assume=number == 3)
             sample_usage()
         allocate(
             actor=SYSTEM,
@@ -77,7 +77,7 @@ def test_every_page(
         tab.accessible()
 
 
-def test_asking_how_much_more_fits_and_setting_a_cap(
+def test_calculating_free_capacity_and_setting_a_cap(
     scene: PoolScene, namespace: str, signed_in: Callable[..., Any]
 ) -> None:
     page = signed_in("admin").open("/pools/gpuquota/")
@@ -85,11 +85,11 @@ def test_asking_how_much_more_fits_and_setting_a_cap(
     page.get_by_label("TFLOPS requested, per GPU").fill("10")
     page.get_by_role("button", name="Calculate").click()
     assert "more such worker" in page.get_by_role("status").inner_text()
-    assert page.url.endswith("#capacity-title"), "the answer is in sight, on a phone too"
+    assert page.url.endswith("#capacity-title"), "the answer is visible, on a phone too"
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Workers", exact=True).fill("-3")
     page.get_by_role("button", name="Save the quota").click()
-    page.get_by_text("the least is 0").first.wait_for()
+    page.get_by_text("whole number from 0").first.wait_for()
     page.get_by_label("Workers", exact=True).fill("3")
     page.get_by_role("button", name="Save the quota").click()
     page.get_by_text(f"The quota of namespace {namespace} was saved.").wait_for()

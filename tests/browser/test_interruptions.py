@@ -1,4 +1,4 @@
-"""What happens to people: a second click, a session that has ended, a browser without scripts."""
+"""Interruptions: a double click, a session that has ended, a browser without scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_double_click_submits_once(scene: PoolScene, signed_in: Callable[..., 
     button.scroll_into_view_if_needed()
     box = button.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    held: list[Any] = []  # until the second click is done, however fast the scene answers
+    held: list[Any] = []  # until the second click is done, however fast the server answers
     page.route(
         "**/submit/**", lambda route: held.append(route) if route.request.method == "POST" else route.continue_()
     )
@@ -36,7 +36,7 @@ def test_a_double_click_submits_once(scene: PoolScene, signed_in: Callable[..., 
     assert len(scene.stack.query("SELECT 1 FROM scheduling_workflow WHERE spec_name = %s", name)) == 1
 
 
-def test_a_session_that_ended_while_somebody_typed(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_a_session_that_ends_while_a_person_types(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_admin, viewport={"width": 390, "height": 844})
     page = tab.open(f"/pools/pool/{scene.pool}/subpools/create/")
     page.get_by_label("Name").fill("late")

@@ -1,4 +1,4 @@
-"""What an osmo-admin does in the browser, and every main page in both colours without a serious finding of axe."""
+"""The work of an osmo-admin in the browser, and every main page in both colours without a serious finding of axe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any], colour
         "pool-create": "/pools/pool/create/",
         "pool-configure": f"/pools/pool/{scene.pool}/configuration/",
         "pool-archive": f"/pools/pool/{scene.pool}/archive/",
-        "slice-delete": f"/pools/pool/{scene.pool}/subpools/a/delete/",
+        "subpool-delete": f"/pools/pool/{scene.pool}/subpools/a/delete/",
         "workflows": "/scheduling/workflow/",
         "workflow": f"/scheduling/workflow/{work}/change/",
         "workflow-end": f"/scheduling/workflow/{work}/end/",
@@ -55,7 +55,7 @@ def test_every_main_page(scene: PoolScene, signed_in: Callable[..., Any], colour
         tab.accessible()
 
 
-def test_a_new_person_with_a_role_and_a_token(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_a_new_user_with_a_role_and_a_token(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     who = scene.stack.unique_name("new")
     tab = signed_in("admin")
     page = tab.open("/pools/user/create/")
@@ -85,7 +85,7 @@ def test_a_new_person_with_a_role_and_a_token(scene: PoolScene, signed_in: Calla
     assert answer.status_code == 401
 
 
-def test_a_pool_from_nothing_to_archive(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_a_pool_from_creation_to_deletion(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     name = scene.stack.unique_name("fresh")
     tab = signed_in("admin")
     page = tab.open("/pools/pool/create/")

@@ -1,4 +1,4 @@
-"""The queue of a pool and the timeline: who waits at which place and why, who lends, who lost what for whom."""
+"""The queue of a pool and the scheduler events: positions, reasons, borrowing, and reclaimed work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def busy(scene: PoolScene) -> dict[str, str]:
-    """Slice `a` has borrowed every machine with LOW work; `b` took one back and asks for more than its quota."""
+    """LOW work of subpool `a` has borrowed every node; `b` reclaimed one and requests more than its quota."""
     scene.create_subpool("a", 30)
     scene.create_subpool("b", 10)
     borrowers = scene.run_workflows(f"{scene.pool}--a", gpus=GPUS, count=NODES, priority="LOW")
@@ -42,9 +42,9 @@ def test_the_queue(scene: PoolScene, busy: dict[str, str], signed_in: Callable[.
     tab.accessible()
 
     page.get_by_role("link", name="All scheduler events").click()
-    told = page.inner_text("main")
-    assert "Reclaimed" in told
-    assert f"for {busy['owner']}" in told
+    text = page.inner_text("main")
+    assert "Reclaimed" in text
+    assert f"for {busy['owner']}" in text
     page.get_by_label("Event").select_option("reclaim")
     page.get_by_role("button", name="Filter").click()
     assert page.locator(".oa-timeline > li").count() == 1
@@ -57,14 +57,14 @@ def test_filters_of_the_queue(scene: PoolScene, busy: dict[str, str], signed_in:
     page = tab.open(f"/scheduling/workflow/queue/{scene.pool}/")
     page.get_by_label("Subpool").select_option("a")
     page.get_by_role("button", name="Filter").click()
-    told = page.get_by_role("region", name="Pending gangs").inner_text()
-    assert busy["late"] not in told
+    text = page.get_by_role("region", name="Pending gangs").inner_text()
+    assert busy["late"] not in text
     page.get_by_label("Submitted by").fill("nobody")
     page.get_by_role("button", name="Filter").click()
     assert "No pending work matches" in page.inner_text("main")
 
 
-def test_who_has_no_role_there_sees_no_queue(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_the_queue_is_hidden_without_a_role(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     tab = signed_in(scene.pool_admin)
     with scene.stack.orm():
         from tests.support import factories

@@ -1,4 +1,4 @@
-"""The tree of quotas in the browser: looking, asking why, changing a limit."""
+"""The quota tree in the browser: its numbers, their explanation, and changes of limits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CohortTreeScene:
         return pool
 
     def fill_serve(self) -> None:
-        """LOW work of 28 GPUs runs on `serve`, and 2 more GPUs are waited for."""
+        """Run LOW work of 28 GPUs in `serve`, with work of 2 more GPUs pending."""
         from tests.support import factories
 
         with self.scene.stack.orm():
@@ -70,7 +70,7 @@ class CohortTreeScene:
         )
 
     def pending_workflows(self) -> list[str]:
-        """The work of `serve` that does not run."""
+        """The names of the pending workflows of `serve`."""
         sql = """
             SELECT work.name FROM scheduling_workflow work JOIN pools_pool pool ON pool.id = work.pool_id
             WHERE pool.name = %s AND work.status = 'PENDING'
@@ -87,7 +87,7 @@ def tree(scene: PoolScene) -> CohortTreeScene:
 
 @pytest.fixture
 def as_admin(new_tab: Callable[..., Any]) -> Callable[..., Any]:
-    """A tab in which the scene's admin is signed in."""
+    """A tab in which the platform's admin is signed in."""
 
     def enter(**options: Any) -> Any:
         tab = new_tab(**options)
@@ -102,7 +102,7 @@ def row_cells(page: Any, name: str) -> list[str]:
     return [text.strip() for text in row.locator("td.oa-right").all_inner_texts()]
 
 
-def test_looking_at_the_tree_and_asking_why(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
+def test_the_numbers_and_their_explanation(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
     page = tab.open("/")
     page.get_by_role("link", name="Quota tree").click()
@@ -139,7 +139,7 @@ def test_folding_with_the_keyboard_and_on_a_phone(tree: CohortTreeScene, as_admi
     tab.screenshot("phone")
     tab.accessible()
     leaf = page.locator(f"tr[data-node='pool/{tree.serve}--_shared']")
-    assert not leaf.is_visible(), "a pool that nobody has cut says all that its one leaf would say"
+    assert not leaf.is_visible(), "a pool without subpools says all that its only leaf would say"
     fold = page.get_by_role("button", name=f"Children of {tree.serve}")
     fold.focus()
     page.keyboard.press("Enter")
@@ -186,20 +186,20 @@ def test_changing_a_limit(tree: CohortTreeScene, as_admin: Callable[..., Any]) -
     tab.accessible()
 
 
-def test_a_circle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
+def test_a_cycle_is_refused_in_the_form(tree: CohortTreeScene, as_admin: Callable[..., Any]) -> None:
     tab = as_admin()
     page = tab.open(f"/pools/cohort/{tree.corp}/configuration/")
     page.get_by_label("Parent").fill(tree.prod)
     page.get_by_label("Lending limit in GPUs").fill("-1")
     page.get_by_role("button", name="Preview").click()
-    told = page.inner_text("main")
-    assert f"{tree.corp} → {tree.prod} → {tree.corp}" in told
-    assert "it starts at 0" in told
+    text = page.inner_text("main")
+    assert f"{tree.corp} → {tree.prod} → {tree.corp}" in text
+    assert "it starts at 0" in text
     tab.screenshot("refused")
     tab.accessible()
 
 
-def test_making_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[..., Any]) -> None:
+def test_creating_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[..., Any]) -> None:
     name = scene.stack.unique_name("org")
     tab = as_admin()
     page = tab.open("/pools/cohort/create/")
@@ -222,7 +222,7 @@ def test_making_and_deleting_a_cohort(scene: PoolScene, as_admin: Callable[..., 
     assert f"Cohort {name} was deleted." in page.inner_text("#page")
 
 
-def test_people_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., Any], scene: PoolScene) -> None:
+def test_users_see_their_part(tree: CohortTreeScene, signed_in: Callable[..., Any], scene: PoolScene) -> None:
     with scene.stack.orm():
         from pools.domain.roles import SYSTEM
         from pools.services.users import grant_role, revoke_role

@@ -1,4 +1,4 @@
-"""A pool admin cuts a pool into slices in the browser, and nobody's work is killed."""
+"""A pool admin divides a pool into subpools in the browser, and running work is never stopped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_partition_a_pool(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     tab.accessible()
 
 
-def test_shrink_under_use(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_shrinking_below_the_use(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 40)
     (work,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
     tab = signed_in(scene.pool_admin)
@@ -52,9 +52,9 @@ def test_shrink_under_use(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     page.get_by_label("Quota in GPUs").fill("5")
     page.get_by_role("button", name="Preview").click()
 
-    told = page.inner_text("main")
-    assert f"{scene.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped" in told
-    assert "32→\N{MINUS SIGN}3" in told.replace("\n", "")
+    text = page.inner_text("main")
+    assert f"{scene.pool}--a keeps 8 GPUs of HIGH and NORMAL work on a quota of 5: nothing is stopped" in text
+    assert "32→\N{MINUS SIGN}3" in text.replace("\n", "")
     tab.screenshot("preview")
     page.get_by_role("button", name=f"Resize {scene.pool}--a").click()
 
@@ -75,9 +75,9 @@ def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     page.get_by_label("Reason").fill("the project is over")
     page.get_by_role("button", name="Preview").click()
 
-    told = page.inner_text("main")
-    assert f"2 workflows on {scene.pool}--a keep running." in told
-    assert first in told
+    text = page.inner_text("main")
+    assert f"2 workflows on {scene.pool}--a keep running." in text
+    assert first in text
     tab.screenshot("preview")
     tab.accessible()
     page.get_by_role("button", name=f"Delete {scene.pool}--a").click()
@@ -93,7 +93,7 @@ def test_delete_and_drain(scene: PoolScene, signed_in: Callable[..., Any]) -> No
     assert "1 workflow still holds 8 GPUs" in tab.open(scene.pool_page).inner_text("main")
     scene.end_workflow(second)
     scene.stack.wait_until(
-        lambda: scene.subpool_state(f"{scene.pool}--a")[0] == "ARCHIVED", what="the slice is archived"
+        lambda: scene.subpool_state(f"{scene.pool}--a")[0] == "ARCHIVED", what="the subpool is archived"
     )
 
     page = tab.open(scene.pool_page)
@@ -114,9 +114,9 @@ def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[.
     page.get_by_label("Reason").fill("a second group")
     page.get_by_role("button", name="Preview").click()
 
-    told = page.inner_text("main")
-    assert "single hyphens" in told
-    assert "40 are free to give" in told
+    text = page.inner_text("main")
+    assert "single hyphens" in text
+    assert "40 are free to give" in text
     assert page.get_by_label("Name").input_value() == "Not--Allowed"
     assert page.get_by_label("Quota in GPUs").input_value() == "41"
     assert page.get_by_label("Reason").input_value() == "a second group"
@@ -132,7 +132,7 @@ def test_refused_input_stays_in_the_form(scene: PoolScene, signed_in: Callable[.
     assert page.get_by_label("Reason").input_value() == "a second group"
 
 
-def test_somebody_else_was_quicker(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_a_change_by_somebody_else_in_the_meantime(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 30)
     tab = signed_in(scene.pool_admin)
     page = tab.open(f"/pools/pool/{scene.pool}/subpools/a/resize/")
@@ -147,7 +147,7 @@ def test_somebody_else_was_quicker(scene: PoolScene, signed_in: Callable[..., An
     assert scene.subpool_state(f"{scene.pool}--a") == ("ACTIVE", 50)
 
 
-def test_a_foreign_pool_does_not_exist(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_a_pool_without_a_role_does_not_exist(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     foreign = PoolScene.build(scene.stack)
     foreign.create_subpool("a", 10)
     tab = signed_in(scene.pool_admin)

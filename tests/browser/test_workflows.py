@@ -1,4 +1,4 @@
-"""A researcher submits in the browser, sees why work waits, and cancels it; logging in and out."""
+"""A pool user submits in the browser, reads the reason for waiting, and cancels; logging in and out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ workflow:
 """
 
 
-def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
+def test_errors_with_their_lines_then_a_check_then_a_submission(
     scene: PoolScene, signed_in: Callable[..., Any], tmp_path: Path
 ) -> None:
     tab = signed_in(scene.pool_user)
@@ -35,10 +35,10 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     assert page.get_by_label("Pool or subpool").input_value() == scene.pool
     page.get_by_label("Workflow or PodGroup").fill(BROKEN)
     page.get_by_role("button", name="Submit", exact=True).click()
-    told = page.inner_text("main")
-    assert "Line 4" in told
-    assert "Line 7" in told
-    assert "imagine" in told
+    text = page.inner_text("main")
+    assert "Line 4" in text
+    assert "Line 7" in text
+    assert "imagine" in text
     assert page.get_by_label("Workflow or PodGroup").input_value() == BROKEN
     tab.screenshot("faults")
     tab.accessible()
@@ -64,16 +64,16 @@ def test_every_fault_of_a_file_with_its_line_then_a_dry_run_then_work(
     tab.accessible()
 
 
-def test_why_it_waits_and_cancelling_several(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
+def test_the_reason_for_waiting_and_cancelling_several(scene: PoolScene, signed_in: Callable[..., Any]) -> None:
     scene.create_subpool("a", 10)
     (running,) = scene.run_workflows(f"{scene.pool}--a", gpus=8)
     waiting = scene.submit_workflow(f"{scene.pool}--a", gpus=8)
     tab = signed_in(scene.pool_user)
     page = tab.open(f"/scheduling/workflow/{waiting}/change/")
-    told = page.inner_text("main")
+    text = page.inner_text("main")
     queue = f"osmo-pool-{scene.pool}-{scene.pool}--a"
-    assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in told
-    assert f"or end as much HIGH or NORMAL work in {queue} ({running})." in told
+    assert f"It asks for 8 GPUs; the quota of {queue} (10) leaves 2 GPUs: 6 GPUs missing." in text
+    assert f"or end as much HIGH or NORMAL work in {queue} ({running})." in text
     tab.screenshot("waiting")
     tab.accessible()
 
@@ -92,7 +92,7 @@ def test_why_it_waits_and_cancelling_several(scene: PoolScene, signed_in: Callab
     assert [row["status"] for row in rows] == ["FAILED_CANCELED"] * 2
 
 
-def test_a_wrong_password_and_too_many_of_them(stack: Stack, new_tab: Callable[..., Tab]) -> None:
+def test_wrong_passwords_until_the_lockout(stack: Stack, new_tab: Callable[..., Tab]) -> None:
     who = stack.unique_name("forgetful")
     stack.access_token(who)
     tab = new_tab()

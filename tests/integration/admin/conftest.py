@@ -1,4 +1,4 @@
-"""People with a browser session, and two pools `team` (100 GPUs, slices a 30, b 20) and `other` (50, slice x 10)."""
+"""Users with a browser session, and two pools `team` (100 GPUs, subpools a 30, b 20) and `other` (50, subpool x 10)."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ workflow:
 
 
 def actor_named(username: str) -> Actor:
-    """A person as the services know them."""
+    """The actor of a user."""
     return User.objects.get(username=username).as_actor()
 
 
 def submit_workflow(
     leaf: str, *, gpus: int = 8, username: str = "worker", name: str = "work", priority: str = "NORMAL"
 ) -> Workflow:
-    """Submit a workflow of one task; nothing starts until `run`."""
+    """Submit a workflow of one task; it starts not before `run_cycles`."""
     wanted = Submission(file=WORKFLOW.format(name=name, gpus=gpus), priority=Priority(priority))
     receipt = submit(actor=actor_named(username), pool=leaf, submission=wanted)
     assert receipt.workflow is not None
@@ -54,13 +54,13 @@ def submit_workflow(
 
 
 def run_cycles() -> None:
-    """Start what may start."""
+    """Start all work that may start."""
     reconcile_backend(Backend.objects.get(name="sim").pk)
 
 
 @pytest.fixture
 def pools_and_users(db: None) -> None:
-    """The two pools and their people."""
+    """The two pools and their users."""
     nodes = [{"name": f"n{number}", "gpus": 8} for number in range(20)]
     put_backend(actor=SYSTEM, name="sim", body={"namespace": "ns", "auto_end": False, "nodes": nodes})
     for name, gpus in (("team", 100), ("other", 50), ("team-admin", 10)):
@@ -75,7 +75,7 @@ def pools_and_users(db: None) -> None:
 
 @pytest.fixture
 def as_person(pools_and_users: None) -> Callable[[str], Client]:
-    """A browser in which this person is signed in."""
+    """A browser in which the user is signed in."""
 
     def enter(username: str) -> Client:
         client = Client()
@@ -86,7 +86,7 @@ def as_person(pools_and_users: None) -> Callable[[str], Client]:
 
 
 def confirm_change(client: Client, address: str, **typed: Any) -> Any:
-    """Walk form, preview, confirmation; the last answer. Raises AssertionError if there was no preview."""
+    """Post the preview and the confirmation; the last response. Raises AssertionError without a preview."""
     preview = client.post(address, {**typed, "step": "preview"})
     assert preview.status_code == 200, preview.content.decode()
     assert "hidden" in preview.context, preview.content.decode()

@@ -1,4 +1,4 @@
-"""What an osmo-admin changes on the pages, and what everybody changes of their own: through services, input kept."""
+"""Changes on the pages, by an osmo-admin and by users of their own account: through services, with kept input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_configuring_a_pool_shows_its_effect_first(as_person: Callable[[str], Cl
     assert AuditEntry.objects.filter(object="pool/team").latest("id").actor == "root"
 
 
-def test_creating_a_pool_never_touches_one_that_is_there(as_person: Callable[[str], Client]) -> None:
+def test_creating_a_pool_never_changes_an_existing_one(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     answer = root.post("/pools/pool/create/", {"name": "team", "backend": "sim", "guarantee": "7", "step": "preview"})
     assert "exists already" in answer.context["form"].errors["name"][0]
@@ -58,7 +58,7 @@ def test_archiving_a_pool_and_bringing_it_back(as_person: Callable[[str], Client
     assert not Pool.objects.get(name="other").archived
 
 
-def test_roles_are_set_as_a_whole_and_not_over_somebody_else(as_person: Callable[[str], Client]) -> None:
+def test_roles_are_set_as_a_whole_and_not_over_another_change(as_person: Callable[[str], Client]) -> None:
     root, address = as_person("root"), "/pools/user/worker/roles/"
     seen = root.get(address).context["form"]["seen"].value()
     assert seen == "osmo-team-user"
@@ -69,17 +69,17 @@ def test_roles_are_set_as_a_whole_and_not_over_somebody_else(as_person: Callable
     assert "changed meanwhile" in stale.context["form"].non_field_errors()[0]
     unknown = root.post(address, {"roles": ["osmo-ghost-user"], "seen": seen})
     assert unknown.status_code == 400
-    told = {entry.action for entry in AuditEntry.objects.filter(object="user/worker", actor="root")}
-    assert {"role.granted", "role.revoked"} <= told
+    actions = {entry.action for entry in AuditEntry.objects.filter(object="user/worker", actor="root")}
+    assert {"role.granted", "role.revoked"} <= actions
 
 
-def test_nobody_closes_the_own_account(as_person: Callable[[str], Client]) -> None:
+def test_nobody_disables_the_own_account(as_person: Callable[[str], Client]) -> None:
     answer = as_person("root").post("/pools/user/root/close/")
     assert "cannot close your own account" in answer.context["form"].non_field_errors()[0]
     assert User.objects.get(username="root").is_active
 
 
-def test_closing_a_closed_account_does_not_open_it(as_person: Callable[[str], Client]) -> None:
+def test_disabling_a_disabled_account_does_not_enable_it(as_person: Callable[[str], Client]) -> None:
     first, second, address = as_person("root"), as_person("root"), "/pools/user/worker/close/"
     shown = [tab.get(address).context["extra"] for tab in (first, second)]
     for tab, sent in zip((first, second), shown, strict=True):
@@ -89,7 +89,7 @@ def test_closing_a_closed_account_does_not_open_it(as_person: Callable[[str], Cl
     assert User.objects.get(username="worker").is_active
 
 
-def test_users_are_created_with_every_fault_at_once(as_person: Callable[[str], Client]) -> None:
+def test_creating_users_reports_all_errors_at_once(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     answer = root.post("/pools/user/create/", {"username": "no blanks", "password": "a#9"})
     assert set(answer.context["form"].errors) == {"username", "password"}
@@ -102,7 +102,7 @@ def test_users_are_created_with_every_fault_at_once(as_person: Callable[[str], C
 
 
 def test_a_password_that_a_refused_page_forgets_is_asked_for_again(as_person: Callable[[str], Client]) -> None:
-    """Sent again without it, the account would be made and nobody could enter."""
+    """Without the warning, a second submission would create an account without a password."""
     root, forgotten = as_person("root"), "a secret and was not kept"
     refused = root.post("/pools/user/create/", {"username": "no blanks", "password": SECRET})
     assert set(refused.context["form"].errors) == {"username"}
@@ -128,7 +128,7 @@ def test_errors_name_the_labels_of_the_page(as_person: Callable[[str], Client]) 
     }
 
 
-def test_tokens_of_somebody_whose_name_has_a_plus(as_person: Callable[[str], Client]) -> None:
+def test_tokens_of_a_user_whose_name_has_a_plus(as_person: Callable[[str], Client]) -> None:
     create_user(actor=SYSTEM, username="ann+ops@example", roles=("osmo-team-user",))
     root = as_person("root")
     made = root.post("/pools/accesstoken/create/?owner=ann%2Bops%40example", {"name": "ci", "days": "7"})
@@ -193,7 +193,7 @@ def test_backends_and_their_nodes(as_person: Callable[[str], Client]) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "10081", "1.5", "soon", "", "²"])
-def test_the_drain_interval_refuses_nonsense(as_person: Callable[[str], Client], text: str) -> None:
+def test_the_drain_interval_refuses_invalid_values(as_person: Callable[[str], Client], text: str) -> None:
     answer = as_person("root").post("/scheduling/workflowconfig/", {"minutes": text})
     assert answer.status_code == 400
     assert answer.context["form"].errors["minutes"]
@@ -211,7 +211,7 @@ def test_the_drain_interval(as_person: Callable[[str], Client]) -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "101", "often"])
-def test_the_retries_of_a_task_refuse_nonsense(as_person: Callable[[str], Client], text: str) -> None:
+def test_the_retries_of_a_task_refuse_invalid_values(as_person: Callable[[str], Client], text: str) -> None:
     answer = as_person("root").post("/scheduling/workflowconfig/", {"minutes": "15", "retries": text})
     assert answer.status_code == 400
     assert answer.context["form"].errors["retries"]
@@ -249,7 +249,7 @@ def test_submitting(as_person: Callable[[str], Client]) -> None:
     assert worker.get(f"{address}?like=nothing-1").status_code == 200
 
 
-def test_reporting_an_end_lets_the_next_group_go_on(as_person: Callable[[str], Client]) -> None:
+def test_reporting_an_end_starts_the_next_group(as_person: Callable[[str], Client]) -> None:
     workflow = submit_workflow("team--a")
     run_cycles()
     chief, address = as_person("chief"), f"/scheduling/workflow/{workflow.name}/end/"
@@ -261,7 +261,7 @@ def test_reporting_an_end_lets_the_next_group_go_on(as_person: Callable[[str], C
     assert "not running" in chief.post(address, {"status": "FAILED"}).content.decode()
 
 
-def test_cancelling_some_that_can_be_and_some_that_cannot(as_person: Callable[[str], Client]) -> None:
+def test_cancelling_active_and_ended_workflows_together(as_person: Callable[[str], Client]) -> None:
     mine, ended = submit_workflow("team--a"), submit_workflow("team--a", name="done")
     run_cycles()
     chief = as_person("chief")
@@ -270,14 +270,14 @@ def test_cancelling_some_that_can_be_and_some_that_cannot(as_person: Callable[[s
     asked = chief.get(address, {"name": [mine.name, ended.name]}).content.decode()
     assert "has ended already" in asked
     answer = chief.post(address, {"name": [mine.name, ended.name], "step": "confirm", "message": "m"}, follow=True)
-    told = [str(message) for message in answer.context["messages"]]
-    assert told[0] == "1 workflows were cancelled."
-    assert "has ended already" in told[1]
+    messages = [str(message) for message in answer.context["messages"]]
+    assert messages[0] == "1 workflows were cancelled."
+    assert "has ended already" in messages[1]
     assert chief.get(address).status_code == 302
     assert chief.get(address, {"name": "ghost-1"}).status_code == 404
 
 
-def test_why_a_group_waits(as_person: Callable[[str], Client]) -> None:
+def test_the_reason_why_a_group_waits(as_person: Callable[[str], Client]) -> None:
     submit_workflow("team--a", gpus=8)
     run_cycles()
     waits = submit_workflow("team--b", gpus=9, name="wide")
@@ -290,7 +290,7 @@ def test_why_a_group_waits(as_person: Callable[[str], Client]) -> None:
     assert "OFFLINE" in as_person("worker").get("/").content.decode()
 
 
-def test_what_stands_in_names_is_shown_and_not_run(as_person: Callable[[str], Client]) -> None:
+def test_input_is_escaped(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     text = "<script>alert(1)</script>"
     typed = {**POOL, "about": text}

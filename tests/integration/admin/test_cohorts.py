@@ -1,4 +1,4 @@
-"""The pages of the tree of quotas: who may open them, and what they refuse to leak."""
+"""The pages of the quota tree: permissions, and what they hide."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def org(pools_and_users: None) -> None:
 @pytest.mark.parametrize(
     ("person", "writes"), [("root", 200), ("viewer", 403), ("chief", 403), ("stranger", 403), ("nobody", 403)]
 )
-def test_only_the_house_changes_cohorts(
+def test_only_platform_admins_change_cohorts(
     org: None, as_person: Callable[[str], Client], person: str, writes: int
 ) -> None:
     client = as_person(person)
@@ -52,7 +52,7 @@ def test_everybody_sees_the_part_of_the_tree_that_is_theirs(org: None, as_person
     assert "1 pool stands in no cohort" in everything
 
 
-def test_addresses_that_mean_nothing(org: None, as_person: Callable[[str], Client]) -> None:
+def test_unknown_addresses(org: None, as_person: Callable[[str], Client]) -> None:
     client = as_person("root")
     for page in ("node/cohort/nope/", "node/what/org/", "nope/configuration/", "?root=nope"):
         assert client.get(f"{TREE}{page}").status_code == 404, page
@@ -60,7 +60,7 @@ def test_addresses_that_mean_nothing(org: None, as_person: Callable[[str], Clien
     assert client.get(f"{TREE}org/change/").status_code == 302
 
 
-def test_typed_nonsense_comes_back_with_its_faults(org: None, as_person: Callable[[str], Client]) -> None:
+def test_invalid_input_comes_back_with_its_errors(org: None, as_person: Callable[[str], Client]) -> None:
     client = as_person("root")
     typed = {"name": "Org", "nominal": "many", "lending_limit": "2", "weight": "x", "others": "cpu\nmemory=-1"}
     answer = client.post(CREATE, {**typed, "step": "preview"})
@@ -73,7 +73,7 @@ def test_typed_nonsense_comes_back_with_its_faults(org: None, as_person: Callabl
     assert client.post(CREATE, {"name": "org", "nominal": "1", "step": "preview"}).context["form"].errors["name"]
 
 
-def test_the_whole_walk(org: None, as_person: Callable[[str], Client]) -> None:
+def test_the_whole_confirmation_flow(org: None, as_person: Callable[[str], Client]) -> None:
     client = as_person("root")
     assert confirm_change(client, CREATE, name="lab", parent="corp", nominal="2", lending_limit="1").status_code == 302
     lab = Cohort.objects.get(name="lab")

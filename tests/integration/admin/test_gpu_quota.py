@@ -1,4 +1,4 @@
-"""GPU quota in the browser: what is shown to whom, and what osmo-admin changes there."""
+"""GPU quota in the browser: permissions, and the changes of osmo-admin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SignedIn = Callable[[str], Client]
 
 @pytest.fixture
 def quota(pools_and_users: None) -> None:
-    """Namespace team-a, in which pool team counts, with a worker and a reservation; and team-b, unlimited."""
+    """Namespace team-a, in which the work of pool team counts, with a worker and a reservation; and team-b, unlimited."""
     Pool.objects.filter(name="team").update(config={"gpu_quota_namespace": "team-a"})
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec=SPEC)
     for name, more in (("w1", {}), ("w2", {"assume": True})):
@@ -44,7 +44,7 @@ def text(client: Client, path: str) -> str:
 
 
 @pytest.mark.parametrize("who", ["root", "viewer"])
-def test_the_house_sees_every_namespace(quota: None, as_person: SignedIn, who: str) -> None:
+def test_platform_roles_see_every_namespace(quota: None, as_person: SignedIn, who: str) -> None:
     page = text(as_person(who), LIST)
     assert "team-a" in page
     assert "team-b" in page
@@ -53,7 +53,7 @@ def test_the_house_sees_every_namespace(quota: None, as_person: SignedIn, who: s
 
 
 @pytest.mark.parametrize("who", ["chief", "worker"])
-def test_people_of_a_pool_see_its_namespace(quota: None, as_person: SignedIn, who: str) -> None:
+def test_users_of_a_pool_see_its_namespace(quota: None, as_person: SignedIn, who: str) -> None:
     page = text(as_person(who), LIST)
     assert "team-a" in page
     assert "team-b" not in page
@@ -71,7 +71,7 @@ def test_others_see_none(quota: None, as_person: SignedIn, who: str) -> None:
 def test_the_gauges_and_the_workers_behind_them(quota: None, as_person: SignedIn) -> None:
     page = text(as_person("root"), PAGE)
     assert "TFLOPS requested: 20 of 100 used, 20 reserved, 80.00 percent available" in page
-    for told in (
+    for text_part in (
         "10 TFLOPS, 1Gi",
         "20 TFLOPS, 2Gi",
         "RUNNING",
@@ -79,14 +79,14 @@ def test_the_gauges_and_the_workers_behind_them(quota: None, as_person: SignedIn
         "infer",
         "One worker may have at most 8 GPUs",
     ):
-        assert told in page
+        assert text_part in page
     assert "Use in the last week" not in page
     sample_usage()
     assert "TFLOPS requested: at most 20 in the last week, 20 now" in text(as_person("root"), PAGE)
 
 
 def test_the_chart_of_a_young_namespace_fills_its_box(quota: None, as_person: SignedIn) -> None:
-    """It begins with the first sample, not a week ago."""
+    """The chart begins with the first sample, not a week ago."""
     sample_usage()
     now = timezone.now()
     (sample,) = GpuUsageSample.objects.filter(namespace="team-a")
@@ -97,7 +97,7 @@ def test_the_chart_of_a_young_namespace_fills_its_box(quota: None, as_person: Si
         assert all(abs(float(point) - x) < 20 for point in points)
 
 
-def test_how_much_more_fits(quota: None, as_person: SignedIn) -> None:
+def test_free_capacity(quota: None, as_person: SignedIn) -> None:
     page = text(as_person("worker"), f"{PAGE}?request_tflops=10&count=2")
     assert '<span class="oa-strong">3</span> more such workers fit.' in page
     assert "total.max.tflops.request" in page
@@ -105,7 +105,7 @@ def test_how_much_more_fits(quota: None, as_person: SignedIn) -> None:
     assert "any number fits" in text(as_person("root"), "/pools/gpuquota/team-b/change/?request_tflops=1")
 
 
-def test_an_alert_is_a_visible_mark(quota: None, as_person: SignedIn) -> None:
+def test_an_alert_is_visible(quota: None, as_person: SignedIn) -> None:
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w3", "", GpuWorker(make_amounts(50))))
     allocate(actor=SYSTEM, namespace="team-a", request=AllocationRequest("w4", "", GpuWorker(make_amounts(10))))
     put_gpu_quota(actor=SYSTEM, namespace="team-a", spec={"total": {"requests": {"tflops": "83"}}})
@@ -115,7 +115,7 @@ def test_an_alert_is_a_visible_mark(quota: None, as_person: SignedIn) -> None:
     assert "More is in use than the quota allows" in text(as_person("chief"), PAGE)
 
 
-def test_caps_are_set_changed_and_taken_away(quota: None, as_person: SignedIn) -> None:
+def test_caps_are_set_changed_and_deleted(quota: None, as_person: SignedIn) -> None:
     root = as_person("root")
     form = {"namespace": "team-b", "requests_tflops": "5", "max_workers": "3", "alert_threshold": "90"}
     form |= {"max_limits_vram": "1Gi", "default_requests_tflops": "1", "description": "as agreed"}
@@ -138,7 +138,7 @@ def test_caps_are_set_changed_and_taken_away(quota: None, as_person: SignedIn) -
     assert GpuAllocation.objects.filter(namespace="team-b", state="committed").exists()
 
 
-def test_every_fault_stands_at_its_field(quota: None, as_person: SignedIn) -> None:
+def test_every_error_is_shown_at_its_field(quota: None, as_person: SignedIn) -> None:
     form = {"requests_tflops": "-1", "limits_vram": "1 Gi", "max_workers": "many", "alert_threshold": "101"}
     answer = as_person("root").post("/pools/gpuquota/team-a/configuration/", form | {"version": "1"})
     assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""Lists: what they show, what their filters do, and that they cost the same however long they are."""
+"""Lists: their rows, their filters, and a number of queries that does not depend on their length."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def _grow() -> None:
         ("/pools/accesstoken/", 10),
     ],
 )
-def test_a_list_costs_the_same_however_long(as_person: Callable[[str], Client], address: str, most: int) -> None:
+def test_the_number_of_queries_does_not_depend_on_the_length(
+    as_person: Callable[[str], Client], address: str, most: int
+) -> None:
     root = as_person("root")
     root.get(address)
     before = _queries(root, address)
@@ -56,8 +58,8 @@ def test_a_list_costs_the_same_however_long(as_person: Callable[[str], Client], 
     assert _queries(root, address) == before <= most
 
 
-def test_the_sums_are_those_of_the_bars(as_person: Callable[[str], Client]) -> None:
-    """Two ways to one number: added up in the database, and from the trees that are drawn."""
+def test_the_totals_are_those_of_the_bars(as_person: Callable[[str], Client]) -> None:
+    """Two ways to one number: computed in the database, and from the trees."""
     submit_workflow("team--a", gpus=8)
     submit_workflow("team--b", gpus=8, priority="LOW", name="low1")
     submit_workflow("team--b", gpus=8, priority="LOW", name="low2")
@@ -79,7 +81,7 @@ def test_the_sums_are_those_of_the_bars(as_person: Callable[[str], Client]) -> N
     assert (sums.bar.over_quota, sums.bar.draining) == (4, 6 + 8)
 
 
-def test_what_the_tree_can_be_filtered_by(as_person: Callable[[str], Client]) -> None:
+def test_filters_of_the_tree(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
 
     def shown(query: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Who may open which page, and who may not: in pairs, through the real middleware."""
+"""Permissions of every page, allowed and refused, through the real middleware."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pools.models import AuditEntry
 from tests.integration.admin.conftest import ROLES_BY_USER, submit_workflow
 
 EVERYBODY = frozenset(ROLES_BY_USER)
-HOUSE = frozenset({"root", "viewer"})
+PLATFORM = frozenset({"root", "viewer"})
 ROOT = frozenset({"root"})
 SEE_TEAM = frozenset({"root", "viewer", "chief", "worker"})
-CUT_TEAM = frozenset({"root", "chief"})
-# address: (who gets 200, what the others get)
+DIVIDE_TEAM = frozenset({"root", "chief"})
+# address: (users who get 200, the status of all others)
 PAGES = {
     "/": (EVERYBODY, 403),
     "/scheduling/workflow/": (EVERYBODY, 403),
@@ -27,35 +27,35 @@ PAGES = {
     "/pools/accesstoken/create/?owner=worker": (ROOT | {"worker"}, 403),
     "/password_change/": (EVERYBODY, 403),
     "/scheduling/workflow/submit/": (EVERYBODY - {"viewer", "nobody"}, 403),
-    "/pools/user/": (HOUSE, 403),
-    "/pools/user/worker/change/": (HOUSE | {"worker"}, 403),
+    "/pools/user/": (PLATFORM, 403),
+    "/pools/user/worker/change/": (PLATFORM | {"worker"}, 403),
     "/pools/user/create/": (ROOT, 403),
     "/pools/user/worker/roles/": (ROOT, 403),
     "/pools/user/worker/password/": (ROOT, 403),
     "/pools/user/worker/close/": (ROOT, 403),
-    "/pools/backend/": (HOUSE, 403),
-    "/pools/backend/sim/change/": (HOUSE, 403),
+    "/pools/backend/": (PLATFORM, 403),
+    "/pools/backend/sim/change/": (PLATFORM, 403),
     "/pools/backend/create/": (ROOT, 403),
     "/pools/backend/connect/": (ROOT, 403),
-    "/scheduling/queuesync/": (HOUSE, 403),
+    "/scheduling/queuesync/": (PLATFORM, 403),
     "/pools/backend/sim/configuration/": (ROOT, 403),
-    "/scheduling/workflowconfig/": (HOUSE, 403),
-    "/django_celery_beat/periodictask/": (HOUSE, 403),
+    "/scheduling/workflowconfig/": (PLATFORM, 403),
+    "/django_celery_beat/periodictask/": (PLATFORM, 403),
     "/pools/pool/create/": (ROOT, 403),
 }
 TEAM_PAGES = {
     "/pools/pool/team/change/": SEE_TEAM,
-    "/pools/pool/team/subpools/create/": CUT_TEAM,
-    "/pools/pool/team/subpools/a/resize/": CUT_TEAM,
-    "/pools/pool/team/subpools/a/delete/": CUT_TEAM,
-    "/pools/pool/team/subpools/a/recreate/": CUT_TEAM,
+    "/pools/pool/team/subpools/create/": DIVIDE_TEAM,
+    "/pools/pool/team/subpools/a/resize/": DIVIDE_TEAM,
+    "/pools/pool/team/subpools/a/delete/": DIVIDE_TEAM,
+    "/pools/pool/team/subpools/a/recreate/": DIVIDE_TEAM,
     "/pools/pool/team/configuration/": ROOT,
     "/pools/pool/team/archive/": ROOT,
 }
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_pages_of_the_house(as_person: Callable[[str], Client], address: str) -> None:
+def test_pages_of_the_platform(as_person: Callable[[str], Client], address: str) -> None:
     allowed, refusal = PAGES[address]
     for person in ROLES_BY_USER:
         expected = 200 if person in allowed else refusal
@@ -64,7 +64,7 @@ def test_pages_of_the_house(as_person: Callable[[str], Client], address: str) ->
 
 @pytest.mark.parametrize("address", TEAM_PAGES)
 def test_pages_of_a_pool(as_person: Callable[[str], Client], address: str) -> None:
-    """Who does not see the pool is told that it does not exist; who sees it, that a role is missing."""
+    """Without read access to the pool the answer is 404; with it, 403 for a missing role."""
     for person in ROLES_BY_USER:
         expected = 200 if person in TEAM_PAGES[address] else 403 if person in SEE_TEAM else 404
         assert as_person(person).get(address).status_code == expected, person
@@ -95,7 +95,7 @@ def test_writing_without_the_role_changes_nothing(
     before = AuditEntry.objects.count()
     for person in ("worker", "stranger", "prefix", "viewer", "nobody"):
         if person == "stranger" and "/pools/pool/team" not in address and "workflowconfig" not in address:
-            continue  # told apart from the others only by the pool
+            continue  # differs from the others only by the pool
         for step in ("preview", "confirm"):
             status = as_person(person).post(address, {**typed, "step": step}).status_code
             assert status in {403, 404}, (person, status)
@@ -123,7 +123,7 @@ def test_cancelling_is_for_the_owner_and_admins_of_the_pool(as_person: Callable[
     assert (workflow.status == "FAILED_CANCELED") == may
 
 
-def test_the_menu_names_only_what_one_may_open(as_person: Callable[[str], Client]) -> None:
+def test_the_menu_contains_only_permitted_pages(as_person: Callable[[str], Client]) -> None:
     for person in ROLES_BY_USER:
         client = as_person(person)
         links = [item["link"] for group in client.get("/").context["sidebar_navigation"] for item in group["items"]]
@@ -131,7 +131,7 @@ def test_the_menu_names_only_what_one_may_open(as_person: Callable[[str], Client
         assert {client.get(link).status_code for link in links} == {200}, person
 
 
-def test_a_pool_shows_others_only_what_they_may_do(as_person: Callable[[str], Client]) -> None:
+def test_a_pool_shows_only_permitted_actions(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief").get("/pools/pool/team/change/").content.decode()
     worker = as_person("worker").get("/pools/pool/team/change/").content.decode()
     assert "Create a subpool" in chief
@@ -141,7 +141,7 @@ def test_a_pool_shows_others_only_what_they_may_do(as_person: Callable[[str], Cl
     assert "subpools/a/resize/" not in worker
 
 
-def test_lists_and_sums_hold_only_what_is_seen(as_person: Callable[[str], Client]) -> None:
+def test_lists_and_totals_contain_only_visible_pools(as_person: Callable[[str], Client]) -> None:
     stranger = as_person("stranger").get("/")
     assert [tree.pool.name for tree in stranger.context["pool_page"].trees] == ["other"]
     assert stranger.context["totals"].quota == 50
@@ -152,21 +152,21 @@ def test_lists_and_sums_hold_only_what_is_seen(as_person: Callable[[str], Client
     assert root.context["totals"].quota == 160
 
 
-def test_nobody_is_sent_to_the_login(pools_and_users: None) -> None:
+def test_without_a_session_the_answer_is_the_login(pools_and_users: None) -> None:
     for address in (*PAGES, *TEAM_PAGES):
         answer = Client().get(address)
         assert answer.status_code == 302, address
         assert answer.headers["Location"].startswith("/login/?next="), address
 
 
-def test_a_closed_account_is_out_at_once(as_person: Callable[[str], Client]) -> None:
+def test_a_disabled_account_loses_access_at_once(as_person: Callable[[str], Client]) -> None:
     worker = as_person("worker")
     assert worker.get("/").status_code == 200
     as_person("root").post("/pools/user/worker/close/")
     assert worker.get("/").status_code == 302
 
 
-def test_only_pages_that_ask_the_policy_are_registered() -> None:
+def test_only_pages_with_our_permissions_are_registered() -> None:
     from pools.admin.base import PolicyAdmin
 
     assert all(isinstance(page, PolicyAdmin) for page in admin.site._registry.values())
@@ -201,5 +201,5 @@ def test_only_pages_that_ask_the_policy_are_registered() -> None:
         "/pools/auditentry/add/",
     ],
 )
-def test_the_stock_pages_are_closed(as_person: Callable[[str], Client], address: str) -> None:
+def test_djangos_own_pages_are_closed(as_person: Callable[[str], Client], address: str) -> None:
     assert as_person("root").get(address).status_code == 404

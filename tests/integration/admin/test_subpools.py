@@ -1,4 +1,4 @@
-"""The walk of a change of slices, without a browser: preview, confirmation, refusals."""
+"""The confirmation flow of subpools, without a browser: preview, confirmation, refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_confirmation_without_a_preview_becomes_one(as_person: Callable[[str],
     assert Pool.objects.get(name="team--a").last_quota == 30
 
 
-def test_a_change_in_between_is_shown_before_anything_is_done(as_person: Callable[[str], Client]) -> None:
+def test_a_change_in_between_is_shown_before_the_confirmation_counts(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     preview = chief.post(RESIZE, {"quota": "40", "step": "preview"})
     resize_subpool(actor=actor_named("root"), parent="team", subpool_name="b", quota=5)
@@ -49,7 +49,7 @@ def test_a_change_in_between_is_shown_before_anything_is_done(as_person: Callabl
     assert Pool.objects.get(name="team--a").last_quota == 40
 
 
-def test_the_version_of_the_slice_is_checked_under_the_lock(as_person: Callable[[str], Client]) -> None:
+def test_the_version_of_the_subpool_is_checked_under_the_lock(as_person: Callable[[str], Client]) -> None:
     """The tree's fingerprint is compared before the lock; the version that the service gets is what counts."""
     chief = as_person("chief")
     preview = chief.post(RESIZE, {"quota": "40", "step": "preview"})
@@ -58,7 +58,7 @@ def test_the_version_of_the_slice_is_checked_under_the_lock(as_person: Callable[
     assert Pool.objects.get(name="team--a").last_quota == 30
 
 
-def test_refusals_stand_at_their_fields_and_keep_the_input(as_person: Callable[[str], Client]) -> None:
+def test_refusals_are_shown_at_their_fields_and_keep_the_input(as_person: Callable[[str], Client]) -> None:
     chief = as_person("chief")
     for quota, sentence in {
         "": "no quota",
@@ -87,9 +87,9 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     assert "2 workflows on team--a keep running." in preview.content.decode()
     preview = chief.post(DELETE, {"cancel_pending": "on", "step": "preview"})
     assert [row.workflow_name for row in preview.context["remaining"]] == [held.name]
-    told = preview.content.decode()
-    assert "1 workflow that has not started is cancelled." in told
-    assert "1 workflow on team--a keeps running." in told
+    text = preview.content.decode()
+    assert "1 workflow that has not started is cancelled." in text
+    assert "1 workflow on team--a keeps running." in text
     chief.post(DELETE, {**preview.context["hidden"], "step": "confirm"})
     assert Pool.objects.get(name="team--a").subpool_state == "DELETING"
     waits.refresh_from_db()
@@ -103,7 +103,7 @@ def test_deleting_with_and_without_work(as_person: Callable[[str], Client]) -> N
     assert Pool.objects.get(name="team--b").subpool_state == "ARCHIVED"
 
 
-def test_a_wrong_state_is_said_at_once_and_refused(as_person: Callable[[str], Client]) -> None:
+def test_a_wrong_state_is_shown_at_once_and_refused(as_person: Callable[[str], Client]) -> None:
     delete_subpool(actor=actor_named("root"), parent="team", subpool_name="a")
     chief = as_person("chief")
     assert "only while it is ACTIVE" in chief.get(RESIZE).content.decode()
@@ -116,7 +116,7 @@ def test_a_wrong_state_is_said_at_once_and_refused(as_person: Callable[[str], Cl
     assert "only while it is ARCHIVED" in chief.get(RECREATE).content.decode()
 
 
-def test_unknown_slices_and_odd_addresses_are_404(as_person: Callable[[str], Client]) -> None:
+def test_unknown_subpools_and_invalid_addresses_are_404(as_person: Callable[[str], Client]) -> None:
     root = as_person("root")
     for address in (
         "/pools/pool/team/subpools/ghost/resize/",

@@ -1,4 +1,4 @@
-"""What small parts of pages draw from a row: the bar of a SubGroup, and the terms of a number."""
+"""Small parts of pages: the bar of a SubGroup, and the terms of a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduling.templatetags.gangs import gang_bar
 
 
 @pytest.mark.parametrize(
-    ("threshold", "count", "size", "optional", "drawn"),
+    ("threshold", "count", "size", "optional", "expected"),
     [
         (2, 2, 3, False, [("inside", 2), ("free", 1)]),
         (2, 3, 3, False, [("inside", 2), ("spare", 1)]),
@@ -22,12 +22,12 @@ from scheduling.templatetags.gangs import gang_bar
         (1, 0, 1, True, [("free", 1)]),
     ],
 )
-def test_the_bar_of_a_sub_group_misses_only_what_is_needed(
-    threshold: int, count: int, size: int, optional: bool, drawn: list[tuple[str, int]]
+def test_only_required_members_are_missing_in_the_bar_of_a_sub_group(
+    threshold: int, count: int, size: int, optional: bool, expected: list[tuple[str, int]]
 ) -> None:
     row = GangTreeRow("decode", None, 1, True, threshold, count, size, optional)
     parts = re.findall(r"oa-part--(\w+)\" style=\"flex-grow:(\d+)", gang_bar(row))
-    assert [(name, int(amount)) for name, amount in parts] == drawn
+    assert [(name, int(amount)) for name, amount in parts] == expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_bar_of_a_sub_group_misses_only_what_is_needed(
         (ExplanationTerm(0, "more"), "+"),
     ],
 )
-def test_what_is_subtracted_has_its_minus_even_where_it_is_nothing(term: ExplanationTerm, sign: str) -> None:
+def test_a_subtracted_term_has_its_minus_even_when_it_is_zero(term: ExplanationTerm, sign: str) -> None:
     page = render_to_string(
         "osmo/parts/quota_terms.html", {"terms": [ExplanationTerm(24, "the quota"), term], "kind": "sum"}
     )

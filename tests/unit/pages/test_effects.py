@@ -1,4 +1,4 @@
-"""What a preview says."""
+"""The messages of a preview."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pools.domain.change_effects import consequence_messages, node_effects
 from pools.domain.names import REMAINDER_LABEL
 
 
-def _picture(quota: int, shared: tuple[int, int], **slices: tuple[str, int, int]) -> dict[str, Any]:
-    """`shared` is (quota, used); a slice (state, quota, used)."""
+def _tree_state(quota: int, shared: tuple[int, int], **subpools: tuple[str, int, int]) -> dict[str, Any]:
+    """`shared` is (quota, used); a subpool (state, quota, used)."""
     return {
         "pool": "team",
         "quota": quota,
         "shared": {"quota": shared[0], "used": shared[1], "available": shared[0] - shared[1]},
         "subpools": [
             {"subpool_name": name, "subpool_state": state, "quota": given, "used": used, "available": given - used}
-            for name, (state, given, used) in slices.items()
+            for name, (state, given, used) in subpools.items()
         ],
     }
 
 
-def test_a_new_slice_and_what_it_leaves_of_the_rest() -> None:
-    before = _picture(100, (100, 90))
-    after = _picture(100, (70, 90), a=("ACTIVE", 30, 0))
+def test_a_new_subpool_and_the_remainder() -> None:
+    before = _tree_state(100, (100, 90))
+    after = _tree_state(100, (70, 90), a=("ACTIVE", 30, 0))
     nodes = node_effects(before, after)
     assert [(node.label, node.quota_before, node.quota_after, node.is_changed) for node in nodes] == [
         ("team", 100, 100, False),
@@ -39,14 +39,14 @@ def test_a_new_slice_and_what_it_leaves_of_the_rest() -> None:
     )
 
 
-def test_a_decrease_that_nobody_feels_needs_no_sentence() -> None:
-    nodes = node_effects(_picture(10, (2, 0), a=("ACTIVE", 8, 1)), _picture(10, (6, 0), a=("ACTIVE", 4, 1)))
+def test_a_decrease_without_consequences_has_no_message() -> None:
+    nodes = node_effects(_tree_state(10, (2, 0), a=("ACTIVE", 8, 1)), _tree_state(10, (6, 0), a=("ACTIVE", 4, 1)))
     assert consequence_messages(nodes) == ()
 
 
 def test_deleting() -> None:
-    before = _picture(10, (2, 0), a=("ACTIVE", 8, 1))
-    drains = node_effects(before, _picture(10, (10, 0), a=("DELETING", 0, 1)))
+    before = _tree_state(10, (2, 0), a=("ACTIVE", 8, 1))
+    drains = node_effects(before, _tree_state(10, (10, 0), a=("DELETING", 0, 1)))
     assert consequence_messages(drains, draining=1, cancelled=2) == (
         "2 workflows that have not started are cancelled.",
         (
@@ -54,15 +54,15 @@ def test_deleting() -> None:
             "archived when the last one has ended."
         ),
     )
-    archived = node_effects(before, _picture(10, (10, 0)))
+    archived = node_effects(before, _tree_state(10, (10, 0)))
     assert archived[2].state_after == "ARCHIVED"
     assert consequence_messages(archived) == (
         "team--a has no other active work, so it is archived at once. It can be recreated later.",
     )
 
 
-def test_a_pool_that_is_not_there_yet() -> None:
-    nodes = node_effects(None, _picture(64, (64, 0)))
+def test_a_pool_that_does_not_exist_yet() -> None:
+    nodes = node_effects(None, _tree_state(64, (64, 0)))
     assert [(node.label, node.quota_before, node.quota_after) for node in nodes] == [
         ("team", None, 64),
         (REMAINDER_LABEL, None, 64),

@@ -1,4 +1,4 @@
-"""How pages write numbers, times and states."""
+"""The template filters of numbers, times and states."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def test_lengths_of_time(seconds: int, text: str) -> None:
     ("offset", "words"),
     [(0, "just now"), (-5, "just now"), (-90, "1 min 30 s ago"), (7200, "in 2 h"), (-86400, "1 d ago")],
 )
-def test_moments(offset: int, words: str) -> None:
+def test_relative_times(offset: int, words: str) -> None:
     moment = NOW + timedelta(seconds=offset)
-    told = str(ago(moment))
-    assert f">{words}</time>" in told
-    assert f'title="{exact(moment)}"' in told
+    text = str(ago(moment))
+    assert f">{words}</time>" in text
+    assert f'title="{exact(moment)}"' in text
     assert exact(moment).endswith(" UTC")
 
 
-def test_a_bar_says_in_words_what_it_shows() -> None:
+def test_a_bar_has_a_text_of_its_parts() -> None:
     bar = str(usage_bar(UsageBar(within_quota=5, free=3, over_quota=2, draining=1), 'a"b'))
     assert (
         'aria-label="a&quot;b: 5 used within the quota, 3 of the quota unused, 2 over quota (preemptible), 1 draining"'
@@ -71,7 +71,7 @@ def test_a_bar_says_in_words_what_it_shows() -> None:
     assert "no quota and no use" in str(usage_bar(UsageBar(), "x"))
 
 
-def test_every_status_has_a_look() -> None:
+def test_every_status_has_a_colour() -> None:
     assert [tone(each) for each in ("RUNNING", "PENDING", "FAILED", "FAILED_CANCELED", "COMPLETED", "DELETING")] == [
         "good",
         "wait",

@@ -1,4 +1,4 @@
-"""What must never stand in a template or a style of ours: code of its own, and an address of somebody else."""
+"""Templates and styles contain no scripts and no addresses of other hosts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_nothing_comes_from_another_host(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ERROR_PAGES)
-def test_pages_for_bad_times_need_nothing(name: str) -> None:
-    """No request, no database, no context: that is when they are drawn."""
+def test_error_pages_need_no_context(name: str) -> None:
+    """They are rendered without a request, a database and a context."""
     page = render_to_string(name)
     assert "<h1>" in page
     assert "osmo/osmo.css" in page

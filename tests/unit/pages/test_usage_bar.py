@@ -1,4 +1,4 @@
-"""The four parts of a bar, by cases and by laws."""
+"""The four parts of a usage bar, by examples and by properties."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def test_a_leaf(quota: int, used: int, total: int, parts: UsageBar) -> None:
     assert leaf_bar(quota, UsageCounts(used, total)) == parts
 
 
-def test_all_that_a_deleted_slice_holds_is_draining() -> None:
-    part = Subpool("c", SubpoolState.DELETING, 20, UsageCounts(used=5, total_usage=8))
-    assert subpool_bar(part) == UsageBar(draining=8)
+def test_all_use_of_a_deleted_subpool_is_draining() -> None:
+    subpool = Subpool("c", SubpoolState.DELETING, 20, UsageCounts(used=5, total_usage=8))
+    assert subpool_bar(subpool) == UsageBar(draining=8)
 
 
 def test_the_example_of_the_design() -> None:
-    """The pool `team` of the seed: 40 GPUs of direct work have still to drain."""
-    slices = tuple(
+    """The pool `team` of the design: 40 GPUs of the pool's own work have to drain."""
+    subpools = tuple(
         Subpool(name, SubpoolState.ACTIVE, quota, UsageCounts(used, used))
         for name, quota, used in (("a", 30, 5), ("b", 40, 10), ("c", 20, 0))
     )
-    balance = PoolBalance("team", 100, UNLIMITED, slices, UsageCounts(50, 50))
+    balance = PoolBalance("team", 100, UNLIMITED, subpools, UsageCounts(50, 50))
     assert pool_bar(balance) == UsageBar(within_quota=25, free=35, draining=40)
 
 
