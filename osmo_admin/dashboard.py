@@ -10,7 +10,7 @@ from pools.admin.base import actor_of
 from pools.admin.filters import PoolTreeFilterSet
 from pools.domain.roles import Permission, is_allowed
 from pools.models import Pool
-from pools.selectors import pool_tree
+from pools.selectors import platform_totals, pool_tree
 from scheduling.selectors.active_work import count_active_workflows
 
 
@@ -24,7 +24,7 @@ def dashboard_page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
         **site.each_context(request),
         "title": "Pools",
         "crumbs": (),
-        "totals": pool_tree.platform_totals(actor),
+        "totals": platform_totals.platform_totals(actor),
         "work": count_active_workflows(actor),
         "pool_page": pool_tree.pool_trees(filters.qs, page=request.GET.get("page", "1")),
         "filters": filters,

@@ -16,7 +16,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from pools.admin.forms import DATETIME_FORMATS, MAX_TEXT_LENGTH, datetime_widget
 from pools.models import AuditEntry, Pool
-from pools.selectors.pool_tree import PoolFilter, rows_in_state, rows_with_name
+from pools.selectors.pool_filters import PoolFilter, rows_in_state, rows_with_name
 
 OBJECT_KINDS = ("pool", "workflow", "user", "token", "backend", "config")
 

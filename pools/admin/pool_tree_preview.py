@@ -13,8 +13,8 @@ from pools.admin.confirm_flow import ResultT
 from pools.domain.change_effects import NodeEffect, consequence_messages, node_effects
 from pools.domain.roles import Actor
 from pools.models import Pool, Reservation
+from pools.representations.subpool import pool_tree_body
 from pools.selectors import pool_tree
-from pools.selectors.pool_balance import pool_tree_body
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.dry_run import effect_on_pool_tree, read_pool_tree
 

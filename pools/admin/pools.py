@@ -22,7 +22,7 @@ from pools.domain.roles import Permission, is_allowed
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import AuditEntry, Pool
 from pools.permissions import get_visible_pool, get_visible_root
-from pools.selectors import pool_tree
+from pools.selectors import leaf_holders, pool_tree
 
 MAX_ENTRIES_SHOWN = 8
 
@@ -62,7 +62,7 @@ class PoolAdmin(PolicyAdmin):
         root = get_visible_root(actor, object_id)
         (tree,) = pool_tree.pool_trees_of([root])
         draining_rows = [row for row in tree.leaves if row.state == SubpoolState.DELETING or row.bar.draining]
-        held = pool_tree.find_holders([row.name for row in draining_rows])
+        held = leaf_holders.find_holders([row.name for row in draining_rows])
         return self.render_page(
             request,
             "osmo/pool.html",

@@ -18,7 +18,7 @@ from pools.domain.errors import DomainError, NotFound, Stale
 from pools.domain.roles import PLATFORM_ROLES, Permission, PoolRoleKind, is_allowed, pool_role
 from pools.models import Pool, RoleAssignment, User
 from pools.permissions import require_platform
-from pools.selectors.pool_balance import list_accounts
+from pools.selectors.users import list_accounts
 from pools.services.accounts import set_active, set_roles
 from pools.services.users import create_user, set_password
 

@@ -17,7 +17,7 @@ from pools.domain.roles import Actor, Permission
 from pools.models import Pool
 from pools.permissions import require_permission
 from pools.representations.pool import pool_body, pool_settings_of
-from pools.selectors.pool_balance import pool_tree_body
+from pools.representations.subpool import pool_tree_body
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.pool_configuration import PoolResult
 

@@ -31,7 +31,8 @@ from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool
 from pools.permissions import get_visible_root
-from pools.selectors.pool_balance import pool_tree_body, subpool_body, subpool_from_row
+from pools.representations.subpool import pool_tree_body, subpool_body
+from pools.selectors.pool_balance import subpool_from_row
 from pools.services.dry_run import effect_on_pool_tree
 from pools.services.subpools import SubpoolResult, create_subpool, delete_subpool, resize_subpool
 

@@ -147,11 +147,6 @@ def without_limits(stored: StoredQuotas) -> dict[str, dict[str, int | None]]:
     return {key: {**amounts, **dict.fromkeys(_LIMITS)} for key, amounts in stored.items()}
 
 
-def has_limits(stored: StoredQuotas) -> bool:
-    """Whether anything bounds what it borrows or lends."""
-    return any(amounts.get(limit) is not None for amounts in stored.values() for limit in _LIMITS)
-
-
 def quotas_from_stored(stored: StoredQuotas) -> dict[str, NodeQuota]:
     """The quotas as the arithmetic takes them."""
     return {

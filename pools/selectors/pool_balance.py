@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from django.db.models import Count, QuerySet
-
-from pools.domain import names
-from pools.domain.amounts import encode_gpus
 from pools.domain.quota.pool_balance import PoolBalance, Subpool, UsageCounts
 from pools.domain.subpool_lifecycle import SubpoolState
-from pools.models import LeafUsage, Pool, User
+from pools.models import LeafUsage, Pool
 
 
 def read_balances(roots: Iterable[Pool]) -> dict[int, PoolBalance]:
@@ -42,60 +37,3 @@ def subpool_from_row(row: Pool) -> Subpool:
     assert row.subpool_state
     assert row.last_quota is not None
     return Subpool(row.subpool_name, SubpoolState(row.subpool_state), row.last_quota, row.usage.as_usage())
-
-
-def subpool_body(
-    row: Pool, part: Subpool, *, warnings: Iterable[str] = (), reactivated: bool = False
-) -> dict[str, Any]:
-    """One subpool as the API shows it (api.md, "Subpools")."""
-    return {
-        "name": row.name,
-        "parent_pool": row.root.name,
-        "subpool_name": row.subpool_name,
-        "subpool_state": str(part.state),
-        "quota": part.quota,
-        "last_quota": part.last_quota,
-        "scheduling_quota": part.scheduling_quota,
-        "used": part.usage.used,
-        "available": part.available,
-        "total_usage": part.usage.total_usage,
-        "live_workflows": part.usage.live_workflows,
-        "queue": row.queue,
-        "k8s_queue": row.k8s_queue,
-        "warnings": list(warnings),
-        "version": row.version,
-        "reactivated": reactivated,
-    }
-
-
-def pool_tree_body(root: Pool, *, include_archived: bool = False) -> dict[str, Any]:
-    """A pool with its shared leaf and its slices as the API shows it (api.md, "Subpools")."""
-    facts = read_balance(root)
-    parts = {part.name: part for part in facts.subpools}
-    rows = Pool.objects.filter(parent=root).select_related("parent__backend", "usage").order_by("subpool_name")
-    if not include_archived:
-        rows = rows.not_archived()
-    return {
-        "pool": root.name,
-        "quota": encode_gpus(facts.guarantee),
-        "scheduling_quota": encode_gpus(facts.scheduling_quota),
-        "unallocated": encode_gpus(facts.unallocated),
-        "shared": {
-            "queue": root.queue,
-            "k8s_queue": root.k8s_queue,
-            "quota": encode_gpus(facts.unallocated),
-            "scheduling_quota": encode_gpus(facts.shared_scheduling_quota),
-            "used": facts.shared_usage.used,
-            "total_usage": facts.shared_usage.total_usage,
-            "live_workflows": facts.shared_usage.live_workflows,
-            "available": encode_gpus(facts.shared_available),
-        },
-        "container_queue": names.queue_name(root.namespace, root.name, None),
-        "version": root.version,
-        "subpools": [subpool_body(row, parts[row.subpool_name]) for row in rows if row.subpool_name],
-    }
-
-
-def list_accounts() -> QuerySet[User]:
-    """Everybody's account by name, closed ones too, with the roles at hand and `token_count`."""
-    return User.objects.order_by("username").prefetch_related("groups").annotate(token_count=Count("tokens"))

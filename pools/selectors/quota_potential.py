@@ -1,8 +1,7 @@
-"""The most that a pool in a cohort could ever hold, were everything else idle (D6).
+"""The most that a pool in a cohort could ever hold if everything else were idle (D6).
 
-It depends on the quotas and limits of the whole tree and on nothing that work does. So it is worked out once for all
-pools of the house and kept in the process until :class:`pools.models.QuotaStamp` says that one of them changed: what a
-submission asks costs one row, however many pools share its tree.
+The number depends on the quotas and limits of the whole tree and not on usage. A cache therefore keeps the tree of all
+pools until a quota or limit changes, and a submission costs one query, however many pools share its tree.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from pools.selectors.quota_facts import read_cohort_facts
 
 @dataclass(frozen=True, slots=True)
 class PotentialLimit:
-    """GPUs, and why not more: the node of the tree, which of its limits (`borrowing_limit`, or `quota` at the top) and
-    how much that is."""
+    """The potential in GPUs and its cause: the node of the tree, its limit (`borrowing_limit`, or `quota` at a root), and
+    the amount of that limit."""
 
     gpus: Amount
     node: str
@@ -30,10 +29,10 @@ class PotentialLimit:
 
 
 def potential_limit(pool: Pool) -> PotentialLimit | None:
-    """Of a top-level pool; None without a cohort, and where the tree is no tree: work waits there until it is."""
+    """The potential of a top-level pool. None without a cohort, without a limit, and on a cycle, where work waits."""
     if pool.cohort_id is None:
         return None
-    tree, name = _KEPT.tree(), pool_key(pool.name)
+    tree, name = idle_tree_cache.read(), pool_key(pool.name)
     if name not in tree.index or not tree.is_active(name):
         return None
     column, x = tree.columns[GPU], tree.index[name]
@@ -44,28 +43,32 @@ def potential_limit(pool: Pool) -> PotentialLimit | None:
     return PotentialLimit(most, display_name(tree.names[node]), limit, bound)
 
 
-class _Kept:
-    """The idle tree of this process, with the stamp under which it was read."""
+class IdleTreeCache:
+    """The idle tree of all pools in cohorts, read again when :class:`pools.models.QuotaStamp` changes.
+
+    A trigger renews the stamp in the transaction of every change of a quota, a limit or a parent, so the cache needs no
+    call to be invalidated. Each process owns one; threads share it.
+    """
 
     def __init__(self) -> None:
-        self._reading = Lock()
+        self._lock = Lock()
         self._stamp: Any = None
         self._tree = QuotaTree([])
 
-    def tree(self) -> QuotaTree:
-        """Every pool in a cohort, a pool being one node."""
+    def read(self) -> QuotaTree:
+        """The tree, a pool being one node. One query while the stamp stays."""
         stamp = QuotaStamp.objects.values_list("stamp", flat=True).first()
-        with self._reading:
+        with self._lock:
             if stamp is None or stamp != self._stamp:
-                # Read after its stamp: whatever came between has a newer stamp, and the next reader sees that.
-                self._tree, self._stamp = _idle_tree(), stamp
+                # The tree is read after its stamp: a change in between has a newer stamp, which the next reader sees.
+                self._tree, self._stamp = _read_idle_tree(), stamp
             return self._tree
 
 
-_KEPT = _Kept()
+idle_tree_cache = IdleTreeCache()
 
 
-def _idle_tree() -> QuotaTree:
+def _read_idle_tree() -> QuotaTree:
     rows = Pool.objects.exclude(cohort=None).values_list(
         "name", "cohort__name", "guarantee", "maximum", "borrowing_limit", "lending_limit"
     )

@@ -11,7 +11,7 @@ from pools.domain.errors import BadInput, Conflict, DomainError
 from pools.domain.roles import Actor
 from pools.domain.subpool_lifecycle import SubpoolState
 from pools.models import Pool, Reservation
-from pools.selectors.pool_balance import pool_tree_body
+from pools.representations.subpool import pool_tree_body
 from pools.signals import AffectedWorkflows, Impact, ImpactReader, impact_requested
 from pools.transactions import read_changes, reset_changes
 

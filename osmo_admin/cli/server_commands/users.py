@@ -68,7 +68,7 @@ def list_users(
 ) -> None:
     """List all accounts, also disabled ones."""
     use_django(data_dir)
-    from pools.selectors.pool_balance import list_accounts
+    from pools.selectors.users import list_accounts
 
     entries = [_account_entry(user) for user in list_accounts()]
     if output in (OutputFormat.JSON, OutputFormat.YAML):

@@ -19,7 +19,7 @@ computed as if it had no parent so that every read still ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pools.domain.amounts import UNLIMITED, Amount, Number
 
@@ -213,7 +213,7 @@ class Shortfall:
 
 
 class QuotaTree:
-    """A forest of nodes with their usage. Columns are made once; `with_change` gives a new tree.
+    """A forest of nodes with their usage.
 
     Usage counts everything a node holds itself (children not included), whatever its priority.
     """
@@ -278,22 +278,6 @@ class QuotaTree:
                 node, limit = column.binding_limit(x)
                 found.append(Shortfall(key, self.names[node], limit, asked, max(0, free), column.potential(x)))
         return found
-
-    def with_change(
-        self, *nodes: QuotaNode, removed: Iterable[str] = (), usage: Mapping[str, Mapping[str, Number]] | None = None
-    ) -> QuotaTree:
-        """The tree after these nodes are added or replaced and others removed; children of a removed node become roots.
-
-        `usage` replaces what the named nodes hold; the rest stays. Usage of a removed node goes with it.
-        """
-        gone = set(removed)
-        kept = {name: node for name, node in self.nodes.items() if name not in gone}
-        kept.update({node.name: node for node in nodes})
-        orphaned = [
-            replace(node, parent=None) if node.parent in gone and node.parent not in kept else node
-            for node in kept.values()
-        ]
-        return QuotaTree(orphaned, {**self._usage, **(usage or {})})
 
 
 def find_cycles(parents: Sequence[int]) -> list[list[int]]:

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from pools.domain.quota.usage_bar import sum_bars
 from pools.domain.roles import SYSTEM
 from pools.models import Pool
-from pools.selectors import pool_tree
+from pools.selectors import platform_totals, pool_tree
 from pools.services.pools import put_pool
 from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
 from tests.integration.admin.conftest import actor_named, run_cycles, submit_workflow
@@ -73,7 +73,7 @@ def test_the_totals_are_those_of_the_bars(as_person: Callable[[str], Client]) ->
     submit_workflow("free", gpus=3, username="root", name="unbound")
     run_cycles()
 
-    sums = pool_tree.platform_totals(actor_named("root"))
+    sums = platform_totals.platform_totals(actor_named("root"))
     trees = pool_tree.pool_trees(Pool.objects.visible_to(actor_named("root")).roots()).trees
     assert sums.bar == sum_bars(tree.head.bar for tree in trees)
     assert sums.used == sum(tree.head.total_usage for tree in trees) == 51

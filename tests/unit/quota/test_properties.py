@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree, children_first_order
+from tests.unit.quota.changes import changed_tree
 
 USAGE = st.integers(0, 10)
 LIMIT = st.one_of(st.just(UNLIMITED), st.integers(0, 12))
@@ -45,7 +46,7 @@ def admits_by_the_kep(tree, leaf, amount):
     """The KEP's rule on the whole tree after the request: no node below −borrowing limit, no root below 0."""
     held = {**tree._usage.get(leaf, {})}
     held[GPU] = held.get(GPU, 0) + amount
-    after = tree.with_change(usage={leaf: held})
+    after = changed_tree(tree, usage={leaf: held})
     for name, node in after.nodes.items():
         bound = 0 if node.parent is None else node.quotas[GPU].borrowing_limit
         if balance_by_the_kep(after, name) < -bound:
@@ -97,7 +98,7 @@ def test_what_is_admitted_beside_a_debt_puts_no_limit_of_its_path_out_of_hand(dr
     tree, leaves = drawn
     leaf, amount = data.draw(st.sampled_from(leaves)), data.draw(st.integers(1, 12))
     held = {GPU: tree._usage.get(leaf, {}).get(GPU, 0) + amount}
-    after = tree.with_change(usage={leaf: held})
+    after = changed_tree(tree, usage={leaf: held})
     way, x = [], tree.index[leaf]
     while x >= 0:
         way.append(x)
@@ -157,7 +158,7 @@ def test_the_reason_is_true(drawn, data):
             new = NodeQuota(old.nominal, old.borrowing_limit + missing, old.lending_limit)
         else:
             new = NodeQuota(old.nominal + missing, old.borrowing_limit, old.lending_limit)
-        tree = tree.with_change(QuotaNode(node.name, node.parent, {GPU: new}))
+        tree = changed_tree(tree, QuotaNode(node.name, node.parent, {GPU: new}))
     assert tree.shortfalls(leaf, {GPU: amount}) == []
 
 

@@ -9,6 +9,7 @@ import pytest
 from pools.domain.amounts import GPU, UNLIMITED
 from pools.domain.quota.node_numbers import node_numbers, weighted_share
 from pools.domain.quota.tree import NodeQuota, QuotaNode, QuotaTree
+from tests.unit.quota.changes import changed_tree
 
 OPEN = UNLIMITED
 
@@ -64,7 +65,7 @@ def test_example_b_a_tighter_lending_limit_makes_a_debt_and_evicts_nobody():
     assert column_of(before, "t", "pool") == [0]
     assert column_of(before, "available", "a", "b") == [6, 0]
     assert column_of(before, "lent", "a", "b") == [4, 0]
-    after = before.with_change(node("a", "pool", 10, lend=1))
+    after = changed_tree(before, node("a", "pool", 10, lend=1))
     assert column_of(after, "subtree_quota", "pool") == [3]
     assert column_of(after, "usage", "pool") == [6]
     assert column_of(after, "t", "pool") == [-3]
@@ -96,7 +97,7 @@ def test_weighted_share_example():
         ],
         gpus(q1=9, q2=7, q3=4),
     )
-    weightless = tree.with_change(node("q2", "team", 0, weight=0))
+    weightless = changed_tree(tree, node("q2", "team", 0, weight=0))
     assert [weighted_share(tree, name).exact for name in ("q1", "team", "q3")] == [75, 75, 0]
     assert weighted_share(tree, "q2").exact == 350
     assert column_of(tree, "potential_available", "root", "team") == [40, 40], "lendable, at both levels"
@@ -147,13 +148,13 @@ def test_story_2_the_special_queue_borrows_from_every_organisation():
 def test_a_named_cohort_exists_without_quota_until_it_is_configured():
     tree = QuotaTree([node("a", "shared", 3), node("b", "shared", 1)])
     assert tree.available("b", GPU) == 4
-    assert tree.with_change(node("shared", None, 2)).available("b", GPU) == 6
+    assert changed_tree(tree, node("shared", None, 2)).available("b", GPU) == 6
 
 
 def test_removing_a_cohort_makes_its_children_roots():
     tree = QuotaTree([node("org", None, 4), node("a", "org", 1)], gpus(a=2))
     assert tree.available("a", GPU) == 3
-    cut = tree.with_change(removed=["org"])
+    cut = changed_tree(tree, removed=["org"])
     assert (cut.nodes["a"].parent, cut.available("a", GPU), column_of(cut, "debt", "a")) == (None, 0, [1])
 
 

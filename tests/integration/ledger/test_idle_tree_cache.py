@@ -1,0 +1,55 @@
+"""The cache of the idle tree: read once, and again after every change of a quota, a limit or a parent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from pools.domain.amounts import GPU
+from pools.domain.quota.forest import pool_key
+from pools.domain.roles import SYSTEM
+from pools.models import Cohort, Pool
+from pools.selectors.quota_potential import IdleTreeCache
+from pools.services.cohorts import patch_cohort
+from pools.services.pools import patch_pool
+from tests.integration.cohorts.conftest import create_cohorts, create_member_pool, gpu_quota_row
+
+pytestmark = pytest.mark.django_db
+
+
+def potential_of(cache: IdleTreeCache, pool: str) -> float:
+    tree = cache.read()
+    return float(tree.columns[GPU].potential(tree.index[pool_key(pool)]))
+
+
+def test_the_tree_is_read_once(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    create_cohorts("org 4")
+    create_member_pool("p", "org", 6)
+    cache = IdleTreeCache()
+    first = cache.read()
+    with django_assert_num_queries(1):
+        assert cache.read() is first
+
+
+@pytest.mark.parametrize(
+    ("change", "potential"),
+    [
+        (lambda: patch_pool(actor=SYSTEM, name="p", patch={"borrowing_limit": 1}), 7),
+        (lambda: patch_pool(actor=SYSTEM, name="p", patch={"resources": {"gpu": {"guarantee": 2}}}), 6),
+        (lambda: patch_cohort(actor=SYSTEM, name="org", patch={"quotas": [gpu_quota_row(9)]}), 15),
+        (lambda: patch_cohort(actor=SYSTEM, name="org", patch={"parent": "above"}), 10),
+        (lambda: Pool.objects.filter(name="p").update(guarantee=1), 5),
+        (lambda: Cohort.objects.filter(name="org").update(quotas={}), 6),
+    ],
+)
+def test_every_change_is_seen_at_once(change: Callable[[], object], potential: int) -> None:
+    create_cohorts("org 4")
+    create_member_pool("p", "org", 6)
+    cache = IdleTreeCache()
+    assert potential_of(cache, "p") == 10
+    before = cache.read()
+    change()
+    assert potential_of(cache, "p") == potential
+    assert cache.read() is not before

@@ -1,0 +1,139 @@
+"""Rules that stand in SQL, too, for speed: on random pools both forms give the same numbers."""
+
+from __future__ import annotations
+
+import random
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from pools.domain.amounts import GPU
+from pools.domain.quota.forest import PoolQuotaFacts, build_forest, pool_key
+from pools.domain.quota.node_numbers import node_numbers
+from pools.domain.quota.usage_bar import UsageBar, leaf_bar, pool_bar, subpool_bar, sum_bars
+from pools.domain.roles import SYSTEM
+from pools.domain.subpool_lifecycle import SubpoolState
+from pools.locking import lock_leaf
+from pools.models import Cohort, Pool
+from pools.selectors.platform_totals import platform_totals
+from pools.selectors.pool_balance import read_balances
+from pools.selectors.pool_filters import PoolFilter, rows_in_state
+from pools.selectors.pool_lists import list_pools
+from pools.selectors.quota_facts import read_admission_tree
+from pools.services.pools import patch_pool
+from pools.services.reservations import ReservationClaim, ReservationUpdate, create_reservations, update_reservations
+from pools.services.subpools import create_subpool, delete_subpool, resize_subpool
+from tests.support import factories
+
+pytestmark = pytest.mark.django_db
+SEEDS = range(6)
+COHORT = "org"
+
+
+def make_random_pools(seed: int) -> list[Pool]:
+    """Pools in one cohort, some without a finite quota, with subpools in every state and work of every kind. Quotas are
+    cut below the usage afterwards."""
+    pick = random.Random(seed)
+    roots = []
+    for i in range(5):
+        quota = -1 if i == 4 else pick.randint(6, 20)
+        parts = {} if quota < 0 else {f"s{n}": pick.randint(0, quota // 4) for n in range(pick.randint(0, 4))}
+        root = factories.make_pool(f"p{i}", quota, **parts)
+        limits = {"borrowing_limit": pick.choice([None, 3]), "lending_limit": pick.choice([None, 2])}
+        patch_pool(actor=SYSTEM, name=root.name, patch={"cohort": COHORT, **(limits if quota >= 0 else {})})
+        for leaf in Pool.objects.filter(pk=root.pk) | Pool.objects.filter(parent=root):
+            add_random_work(leaf, pick)
+        for name in parts:
+            change_at_random(root.name, name, pick)
+        roots.append(Pool.objects.select_related("backend", "cohort").get(pk=root.pk))
+    return roots
+
+
+def add_random_work(leaf: Pool, pick: random.Random) -> None:
+    claims = [
+        ReservationClaim(uuid4(), f"w{uuid4().hex[:8]}", "alice", pick.choice(["HIGH", "NORMAL", "LOW"]), needed)
+        for needed in [pick.randint(1, 4) for _ in range(pick.randint(0, 3))]
+    ]
+    if claims:
+        create_reservations(leaf=leaf, claims=claims, at=timezone.now())
+        held = [ReservationUpdate(each.workflow, pick.randint(0, 6), each.needed_gpus) for each in claims]
+        update_reservations(held, at=timezone.now())
+
+
+def change_at_random(parent: str, name: str, pick: random.Random) -> None:
+    match pick.choice(["keep", "shrink", "delete"]):
+        case "shrink":
+            resize_subpool(actor=SYSTEM, parent=parent, subpool_name=name, quota=0)
+        case "delete":
+            delete_subpool(actor=SYSTEM, parent=parent, subpool_name=name)
+            if pick.random() < 0.3 and Pool.objects.get(name=f"{parent}--{name}").subpool_state == "ARCHIVED":
+                create_subpool(actor=SYSTEM, parent=parent, subpool_name=name, quota=1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_admission_tree_counts_draining_subpools_as_the_balance_does(seed: int) -> None:
+    """D4: the SQL of `read_admission_tree` against `PoolBalance.scheduling_quota`."""
+    roots = make_random_pools(seed)
+    balances = read_balances(roots)
+    facts = [
+        PoolQuotaFacts(
+            root.name,
+            None,
+            balances[root.pk].guarantee,
+            balances[root.pk].maximum,
+            quota=balances[root.pk].scheduling_quota,
+            usage=balances[root.pk].total_usage,
+        )
+        for root in roots
+    ]
+    by_rule = node_numbers(build_forest([], facts), GPU)
+    by_sql = node_numbers(read_admission_tree([Cohort.objects.get(name=COHORT).pk]), GPU)
+    for root in roots:
+        key = pool_key(root.name)
+        assert by_sql[key].usage == by_rule[key].usage
+        assert by_sql[key].subtree_quota == by_rule[key].subtree_quota
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_totals_are_the_sums_of_the_bars(seed: int) -> None:
+    roots = make_random_pools(seed)
+    balances = read_balances(roots).values()
+    totals = platform_totals(SYSTEM)
+    assert totals.bar == sum_bars(pool_bar(balance) for balance in balances)
+    assert totals.used == sum(balance.total_usage for balance in balances)
+    assert totals.quota == sum(balance.guarantee for balance in balances if not balance.is_unlimited)
+    assert totals.subpools == sum(
+        part.state is not SubpoolState.ARCHIVED for each in balances for part in each.subpools
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_filters_find_the_pools_whose_bars_say_so(seed: int) -> None:
+    roots = make_random_pools(seed)
+    draining, over = set(), set()
+    for balance in read_balances(roots).values():
+        bars = [leaf_bar(balance.unallocated, balance.shared_usage), *map(subpool_bar, balance.subpools)]
+        total: UsageBar = sum_bars(bars)
+        is_deleting = any(part.state is SubpoolState.DELETING for part in balance.subpools)
+        draining |= {balance.name} if total.draining or is_deleting else set()
+        over |= {balance.name} if total.over_quota else set()
+    rows = Pool.objects.visible_to(SYSTEM).roots()
+    assert {row.name for row in rows_in_state(rows, PoolFilter.DRAINING)} == draining
+    assert {row.name for row in rows_in_state(rows, PoolFilter.OVER)} == over
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_sum_of_active_subpools_is_the_same_in_every_form(seed: int) -> None:
+    """Under the lock of a submission, in lists, and in the balance; the trigger holds it below the guarantee."""
+    roots = make_random_pools(seed)
+    balances = read_balances(roots)
+    listed = {pool.root.name: pool for pool in list_pools(SYSTEM)}
+    for root in roots:
+        balance = balances[root.pk]
+        locked = lock_leaf(root)
+        assert locked.allocated == balance.allocated == listed[root.name].allocated
+        assert locked.quota == balance.unallocated
+        assert balance.allocated <= balance.guarantee
+        for leaf in Pool.objects.filter(parent=root):
+            assert lock_leaf(leaf).quota == balance.quota_of(leaf.subpool_name)
