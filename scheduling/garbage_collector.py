@@ -1,7 +1,7 @@
 """The switch of this process's garbage collector, for callers that build many records at once.
 
-The engine is pure and leaves the switch alone. Its callers pause the collector around a run: where some hundred thousand
-records are made and all of them are kept, most of the time would go into the search for garbage among them.
+The engine is pure and leaves the switch alone. Its callers pause the collector around a run: where some hundred
+thousand records are made and all of them are kept, most of the time would go into the search for garbage among them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What scheduling does when the ledger says that something moved."""
+"""Receivers of the ledger's signals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def notify_backends(changes: Changes, **_: Any) -> None:
 
 @receiver(workflows_on_nodes_requested)
 def workflows_on_nodes(backend: Backend, nodes: Collection[str], **_: Any) -> list[str]:
-    """Names of the workflows that run on these machines."""
+    """The names of the workflows that run on these nodes."""
     running = Task.objects.filter(
         status=TaskStatus.RUNNING, node_name__in=nodes, group__workflow__root_pool__backend=backend
     )
@@ -43,7 +43,7 @@ def workflows_on_nodes(backend: Backend, nodes: Collection[str], **_: Any) -> li
 
 @receiver(impact_requested)
 def impact_of_change(actor: Actor, backend_ids: Collection[int], **_: Any) -> ImpactReader:
-    """The work that the next settling would take, start or leave waiting if a trial's change were made."""
+    """The work that the next cycle would reclaim, start or leave waiting after the change of a dry run."""
     return read_impact(actor, backend_ids)
 
 

@@ -1,4 +1,4 @@
-"""Background work: load an id, call the service."""
+"""Background work: each task takes an id and calls a service."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def follow_ledger(backend_id: int) -> None:
 
 @shared_task(name=RECONCILE_ALL)
 def reconcile_all_backends() -> None:
-    """The beat's tick: ends what is due, and finds what a lost hint left waiting."""
+    """Periodic: end what is due, and find work for which a notification was lost."""
     for backend_id in Backend.objects.filter(kind=Backend.Kind.SIMULATED).values_list("pk", flat=True):
         reconcile_simulated_backend.delay(backend_id, Scope.TICK)
 
@@ -71,26 +71,26 @@ def sync_queues(backend_id: int) -> None:
 
 @shared_task(name=MANUAL_QUEUE_SYNC_TASK, autoretry_for=(Busy,), retry_backoff=True, max_retries=8)
 def sync_queues_manually(backend_id: int, queues: list[str] | None) -> None:
-    """Somebody asked for it, maybe for some queues only."""
+    """Sync the queues of one cluster on request, perhaps some of them only."""
     sync_backend_queues(backend_id, manual=True, only_objects=queues)
 
 
 @shared_task(name=CONNECTION_TEST_TASK)
 def test_connection(backend_id: int) -> None:
-    """Try one cluster out."""
+    """Test the connection to one cluster."""
     run_connection_test(backend_id)
 
 
 @shared_task(name=SYNC_ALL_QUEUES)
 def sync_all_queues() -> None:
-    """The beat's tick: finds what a lost hint left, and what somebody changed in a cluster."""
+    """Periodic: find changes for which a notification was lost, and changes that others made in a cluster."""
     for backend_id in backends_due_for_sync():
         notifications.enqueue_queue_sync(backend_id)
 
 
 @shared_task(name=DRAIN_MONITOR)
 def archive_drained_subpools() -> None:
-    """The net under the drain (D3)."""
+    """Periodic: archive drained subpools that were missed (D3)."""
     archive_drained()
 
 
@@ -108,24 +108,24 @@ def delete_decisions_past_retention() -> None:
 
 @shared_task(name=EXPIRE_RESERVATIONS)
 def expire_gpu_reservations() -> None:
-    """Give back what was reserved of a GPU quota and never became a worker."""
+    """Release reservations of GPU quota that never became workers."""
     expire_assumed()
 
 
 @shared_task(name=SAMPLE_GPU_USAGE)
 def sample_gpu_usage() -> None:
-    """Keep the history of use of GPU quotas, and no more of it than is looked at."""
+    """Sample the usage of GPU quotas, and delete samples and allocations that are too old."""
     sample_usage()
     purge_released()
 
 
 @shared_task(name=FIND_SILENT)
 def find_silent_clusters() -> None:
-    """Set clusters OFFLINE that nobody has heard for too long."""
+    """Set clusters OFFLINE that were silent for too long."""
     set_silent_offline()
 
 
 @shared_task(name=FIND_COHORT_CYCLES)
 def find_cohort_cycles() -> None:
-    """Tell of parents of cohorts that run in a circle, which nobody can write but past the house."""
+    """Find cohorts whose parents form a cycle, which only a write past the triggers can make."""
     mark_cycles_now()

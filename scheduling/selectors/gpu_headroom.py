@@ -1,8 +1,8 @@
 """Which waiting gangs the GPU quota of their pool's namespace holds back now, and why.
 
 A look without locks: what is found here keeps a gang out of the plan, what starts is judged again under the locks
-(:mod:`scheduling.services.gpu_quota.workloads`). A gang whose tasks start together needs room for all of them, an elastic one for
-the least it starts with, and one that runs already for one more task.
+(:mod:`scheduling.services.gpu_quota.workloads`). A gang whose tasks start together needs room for all of them, an
+elastic one for the least it starts with, and one that runs already for one more task.
 """
 
 from __future__ import annotations

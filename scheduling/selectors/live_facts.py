@@ -107,11 +107,11 @@ def read_live_facts(
 ) -> LiveFacts:
     """All queues, nodes and work of one backend at one moment. A handful of queries, however much there is.
 
-    `new_workflows` names workflows: then of what waits only theirs is listed, the rest counts as demand of its leaf; and if
-    `totals_only`, nothing else is listed at all. Queues then hold in sum, and nodes bear in sum, what runs, and what waits
-    is left out. That is enough to see what of the new work starts in free room, and too little to say who waits, or
-    whose places could be taken. A Kubernetes backend whose nodes we do not know has none in the facts: only quotas
-    decide there.
+    `new_workflows` names workflows: then of what waits only theirs is listed, the rest counts as demand of its leaf;
+    and if `totals_only`, nothing else is listed at all. Queues then hold in sum, and nodes bear in sum, what runs, and
+    what waits is left out. That is enough to see what of the new work starts in free room, and too little to say who
+    waits, or whose places could be taken. A Kubernetes backend whose nodes we do not know has none in the facts: only
+    quotas decide there.
     """
     with one_snapshot(), garbage_collector.paused():
         trees = _BackendQueues(backend, counted=totals_only)

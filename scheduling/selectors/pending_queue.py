@@ -40,8 +40,8 @@ WAITING_STATUSES = UNFINISHED_TASK_STATUSES - {TaskStatus.INITIALIZING, TaskStat
 
 @dataclass(frozen=True, slots=True)
 class GangOwner:
-    """The owner of a gang, enough to decide who may see it. `root` is the name of the top-level pool, `workflow` the id of
-    the workflow."""
+    """The owner of a gang, enough to decide who may see it. `root` is the name of the top-level pool, `workflow` the id
+    of the workflow."""
 
     workflow: str
     root: str
@@ -50,8 +50,8 @@ class GangOwner:
 
 @dataclass(frozen=True, slots=True)
 class PendingGang:
-    """One gang that waits. `position` counts all gangs of the backend, `position_in_queue` those of its queue, both from
-    1; `gpus` is the minimum that it starts with."""
+    """One gang that waits. `position` counts all gangs of the backend, `position_in_queue` those of its queue, both
+    from 1; `gpus` is the minimum that it starts with."""
 
     ownership: GangOwner
     group: str
@@ -158,8 +158,8 @@ def recent_arrivals(backend: Backend, queue: PendingQueue, groups: Collection[UU
 
 _NOT_PLACED_REASON = Reason(
     NOT_PLACED_YET,
-    "The queue is long, so positions are updated every few seconds. This position is not known yet; until then the gang is "
-    "shown last.",
+    "The queue is long, so positions are updated every few seconds. This position is not known yet; until then the gang "
+    "is shown last.",
     None,
     remedies=(Remedy("Ask again in a moment"),),
 )

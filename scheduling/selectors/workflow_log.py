@@ -37,7 +37,8 @@ def task_log_lines(workflow: Workflow) -> list[LogLine]:
 
 
 def event_log_lines(workflow: Workflow) -> list[LogLine]:
-    """What :func:`task_log_lines` tells, and between it what became of the workflow and of its groups. One more query."""
+    """What :func:`task_log_lines` tells, and between it what became of the workflow and of its groups. One more
+    query."""
     found = list(_audit_lines(workflow))
     for group in workflow.groups.all():
         if group.ready_at:

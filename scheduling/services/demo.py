@@ -1,8 +1,8 @@
-"""A realistic house to look at: 12 pools on two clusters, 40 slices in all states, 300 workflows of 25 people over 30
-days; pools that lend to each other in a tree of cohorts, and two namespaces under GPU quota.
+"""A realistic installation: 12 pools on two clusters, 40 subpools in all states, 300 workflows of 25 users over 30
+days, pools that lend to each other in a tree of cohorts, and two namespaces with GPU quota.
 
-Everything is made through the services, by the people it belongs to; only the moments of the past are written
-afterwards. The same numbers every time; a house that has it already stays as it is.
+Everything is created through the services by the users who own it; only the times of past work are written afterwards.
+The numbers are the same every time; an installation that has the demo stays as it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORKFLOWS = 300
 ACTIVE_WORKFLOWS = 84
 
 
-# pool | cluster | GPUs | slices (* drains, - is archived) | about
+# pool | cluster | GPUs | subpools (* draining, - archived) | description
 _POOL_TABLE = """
 vision | dgx | 64 | detect 24, segment 16, track 8, pose 6, *ocr 4 | Perception models
 language | dgx | 96 | pretrain 48, tune 24, eval 8, *safety 8 | Foundation and instruction models
@@ -86,13 +86,14 @@ JOBS = ("train", "finetune", "sweep", "eval", "export", "preprocess", "distill",
 
 @dataclass(frozen=True, slots=True)
 class DemoPool:
-    """A pool of the demo: its cluster, its guarantee, its slices (name → quota), and which of them end how."""
+    """A pool of the demo: its cluster, its quota, its subpools (name → quota), and which of them drain or are
+    archived."""
 
     name: str
     backend: str
     description: str
     guarantee: int
-    slices: dict[str, int]
+    subpools: dict[str, int]
     draining: tuple[str, ...] = ()
     archived: tuple[str, ...] = ()
 
@@ -100,15 +101,15 @@ class DemoPool:
 def _read_pool_table() -> list[DemoPool]:
     pools = []
     for line in _POOL_TABLE.strip().splitlines():
-        name, backend, guarantee, slices, about = (part.strip() for part in line.split("|"))
-        words = [part.split() for part in slices.split(",")]
+        name, backend, guarantee, subpools, about = (part.strip() for part in line.split("|"))
+        words = [part.split() for part in subpools.split(",")]
         pools.append(
             DemoPool(
                 name=name,
                 backend=backend,
                 description=about,
                 guarantee=int(guarantee),
-                slices={word.strip("*-"): int(quota) for word, quota in words},
+                subpools={word.strip("*-"): int(quota) for word, quota in words},
                 draining=tuple(word[1:] for word, _ in words if word.startswith("*")),
                 archived=tuple(word[1:] for word, _ in words if word.startswith("-")),
             )
@@ -120,19 +121,19 @@ DEMO_POOLS = _read_pool_table()
 
 
 def seed_demo() -> None:
-    """Fill the house. Does nothing where the demo's first pool exists."""
+    """Create the demo. Does nothing where its first pool exists."""
     if Pool.objects.filter(name=DEMO_POOLS[0].name).exists():
         return
-    dice = random.Random(4711)  # noqa: S311  (the same house every time, no secret)
+    dice = random.Random(4711)  # noqa: S311  (the same numbers every time, no secret)
     for name, nodes in CLUSTERS.items():
-        machines = [{"name": f"{name}-{number:02}", "gpus": 8} for number in range(1, nodes + 1)]
+        node_bodies = [{"name": f"{name}-{number:02}", "gpus": 8} for number in range(1, nodes + 1)]
         put_backend(
-            actor=SYSTEM, name=name, body={"type": "simulated", "namespace": name, "nodes": machines},
-            description=f"{nodes} machines of 8 GPUs",
+            actor=SYSTEM, name=name, body={"type": "simulated", "namespace": name, "nodes": node_bodies},
+            description=f"{nodes} nodes of 8 GPUs",
         )  # fmt: skip
     leaders, members = _create_users()
     for pool in DEMO_POOLS:
-        for short, quota in pool.slices.items():
+        for short, quota in pool.subpools.items():
             create_subpool(actor=leaders[pool.name], parent=pool.name, subpool_name=short, quota=quota)
     _create_past_work(dice, members)
     _create_cohorts()
@@ -146,7 +147,10 @@ def seed_demo() -> None:
     for pool in DEMO_POOLS:
         for short in pool.draining:
             delete_subpool(
-                actor=leaders[pool.name], parent=pool.name, subpool_name=short, description="moving to the shared part"
+                actor=leaders[pool.name],
+                parent=pool.name,
+                subpool_name=short,
+                description="moving to the pool remainder",
             )
 
 
@@ -169,7 +173,7 @@ def _create_users() -> tuple[dict[str, Actor], dict[str, list[Actor]]]:
 
 
 def _create_cohorts() -> None:
-    """Pools lend what they do not use to those beside them, and a little to the other side of the company."""
+    """Pools lend unused quota to the pools of their cohort, and some of it to the other cohort."""
     for line in _COHORT_TABLE.strip().splitlines():
         name, parent, nominal, borrowing, lending, pools = (part.strip() for part in line.split("|"))
         quota = {
@@ -204,7 +208,7 @@ def _create_gpu_quotas() -> None:
 
 
 def _create_past_work(dice: random.Random, members: dict[str, list[Actor]]) -> None:
-    """Work that has ended, spread over the last month."""
+    """Work that has ended, over the last month."""
     now = timezone.now()
     _submit_jobs(dice, members, WORKFLOWS - ACTIVE_WORKFLOWS, archived_too=True)
     endings = (
@@ -214,7 +218,7 @@ def _create_past_work(dice: random.Random, members: dict[str, list[Actor]]) -> N
     )
     for root_id in Pool.objects.roots().values_list("pk", flat=True):
         _end_all_workflows(root_id, dice, endings, now)
-    with pgtrigger.ignore("scheduling.Workflow:audit"):  # moments of a past that never was are no news
+    with pgtrigger.ignore("scheduling.Workflow:audit"):  # invented times do not belong in the audit trail
         for workflow in Workflow.objects.prefetch_related("groups__tasks").order_by("name"):
             submitted = now - timedelta(minutes=dice.randint(60, DAYS * 24 * 60))
             started = submitted + timedelta(seconds=dice.randint(1, 4000))
@@ -266,14 +270,14 @@ def _submit_jobs(dice: random.Random, members: dict[str, list[Actor]], count: in
     leaves = [
         (pool, short)
         for pool in DEMO_POOLS
-        for short in (None, *pool.slices)
+        for short in (None, *pool.subpools)
         if archived_too or short not in pool.archived
     ]
     chosen = leaves + dice.choices(leaves, k=count - len(leaves))
     work: dict[tuple[str, str, Actor], list[Submission]] = defaultdict(list)
     for pool, short in chosen:
         actor = dice.choice(members[pool.name])
-        largest = pool.slices[short] if short else max(1, pool.guarantee - sum(pool.slices.values()))
+        largest = pool.subpools[short] if short else max(1, pool.guarantee - sum(pool.subpools.values()))
         leaf = f"{pool.name}--{short}" if short else pool.name
         work[pool.name, leaf, actor].append(_random_job(dice, pool.name, largest))
     for (_, leaf, actor), submissions in work.items():

@@ -1,5 +1,5 @@
-"""Requests for background work that should start soon: reconcile a simulated backend, sync the queues of a cluster, wake
-the agent of a cluster. They only save time; the periodic tasks find what a lost request left undone."""
+"""Requests for background work that should start soon: reconcile a simulated backend, sync the queues of a cluster,
+wake the agent of a cluster. They only save time; the periodic tasks find what a lost request left undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs again and again, as rows that the beat reads: changed here, followed there within seconds."""
+"""The periodic background jobs, as rows that Celery beat reads. A changed row takes effect within seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from scheduling import tasks
 from scheduling.models import WorkflowConfig
 
-RECONCILE = "Settle simulated backends"
+RECONCILE = "Reconcile simulated backends"
 SYNC_QUEUES = "Sync the queues of clusters"
 DRAIN_MONITOR = "Archive drained subpools"
 FORGET_KEYS = "Forget old idempotency keys"
@@ -19,12 +19,12 @@ FORGET_DECISIONS = "Forget old decisions"
 EXPIRE_RESERVATIONS = "Expire GPU quota reservations"
 SAMPLE_GPU_USAGE = "Sample GPU quota usage"
 FIND_SILENT = "Find silent clusters"
-FIND_COHORT_CYCLES = "Find cohorts whose parents run in a circle"
+FIND_COHORT_CYCLES = "Find cohorts whose parents form a cycle"
 _MIN_EXPIRY_SECONDS = 10  # seconds; a message must survive the time in which a worker restarts
 
 
 def ensure_periodic_tasks() -> None:
-    """Make the rows of our periodic tasks, and give them the intervals that are configured. May be run any time."""
+    """Create the rows of our periodic tasks and set their configured intervals. Idempotent."""
     config = WorkflowConfig.objects.filter(pk=1).first() or WorkflowConfig()
     _ensure_periodic_task(RECONCILE, tasks.RECONCILE_ALL, timedelta(seconds=settings.OSMO.reconcile_interval))
     _ensure_periodic_task(SYNC_QUEUES, tasks.SYNC_ALL_QUEUES, timedelta(seconds=settings.OSMO.sync_interval))
@@ -38,20 +38,19 @@ def ensure_periodic_tasks() -> None:
 
 
 def set_drain_interval(minutes: int) -> None:
-    """Look for drained subpools this often from now on."""
+    """Set how often drained subpools are looked for."""
     _ensure_periodic_task(DRAIN_MONITOR, tasks.DRAIN_MONITOR, timedelta(minutes=minutes))
 
 
 def _ensure_periodic_task(name: str, task: str, every: timedelta) -> None:
-    """Saving the row is what tells the beat; so it is saved only if something differs. Whether it is enabled is the
-    operator's business."""
+    """Create or update a periodic task. A saved row restarts its schedule in Celery beat, so it is saved only if
+    something differs. Whether it is enabled is left to the operator."""
     interval = _interval_schedule(every)
-    # Without a last run the beat counts from its own start, and one that restarts often would never come to a long
-    # interval's end.
+    # Without a last run Celery beat counts from its own start; if it restarts often, a long interval never ends.
     row, made = PeriodicTask.objects.get_or_create(
         name=name, defaults={"task": task, "interval": interval, "last_run_at": timezone.now()}
     )
-    # A tick that nobody took until the next one is due says nothing more.
+    # A message that no worker took is obsolete when the next one is due.
     life = max(int(every.total_seconds()), _MIN_EXPIRY_SECONDS)
     if not made and (row.task, row.interval_id, row.expire_seconds) == (task, interval.pk, life):
         return

@@ -1,4 +1,4 @@
-"""What every new house has: a simulated backend with four machines, so that the first submission runs."""
+"""The default of a new installation: a simulated backend with four nodes, so that the first submission runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GPUS = 8
 
 
 def seed_defaults() -> None:
-    """Make the default backend in a house that never had it. One that somebody changed or removed stays as it is."""
+    """Create the default backend in an installation that never had it. If it was changed or deleted, it stays so."""
     if AuditEntry.objects.filter(object=f"backend/{BACKEND}").exists():
         return
     nodes = [{"name": f"n{number}", "gpus": GPUS} for number in range(1, NODES + 1)]

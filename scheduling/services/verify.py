@@ -1,4 +1,4 @@
-"""Is the work right? The ledger's own checks, and that workflows, groups, tasks and reservations tell one story."""
+"""Verification of the work: the checks of the ledger, and that workflows, groups, tasks and reservations agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduling.models import Group
 
 _ACTIVE_STATUSES = ", ".join(f"'{status}'" for status in sorted(ACTIVE_WORKFLOW_STATUSES))
 _OPEN_STATUSES = ", ".join(f"'{status}'" for status in sorted(UNFINISHED_TASK_STATUSES))
-# In a cluster pods come and end one by one; there the gang is the cluster's promise, and what runs is what holds.
+# In a cluster pods start and end one by one; there the cluster guarantees the gang, and the running pods count.
 _IS_SIMULATED = """
     workflow.root_pool_id IN (
         SELECT pool.id FROM pools_pool pool JOIN pools_backend backend ON backend.id = pool.backend_id
@@ -131,13 +131,13 @@ WORKFLOW_CHECKS = (
 
 
 def verify() -> list[LedgerDifference]:
-    """All differences of the ledger and of the work on it; none means that everything is right."""
+    """All differences of the ledger and of the work on it; an empty list means that everything agrees."""
     with one_snapshot():
         return [*run_checks((*LEDGER_CHECKS, *WORKFLOW_CHECKS)), *_check_elastic_gangs()]
 
 
 def _check_elastic_gangs() -> Iterator[LedgerDifference]:
-    """An elastic gang holds its minimum or nothing, and counts the least with which it holds it."""
+    """An elastic gang holds its minimum or nothing, and its GPUs are those of the cheapest minimum."""
     gangs = Group.objects.exclude(gang=None).select_related("workflow__root_pool__backend")
     gangs = gangs.order_by("workflow__name", "position")
     for gang in gangs.prefetch_related("tasks"):
@@ -152,8 +152,8 @@ def _check_elastic_gangs() -> Iterator[LedgerDifference]:
         is_simulated = backend is None or backend.kind == Backend.Kind.SIMULATED
         is_right = tree.is_satisfied(running) if gang.status == TaskStatus.RUNNING else not any(running)
         if is_simulated and not is_right:
-            sentence = f"{label} is {gang.status} with {sum(running)} running tasks: it holds its minimum or nothing."
-            yield LedgerDifference("gang", sentence)
+            message = f"{label} is {gang.status} with {sum(running)} running tasks: it holds its minimum or nothing."
+            yield LedgerDifference("gang", message)
         if tree.min_amount(asked) != gang.gpus:
-            sentence = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.min_amount(asked)}."
-            yield LedgerDifference("size", sentence)
+            message = f"{label} counts {gang.gpus} GPUs, its minimum asks for {tree.min_amount(asked)}."
+            yield LedgerDifference("size", message)

@@ -1,4 +1,4 @@
-"""The workflow configuration: read, and changed with effect on the running house."""
+"""The scheduler settings: read, and changed with effect on the running installation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_RETRIES = 100
 
 
 def current_config() -> WorkflowConfig:
-    """The one row, made on first use."""
+    """The only row, created on first use."""
     return WorkflowConfig.objects.get_or_create(pk=1)[0]
 
 
@@ -32,8 +32,8 @@ def update_workflow_config(
     description: str = "",
     expected_version: int | None = None,
 ) -> WorkflowConfig:
-    """Change how often the drain monitor looks and how often a task is retried, from now on and without a restart; None
-    leaves it. `osmo-admin` only.
+    """Change the interval of the drain monitor and the maximum of retries of a task, without a restart; None keeps a
+    value. `osmo-admin` only.
 
     Raises BadInput (not a whole number from 1 to 10080, from 0 to 100), Forbidden, Stale.
     """
@@ -60,7 +60,7 @@ def update_workflow_config(
 
 
 def config_violations(drain_interval_minutes: object, max_retry_per_task: object) -> list[Violation]:
-    """What is wrong with new values; None is nothing new."""
+    """The faults of new values; None means no new value."""
     judged = (
         drain_interval_minutes is not None and interval_violation(drain_interval_minutes),
         max_retry_per_task is not None and retry_violation(max_retry_per_task),
@@ -69,7 +69,7 @@ def config_violations(drain_interval_minutes: object, max_retry_per_task: object
 
 
 def interval_violation(minutes: object) -> Violation | None:
-    """Why this is no interval for the drain monitor."""
+    """The fault of an interval for the drain monitor, if it has one."""
     if isinstance(minutes, int) and not isinstance(minutes, bool) and MIN_MINUTES <= minutes <= MAX_MINUTES:
         return None
     return Violation(
@@ -81,7 +81,7 @@ def interval_violation(minutes: object) -> Violation | None:
 
 
 def retry_violation(times: object) -> Violation | None:
-    """Why this is no number of retries."""
+    """The fault of a number of retries, if it has one."""
     if isinstance(times, int) and not isinstance(times, bool) and 0 <= times <= MAX_RETRIES:
         return None
     return Violation(
@@ -90,7 +90,7 @@ def retry_violation(times: object) -> Violation | None:
 
 
 def config_body(row: WorkflowConfig) -> dict[str, Any]:
-    """The configuration as the API shows it."""
+    """The settings in the form of the API."""
     return {
         DRAIN_INTERVAL: row.subpool_drain_interval_minutes,
         MAX_RETRY: row.max_retry_per_task,

@@ -169,4 +169,4 @@ class TestTwoMovesThatTogetherCloseACircle:
         results = run_concurrently([lambda: below("a", "b"), lambda: below("b", "a")])
         (refused,) = [result for result in results if result is not None]
         assert isinstance(refused, IntegrityError)
-        assert "circle" in str(refused)
+        assert "cycle" in str(refused)

@@ -1,9 +1,9 @@
-"""What has to be looked at: everything, or new work alone because all else is known to be at rest.
+"""Dirty tracking of a simulated backend: whether everything has to be planned, or new work alone.
 
-Where nothing but submissions came since a settling came to rest, whoever waited then waits still: more work takes room
-and gives none. So it is enough to look at the new gangs beside what runs. Two things are not seen that way: with more
-work waiting in a leaf its fair share grows, and others may reclaim; so the look at everything is owed, and paid by the
-beat at a pace that leaves most of the time for new work.
+Where only submissions were committed since the last full cycle, all gangs that waited then still wait: more work takes
+capacity and frees none. So it is enough to plan the new gangs beside the running ones. Two effects are missed that way:
+more waiting work in a leaf raises its fair share, and other leaves may reclaim. Therefore a full cycle becomes due, and
+the periodic task runs it at a pace that leaves most of the time for new work.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pools.models import Backend
 from scheduling.models import BackendDirtyMark, BackendSchedulingState
 
 FULL_CYCLE_PACE = 20
-"""An owed look at everything waits so many times as long as the last one took: who submits meets one of them seldom."""
+"""A full cycle that is due waits this many times as long as the last one took, so a submission seldom meets one."""
 
 MAX_STATE_AGE = timedelta(minutes=1)
-"""So often everything is looked at, whatever is known: rows that were changed past the services tell nobody."""
+"""A full cycle runs at least this often, whatever is known."""
 
 
 class Scope(StrEnum):
-    """Who asks for a settling: a person, who wants everything looked at; a hint; or the beat, which pays what is
-    owed."""
+    """How much a reconciliation has to plan: everything, on request of a person; what a notification may have changed;
+    or what the periodic task finds due."""
 
     THOROUGH = "thorough"
     HINT = "hint"
@@ -36,14 +36,14 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSnapshot:
-    """One snapshot of the database, and the moves of a backend that it sees."""
+    """One snapshot of the database, and the ids of the backend's dirty marks that it sees."""
 
     snapshot: str
     dirty_marks: Collection[int]
 
 
 def take_snapshot(backend: Backend) -> SchedulingSnapshot:
-    """Inside a snapshot: which one it is."""
+    """The snapshot of the current transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_current_snapshot()::text")
         (snapshot,) = cursor.fetchone()
@@ -65,29 +65,30 @@ def mark_plan_started(backend: Backend, snapshot: SchedulingSnapshot) -> Schedul
 
 
 def find_clean_state(backend: Backend) -> BackendSchedulingState | None:
-    """Its rest, where it came to one and nothing has moved since: a look at everything will hardly find something to
-    do."""
+    """The state after the last full cycle, if nothing but submissions was committed since."""
     if BackendDirtyMark.objects.filter(backend=backend).exists():
         return None
     return BackendSchedulingState.objects.filter(backend=backend).first()
 
 
 def find_sufficient_state(backend: Backend, scope: Scope, now: datetime) -> BackendSchedulingState | None:
-    """What is known of its rest, where that is enough for this look; None: everything has to be looked at."""
-    rest = None if scope is Scope.THOROUGH else find_clean_state(backend)
-    if rest is None:
+    """The clean state, if it is enough for this scope; None: everything has to be planned."""
+    state = None if scope is Scope.THOROUGH else find_clean_state(backend)
+    if state is None:
         return None
-    since = now - rest.full_cycle_at
-    # The beat comes first, so that nobody who submits waits for a look at everything; but if it is gone, a hint does.
+    since = now - state.full_cycle_at
+    # The periodic task comes first, so that no submission waits for a full cycle. If it is down, a notification does
+    # it.
     longest = MAX_STATE_AGE if scope is Scope.TICK else 2 * MAX_STATE_AGE
-    is_due = rest.full_cycle_due and since.total_seconds() >= FULL_CYCLE_PACE * rest.full_cycle_seconds
-    if since >= longest or (scope is Scope.TICK and (is_due or rest.waits_for_external)):
+    is_due = state.full_cycle_due and since.total_seconds() >= FULL_CYCLE_PACE * state.full_cycle_seconds
+    if since >= longest or (scope is Scope.TICK and (is_due or state.waits_for_external)):
         return None
-    return rest
+    return state
 
 
 def new_workflow_names(state: BackendSchedulingState) -> list[str]:
-    """The workflows submitted to its pools since, by name. The audit trail knows the transaction of each."""
+    """The names of the workflows submitted since to the backend's pools. The audit trail has the transaction of
+    each."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -104,7 +105,7 @@ def new_workflow_names(state: BackendSchedulingState) -> list[str]:
 def mark_clean(
     backend: Backend, snapshot: SchedulingSnapshot, *, now: datetime, seconds: float, waits_for_external: bool
 ) -> None:
-    """Everything was looked at as of this moment, and what was seen to have moved is dealt with."""
+    """Everything was planned as of this snapshot, and the changes behind its dirty marks are dealt with."""
     BackendSchedulingState.objects.update_or_create(
         backend=backend,
         defaults={
@@ -121,7 +122,7 @@ def mark_clean(
 def mark_new_work_done(
     state: BackendSchedulingState, snapshot: SchedulingSnapshot, *, waits_for_external: bool
 ) -> None:
-    """What was new is looked at as of this moment; some of it may wait for what moves elsewhere."""
+    """New work was planned as of this snapshot; some of it may wait for changes elsewhere."""
     state.snapshot, state.full_cycle_due, state.waits_for_external = (
         snapshot.snapshot,
         True,

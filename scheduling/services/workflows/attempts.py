@@ -1,6 +1,6 @@
-"""The tries of tasks while work is moved: placed, ended, tried again. Written once, in a few statements.
+"""The attempts of tasks during a transition: placed, ended, retried. They are written once, in a few statements.
 
-A try is a row. One that ends stays as it is to be seen; trying again is a new row with the next `retry_id`.
+An attempt is a row. An attempt that has ended stays as it is; a retry is a new row with the next `retry_id`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COPIED_FIELDS = (
 
 
 class TaskAttempts:
-    """The open tries of some gangs. They are read when the first is asked for, all in one statement."""
+    """The open attempts of some gangs. All are read in one statement, on first use."""
 
     def __init__(self, groups: Collection[UUID], *, now: datetime) -> None:
         self._groups, self._now = groups, now
@@ -36,7 +36,7 @@ class TaskAttempts:
         self._new: list[Task] = []
 
     def open_attempts(self, group: UUID) -> Sequence[Task]:
-        """The tries of a gang that have not ended, by position."""
+        """The attempts of a gang that have not ended, by position."""
         if self._open is None:
             self._open = defaultdict(list)
             rows = Task.objects.filter(group__in=self._groups, status__in=UNFINISHED_TASK_STATUSES)
@@ -45,17 +45,17 @@ class TaskAttempts:
         return self._open[group]
 
     def running(self, group: UUID) -> list[Task]:
-        """Those that run."""
+        """The open attempts that run."""
         return [task for task in self.open_attempts(group) if task.status == TaskStatus.RUNNING]
 
     def placed_attempts(self, group: UUID) -> list[Task]:
-        """Those that have a machine: they run, or are about to."""
+        """The open attempts that have a node: they run, or are about to."""
         return [
             task for task in self.open_attempts(group) if task.status in {TaskStatus.INITIALIZING, TaskStatus.RUNNING}
         ]
 
     def count_reschedules(self, task: Task) -> int:
-        """How often this task was tried again because its spec said so. A preemption is not a retry (D11)."""
+        """How often this task was retried because of its exit actions. A preemption is not a retry (D11)."""
         if self._rescheduled is None:
             rows = Task.objects.filter(group__in=self._groups, status=TaskStatus.RESCHEDULED)
             self._rescheduled = Counter(
@@ -67,7 +67,7 @@ class TaskAttempts:
         return self._rescheduled[task.group_id, task.name]
 
     def place_on_node(self, task: Task, node: str) -> None:
-        """A waiting try starts on a node."""
+        """A waiting attempt starts on a node."""
         task.status, task.start_time, task.node_name = TaskStatus.RUNNING, self._now, node
         if task._state.adding is False:
             self._placed[task.pk] = task
@@ -75,18 +75,18 @@ class TaskAttempts:
     def record_observed(
         self, task: Task, status: TaskStatus, *, node: str, pod_ip: str, started: datetime | None
     ) -> None:
-        """A try has a machine, or runs since `started`, as its cluster says."""
+        """The cluster shows that an attempt has a node, or runs since `started`."""
         task.status, task.node_name, task.pod_ip, task.start_time = status, node, pod_ip, started
         self._observed[task.pk] = task
 
     def end_attempt(self, task: Task, status: TaskStatus, message: str, exit_code: int | None) -> None:
-        """A try ends."""
+        """An attempt ends."""
         assert self._open is not None
         self._open[task.group_id].remove(task)
         self._ended[status, message, exit_code].append(task.pk)
 
     def retry(self, task: Task, node: str | None = None) -> None:
-        """A task whose try ended is tried again: it waits, or starts at once on a node."""
+        """A task whose attempt ended is retried: it waits, or starts on a node at once."""
         following = Task(
             uuid=uuid.uuid4(),
             retry_id=task.retry_id + 1,
@@ -102,13 +102,13 @@ class TaskAttempts:
         found[task.group_id].sort(key=lambda each: (each.position, each.name))
 
     def save(self) -> None:
-        """Write what became of them."""
+        """Write all changes."""
         if self._placed:
             _update_placed(self._placed, self._now)
         if self._observed:
             _update_observed(self._observed.values())
-        for (status, message, exit_code), tries in self._ended.items():
-            Task.objects.filter(pk__in=tries).update(
+        for (status, message, exit_code), attempts in self._ended.items():
+            Task.objects.filter(pk__in=attempts).update(
                 status=status, end_time=self._now, exit_code=exit_code, failure_message=message
             )
         Task.objects.bulk_create(self._new)
@@ -125,21 +125,22 @@ def _update_placed(placed: Mapping[UUID, Task], now: datetime) -> None:
         )
 
 
-def _update_observed(tries: Collection[Task]) -> None:
+def _update_observed(attempts: Collection[Task]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             """
             UPDATE scheduling_task AS task
-            SET status = seen.status, node_name = seen.node, pod_ip = seen.ip, start_time = seen.started
+            SET status = observed.status, node_name = observed.node, pod_ip = observed.ip,
+                start_time = observed.started
             FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::timestamptz[])
-                AS seen(task, status, node, ip, started)
-            WHERE task.uuid = seen.task
+                AS observed(task, status, node, ip, started)
+            WHERE task.uuid = observed.task
             """,
             [
-                [task.pk for task in tries],
-                [str(task.status) for task in tries],
-                [task.node_name for task in tries],
-                [task.pod_ip for task in tries],
-                [task.start_time for task in tries],
+                [task.pk for task in attempts],
+                [str(task.status) for task in attempts],
+                [task.node_name for task in attempts],
+                [task.pod_ip for task in attempts],
+                [task.start_time for task in attempts],
             ],
         )

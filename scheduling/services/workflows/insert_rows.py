@@ -1,8 +1,8 @@
-"""Writing admitted workflows with their groups and tasks: one statement however many there are.
+"""Inserting admitted workflows with their groups and tasks: one statement for any number of them.
 
-It stands between a tree's lock and its commit, where everybody on that pool waits. So the rows go over as three JSON
-documents and PostgreSQL takes them apart by the tables' own columns; nothing here names a column but the one it
-computes.
+The statement runs between the lock of a tree and its commit, while all other changes of that pool wait. So the rows are
+sent as three JSON documents, which PostgreSQL splits by the columns of the tables. Only the computed column is named
+here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from scheduling.services.workflows.bulk_sql import recordset_sql, rows_as_json
 def insert_workflows(workflows: Sequence[Workflow], groups: Sequence[Group], tasks: Sequence[Task]) -> None:
     """Insert new workflows and give each its name: `{spec_name}-{n}` with n dense, `1 + highest`, in the order given.
 
-    Equal names line up at their row of :class:`WorkflowName` until the transaction ends. The caller holds the tree's
-    lock.
+    Submissions with equal names wait for each other at their row of :class:`WorkflowName` until the transaction ends.
+    The caller holds the lock of the tree.
     """
     assert connection.in_atomic_block
     with connection.cursor() as cursor:
@@ -40,19 +40,19 @@ def _insert_statement() -> str:
         return f"INSERT INTO {model._meta.db_table} ({names}) SELECT {values} FROM {source}"
 
     return f"""
-        WITH asked AS MATERIALIZED (
+        WITH submitted AS MATERIALIZED (
             SELECT * FROM {recordset_sql(Workflow)} WITH ORDINALITY
-        ), wanted AS (
-            SELECT spec_name, count(*)::integer AS many FROM asked GROUP BY spec_name ORDER BY spec_name
+        ), totals AS (
+            SELECT spec_name, count(*)::integer AS many FROM submitted GROUP BY spec_name ORDER BY spec_name
         ), counted AS (
-            INSERT INTO scheduling_workflowname AS known (name, last_number) SELECT spec_name, many FROM wanted
+            INSERT INTO scheduling_workflowname AS known (name, last_number) SELECT spec_name, many FROM totals
             ON CONFLICT (name) DO UPDATE SET last_number = known.last_number + excluded.last_number
             RETURNING name AS spec_name, last_number
         ), named AS (
-            SELECT asked.*, spec_name || '-' || (
+            SELECT submitted.*, spec_name || '-' || (
                 last_number - many + row_number() OVER (PARTITION BY spec_name ORDER BY ordinality)
             ) AS full_name
-            FROM asked JOIN wanted USING (spec_name) JOIN counted USING (spec_name)
+            FROM submitted JOIN totals USING (spec_name) JOIN counted USING (spec_name)
         ), workflows AS (
             {insert(Workflow, "named", {"name": "full_name"})}
         ), parts AS (

@@ -1,4 +1,4 @@
-"""The rows of a workflow's gangs and tasks as they stand at the moment of submission."""
+"""The rows of a workflow's groups and tasks at the time of submission."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduling.models import Group, Task, Workflow
 
 
 def build_group(workflow: Workflow, position: int, spec: GroupSpec) -> Group:
-    """A gang that waits for GPUs, or for the gangs before it; its queue timeout runs from now."""
+    """A group that waits for GPUs, or for the groups before it. Its queue timeout starts when it may start."""
     waits = bool(spec.inputs)
     status = TaskStatus.WAITING if waits else TaskStatus.SCHEDULING
     ready_at = None if waits else workflow.submit_time
@@ -38,12 +38,12 @@ def build_group(workflow: Workflow, position: int, spec: GroupSpec) -> Group:
 
 
 def build_tasks(group: Group, spec: GroupSpec) -> list[Task]:
-    """The first try of every task of a gang."""
+    """The first attempt of each task of a group."""
     return [
         Task(
             group=group,
             name=task.name,
-            position=place,
+            position=position,
             lead=task.lead,
             sub_group=task.sub_group,
             status=group.status,
@@ -55,5 +55,5 @@ def build_tasks(group: Group, spec: GroupSpec) -> list[Task]:
             nodes_excluded=list(task.nodes_excluded),
             exit_actions={action: [list(codes) for codes in ranges] for action, ranges in task.exit_actions.items()},
         )
-        for place, task in enumerate(spec.tasks)
+        for position, task in enumerate(spec.tasks)
     ]

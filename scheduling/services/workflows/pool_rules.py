@@ -1,4 +1,4 @@
-"""What a pool's configuration demands of a workflow file."""
+"""The rules that a pool's configuration sets for workflow files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduling.specs import PlatformRules, SpecRules
 
 
 def pool_spec_rules(root: Pool) -> SpecRules:
-    """What a pool's configuration demands of a file."""
+    """The rules of this top-level pool."""
     config, platforms = root.config, root.platforms
     return SpecRules(
         max_tasks=settings.OSMO.max_tasks,
@@ -32,7 +32,7 @@ def pool_spec_rules(root: Pool) -> SpecRules:
 
 
 def _timeout(text: object) -> timedelta | None:
-    """A timeout of the pool's configuration, which was checked when it was written."""
+    """A timeout from the configuration, which was checked when it was written."""
     return parse_duration(str(text)) if text else None
 
 

@@ -1,4 +1,4 @@
-"""What a refused submission is told: one sentence first, and every fault at once behind it (OSMO contract, 7.1)."""
+"""The errors of a refused submission: one message, then all faults at once (OSMO contract, 7.1)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ MAX_DETAILS = 500
 
 
 def file_refusal(faults: Sequence[Violation]) -> BadInput:
-    """The file of one workflow cannot be taken."""
+    """The file of one workflow is not valid."""
     more = f" ({len(faults) - 1} more in details)" if len(faults) > 1 else ""
-    sentence = f"The workflow file is not valid: {_location_text(faults[0])}{faults[0].message}{more}"
-    return BadInput(sentence, faults, error_code=_error_code(faults))
+    message = f"The workflow file is not valid: {_location_text(faults[0])}{faults[0].message}{more}"
+    return BadInput(message, faults, error_code=_error_code(faults))
 
 
 def verdict_refusal(refusal: SubmissionRefusal, name: str | None) -> BadInput:
-    """The file is good, but the pool does not take it. `name` is the workflow's, if it is one."""
+    """The file is valid, but the pool refuses it. `name` is the name of the workflow, if there is only one."""
     code = ErrorCode.RESOURCE if refusal.is_by_quota else ErrorCode.USAGE
     return BadInput(refusal.violation.message, [refusal.violation], error_code=code, workflow_id=name)
 
 
 def worker_cap_refusal(faults: Sequence[Sequence[Violation]]) -> BadInput:
-    """Tasks of some workflows break a cap on one worker, which no waiting helps; the first one speaks."""
+    """Tasks of some workflows exceed a cap on one worker, so they would wait forever. The message is that of the
+    first."""
     if len(faults) == 1:
         return BadInput(faults[0][0].message, faults[0][:MAX_DETAILS], error_code=ErrorCode.RESOURCE)
     return batch_refusal(faults, ErrorCode.RESOURCE)
 
 
 def batch_refusal(faults: Sequence[Sequence[Violation]], error_code: ErrorCode | None = None) -> BadInput:
-    """Some of several workflows cannot be taken, so none was. `faults` are those of each, in their order; in the answer
-    each path begins with the place of its workflow."""
+    """Some of several workflows are refused, so none was submitted. `faults` are the faults of each workflow, in order;
+    each path in the answer begins with the position of its workflow."""
     found = [
         replace(fault, path=f"workflows[{place}].{fault.path}") for place, each in enumerate(faults) for fault in each
     ]
@@ -42,8 +43,9 @@ def batch_refusal(faults: Sequence[Sequence[Violation]], error_code: ErrorCode |
     listed = found[:MAX_DETAILS]
     if unlisted > 0:
         listed.append(Violation("workflows", "more", f"{unlisted} more faults are not listed. Correct these first."))
-    sentence = f"{refused} of {len(faults)} workflows cannot be submitted, so none was: {_location_text(found[0])}{found[0].message}"
-    return BadInput(sentence, listed, error_code=error_code or _error_code(found))
+    message = f"{refused} of {len(faults)} workflows cannot be submitted, so none was: "
+        f"{_location_text(found[0])}{found[0].message}"
+    return BadInput(message, listed, error_code=error_code or _error_code(found))
 
 
 def _location_text(fault: Violation) -> str:
@@ -51,5 +53,5 @@ def _location_text(fault: Violation) -> str:
 
 
 def _error_code(faults: Sequence[Violation]) -> ErrorCode:
-    """What no correction of the file's form can mend is about resources (contract, 7.3: no platform)."""
+    """Faults that no correction of the file can remove are about resources (contract, 7.3: no platform)."""
     return ErrorCode.RESOURCE if all(fault.code == "no_platform" for fault in faults) else ErrorCode.USAGE

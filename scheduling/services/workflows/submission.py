@@ -1,6 +1,6 @@
-"""Submitting work: a file in, a verdict out, in one transaction.
+"""Submission of work: a file comes in, a verdict goes out, in one transaction.
 
-The file is read and checked before any lock; the pool's tree is locked late, for the verdict and the writes only. The
+The file is read and checked before any lock. The pool's tree is locked late, for the verdict and the writes only. The
 number of statements does not depend on how many workflows are submitted together.
 Source: decisions D5, D6; OSMO contract, section 7.1.
 """
@@ -38,14 +38,14 @@ from scheduling.services.workflows.pool_rules import pool_spec_rules
 from scheduling.services.workflows.refusals import batch_refusal, file_refusal, verdict_refusal, worker_cap_refusal
 from scheduling.specs import ParsedSpec, SpecRules, check_labels, parse
 
-MAX_NAMED_TASKS = 5  # tasks in one sentence
+MAX_NAMED_TASKS = 5  # in one message
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a client sends: the file and what it says beside it. `template` is the file before a dry run rendered it;
-    `already_rendered` says that `file` holds no template any more. Without `priority` the file's own counts, and
-    NORMAL where it names none."""
+    """A client's request: the file and its parameters. `template` is the file before a dry run rendered it;
+    `already_rendered` says that `file` is no longer a template. Without `priority` the priority in the file counts,
+    else NORMAL."""
 
     file: str
     priority: Priority | None = None
@@ -62,7 +62,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionReceipt:
-    """What became of a submission. `workflow` is None for a dry run or a validation."""
+    """The result of a submission. `workflow` is None for a dry run and for a validation."""
 
     spec: WorkflowSpec
     rendered: str
@@ -85,7 +85,8 @@ class _PreparedSubmission:
 
 
 def resubmission(original: Workflow, submission: Submission) -> Submission:
-    """`submission` with the file of a workflow on record, and with that one's labels and variables below its own."""
+    """`submission` with the file of a recorded workflow. The labels and variables of that workflow count where the
+    submission has none."""
     return replace(
         submission,
         file=original.spec,
@@ -113,15 +114,15 @@ def check_submissions(*, actor: Actor, pool: str, submissions: Sequence[Submissi
 
 
 def submit(*, actor: Actor, pool: str, submission: Submission) -> SubmissionReceipt:
-    """Admit one workflow to a leaf. Raises BadInput with every fault of the file at once or with the verdict's numbers,
-    NotFound/Forbidden by role, Busy when the tree's lock was not had in time."""
+    """Admit one workflow to a leaf. Raises BadInput with all faults of the file at once, or with the numbers of the
+    verdict; NotFound and Forbidden by role; Busy when the lock of the tree was not had in time."""
     return submit_many(actor=actor, pool=pool, submissions=[submission])[0]
 
 
 def submit_many(*, actor: Actor, pool: str, submissions: Sequence[Submission]) -> list[SubmissionReceipt]:
     """Admit several workflows to one leaf, all or none, for the price of one lock and one commit.
 
-    Of several, each fault carries the place of its workflow: `workflows[3].workflow.tasks[0].image`.
+    Among several workflows, each fault carries the position of its workflow: `workflows[3].workflow.tasks[0].image`.
     """
     leaf, prepared = _read_submissions(actor, pool, submissions)
     with change(actor=actor):
@@ -145,7 +146,7 @@ def _read_submissions(
         raise unknown_pool(pool)
     require_permission(actor, Permission.POOL_SUBMIT, pool)
     rules = pool_spec_rules(leaf.root)
-    known: dict[tuple[object, ...], ParsedSpec] = {}  # of many workflows often all have the same file
+    known: dict[tuple[object, ...], ParsedSpec] = {}  # many workflows often share one file
     prepared, faults = [], []
     for submission in submissions:
         parsed = _parse_file(submission, rules, known)
@@ -183,7 +184,7 @@ def _parse_file(submission: Submission, rules: SpecRules, known: dict[tuple[obje
 
 
 def _priority_warnings(submission: Submission, spec: WorkflowSpec) -> list[str]:
-    """What the file asks for and does not get, because something else was said beside it."""
+    """A warning if a parameter of the submission overrules the priority in the file."""
     asked = submission.priority
     if asked is None or spec.priority in {None, asked}:
         return []
@@ -191,23 +192,24 @@ def _priority_warnings(submission: Submission, spec: WorkflowSpec) -> list[str]:
 
 
 def _data_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
-    """What a cluster does not do for tasks that read and write data (on a simulated one nothing reads or writes)."""
+    """A warning for tasks with inputs and outputs on a cluster, which moves no data. On a simulated backend no task
+    reads or writes anything."""
     if root.backend is None or root.backend.kind != Backend.Kind.KUBERNETES:
         return []
     tasks = [task.name for group in spec.groups for task in group.tasks if task.inputs or task.outputs]
     if not tasks:
         return []
     more = f" and {len(tasks) - MAX_NAMED_TASKS} more" if len(tasks) > MAX_NAMED_TASKS else ""
-    sentence = (
-        f"Data is not moved on backend {root.backend.name}: the inputs and outputs of {', '.join(tasks[:MAX_NAMED_TASKS])}"
-        f"{more} are neither fetched nor stored. {INPUT_DIRECTORY} and {OUTPUT_DIRECTORY} are empty directories of the pod, so read and "
-        "write storage from the command. A group still waits for the tasks that its inputs name."
+    message = (
+        f"Data is not moved on backend {root.backend.name}: the inputs and outputs of "
+        f"{', '.join(tasks[:MAX_NAMED_TASKS])}{more} are neither fetched nor stored. {INPUT_DIRECTORY} and "
+        f"{OUTPUT_DIRECTORY} are empty directories of the pod, so read and write storage from the command. A group still waits for the tasks that its inputs name."
     )
-    return [sentence]
+    return [message]
 
 
 def _label_violations(submission: Submission, labels: Mapping[str, str]) -> list[Violation]:
-    """Faults of the labels given beside the file; those inside it were found with it."""
+    """Faults of the labels in the parameters; the labels in the file were checked with the file."""
     if not submission.labels:
         return []
     together = [fault for fault in check_labels(labels, "label") if fault.path == "label"]
@@ -244,7 +246,7 @@ def _refuse_or_accept(actor: Actor, facts: LeafFacts, prepared: Sequence[_Prepar
     if not any(refusals):
         return
     first = next(refusal for refusal in refusals if refusal)
-    if len(prepared) == 1 or not first.is_by_quota:  # a closed pool is closed to all of them; once is enough
+    if len(prepared) == 1 or not first.is_by_quota:  # a closed pool refuses all of them; one message is enough
         raise verdict_refusal(first, prepared[0].spec.name if len(prepared) == 1 else None)
     raise batch_refusal([[refusal.violation] if refusal else [] for refusal in refusals], ErrorCode.RESOURCE)
 
@@ -254,7 +256,7 @@ def _insert(actor: Actor, leaf: Pool, prepared: Sequence[_PreparedSubmission], n
     groups: list[Group] = []
     tasks: list[Task] = []
     for place, item in enumerate(prepared):
-        # Submitted together, they are still served in their order.
+        # Workflows that are submitted together are served in their order.
         workflow = _new_workflow(actor, leaf, item, now + timedelta(microseconds=place))
         workflows.append(workflow)
         for position, group_spec in enumerate(item.spec.groups):

@@ -1,8 +1,8 @@
-"""Moving work under a tree's lock: gangs start, lose their places and end, those behind them go on, and everything is
-written at once.
+"""Transitions of workflows under the lock of their tree: gangs start, lose their places and end, dependent gangs
+follow, and everything is written at once.
 
-This is the one door through which work moves, whoever decided it: settling a simulated backend, a person who reports an
-end, a cluster that was observed. The number of statements does not depend on how many workflows move together.
+This is the only entry point for such changes: for the reconciliation of a simulated backend, for a person who reports
+an end, for the observation of a cluster. The number of statements does not depend on the number of workflows.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ UNUSED_TASK_MESSAGE = "never started: its gang completed without it"
 
 
 class WorkflowTransition:
-    """Workflows of one locked tree while they are moved. Read after the lock, written by :meth:`save`, once.
+    """Workflows of one locked tree while they change. They are read after the lock and written once, by :meth:`save`.
 
-    `groups` has the gangs of each workflow by name, `tries` their tasks' open tries. A gang moves by
+    `groups` has the gangs of each workflow by name, `attempts` the open attempts of their tasks. A gang changes by
 
     * :meth:`start`: waiting tasks get their nodes and run;
-    * :meth:`preempt`: running tasks lose their places and wait again (or start elsewhere at once);
-    * :meth:`report`: it came to its end by itself, and its exit actions have a say;
-    * :meth:`end`, :meth:`end_open_groups`: it ends whatever it says (cancelled, too late, evicted for good).
+    * :meth:`preempt`: running tasks lose their places and wait again (or start on other nodes at once);
+    * :meth:`report`: it ended by itself, and its exit actions may change the result;
+    * :meth:`end`, :meth:`end_open_groups`: it ends in any case (canceled, overdue, evicted).
 
     Each may be called for many gangs before one :meth:`save`.
     """
 
     def __init__(self, root: Pool, workflows: Collection[UUID], *, now: datetime) -> None:
         """`root` is the locked top-level pool with its backend; workflows of other trees are left out."""
-        assert connection.in_atomic_block, "work is moved inside the transaction that holds the tree's lock"
+        assert connection.in_atomic_block, "workflows change inside the transaction that holds the lock of the tree"
         self.root, self.now = root, now
         found = Workflow.objects.filter(pk__in=workflows, root_pool=root).defer("spec", "template_spec")
         self.workflows = {row.pk: row for row in found.order_by("pk")}
@@ -63,7 +63,7 @@ class WorkflowTransition:
 
     def start_tasks(self, group: Group, nodes: Mapping[str, str]) -> None:
         """Start waiting tasks (by name) on the nodes chosen for them: all tasks of a plain gang, at least the minimum
-        of an elastic one, or more of one that runs."""
+        of an elastic gang, or more tasks of a running gang."""
         if group.status != TaskStatus.RUNNING:
             workflow = self.workflows[group.workflow_id]
             workflow.start_time = workflow.start_time or self.now
@@ -82,9 +82,9 @@ class WorkflowTransition:
         tasks: Collection[str] | None = None,
         moved_to: Mapping[str, str] | None = None,
     ) -> bool:
-        """Running tasks (by name; None is all of them) lose their places: their tries end as FAILED_PREEMPTED with exit
-        code 3006 and they wait again, with their workflow's original submit time; those in `moved_to` start again at
-        once on another node. This is not a retry and is not counted as one (D11).
+        """Running tasks (by name; None is all of them) lose their places: their attempts end as FAILED_PREEMPTED with
+        exit code 3006 and they wait again, with their workflow's original submit time; those in `moved_to` start again
+        at once on another node. This is not a retry and is not counted as one (D11).
 
         A gang never runs below its minimum: where too little would go on, all of it loses its place. The exit actions
         for 3006 may say otherwise: a surplus task's own say what becomes of that task, and where the minimum is
@@ -115,14 +115,15 @@ class WorkflowTransition:
         if not self.attempts.placed_attempts(group.pk):
             self._requeue(group)
         elif back:
-            # What was moved begins anew, so the gang needs its whole time again.
+            # A moved task starts from the beginning, so the gang needs its whole run time again.
             group.ends_at = self._simulated_end(self.workflows[group.workflow_id])
         self._touched[group.pk] = group
         return as_asked
 
     def report_end(self, group: Group, status: TaskStatus, message: str = "") -> None:
-        """A running gang came to its end by itself. The exit actions of its lead (else of its first task) for the exit
-        code have a say: COMPLETE, FAIL, or RESCHEDULE, which tries the gang again as often as the house allows."""
+        """A running gang ended by itself. The exit actions of its lead (else of its first task) for the exit code may
+        change the result: COMPLETE, FAIL, or RESCHEDULE, which retries the gang as often as the scheduler settings
+        allow."""
         code = EXIT_CODES.get(status)
         action = None if code is None else self._exit_action(group, code)
         if action == "COMPLETE":
@@ -138,20 +139,22 @@ class WorkflowTransition:
             self._touched[group.pk] = group
         elif action == "RESCHEDULE" and status.is_failed:
             allowed = "no retry" if not self._max_retries else f"at most {self._max_retries} retries"
-            self.end_group(group, status, message or f"exit code {code}; the house allows {allowed} of a task")
+            self.end_group(
+                group, status, message or f"exit code {code}; the scheduler settings allow {allowed} of a task"
+            )
         else:
             self.end_group(group, status, message)
 
     def end_group(self, group: Group, status: TaskStatus, message: str = "", *, exit_code: int | None = None) -> None:
-        """End a gang with all its open tasks. Those behind it follow in :meth:`save`. `exit_code` if it is not the one
-        that goes with the status."""
+        """End a gang with all its open tasks. Dependent gangs follow in :meth:`save`. `exit_code` is needed only if it
+        is not that of the status."""
         group.status, group.end_time, group.failure_message = status, self.now, message
         code = EXIT_CODES.get(status) if exit_code is None else exit_code
         self._ended[status, message, code].append(group.pk)
         self._touched[group.pk] = group
 
     def end_open_groups(self, workflow: Workflow, status: TaskStatus, message: str, *, include_waiting: bool) -> None:
-        """End every gang that has not ended; `include_waiting` also those that wait for others."""
+        """End every gang that has not ended; with `include_waiting` also gangs that wait for other gangs."""
         for group in self.groups[workflow.pk].values():
             is_open = not TaskStatus(group.status).is_finished
             if is_open and (include_waiting or group.status != TaskStatus.WAITING):
@@ -173,7 +176,7 @@ class WorkflowTransition:
             self.end_open_groups(workflow, TaskStatus.FAILED_EXEC_TIMEOUT, EXEC_TIMEOUT_MESSAGE, include_waiting=False)
 
     def group_deadlines(self, group: Group) -> GangDeadlines:
-        """When this gang ends by itself."""
+        """The times at which this gang ends by itself."""
         workflow = self.workflows[group.workflow_id]
         return gang_deadlines(
             TaskStatus(group.status),
@@ -185,7 +188,8 @@ class WorkflowTransition:
         )
 
     def save(self) -> None:
-        """Let gangs behind ended ones go on or fail with them; bring workflows and reservations in line; write."""
+        """Start or fail the gangs that depend on ended ones, update workflows and reservations, and write
+        everything."""
         for groups in self.groups.values():
             self._advance_dependents(groups)
         self._update_due_times()
@@ -234,12 +238,12 @@ class WorkflowTransition:
         assert self.root.backend is not None
         if self._is_observed or not self.root.backend.auto_end:
             return None
-        # An explicit 0 is a run time too: such work ends at the next look.
+        # An explicit 0 is a valid run time: such work ends at the next reconciliation.
         default = timedelta(seconds=settings.OSMO.simulated_runtime)
         return self.now + (default if workflow.simulated_runtime is None else workflow.simulated_runtime)
 
     def _update_due_times(self) -> None:
-        """A start sets the clock of the whole workflow going, so all its open gangs are looked at."""
+        """A start begins the exec_timeout of the whole workflow, so the times of all its open gangs are updated."""
         for pk in {group.workflow_id for group in self._touched.values()}:
             for group in self.groups[pk].values():
                 if (due := self.group_deadlines(group).earliest) != group.due_at:
@@ -288,7 +292,7 @@ class WorkflowTransition:
         return ReservationUpdate(workflow.pk, held, max(group.gpus for group in unfinished))
 
     def has_minimum(self, group: Group, tasks: Collection[Task]) -> bool:
-        """Whether these tasks make up the gang's minimum, of which there is something."""
+        """Whether these tasks, at least one, make up the gang's minimum."""
         if group.gang is None or not tasks:
             return 0 < len(tasks) == len(self.attempts.open_attempts(group.pk))
         shape = tree_from_json(group.gang, len(tasks))
@@ -298,12 +302,12 @@ class WorkflowTransition:
         return shape.is_satisfied(pods)
 
     def _held_gpus(self, group: Group) -> int:
-        """GPUs of a running gang; of an elastic one, and of one in a cluster, what runs of it."""
+        """GPUs of a running gang; of an elastic gang, and of a gang in a cluster, those of its running tasks."""
         if group.gang is None and not self._is_observed:
             return group.gpus
         return sum(task.gpu_count for task in self.attempts.running(group.pk))
 
     @cached_property
     def _is_observed(self) -> bool:
-        """Whether a cluster decides what starts and ends, and we look on."""
+        """Whether a cluster decides about starts and ends, which we observe."""
         return self.root.backend is not None and self.root.backend.kind == Backend.Kind.KUBERNETES

@@ -1,4 +1,4 @@
-"""What people do to work after admission: cancel it, report its end, tag it."""
+"""Actions of users on admitted workflows: cancel, report an end, tag."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TAG = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:/-]{0,61}[A-Za-z0-9])?\Z", re.ASCII
 
 
 def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool = False) -> Workflow:
-    """End a live workflow as FAILED_CANCELED; what it held is free at once. The owner or an admin of the pool.
+    """End an active workflow as FAILED_CANCELED and release its GPUs at once. For the owner or an admin of the pool.
 
-    A finished one is a BadInput unless `force`, which then changes nothing.
+    A finished workflow is a BadInput, unless `force`; then nothing changes.
     """
     seen = get_visible_workflow(actor, name)
     _require_own_or_manage(actor, seen)
@@ -37,8 +37,8 @@ def cancel_workflow(*, actor: Actor, name: str, message: str = "", force: bool =
         if WorkflowStatus(workflow.status).is_active:
             _cancel_all(work, actor, message)
         elif not force:
-            sentence = f"Workflow {workflow.name} has ended already ({workflow.status}); there is nothing to cancel."
-            raise BadInput(sentence, [Violation("status", "ended", sentence)], workflow_id=workflow.name)
+            message = f"Workflow {workflow.name} has already ended ({workflow.status}); there is nothing to cancel."
+            raise BadInput(message, [Violation("status", "ended", message)], workflow_id=workflow.name)
     return workflow
 
 
@@ -52,10 +52,10 @@ def cancel_pending_workflows(*, actor: Actor, leaf: Pool) -> None:
 def end_workflow(
     *, actor: Actor, name: str, status: TaskStatus, group: str | None = None, description: str = ""
 ) -> Workflow:
-    """Report the end of the running gangs (or of one) of a workflow on a simulated backend. An admin of the pool. What
-    then becomes of them, their exit actions say too.
+    """Report the end of the running gangs (or of one) of a workflow on a simulated backend. For an admin of the pool.
+    The exit actions of the gangs may change the result.
 
-    Raises Conflict for a gang that is not running and for a backend that knows itself what ended, NotFound for an
+    Raises Conflict for a gang that is not running and for a cluster, where ends are observed, NotFound for an
     unknown group.
     """
     seen = get_visible_workflow(actor, name)
@@ -74,8 +74,8 @@ def end_workflow(
         if not running:
             what = f"Group {group} of workflow {seen.name}" if group else f"Workflow {seen.name}"
             stand = ", ".join(f"{each.name} {each.status}" for each in asked)
-            sentence = f"{what} is not running ({stand}); only what runs can end."
-            raise Conflict(sentence, [Violation("group", "not_running", sentence)], workflow_id=seen.name)
+            message = f"{what} is not running ({stand}); only a running group can end."
+            raise Conflict(message, [Violation("group", "not_running", message)], workflow_id=seen.name)
         for each in running:
             work.report_end(each, status, description if status is not TaskStatus.COMPLETED else "")
         work.save()
@@ -83,26 +83,28 @@ def end_workflow(
 
 
 def tag_workflow(*, actor: Actor, name: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Workflow:
-    """Take tags off, then put tags on. The owner or an admin of the pool; again is no error."""
+    """Remove tags, then add tags. For the owner or an admin of the pool. Repeating it is not an error."""
     seen = get_visible_workflow(actor, name)
     _require_own_or_manage(actor, seen)
     rule = "1 to 63 letters, digits and - _ . : /, a letter or digit first and last"
-    found = [Violation("add", "bad_tag", f"{tag[:60]!r} is no tag: {rule}.") for tag in add if not _TAG.match(tag)]
+    found = [
+        Violation("add", "bad_tag", f"{tag[:60]!r} is not a valid tag: {rule}.") for tag in add if not _TAG.match(tag)
+    ]
     if found:
         raise BadInput.of(found)
     with change(actor=actor):
         workflow = lock_workflow(seen.pk)
         tags = dict.fromkeys([tag for tag in workflow.tags if tag not in remove] + list(add))
         if len(tags) > MAX_TAGS:
-            sentence = f"{workflow.name} would have {len(tags)} tags; at most {MAX_TAGS} are allowed. Remove some."
-            raise BadInput.of([Violation("add", "too_many", sentence)])
+            message = f"{workflow.name} would have {len(tags)} tags; at most {MAX_TAGS} are allowed. Remove some."
+            raise BadInput.of([Violation("add", "too_many", message)])
         workflow.tags = list(tags)
         workflow.save(update_fields=["tags"])
     return workflow
 
 
 def may_cancel(actor: Actor, workflow: Workflow) -> bool:
-    """Whether :func:`cancel_workflow` would let this actor."""
+    """Whether :func:`cancel_workflow` allows this actor."""
     own = actor.user_id is not None and workflow.submitted_by_id == actor.user_id
     return own or is_allowed(actor, Permission.POOL_MANAGE_WORK, workflow.root_pool.name)
 
