@@ -1,8 +1,8 @@
 """The trees of cohorts above a backend's pools, as facts of the engine.
 
-A tree may reach over several backends: a GPU of one cluster cannot be lent in another, but quota can. So the pools of
-other backends stand in the facts too, outside: they hold their part of the quota, LOW work on them can be taken back
-for a lender here, and nothing there is placed or started from here.
+A tree may span several backends: a GPU of one cluster cannot be used in another, but quota can be lent. So the facts
+contain the pools of other backends too: they hold their part of the quota, and their LOW work can be reclaimed for a
+lender here, but no work is placed or started there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduling.domain.engine import facts as engine
 
 @dataclass(frozen=True, slots=True)
 class CohortsAbove:
-    """`tops` are the ids of the trees' tops, `outside` the pools of other backends in them."""
+    """`tops` are the ids of the top cohorts, `outside` the pools of other backends in their trees."""
 
     tops: Collection[int] = ()
     cohorts: Sequence[engine.CohortFacts] = ()
@@ -29,7 +29,8 @@ class CohortsAbove:
 
 
 def read_cohorts_above(backend: Backend, pools: Collection[Pool]) -> CohortsAbove:
-    """What stands above and beside these pools of the backend; no query for pools without a cohort."""
+    """The cohorts above these pools of the backend, and the other pools in their trees. No query for pools without a
+    cohort."""
     joined = {pool.cohort_id for pool in pools if pool.cohort_id is not None}
     if not joined:
         return CohortsAbove()
@@ -53,7 +54,7 @@ def _engine_cohort(fact: CohortQuotaFacts) -> engine.CohortFacts:
 
 
 def pool_cohort_limits(root: Pool, balance: PoolBalance) -> tuple[Mapping[str, Amount], Mapping[str, Amount]]:
-    """What a pool may borrow and lend in its cohort, as the engine's queue takes it; nothing for a pool without one."""
+    """The borrowing and lending limits of a pool in its cohort, in the form of the engine; empty without a cohort."""
     if root.cohort_id is None:
         return {}, {}
     fact = PoolQuotaFacts(

@@ -1,4 +1,4 @@
-"""What the ledger wants of one cluster, read at one moment."""
+"""The desired state of one cluster, read from the ledger in one snapshot."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from scheduling.domain.queues.desired import (
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """Objects by name. `generation` is how often the ledger had changed when it was read; `leaf_of` is the shared leaf
-    of each pool's container."""
+    """Objects by name. `generation` is the generation of the ledger when it was read; `leaf_of` is the shared leaf of
+    the container of each pool."""
 
     target: QueueTarget
     generation: int
@@ -35,7 +35,8 @@ class DesiredState:
 
 
 def read_desired_state(backend: Backend, settings: KubernetesSettings, installation_id: UUID) -> DesiredState:
-    """Everything that should be on the cluster of this backend. A handful of queries, however many pools there are."""
+    """All objects that should be in the cluster of this backend. The number of queries does not depend on the number of
+    pools."""
     place = QueueTarget(backend.namespace, str(installation_id), settings.node_pool_key, settings.node_pool)
     with one_snapshot():
         generation = read_generation(backend.pk)
@@ -51,7 +52,7 @@ def read_desired_state(backend: Backend, settings: KubernetesSettings, installat
 
 
 def read_generation(backend_id: int) -> int:
-    """How often what is promised on a backend has changed so far."""
+    """The generation of a backend: how often its quotas have changed."""
     number = LedgerGeneration.objects.filter(pk=backend_id).values_list("number", flat=True).first()
     return number or 0
 

@@ -1,4 +1,4 @@
-"""GPUs of work that was given to a cluster, or is about to be, and that the counters of use do not have yet."""
+"""GPUs of work that was admitted or dispatched to a cluster and is not in the usage counters yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduling.domain.statuses import ACTIVE_WORKFLOW_STATUSES, TaskStatus
 
 _OPEN = [TaskStatus.SCHEDULING, TaskStatus.INITIALIZING, TaskStatus.RUNNING]
 
-# A leaf's counters have what runs of a gang that runs (WorkInHand); the rest of what was given to the cluster is here.
+# The counters of a leaf have the running tasks of running gangs; all other dispatched tasks are here.
 _DISPATCHED_SQL = f"""
     WITH RECURSIVE tree (id) AS (
         SELECT id FROM pools_cohort WHERE id = ANY(%(tops)s)
@@ -45,8 +45,8 @@ class DispatchedUsage:
 
 
 def read_dispatched_usage(tops: Collection[int]) -> list[DispatchedUsage]:
-    """What was promised to clusters in the trees below these cohorts; one query. Who reads the counters of use after
-    it, without one snapshot for both, counts what starts in between twice and never not at all."""
+    """The dispatched usage in the trees below these cohorts; one query. Without a common snapshot, read it before the
+    usage counters: work that starts in between is then counted twice, but never missed."""
     if not tops:
         return []
     with connection.cursor() as cursor:

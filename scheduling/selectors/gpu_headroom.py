@@ -1,8 +1,8 @@
-"""Which waiting gangs the GPU quota of their pool's namespace holds back now, and why.
+"""Waiting gangs that the GPU quota of their pool's namespace holds back, with the reason.
 
-A look without locks: what is found here keeps a gang out of the plan, what starts is judged again under the locks
-(:mod:`scheduling.services.gpu_quota.workloads`). A gang whose tasks start together needs room for all of them, an
-elastic one for the least it starts with, and one that runs already for one more task.
+They are read without locks and kept out of the plan. A start is checked again under the locks
+(:mod:`scheduling.services.gpu_quota.workloads`). A gang whose tasks start together needs headroom for all of
+them, an elastic gang for its minimum, and a running gang for one more task.
 """
 
 from __future__ import annotations
@@ -46,20 +46,21 @@ _TASKS_SQL = """
 
 @dataclass(frozen=True, slots=True)
 class _BoundPool:
-    """A pool whose work a namespace's quota binds."""
+    """A pool whose work counts in a namespace with a quota."""
 
     root: Pool
     namespace: GpuNamespace
     spec: GpuQuotaSpec
 
     def worker(self, platform: str, gpus: int) -> GpuWorker:
-        """A task of that size, with the namespace's defaults."""
+        """A task of this size, with the defaults of the namespace."""
         return self.spec.with_defaults(worker_for_task(self.root.platforms.get(platform) or {}, gpus))
 
 
 def read_gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, StartHold]:
-    """By the id of the gang: why its namespace does not let it start now. Three queries, none where no pool of these
-    names a namespace with a quota. `whole`: a cluster is given all tasks of a gang at once, elastic or not."""
+    """By the id of the gang, the reason why its namespace holds it back. Three queries, none if no pool names a
+    namespace with a quota. `whole`: all tasks of a gang are dispatched to a cluster at once, also of an elastic
+    gang."""
     named = {root.pk: (root, gpu_namespace_of(root.config)) for root in roots if gpu_namespace_of(root.config)}
     facts = read_namespaces(name for _, name in named.values()) if named else {}
     bound = {
@@ -79,7 +80,7 @@ def read_gpu_holds(roots: Iterable[Pool], *, whole: bool = False) -> dict[UUID, 
         }
         cursor.execute(_TASKS_SQL, parameters)
         rows = cursor.fetchall()
-    known: dict[tuple[Any, ...], StartHold | None] = {}  # what is alike is judged once
+    known: dict[tuple[Any, ...], StartHold | None] = {}  # equal gangs are checked once
     found = {}
     for group, root_id, tree, runs, shapes in rows:
         if shapes is None:
@@ -111,7 +112,7 @@ def _find_hold(
 
 
 class _WaitingTasks:
-    """The tasks of one gang that wait."""
+    """The waiting tasks of one gang."""
 
     def __init__(self, bound: _BoundPool, shapes: Sequence[tuple[str, str, int]]) -> None:
         self._spec, self._used = bound.spec, bound.namespace.committed_and_assumed
@@ -120,16 +121,16 @@ class _WaitingTasks:
 
     @cached_property
     def workers(self) -> list[GpuWorker]:
-        """Those with GPUs; others are no workers."""
+        """The tasks with GPUs; the others are not workers."""
         return [worker for worker in self._all if worker is not None]
 
     def broken_by_all(self) -> list[BrokenCap]:
-        """What keeps all of them from starting together."""
+        """The caps that keep all tasks from starting together."""
         single = [broken for worker in self.workers for broken in broken_single_caps(self._spec, worker)]
         return [*single, *broken_total_caps(self._spec, self._used, totals_of_workers(self.workers))]
 
     def broken_by_one(self) -> list[BrokenCap]:
-        """What keeps even the smallest of them from starting."""
+        """The caps that keep even the smallest task from starting."""
         found = [
             [*broken_single_caps(self._spec, each), *broken_total_caps(self._spec, self._used, totals_of_worker(each))]
             for each in self.workers
@@ -137,8 +138,8 @@ class _WaitingTasks:
         return min(found, key=len)
 
     def broken_by_least(self, tree: GangTree) -> list[BrokenCap]:
-        """What keeps the least that the tree asks for from starting: pods that are too large in every choice, or of
-        each amount what no choice undercuts."""
+        """The caps that keep the minimum of the tree from starting: pods that are too large in every choice, or totals
+        that every choice exceeds."""
         if large := self._too_large_in(tree):
             return large
         least: dict[int, list[int]] = {}
@@ -158,7 +159,7 @@ class _WaitingTasks:
         return broken_total_caps(self._spec, self._used, more)
 
     def _too_large_in(self, tree: GangTree) -> list[BrokenCap]:
-        """The caps on one worker which some pod breaks whatever the tree begins with."""
+        """The caps on one worker that a pod exceeds in every choice of the tree."""
         broken: dict[int, list[list[BrokenCap]]] = {}
         for group, worker in zip(self._groups, self._all, strict=True):
             leaf = tree.index.get(group)

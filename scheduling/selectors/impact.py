@@ -1,9 +1,8 @@
-"""What the next settling would do, were things as this transaction sees them: whose place it takes, who starts, and who
-no longer does.
+"""The impact of a change: which work the next cycle would reclaim, which would start, and which would no longer start.
 
-Asked inside a trial (:mod:`pools.services.dry_run`): the facts are read there, where the change is made; the engine
-runs on them afterwards, when the trial is taken back and nobody waits for its locks. Then things are again as they were
-without the change, and are read once more to compare.
+A dry run (:mod:`pools.services.dry_run`) reads the facts while its change is made. The engine runs on them afterwards,
+when the change is rolled back and no lock is held. Then the facts without the change are read, and the results
+compared.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ EVICTING_ACTIONS = frozenset({StepAction.RECLAIM, StepAction.PREEMPT})
 
 
 def read_impact(actor: Actor, backend_ids: Collection[int]) -> ImpactReader:
-    """Read the facts of these backends now, and give a function that tells what the next settling does there."""
+    """Read the facts of these backends now; return a function that computes the impact of the next cycle there."""
     backends = Backend.objects.filter(pk__in=backend_ids).order_by("name")
     read = {backend.pk: read_live_facts(backend) for backend in backends}
     return lambda: _impact(actor, [_backend_impact(pk, live) for pk, live in read.items() if _may_change(live.facts)])
 
 
 def losing_gangs(steps: Iterable[Step]) -> list[str]:
-    """The gangs that lose tasks for others, in the order in which they do."""
+    """The gangs that lose tasks to other gangs, in the order of the steps."""
     return list(dict.fromkeys(step.gang for step in steps if step.action in EVICTING_ACTIONS))
 
 
 @dataclass(frozen=True, slots=True)
 class _BackendImpact:
-    """Workflows of one backend, by what happens to them."""
+    """The affected workflows of one backend."""
 
     taken: list[UUID]
     starts: list[UUID]
@@ -54,29 +53,29 @@ def _backend_impact(backend_id: int, changed: LiveFacts) -> _BackendImpact:
     waiting = [gang.name for gang in changed.facts.gangs if _is_waiting(gang)]
     if not waiting:
         return _BackendImpact(taken, [], [])
-    backend = Backend.objects.filter(pk=backend_id).first()  # anew: what was tried may be a change of the backend
+    backend = Backend.objects.filter(pk=backend_id).first()  # read again: the dry run may have changed the backend
     with garbage_collector.paused():
         before = run_cycle(ClusterFacts() if backend is None else read_live_facts(backend).facts)
     started, will_start = _running_gangs(before, waiting), _running_gangs(after, waiting)
-    hopeless = _never_starting(after).intersection(waiting)
-    if hopeless:
-        hopeless -= _never_starting(before)
+    never_starting = _never_starting(after).intersection(waiting)
+    if never_starting:
+        never_starting -= _never_starting(before)
 
     def workflows(found: Collection[str]) -> list[UUID]:
         return [changed.gangs[name].workflow for name in waiting if name in found]
 
-    return _BackendImpact(taken, workflows(will_start - started), workflows((started - will_start) | hopeless))
+    return _BackendImpact(taken, workflows(will_start - started), workflows((started - will_start) | never_starting))
 
 
-def _running_gangs(settled: CycleResult, names: Iterable[str]) -> set[str]:
-    """Those of the gangs that hold their minimum where the passes ended."""
-    known = settled.world.gang_of
+def _running_gangs(result: CycleResult, names: Iterable[str]) -> set[str]:
+    """The gangs among these that hold their minimum after the cycle."""
+    known = result.world.gang_of
     return {name for name in names if name in known and gang_result(known[name]) is GangResult.RUNNING}
 
 
-def _never_starting(settled: CycleResult) -> set[str]:
+def _never_starting(result: CycleResult) -> set[str]:
     with garbage_collector.paused():
-        reasons = waiting_reasons(settled.world)
+        reasons = waiting_reasons(result.world)
     return {name for name, reason in reasons.items() if reason.is_permanent}
 
 
@@ -97,7 +96,7 @@ def _affected_workflows(actor: Actor, workflows: Iterable[UUID]) -> AffectedWork
 
 
 def _may_change(facts: ClusterFacts) -> bool:
-    """Whether anything waits, or runs that may be taken."""
+    """Whether any work waits, or runs and is preemptible."""
     return any(
         _is_waiting(gang) or (gang.preemptible and any(task.state is TaskState.RUNNING for task in gang.tasks))
         for gang in facts.gangs
@@ -105,6 +104,6 @@ def _may_change(facts: ClusterFacts) -> bool:
 
 
 def _is_waiting(gang: GangFacts) -> bool:
-    """Whether it wants to start and nothing of it runs."""
+    """Whether a gang waits and none of its tasks runs."""
     states = {task.state for task in gang.tasks}
     return TaskState.PENDING in states and TaskState.RUNNING not in states

@@ -1,14 +1,15 @@
-"""One backend as it is now, as the facts of the engine, with the way back from its names to our rows.
+"""The current state of one backend as facts of the engine, with the rows that the names in the facts stand for.
 
-Queues bear their logical names (D2): `osmo-pool-{ns}-team` contains `osmo-pool-{ns}-team--_shared` and one leaf for
-each slice. Gangs bear the names people know: `hello-1`, or `hello-1/train` where a workflow has several groups.
+Queues have their logical names (D2): `osmo-pool-{ns}-team` contains `osmo-pool-{ns}-team--_shared` and one leaf for
+each subpool. Gangs have the names that users know: `hello-1`, or `hello-1/train` where a workflow has several groups.
 
 * Quotas are the scheduling view (D4); a pool's `maximum` is the limit of its container. Only GPUs have quotas: of
-  cores (in millicores), memory and storage (in bytes) a queue may take what the nodes have.
-* Pools that share nodes are queues side by side over the same nodes. Which nodes a task may stand on (its platform, and
-  what it excludes) is `Task.allowed`.
-* Nothing starts on an offline backend; a pool in maintenance takes no new work, and what waits there goes on (D6).
-* A gang that waits for other groups of its workflow is not in the facts; nothing of it wants to run yet.
+  cores (in millicores), memory and storage (in bytes) a queue may use everything that the nodes have.
+* Pools that share nodes are queues side by side over the same nodes. `Task.allowed` are the nodes that a task may
+  use, by its platform and its excluded nodes.
+* Nothing starts on an offline backend; a pool in maintenance accepts no new work, but its waiting work may start
+  (D6).
+* A gang that waits for other groups of its workflow is not in the facts, because it may not start yet.
 """
 
 from __future__ import annotations
@@ -62,20 +63,20 @@ _STATES = {
 _STATE_OF = {status.value: state for status, state in _STATES.items()} | {
     TaskStatus.COMPLETED.value: TaskState.FINISHED
 }
-"""Of the tasks that count, by the text of their rows: to make a status of it costs more than all the rest. What ended
-well holds nothing and is told all the same: a gang of which a task has, and which is below its minimum now, is on its
-way to its end and keeps its places (kai.md 6.5)."""
+"""The state of the tasks in the facts, by the text of their status: making an enum member of each text costs more than
+all the rest. Completed tasks hold nothing but are included: a gang with a completed task that is below its minimum is
+ending, and keeps its places (kai.md 6.5)."""
 _WAITING = [status for status, state in _STATES.items() if state is TaskState.PENDING]
 _BEGUN = [status for status, state in _STATES.items() if state is TaskState.RUNNING]
 _UNBOUNDED: Mapping[str, Amount] = dict.fromkeys((CPU, MEMORY, STORAGE), amounts.UNLIMITED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_GROUPS = 10**6  # of one workflow; they were submitted at one moment and are served in the order of the file
+_MOST_GROUPS = 10**6  # groups of one workflow, which have one submit time, are served in the order of the file
 
 
 @dataclass(frozen=True, slots=True)
 class GangRef:
-    """Whose gang it is. `leaf` and `root` are ids of pools, `pool` is the leaf's name as people write it; a shared leaf
-    goes by its top-level pool's."""
+    """The rows of a gang. `leaf` and `root` are ids of pools, `pool` is the canonical name of the leaf; a shared leaf
+    has the name of its top-level pool."""
 
     group: UUID
     workflow: UUID
@@ -88,9 +89,12 @@ class GangRef:
 
 @dataclass(frozen=True, slots=True)
 class LiveFacts:
-    """The facts, and what their names stand for: `gangs` by the gang's name, `leaves` (pool ids) and `roots` (of
-    containers) by the queue's; and the numbers of every leaf's path at the same moment, `gates` by the leaf's id and
-    `tree_gates` of the cohorts above. A task of the facts bears the name of its row, and is that name's latest try."""
+    """The facts, and the rows that their names stand for.
+
+    `gangs` are by the name of the gang, `leaves` (ids of pools) and `roots` (of containers) by the name of the queue.
+    `gate_paths` (by the id of the leaf) and `tree_gates` (of the cohorts above) have the numbers of the same snapshot.
+    A task of the facts has the name of its row, and is the latest attempt of that name.
+    """
 
     facts: ClusterFacts
     gangs: Mapping[str, GangRef]
@@ -99,24 +103,24 @@ class LiveFacts:
     gate_paths: Mapping[int, GatePath]
     tree_gates: TreeGates
     waits_for_external: bool
-    """Whether something may wait for what moves elsewhere: a GPU quota of a namespace, a cohort's other backends."""
+    """Whether work may wait for changes elsewhere: in a GPU namespace, or on other backends of a cohort."""
 
 
 def read_live_facts(
     backend: Backend, *, new_workflows: Collection[str] | None = None, totals_only: bool = False
 ) -> LiveFacts:
-    """All queues, nodes and work of one backend at one moment. A handful of queries, however much there is.
+    """All queues, nodes and work of one backend in one snapshot. The number of queries does not depend on the amount of
+    work.
 
-    `new_workflows` names workflows: then of what waits only theirs is listed, the rest counts as demand of its leaf;
-    and if `totals_only`, nothing else is listed at all. Queues then hold in sum, and nodes bear in sum, what runs, and
-    what waits is left out. That is enough to see what of the new work starts in free room, and too little to say who
-    waits, or whose places could be taken. A Kubernetes backend whose nodes we do not know has none in the facts: only
-    quotas decide there.
+    With `new_workflows` (names), only their waiting gangs are listed; the other waiting work is the demand of its leaf.
+    With `totals_only`, nothing else is listed: running work is a total of each queue and of each node, waiting work is
+    left out. That is enough to start new work in free capacity, but not to explain why a gang waits or to find victims.
+    A Kubernetes backend whose nodes are unknown has no nodes in the facts; there only quotas decide.
     """
     with one_snapshot(), garbage_collector.paused():
-        trees = _BackendQueues(backend, counted=totals_only)
+        trees = _BackendQueues(backend, totals_only=totals_only)
         nodes = list(Node.objects.filter(backend=backend))
-        gangs = _BackendGangs(backend, trees, nodes, new_workflows, counted=totals_only)
+        gangs = _BackendGangs(backend, trees, nodes, new_workflows, totals_only=totals_only)
         return LiveFacts(
             ClusterFacts(
                 queues=tuple(trees.queues),
@@ -141,12 +145,13 @@ def read_live_facts(
 class _BackendQueues:
     """The queues of every pool of a backend that is not archived, and of those that share a tree of cohorts with one.
 
-    `outside` are the leaves of the latter, `takeable` the top-level pools among them whose LOW work may be taken back
-    from here; what else they hold, or were given in a cluster, is `usage`. Where work is `counted`, `usage` is all that
-    it holds but for what HIGH and NORMAL work holds of this backend's queues: that is `firm`.
+    `outside` are the leaves of pools on other backends, `takeable` the top-level pools among them whose LOW work may be
+    reclaimed from here; the other work that they hold, or that was dispatched to a cluster, is `usage`. With
+    `totals_only`, `usage` is everything that work holds, except what HIGH and NORMAL work holds in this backend's
+    queues: that is `firm`.
     """
 
-    def __init__(self, backend: Backend, *, counted: bool = False) -> None:
+    def __init__(self, backend: Backend, *, totals_only: bool = False) -> None:
         self.queues: list[QueueFacts] = []
         self.queue_of_leaf: dict[int, str] = {}
         self.roots: dict[str, int] = {}
@@ -156,7 +161,7 @@ class _BackendQueues:
         self.takeable: set[int] = set()
         self.usage: dict[str, dict[str, int]] = {}
         self.firm: dict[str, int] = {}
-        self._backend, self._counted = backend, counted
+        self._backend, self._totals_only = backend, totals_only
         rows = Pool.objects.roots().filter(backend=backend, archived=False).select_related("backend", "cohort")
         own = list(rows)
         self.above = read_cohorts_above(backend, own)
@@ -165,16 +170,16 @@ class _BackendQueues:
         for each in read_dispatched_usage(self.above.tops) if self.above.outside else ():
             self._promised[each.leaf] += each.gpus
         pools = {root.pk: root for root in self.rows}
-        slices: dict[int, dict[str, Pool]] = defaultdict(dict)
+        subpools: dict[int, dict[str, Pool]] = defaultdict(dict)
         parts = Pool.objects.filter(parent__in=pools).exclude(subpool_state=SubpoolState.ARCHIVED)
         for row in parts.only("id", "parent_id", "subpool_name", "created_at"):
             assert row.parent_id is not None
-            slices[row.parent_id][row.subpool_name or ""] = row
+            subpools[row.parent_id][row.subpool_name or ""] = row
         for root_id, balance in read_balances(pools.values()).items():
-            self._add(pools[root_id], balance, slices[root_id])
+            self._add(pools[root_id], balance, subpools[root_id])
         self.held = read_gpu_holds(own, whole=self._backend.kind == Backend.Kind.KUBERNETES)
 
-    def _add(self, root: Pool, balance: PoolBalance, slices: Mapping[str, Pool]) -> None:
+    def _add(self, root: Pool, balance: PoolBalance, subpools: Mapping[str, Pool]) -> None:
         container = names.queue_name(root.namespace, root.name, None)
         is_outside = root.backend_id != self._backend.pk
         if not is_outside:
@@ -196,13 +201,13 @@ class _BackendQueues:
                 is_external=is_outside,
             )
         )
-        ids = {names.SHARED_QUEUE: root.pk} | {short: row.pk for short, row in slices.items()}
+        ids = {names.SHARED_QUEUE: root.pk} | {short: row.pk for short, row in subpools.items()}
         self.gates |= build_gate_paths(balance, ids)
         leaves = [(root, names.SHARED_QUEUE, balance.shared_scheduling_quota, balance.shared_usage)]
         leaves += [
-            (slices[part.name], part.name, part.scheduling_quota, part.usage)
+            (subpools[part.name], part.name, part.scheduling_quota, part.usage)
             for part in balance.subpools
-            if part.name in slices
+            if part.name in subpools
         ]
         for row, leaf, quota, usage in leaves:
             queue = names.queue_name(root.namespace, root.name, leaf)
@@ -211,9 +216,9 @@ class _BackendQueues:
             self.queues.append(QueueFacts(queue, container, _quota(quota), created=_microseconds(row.created_at)))
             if is_outside:
                 self.outside.add(row.pk)
-                listed = usage.total_usage - usage.used if root.pk in self.takeable and not self._counted else 0
+                listed = usage.total_usage - usage.used if root.pk in self.takeable and not self._totals_only else 0
                 self.usage[queue] = {amounts.GPU: usage.total_usage - listed + self._promised[row.pk]}
-            elif self._counted:
+            elif self._totals_only:
                 self.usage[queue] = {amounts.GPU: usage.total_usage - usage.used}
                 self.firm[queue] = usage.used
 
@@ -248,14 +253,14 @@ def _request(gpus: int, cpu: int, memory: int, storage: int) -> dict[str, int]:
 
 
 def _demand(backend: Backend, queue_of_leaf: Mapping[int, str], new: Collection[str]) -> dict[str, dict[str, int]]:
-    """What waits in each queue, but for the work of these workflows."""
+    """The demand of the waiting work in each queue, without these workflows."""
     with connection.cursor() as cursor:
         cursor.execute(_DEMAND, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _WAITING, _WAITING, list(new)])
         return {queue_of_leaf[leaf]: _request(*map(int, asked)) for leaf, *asked in cursor if leaf in queue_of_leaf}
 
 
 def _usage_of_nodes(backend: Backend, names: Collection[str]) -> dict[str, dict[str, int]]:
-    """What work has taken of these nodes."""
+    """The usage of these nodes."""
     with connection.cursor() as cursor:
         cursor.execute(_ON_NODES, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
         return {name: _request(*map(int, taken)) for name, *taken in cursor if name in names}
@@ -293,7 +298,7 @@ _DEMAND = f"SELECT work.pool_id, {_SUMS} AND gang.status = ANY(%s) AND work.name
 
 _ON_NODES = f"SELECT task.node_name, {_SUMS} GROUP BY task.node_name"
 
-# One row for each gang: to read its tasks as JSON takes a third of the time of as many rows.
+# One row for each gang: reading its tasks as JSON takes a third of the time of reading rows.
 _TASKS = """
     SELECT task.group_id, json_agg(json_build_array(
         task.name, task.sub_group, task.status, task.gpu_count, task.cpu_count, task.memory_bytes, task.storage_bytes,
@@ -306,7 +311,7 @@ _TASKS = """
 
 
 class _BackendGangs:
-    """The gangs that run or wait for their turn, with their tasks that are open or ended well."""
+    """The gangs that run or wait for GPUs, with their open and completed tasks."""
 
     def __init__(
         self,
@@ -315,18 +320,18 @@ class _BackendGangs:
         nodes: Sequence[Node],
         new: Collection[str] | None,
         *,
-        counted: bool,
+        totals_only: bool,
     ) -> None:
         self.facts: list[GangFacts] = []
         self.rows: dict[str, GangRef] = {}
         self._queue_of_leaf, self._pools, self._held = trees.queue_of_leaf, trees.pools, trees.held
         self._shapes = _SharedObjects(nodes)
         with connection.cursor() as cursor:
-            begun = [] if counted else _BEGUN
+            begun = [] if totals_only else _BEGUN
             always = list(_STATES) if new is None else begun
             cursor.execute(_GANGS, [backend.pk, sorted(ACTIVE_WORKFLOW_STATUSES), always, _WAITING, list(new or ())])
             gangs = cursor.fetchall()
-            if trees.takeable and not counted:
+            if trees.takeable and not totals_only:
                 cursor.execute(_OUTSIDE, [list(trees.takeable), sorted(ACTIVE_WORKFLOW_STATUSES), _BEGUN])
                 gangs += cursor.fetchall()
             cursor.execute(_TASKS, [[gang[0] for gang in gangs], list(_STATE_OF)])
@@ -338,11 +343,11 @@ class _BackendGangs:
                 self._add(gang, _outside_tasks(tasks[gang[0]]))
             elif gang[6] in trees.queue_of_leaf:
                 self._add(gang, tasks[gang[0]])
-        if counted:
+        if totals_only:
             self.facts += [
                 _total_gang(queue, {queue: {amounts.GPU: gpus}}) for queue, gpus in trees.firm.items() if gpus
             ]
-            self.facts.append(_total_gang("", _usage_of_nodes(backend, {node.name for node in nodes}), stands=True))
+            self.facts.append(_total_gang("", _usage_of_nodes(backend, {node.name for node in nodes}), has_node=True))
 
     def _add(self, columns: Sequence[Any], tasks: Iterable[engine.TaskFacts]) -> None:
         group, name, position, tree, workflow, workflow_name, leaf, root, priority, submitted, is_one_of_many = columns
@@ -363,24 +368,24 @@ class _BackendGangs:
 
 
 def _outside_tasks(tasks: Iterable[engine.TaskFacts]) -> Iterator[engine.TaskFacts]:
-    """What runs of a gang on another backend, or has ended well: it holds quota, and no node here will do for it."""
+    """The running and completed tasks of a gang on another backend: they hold quota, but no node of this backend."""
     for task in tasks:
         if task.state is not TaskState.PENDING:
             yield replace(task, node=None, allowed_nodes=frozenset())
 
 
-def _total_gang(queue: str, held: Mapping[str, Mapping[str, int]], *, stands: bool = False) -> GangFacts:
-    """Work that is only counted, as one gang that nobody can take anything from: a task for each node that bears some,
-    or one that stands nowhere. The name is none that work can have; what has no queue counts on its nodes alone."""
+def _total_gang(queue: str, held: Mapping[str, Mapping[str, int]], *, has_node: bool = False) -> GangFacts:
+    """A total of work as one gang that cannot be preempted: a task for each node with usage, or one task without a
+    node. Its name cannot be the name of work; a total without a queue counts on its nodes alone."""
     tasks = (
-        engine.TaskFacts(name, amount, state=TaskState.RUNNING, node=name if stands else None)
+        engine.TaskFacts(name, amount, state=TaskState.RUNNING, node=name if has_node else None)
         for name, amount in held.items()
     )
     return GangFacts(f"sum of {queue}", queue, tuple(tasks))
 
 
 class _SharedObjects:
-    """Requests, trees and sets of nodes; what is alike is one object, for that is what makes the engine quick."""
+    """Requests, trees and sets of nodes. Equal ones are one object, which makes the engine fast."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._by_platform: dict[str, set[str]] = defaultdict(set)
@@ -395,23 +400,23 @@ class _SharedObjects:
         self, name: str, sub_group: str, status: str, gpus: int, cpu: int, memory: int, storage: int,
         platform: str, excluded: str, node: str,
     ) -> engine.TaskFacts:  # fmt: skip
-        """One try, open or ended well, as a task of the facts."""
+        """One open or completed attempt as a task of the facts."""
         asked = (gpus, cpu, memory, storage)
         if asked not in self._requests:
             self._requests[asked] = _request(*asked)
-        place = (platform, excluded)
-        if place not in self._allowed:
+        node_key = (platform, excluded)
+        if node_key not in self._allowed:
             allowed = frozenset(self._by_platform[platform].difference(json.loads(excluded)))
-            self._allowed[place] = None if allowed == self._names else allowed
+            self._allowed[node_key] = None if allowed == self._names else allowed
         state = _STATE_OF[status]
-        stands = state is TaskState.RUNNING and node in self._names
+        has_node = state is TaskState.RUNNING and node in self._names
         return engine.TaskFacts(
-            name, self._requests[asked], sub_group or DEFAULT_SUB_GROUP, state, node if stands else None,
-            self._allowed[place],
+            name, self._requests[asked], sub_group or DEFAULT_SUB_GROUP, state, node if has_node else None,
+            self._allowed[node_key],
         )  # fmt: skip
 
     def tree(self, written: str | None) -> GangTree | None:
-        """The tree of a gang from its row; None for one whose tasks start all together."""
+        """The tree of a gang from its row; None for a gang whose tasks all start together."""
         if written is None:
             return None
         if written not in self._trees:

@@ -158,8 +158,8 @@ def recent_arrivals(backend: Backend, queue: PendingQueue, groups: Collection[UU
 
 _NOT_PLACED_REASON = Reason(
     NOT_PLACED_YET,
-    "The queue is long, so positions are updated every few seconds. This position is not known yet; until then the gang "
-    "is shown last.",
+    "The queue is long, so positions are updated every few seconds. This position is not known yet; until then the "
+    "gang is shown last.",
     None,
     remedies=(Remedy("Ask again in a moment"),),
 )

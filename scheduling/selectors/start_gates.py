@@ -1,4 +1,4 @@
-"""The quotas and the use of a pool's leaves as the gates that a start passes."""
+"""Quotas and usage of the leaves of a pool, as the gates that a start has to pass."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from scheduling.selectors.dispatched_usage import DispatchedUsage, read_dispatch
 
 
 def read_leaf_ids(root: Pool) -> dict[str, int]:
-    """Row ids of the leaves of a tree by short name; the shared leaf goes by its pool's."""
-    slices = Pool.objects.filter(parent=root).values_list("subpool_name", "pk")
-    return {names.SHARED_QUEUE: root.pk} | {short: pk for short, pk in slices if short}
+    """Row ids of the leaves of a tree by short name; the shared leaf has the id of its pool."""
+    subpools = Pool.objects.filter(parent=root).values_list("subpool_name", "pk")
+    return {names.SHARED_QUEUE: root.pk} | {short: pk for short, pk in subpools if short}
 
 
 def build_gate_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, GatePath]:
@@ -37,20 +37,21 @@ def build_gate_paths(facts: PoolBalance, ids: Mapping[str, int]) -> dict[int, Ga
 
 
 def read_gate_paths(root: Pool) -> dict[int, GatePath]:
-    """The gates of a tree as they are now."""
+    """The current gates of a tree."""
     return build_gate_paths(read_balance(root), read_leaf_ids(root))
 
 
 def read_tree_gates(roots: Sequence[Pool], tops: Collection[int]) -> TreeGates:
-    """The trees of cohorts above these pools as they are now. `tops` are the tops of those trees, which the caller has
-    locked if what he does depends on it."""
+    """The current trees of cohorts above these pools. `tops` are the tops of these trees; a caller that decides by them
+    holds their locks."""
     if not any(root.cohort_id for root in roots):
         return TreeGates()
     return build_tree_gates(read_quota_tree(tops, read_dispatched_usage(tops)), roots)
 
 
 def read_quota_tree(tops: Collection[int], dispatched: Iterable[DispatchedUsage]) -> QuotaTree:
-    """The trees below these cohorts with what their pools hold, and what was promised to clusters beside it."""
+    """The trees below these cohorts with the usage of their pools, and with the usage that was dispatched to
+    clusters."""
     tree = read_admission_tree(tops)
     for each in dispatched:
         if (x := tree.index.get(pool_key(each.pool))) is not None:
@@ -59,10 +60,10 @@ def read_quota_tree(tops: Collection[int], dispatched: Iterable[DispatchedUsage]
 
 
 def build_tree_gates(tree: QuotaTree, roots: Sequence[Pool]) -> TreeGates:
-    """A tree as the gate of the leaves of these pools, as far as they stand in it."""
+    """A tree as the gate of the leaves of those pools that are in it."""
     governed = {root.pk: pool_key(root.name) for root in roots if root.cohort_id is not None}
-    slices = Pool.objects.filter(parent__in=governed).values_list("pk", "parent")
-    nodes = governed | {pk: governed[parent] for pk, parent in slices if parent is not None}
+    subpools = Pool.objects.filter(parent__in=governed).values_list("pk", "parent")
+    nodes = governed | {pk: governed[parent] for pk, parent in subpools if parent is not None}
     return TreeGates(tree, nodes)
 
 

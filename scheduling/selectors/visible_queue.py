@@ -1,10 +1,10 @@
-"""Who waits, at which place and why, as one reader may know it (api.md, "Waiting and what-if").
+"""Waiting gangs with positions and reasons, as one reader may see them (api.md, "Waiting and what-if").
 
-Positions are true for everybody: they count all work on the backend, seen or not. Named is only what the reader may
-see (`Workflow.visible_to`, D10): what is not his stands in no list, and in a sentence it is counted.
+Positions are the same for all readers: they count all work on the backend. Only work that the reader may see is listed
+and named (`Workflow.visible_to`, D10); in messages the other work is counted.
 
-    entries, more = waiting(actor, pools=["team"], limit=50)     # a page of the line, best first
-    told = waiting_of(actor, workflow)                           # {group name: Told} of one workflow, {} if none waits
+    entries, more = list_waiting_gangs(actor, pools=["team"], limit=50)  # a page of the queue, first position first
+    gangs = waiting_gangs_of(actor, workflow)                            # {group name: WaitingGang}, {} if none waits
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from scheduling.selectors.pending_queue import WAITING_STATUSES, GangOwner, Pend
 
 @dataclass(frozen=True, slots=True)
 class WaitingReason:
-    """The one reason: `queue` is the node of the tree (queue, pool container or cohort) that blocks and `limit` which
-    of its numbers does; amounts are GPUs, None where no amount is the matter."""
+    """The first reason: `queue` is the blocking node of the tree (queue, pool container or cohort), `limit` the
+    blocking number of this node. Amounts are GPUs, None where the reason is not an amount."""
 
     code: str
     message: str
@@ -39,9 +39,9 @@ class WaitingReason:
 @dataclass(frozen=True, slots=True)
 class WaitingGang:
     """A gang that waits. `queue` is its logical queue (D2), `pool` the canonical name of its leaf's row; `gpus` is the
-    least it starts with. `position` is its place among all who wait on its backend, `position_in_queue` in its own
-    queue, both from 1; `ahead` are those before it on the backend. `unblock` are sentences, one for each thing in its
-    way."""
+    minimum that it starts with. `position` counts all gangs that wait on its backend, `position_in_queue` those of its
+    queue, both from 1; `ahead` is the number of gangs before it on the backend. `unblock` are messages, one for each
+    obstacle."""
 
     workflow: str
     group: str
@@ -69,9 +69,9 @@ def list_waiting_gangs(
     offset: int = 0,
 ) -> tuple[list[WaitingGang], bool]:
     """One page of the waiting gangs that `actor` may see, and whether more follow: backend by backend, each in the
-    order in which its next pass would try them. `pools` are canonical names of leaves (a shared leaf goes by its
-    pool's name; :func:`scheduling.selectors.leaf_names.leaf_names_of` makes them of what people write), `workflows` ids; none means
-    all."""
+    order of its next pass. `pools` are canonical names of leaves (a shared leaf has the
+    name of its pool; :func:`scheduling.selectors.leaf_names.leaf_names_of` resolves names that users write), `workflows` are ids; an
+    empty filter means all."""
     found: list[WaitingGang] = []
     passed = 0
     for backend in Backend.objects.order_by("name"):
@@ -86,45 +86,49 @@ def list_waiting_gangs(
 
 
 def waiting_gangs_of(actor: Actor, workflow: Workflow) -> dict[str, WaitingGang]:
-    """The groups of one workflow that wait, by name. The caller has loaded them (`load_groups`), and has seen to it
-    that `actor` may see the workflow."""
+    """The groups of one workflow that wait, by name. The caller has loaded them (`load_groups`) and
+    checked that `actor` may see the workflow."""
     backend = workflow.root_pool.backend
     groups = [group for group in workflow.groups.all() if group.status in WAITING_STATUSES]
     if backend is None or not groups:
         return {}
-    asked = {group.pk for group in groups}
-    line = scheduling_app().pending_queues.get_available(backend, asked)
-    found = {group: line.by_group[group] for group in asked & line.by_group.keys()}
-    if line.is_large:
-        found |= recent_arrivals(backend, line, asked - found.keys())
-    reader = _QueueReader(actor, line)
+    requested = {group.pk for group in groups}
+    queue = scheduling_app().pending_queues.get_available(backend, requested)
+    found = {group: queue.by_group[group] for group in requested & queue.by_group.keys()}
+    if queue.is_large:
+        found |= recent_arrivals(backend, queue, requested - found.keys())
+    reader = _QueueReader(actor, queue)
     return {group.name: reader.render(found[group.pk]) for group in groups if group.pk in found}
 
 
 class _QueueReader:
-    """Somebody in front of a line."""
+    """A pending queue as one actor may see it."""
 
-    def __init__(self, actor: Actor, line: PendingQueue) -> None:
-        self._actor, self._line = actor, line
+    def __init__(self, actor: Actor, queue: PendingQueue) -> None:
+        self._actor, self._queue = actor, queue
         self._roots = actor.pools_with(Permission.POOL_READ)
-        self._sentences: dict[int, tuple[str, ...]] = {}
+        self._messages: dict[int, tuple[str, ...]] = {}
 
     def select(
         self, pools: Collection[str], users: Collection[str], workflows: Collection[str]
     ) -> Iterator[PendingGang]:
-        """What he may see of it, as far as he asked for it."""
-        for entry in self._line.gangs:
-            asked = (not pools or entry.pool in pools) and (not users or entry.owner in users)
-            if asked and (not workflows or entry.ownership.workflow in workflows) and self._may_see(entry.ownership):
+        """The gangs that the actor may see and that match the filters."""
+        for entry in self._queue.gangs:
+            requested = (not pools or entry.pool in pools) and (not users or entry.owner in users)
+            if (
+                requested
+                and (not workflows or entry.ownership.workflow in workflows)
+                and self._may_see(entry.ownership)
+            ):
                 yield entry
 
     def render(self, gang: PendingGang) -> WaitingGang:
-        """The entry in words he may read."""
+        """The gang with the names that the actor may see."""
         return WaitingGang(
             workflow=gang.ownership.workflow,
             group=gang.group,
             user=gang.owner,
-            backend=self._line.backend,
+            backend=self._queue.backend,
             pool=gang.pool,
             queue=gang.queue,
             priority=gang.priority,
@@ -138,13 +142,13 @@ class _QueueReader:
         )
 
     def _unblock(self, reason: Reason) -> tuple[str, ...]:
-        # Gangs that are blocked alike share their reason, and its lists of names may be long.
-        if id(reason) not in self._sentences:
-            self._sentences[id(reason)] = tuple(remedy.message(self._visible_name) for remedy in reason.remedies)
-        return self._sentences[id(reason)]
+        # Gangs with the same obstacle share their reason, whose lists of names may be long.
+        if id(reason) not in self._messages:
+            self._messages[id(reason)] = tuple(remedy.message(self._visible_name) for remedy in reason.remedies)
+        return self._messages[id(reason)]
 
     def _visible_name(self, gang: str) -> str | None:
-        owned = self._line.owners.get(gang)
+        owned = self._queue.owners.get(gang)
         return owned.workflow if owned is not None and self._may_see(owned) else None
 
     def _may_see(self, owned: GangOwner) -> bool:
@@ -162,5 +166,5 @@ def _waiting_reason(reason: Reason) -> WaitingReason:
 
 
 def _gpu_amount(amounts: Mapping[str, Amount] | None) -> int | float | str | None:
-    """The GPUs of whatever flavor."""
+    """The GPUs of all flavors."""
     return None if amounts is None else as_json(sum(amount for key, amount in amounts.items() if is_gpu(key)))

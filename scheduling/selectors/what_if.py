@@ -1,7 +1,8 @@
-"""What would happen on a backend as it is now, if this and that changed (api.md, "Waiting and what-if").
+"""The effect of changes on a backend in its current state (api.md, "Waiting and what-if").
 
-A snapshot of the live state, the changes of a scenario, the engine; nothing is written. Whoever reads the house sees
-all of it. The admin of a pool sees his pools; everybody else's queues and work keep their numbers and lose their names.
+A snapshot of the live state, the changes of a scenario, and the engine; nothing is written. A reader of the whole
+installation sees everything. The admin of a pool sees this pool; other queues and work keep their numbers and lose
+their names.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from scheduling.selectors.live_facts import LiveFacts, read_live_facts
 
 
 def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to `{"live": true, "changes": [...], "backend": optional}`: a scenario's, with `live` and `backend`.
+    """The answer to `{"live": true, "changes": [...], "backend": optional}`: that of a scenario, with `live` and
+    `backend`.
 
-    Raises `ScenarioError` for a question that cannot be read, `Forbidden` for whoever administers no pool, `NotFound`
-    for a backend that is not his to see.
+    Raises `ScenarioError` for a question that cannot be read, `Forbidden` for an actor without the admin role of a
+    pool, `NotFound` for a backend that the actor may not see.
     """
     backend = _find_backend(actor, question)
     with one_snapshot():
@@ -42,7 +44,7 @@ def answer_live_question(actor: Actor, question: Mapping[str, Any]) -> dict[str,
 
 
 def _find_backend(actor: Actor, question: Mapping[str, Any]) -> Backend:
-    """The backend that was named, or the only one there is to choose from."""
+    """The backend that the question names, or the only possible one."""
     administered = Pool.objects.roots().filter(archived=False)
     if not actor.can_read_all:
         names = actor.pools_with(Permission.POOL_PARTITION)
@@ -91,7 +93,7 @@ def _cohorts_above_containers(facts: ClusterFacts, containers: Collection[str]) 
 
 
 def _scenario_names(backend: Backend, roots: Collection[Pool], queues: Collection[str]) -> LiveNames:
-    """Pools and slices by the names people write, where they are to be seen, and the nodes of each pool's work."""
+    """The visible pools and subpools by the names that users write, and the nodes of each pool's work."""
     everywhere, by_platform = set[str](), defaultdict[str, set[str]](set)
     for name, platform in Node.objects.filter(backend=backend).values_list("name", "platform"):
         everywhere.add(name)

@@ -40,7 +40,7 @@ WORKFLOWS = 300
 ACTIVE_WORKFLOWS = 84
 
 
-# pool | cluster | GPUs | subpools (* draining, - archived) | description
+# pool | cluster | GPUs | subpools: * drains, - is archived | description
 _POOL_TABLE = """
 vision | dgx | 64 | detect 24, segment 16, track 8, pose 6, *ocr 4 | Perception models
 language | dgx | 96 | pretrain 48, tune 24, eval 8, *safety 8 | Foundation and instruction models

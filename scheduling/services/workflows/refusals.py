@@ -43,8 +43,10 @@ def batch_refusal(faults: Sequence[Sequence[Violation]], error_code: ErrorCode |
     listed = found[:MAX_DETAILS]
     if unlisted > 0:
         listed.append(Violation("workflows", "more", f"{unlisted} more faults are not listed. Correct these first."))
-    message = f"{refused} of {len(faults)} workflows cannot be submitted, so none was: "
+    message = (
+        f"{refused} of {len(faults)} workflows cannot be submitted, so none was: "
         f"{_location_text(found[0])}{found[0].message}"
+    )
     return BadInput(message, listed, error_code=error_code or _error_code(found))
 
 

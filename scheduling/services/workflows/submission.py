@@ -203,7 +203,8 @@ def _data_warnings(root: Pool, spec: WorkflowSpec) -> list[str]:
     message = (
         f"Data is not moved on backend {root.backend.name}: the inputs and outputs of "
         f"{', '.join(tasks[:MAX_NAMED_TASKS])}{more} are neither fetched nor stored. {INPUT_DIRECTORY} and "
-        f"{OUTPUT_DIRECTORY} are empty directories of the pod, so read and write storage from the command. A group still waits for the tasks that its inputs name."
+        f"{OUTPUT_DIRECTORY} are empty directories of the pod, so read and write storage from the command. "
+        "A group still waits for the tasks that its inputs name."
     )
     return [message]
 
