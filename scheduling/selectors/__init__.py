@@ -1,1 +1,1 @@
-"""Rows of work as the facts its rules are asked with, and as the shapes doors show."""
+"""Reads of work: facts for the rules, and forms for API and pages."""

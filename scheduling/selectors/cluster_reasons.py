@@ -1,8 +1,7 @@
-"""Why a gang of a cluster waits, in the words of the queue (`Group.waiting_reason`).
+"""The reason why a gang of a cluster waits, in the form of the queue (`Group.waiting_reason`).
 
-There the cluster decides, so its reason counts; what our own arithmetic knows beside it, whose work is in the way,
-stays with it where both speak of the same thing. What the cluster has not heard of yet is kept back by the house, which
-says why itself.
+The cluster decides there, so its reason counts. The remedies of our engine stay with it where both reasons have the
+same code. A gang that dispatch admission has not admitted yet has the reason of dispatch admission.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ADMISSION_REMEDIES = {
 
 
 def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason: Reason) -> Reason:
-    """The reason to show: the cluster's if it gave one, else ours."""
+    """The reason to show: that of the cluster if there is one, else that of the engine."""
     if not waiting_reason:
         return engine_reason
     code = str(waiting_reason["code"])
@@ -61,7 +60,7 @@ def reason_from_cluster(waiting_reason: Mapping[str, Any] | None, engine_reason:
 
 
 def _admission_reason(code: str, said: Mapping[str, Any], ours: Reason) -> Reason:
-    """What the house says of a gang that it has not given to the cluster."""
+    """The reason of dispatch admission for a gang that it has not admitted."""
     return replace(
         ours,
         code=code,
@@ -76,7 +75,7 @@ def _admission_reason(code: str, said: Mapping[str, Any], ours: Reason) -> Reaso
 
 
 def _gpu_numbers(said: Mapping[str, Any], limit: str | None) -> tuple[Mapping[str, Any] | None, ...]:
-    """Requested, free and missing GPUs under the number that blocks, as far as the cluster tells them."""
+    """Requested, free and missing GPUs of the blocking number, as far as the cluster reports them."""
     requested, most, used = said.get("requested"), said.get(limit or ""), said.get("used")
     if requested is None:
         return None, None, None
@@ -87,6 +86,7 @@ def _gpu_numbers(said: Mapping[str, Any], limit: str | None) -> tuple[Mapping[st
 
 
 def _logical_queue_name(queue: str) -> str:
-    """The logical name (D2) of a Kubernetes queue: its shared leaf is called `--_shared` here and `---shared` there."""
+    """The logical name (D2) of a Kubernetes queue: its shared leaf ends with `--_shared` here, with
+    `---shared` there."""
     end = f"--{SHARED_QUEUE.replace('_', '-')}"
     return f"{queue.removesuffix(end)}--{SHARED_QUEUE}" if queue.endswith(end) else queue

@@ -1,4 +1,4 @@
-"""What scheduling decided, newest first, as one reader may know it: starts, moves, preemptions and reclaims."""
+"""Scheduling decisions as one reader may see them, newest first: starts, moves, preemptions and reclaims."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scheduling.models import Decision
 
 @dataclass(frozen=True, slots=True)
 class VisibleDecision:
-    """A decision in words its reader may read. `for_workflow` is empty where nobody gained by it, or he may not know
-    who did."""
+    """A decision with the names that the reader may see. `for_workflow` is empty if no workflow gained by the decision,
+    or if the reader may not see this workflow."""
 
     pk: int
     time: datetime
@@ -32,8 +32,8 @@ class VisibleDecision:
 def list_decisions(
     actor: Actor, decisions: QuerySet[Decision], *, limit: int, offset: int = 0
 ) -> tuple[list[VisibleDecision], bool]:
-    """One page of `decisions`, which `actor` may see, the newest first, and whether older ones follow. Two queries,
-    however many there are."""
+    """One page of `decisions`, which `actor` may see, the newest first, and whether older ones follow. Two queries
+    for any number of decisions."""
     rows = decisions.select_related("pool", "workflow", "group", "for_workflow", "for_workflow__root_pool")
     found = list(rows.order_by("-id")[offset : offset + limit + 1])
     return _visible_decisions(actor, found[:limit]), len(found) > limit

@@ -1,4 +1,4 @@
-"""Gangs with a tree, as they stand. Reads loaded rows only."""
+"""The current state of gangs with a tree. Reads loaded rows only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from scheduling.domain.gang_tree_rows import GangTreeRow, gang_tree_rows
 from scheduling.domain.statuses import TaskStatus
 from scheduling.models import Group, Task
 
-# What completed has done its part; it counts as had when all is over.
+# Completed tasks count as active, so that an ended gang shows its full tree.
 _ACTIVE_STATUSES = frozenset({TaskStatus.INITIALIZING, TaskStatus.RUNNING, TaskStatus.COMPLETED})
 
 
 def read_gang_tree_rows(group: Group) -> list[GangTreeRow]:
-    """The tree of a group whose tasks are loaded (the latest try of each counts), its own row first; empty for a gang
-    that has no tree."""
+    """The tree of a group whose tasks are loaded (the latest attempt of each counts), its own row first; empty for a
+    gang that has no tree."""
     if group.gang is None:
         return []
     latest: dict[str, Task] = {}

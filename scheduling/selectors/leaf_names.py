@@ -8,8 +8,8 @@ from pools.models import Pool
 
 
 def leaf_names_of(actor: Actor, text: str) -> list[str]:
-    """The canonical names of the leaves that `text` names: a pool with its subpools, one subpool, or with `--_shared` the
-    shared remainder of a pool."""
+    """The canonical names of the leaves that `text` names: a pool with its subpools, one subpool, or with `--_shared`
+    the shared remainder of a pool."""
     path = names.split_name(text)
     if path.subpool == names.SHARED_QUEUE:
         return [path.parent]

@@ -1,4 +1,4 @@
-"""Nodes as `osmo resource` shows them (OSMO contract, 6): numbers as texts, use rounded up, what there is down."""
+"""Nodes in the form of `osmo resource` (OSMO contract, 6): numbers as texts, usage rounded up, capacity down."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def list_node_resources(
     platforms: Collection[str] | None = None,
     node: str | None = None,
 ) -> list[ResourceBody]:
-    """The nodes of the pools that `actor` sees (of `pools` only, of `platforms` only, of one name only).
+    """The nodes of the pools that `actor` may see (of `pools` only, of `platforms` only, of one name only).
 
-    Nodes of no pool are for those who read the house. A slice's nodes are its pool's; it is named with them only when
-    it was asked for.
+    Nodes without a pool are for readers of the whole installation. The nodes of a subpool are those of its pool; the
+    subpool is named with them only if `pools` contains it.
     """
     trees = list_pools(actor, names=pools)
     members: dict[NodeGroup, list[ListedPool]] = defaultdict(list)
@@ -90,7 +90,7 @@ def _resource_body(
 
 
 def _foreign_usage(use: NodeUsage) -> dict[str, str]:
-    """What pods of others hold, under the names that Kubernetes has for it; nothing on a simulated machine."""
+    """The usage of foreign pods under the names of Kubernetes; empty for a simulated node."""
     amounts = {
         "nvidia.com/gpu": str(use.other_gpus),
         "cpu": str(use.other_cpu),

@@ -1,4 +1,4 @@
-"""What the nodes hold, and what running tasks take of it."""
+"""The capacity of nodes, and the usage of running tasks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pools.domain.node_sets import NodeGroup
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """One node, the sums over the tasks that run there, and what a cluster says of it: whether it takes new work, what
-    pods of others hold (`other_…`). Memory and storage in bytes."""
+    """One node with the sums of its running tasks and the state that a cluster reports: whether it takes new work, the
+    usage of foreign pods (`other_…`). Memory and storage in bytes."""
 
     backend_id: int
     name: str
@@ -37,7 +37,7 @@ class NodeUsage:
     other_storage: int = 0
 
 
-# A node's name is its own only on its backend, so tasks are told apart by their pool's backend.
+# The name of a node is unique only on its backend, so tasks are grouped by the backend of their pool.
 _HELD_SQL = """
     SELECT root.backend_id, task.node_name, sum(task.gpu_count) AS gpus, sum(task.cpu_count) AS cpu,
         sum(task.memory_bytes) AS memory, sum(task.storage_bytes) AS storage
@@ -51,9 +51,9 @@ _HELD_SQL = """
 
 
 def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
-    """(GPUs there are, GPUs that are taken) of all nodes of each backend and platform; one query. Taken are those of
-    running tasks and, in a cluster, of other people's pods. A node that takes no new work counts with what is taken of
-    it: nothing is free there."""
+    """(capacity, usage) in GPUs of all nodes of each backend and platform; one query. Usage is that of running tasks
+    and, in a cluster, of foreign pods. The capacity of a node that takes no new work is its usage, so nothing is
+    free."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -72,7 +72,7 @@ def gpus_by_node_set() -> dict[NodeGroup, tuple[int, int]]:
 
 
 def read_node_usage(name: str | None = None) -> list[NodeUsage]:
-    """Every node (or those of one name) by backend and name; one query."""
+    """All nodes (or those of one name) by backend and name; one query."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"""

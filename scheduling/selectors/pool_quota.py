@@ -1,10 +1,12 @@
-"""Quota and use of every pool that one sees (OSMO contract, section 5.2), as JSON text.
+"""Quota and usage of all pools that an actor may see (OSMO contract, section 5.2), as JSON text.
 
-The four quota sums are the pool's own and add up over pools, slices included: a divided pool's limit is what no slice
-has. Capacity and free GPUs belong to the nodes: pools that share nodes show the same numbers, and sums take them once.
+The four quota sums belong to the pool and add up over pools and subpools: the limit of a divided pool is the pool
+remainder. Capacity and free GPUs belong to the nodes: pools that share nodes show the same numbers, and sums count them
+once.
 
-Each slice repeats all of its parent's configuration, which is most of a large answer. So the text is composed: what is
-inherited is encoded once for each pool. Names and states need no escaping; the database lets no other letters in.
+Each subpool repeats the whole configuration of its parent, which is most of a large answer. So the text is composed:
+the inherited part is encoded once for each pool. Names and states need no escaping, because the database allows no
+other letters in them.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from scheduling.selectors.nodes import gpus_by_node_set
 
 @dataclass(slots=True)
 class _QuotaTotals:
-    """What the rows add up to, in GPUs."""
+    """The sums of the rows, in GPUs."""
 
     used: int = 0
     limit: int = 0
@@ -42,7 +44,7 @@ class _QuotaTotals:
 
 
 def render_pool_quota(actor: Actor, *, names: Collection[str] | None = None, include_archived: bool = False) -> str:
-    """The answer of `/api/pool_quota`: three queries, however many pools there are."""
+    """The answer of `/api/pool_quota`; three queries for any number of pools."""
     trees = list_pools(actor, names=names, include_archived=include_archived)
     gpus = gpus_by_node_set()
     sums, capacity_sum, free_sum, sets = _QuotaTotals(), 0, 0, []
@@ -58,7 +60,7 @@ def render_pool_quota(actor: Actor, *, names: Collection[str] | None = None, inc
 
 
 def _render_rows(tree: ListedPool, capacity: int, free: int, sums: _QuotaTotals) -> Iterator[str]:
-    """The rows of one tree that the list shows, counted into `sums`: the pool first, then its slices."""
+    """The rows of one tree that the list shows, counted into `sums`: the pool first, then its subpools."""
     root, common = tree.root, _encode(inherited_body(tree.root))[1:-1]
     if tree.is_listed(root.name):
         limit, label = _pool_limit(tree, capacity)
@@ -91,7 +93,7 @@ def _render_rows(tree: ListedPool, capacity: int, free: int, sums: _QuotaTotals)
 
 
 def _pool_limit(tree: ListedPool, capacity: int) -> tuple[int, str]:
-    """What the pool itself may use, and how that is written. Without a guarantee the limit is all its nodes have."""
+    """The GPUs that the pool itself may use, and their text. Without a quota the limit is the capacity of its nodes."""
     if tree.guarantee == UNLIMITED:
         return capacity, str(capacity)
     guarantee = int(tree.guarantee)

@@ -1,4 +1,4 @@
-"""How a cluster's queues stand, for API and pages."""
+"""The sync state of a cluster's queues, for API and pages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MAX_DRIFT = 200
 
 
 def queue_sync_body(backend: Backend) -> dict[str, Any]:
-    """The state of a Kubernetes backend's queues. `in_step` is whether what the ledger says right now is known to stand
-    in the cluster."""
+    """The state of a Kubernetes backend's queues. `in_step` says whether the current state of the ledger is known to be
+    applied in the cluster."""
     row = QueueSync.objects.filter(backend=backend).first() or QueueSync(backend=backend)
     settings = KubernetesSettings.objects.filter(backend=backend).first()
     wanted = read_generation(backend.pk)
@@ -47,7 +47,7 @@ def queue_sync_body(backend: Backend) -> dict[str, Any]:
 
 
 def read_sync_metrics() -> dict[str, dict[str, int]]:
-    """The state of all clusters for a scraper, by backend; one query."""
+    """The state of all clusters for metrics, by backend; one query."""
     rows = (
         Backend.objects.filter(kind=Backend.Kind.KUBERNETES, kubernetes__isnull=False)
         .annotate(
@@ -71,14 +71,14 @@ def read_sync_metrics() -> dict[str, dict[str, int]]:
 
 
 def list_drift(backend: Backend) -> list[QueueDrift]:
-    """What somebody else changed in the cluster, open ones first, the newest first."""
+    """The fields that others changed in the cluster: open ones first, then the newest first."""
     rows = QueueDrift.objects.filter(backend=backend)
     still_open = list(rows.filter(reapplied_at=None)[:MAX_DRIFT])
     return still_open + list(rows.exclude(reapplied_at=None)[: MAX_DRIFT - len(still_open)])
 
 
 def drift_body(row: QueueDrift) -> dict[str, Any]:
-    """One field as the API shows it."""
+    """One field in the form of the API."""
     return {
         "queue": row.queue,
         "field": row.field,

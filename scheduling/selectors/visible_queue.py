@@ -70,8 +70,8 @@ def list_waiting_gangs(
 ) -> tuple[list[WaitingGang], bool]:
     """One page of the waiting gangs that `actor` may see, and whether more follow: backend by backend, each in the
     order of its next pass. `pools` are canonical names of leaves (a shared leaf has the
-    name of its pool; :func:`scheduling.selectors.leaf_names.leaf_names_of` resolves names that users write), `workflows` are ids; an
-    empty filter means all."""
+    name of its pool; :func:`scheduling.selectors.leaf_names.leaf_names_of` resolves names that users write),
+    `workflows` are ids; an empty filter means all."""
     found: list[WaitingGang] = []
     passed = 0
     for backend in Backend.objects.order_by("name"):

@@ -1,7 +1,7 @@
-"""What happened to a workflow, as lines of text: from its times and its audit entries, nothing else.
+"""The log of a workflow: lines of text from its times and its audit entries.
 
-A simulated backend runs no process and a cluster keeps what its containers print, so there is no output to show; what
-is known is told instead of invented.
+A simulated backend runs no processes, and a cluster keeps the output of its containers. So there is no output to show,
+and none is invented.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduling.models import Task, Workflow
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One thing that happened; `task` is empty for what concerns the whole workflow."""
+    """One event; `task` is empty for an event of the whole workflow."""
 
     time: datetime
     subject: str
@@ -37,8 +37,7 @@ def task_log_lines(workflow: Workflow) -> list[LogLine]:
 
 
 def event_log_lines(workflow: Workflow) -> list[LogLine]:
-    """What :func:`task_log_lines` tells, and between it what became of the workflow and of its groups. One more
-    query."""
+    """The lines of :func:`task_log_lines`, and the events of the workflow and of its groups. One more query."""
     found = list(_audit_lines(workflow))
     for group in workflow.groups.all():
         if group.ready_at:
@@ -55,7 +54,7 @@ def _audit_lines(workflow: Workflow) -> Iterator[LogLine]:
         status = (entry.after or {}).get("status", "")
         note = f": {entry.description}" if entry.description and entry.actor != "system" else ""
         verb = entry.action.removeprefix("workflow.")
-        # The trail is written after the row: nothing of a workflow was before its submission.
+        # The audit entry is written after the row, but no event of a workflow is before its submission.
         at = workflow.submit_time if verb == "submitted" else entry.time
         yield LogLine(at, workflow.name, f"{verb} by {entry.actor}, now {status}{note}")
 

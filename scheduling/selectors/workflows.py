@@ -1,4 +1,4 @@
-"""Workflows as lists and pages show them. Every list costs the same number of queries, however long it is."""
+"""Workflows for lists and pages. Each list takes a fixed number of queries, whatever its length."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LARGE_COLUMNS = ("spec", "template_spec", "env_vars")
 
 
 def list_workflows(rows: QuerySet[Workflow], *, limit: int, offset: int) -> tuple[list[Workflow], bool]:
-    """One page of the rows of a `WorkflowFilterSet`, and whether there is more behind it. One query."""
+    """One page of the rows of a `WorkflowFilterSet`, and whether more rows follow. One query."""
     rows = rows.select_related("pool", "root_pool__backend", "submitted_by").defer(*_LARGE_COLUMNS)
     found = list(rows[offset : offset + limit + 1])
     return found[:limit], len(found) > limit
 
 
 def get_visible_workflow(actor: Actor, name: str) -> Workflow:
-    """The workflow of this id or uuid. Raises NotFound if it is not there or not visible to `actor`. One query."""
+    """The workflow of this id or uuid. Raises NotFound if it does not exist or `actor` may not see it. One query."""
     rows = Workflow.objects.visible_to(actor).select_related("pool", "root_pool__backend", "submitted_by", "parent")
     key = _parse_uuid(name)
     found = rows.filter(Q(name=name) | Q(pk=key) if key else Q(name=name)).first()
@@ -40,9 +40,9 @@ def _parse_uuid(text: str) -> UUID | None:
 
 
 def get_full_workflow(actor: Actor, name: str, *, all_attempts: bool = False) -> Workflow:
-    """A workflow with its groups and their tasks: the latest try of each, or all of them. Three queries.
+    """A workflow with its groups and their tasks: the latest attempt of each, or all attempts. Three queries.
 
-    Raises NotFound if it is not there or not visible to `actor`.
+    Raises NotFound if it does not exist or `actor` may not see it.
     """
     workflow = get_visible_workflow(actor, name)
     load_groups([workflow], all_attempts=all_attempts)
@@ -50,7 +50,7 @@ def get_full_workflow(actor: Actor, name: str, *, all_attempts: bool = False) ->
 
 
 def load_groups(workflows: Sequence[Workflow], *, all_attempts: bool = False) -> None:
-    """Put groups and tasks on workflows that are known already. Two queries."""
+    """Load groups and tasks of workflows. Two queries."""
     tasks = Task.objects.order_by("position", "retry_id")
     if not all_attempts:
         tasks = Task.objects.order_by("group_id", "position", "-retry_id").distinct("group_id", "position")
@@ -59,7 +59,7 @@ def load_groups(workflows: Sequence[Workflow], *, all_attempts: bool = False) ->
 
 
 def queue_names_of(workflow: Workflow) -> tuple[str, str]:
-    """The leaf queue of a workflow and its Kubernetes name (D2); no query where pool and backend were selected."""
+    """The leaf queue of a workflow and its Kubernetes name (D2); no query if pool and backend were selected."""
     assert workflow.root_pool.backend is not None
     leaf = workflow.pool.subpool_name or names.SHARED_QUEUE
     queue = names.queue_name(workflow.root_pool.backend.namespace, workflow.root_pool.name, leaf)
@@ -67,7 +67,7 @@ def queue_names_of(workflow: Workflow) -> tuple[str, str]:
 
 
 def list_tags(actor: Actor) -> list[str]:
-    """Every tag on a workflow that `actor` may see, by name."""
+    """All tags of workflows that `actor` may see, by name."""
     tags = Func(F("tags"), function="jsonb_array_elements_text", output_field=TextField())
     rows = Workflow.objects.visible_to(actor).exclude(tags=[]).order_by().annotate(tag=tags)
     return sorted(rows.values_list("tag", flat=True).distinct())
