@@ -216,7 +216,7 @@ def test_a_gang_goes_whole_or_waits(twin: AgentHarness) -> None:
     gang = twin.submit(gang_file("lead", "other", gpus=2), priority=LOW)
     twin.run_agent()
     assert twin.list_pods(gang) == []
-    assert reason(gang)[1].startswith("It asks for 4 GPUs; everything under org lends 3 GPUs, and 5 more stand idle")
+    assert reason(gang)[1].startswith("It asks for 4 GPUs; everything under org lends 3 GPUs, and 5 more are idle")
 
 
 def test_cleared_and_not_made_for_a_crash_it_counts_once(twin: AgentHarness, monkeypatch: pytest.MonkeyPatch) -> None:
