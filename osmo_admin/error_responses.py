@@ -1,4 +1,4 @@
-"""The one place where a refusal becomes HTTP (api.md, top); views never build an error answer themselves."""
+"""Domain errors as HTTP answers (api.md, top). Views never build an error answer themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATUS_OF_KIND = {
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Every refusal as `{"message", "error_code", "workflow_id", "details"}` with the status of its kind."""
+    """Each domain error as `{"message", "error_code", "workflow_id", "details"}` with the status of its kind."""
     refusal = to_domain_error(error)
     if refusal is None:
         return None
@@ -49,12 +49,12 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
 
 
 def retry_after_header(refusal: DomainError) -> dict[str, str]:
-    """The header that says when to ask again, if anybody knows."""
+    """The header that says when to ask again, if the error knows."""
     return {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
 
 
 def error_body(refusal: DomainError) -> dict[str, Any]:
-    """The JSON of a refusal."""
+    """The JSON of a domain error."""
     return {
         "message": refusal.message,
         "error_code": str(refusal.error_code),
@@ -64,7 +64,7 @@ def error_body(refusal: DomainError) -> dict[str, Any]:
 
 
 def to_domain_error(error: Exception) -> DomainError | None:
-    """The house's word for an error that is nobody's programming mistake; None for one that is."""
+    """The domain error for an error that is not a programming mistake; None for one that is."""
     if isinstance(error, DomainError):
         return error
     if isinstance(error, IntegrityError):
@@ -82,7 +82,7 @@ def to_domain_error(error: Exception) -> DomainError | None:
         return Forbidden(str(getattr(error, "detail", error)) or "This is not allowed.")
     if isinstance(error, DataError):
         logger.warning("unstorable value: %s", error)
-        return BadInput("A value is larger than this house can keep, or of another kind.")
+        return BadInput("A value is larger than the database can store, or of another type.")
     if isinstance(error, RequestDataTooBig):
         return BadInput(f"The body is too large; send at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes.")
     if isinstance(error, exceptions.APIException):

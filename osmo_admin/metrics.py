@@ -1,8 +1,8 @@
-"""`/metrics` for Prometheus: requests and their times as every web process counted them, and the ledger's balance as it
-is at the moment of the question.
+"""`/metrics` for Prometheus: requests and their times as every web process counted them, and the ledger's balance at the
+time of the request.
 
-Needs a login that reads the house (`osmo-admin`, `osmo-viewer`), or `OSMO_METRICS_PUBLIC`. A scraper shows its access
-token as it is (`Authorization: Bearer TOKEN`; make one for a user with `osmo-viewer`). With several web processes
+Needs a login that may read the platform (`osmo-admin`, `osmo-viewer`), or `OSMO_METRICS_PUBLIC`. A scraper sends its
+access token as it is (`Authorization: Bearer TOKEN`; make one for a user with `osmo-viewer`). With several web processes
 `PROMETHEUS_MULTIPROC_DIR` must name a folder that they share and that is emptied before they start, else each answers
 for itself; `osmo-admin up` takes care of that.
 """
@@ -40,7 +40,7 @@ from pools.selectors.pool_balance import read_balances
 from pools.selectors.quota_facts import cohort_roots, read_admission_tree
 from scheduling.selectors.queue_sync_state import read_sync_metrics
 
-MAX_POOLS = 1000  # a page that grows with the house without a limit would in the end take the scraper down
+MAX_POOLS = 1000  # without a limit, a large installation would make a page that the scraper cannot take
 
 
 class MetricsView(View):
@@ -49,7 +49,7 @@ class MetricsView(View):
     authentication_classes = (AccessTokenAuthentication, SessionAuthentication)
 
     @describe_operation(
-        "Prometheus metrics, with quota and use of each leaf and namespace. For osmo-admin, osmo-viewer, or everybody.",
+        "Prometheus metrics, with quota and use of each leaf and namespace. For osmo-admin and osmo-viewer, or for all callers.",
         answer=TEXT,
         media_type="text/plain",
     )
@@ -85,11 +85,11 @@ class LedgerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         roots = Pool.objects.roots().filter(archived=False)
         shown = list(roots.order_by("name")[:MAX_POOLS])
-        left_out = GaugeMetricFamily("osmo_pools_left_out", "Pools that this page does not show.")
+        left_out = GaugeMetricFamily("osmo_pools_left_out", "Pools that this answer does not contain.")
         left_out.add_metric([], roots.count() - len(shown))
         labels = ["pool", "leaf"]
         gauges = {name: GaugeMetricFamily(f"osmo_leaf_{name}", about, labels=labels) for name, about in _LEAF.items()}
-        guarantee = GaugeMetricFamily("osmo_pool_guarantee_gpus", "GPUs a pool was promised.", labels=["pool"])
+        guarantee = GaugeMetricFamily("osmo_pool_guarantee_gpus", "The quota of a pool, in GPUs.", labels=["pool"])
         facts = read_balances(shown)
         for root in shown:
             balance = facts[root.pk]
@@ -106,12 +106,12 @@ class LedgerCollector(Collector):
 
 
 _LEAF = {
-    "quota_gpus": "GPUs guaranteed to a leaf (a slice, or _shared: what no slice owns); 0 while it drains.",
+    "quota_gpus": "GPUs guaranteed to a leaf (a subpool, or _shared: the rest of the pool); 0 while it drains.",
     "used_gpus": "GPUs held by running HIGH and NORMAL work.",
     "usage_gpus": "GPUs held by all running work.",
-    "available_gpus": "Quota minus used; below zero is what still has to drain.",
+    "available_gpus": "Quota minus used; below zero while more is in use than the quota.",
     "live_workflows": "Workflows that have not ended.",
-    "draining": "1 while a deleted slice waits for its work to end.",
+    "draining": "1 while a deleted subpool waits for its work to end.",
 }
 
 
@@ -123,9 +123,9 @@ def _leaves(balance: PoolBalance) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def _cohorts() -> Iterator[Metric]:
-    """What the first thousand cohorts by name own and owe, and whether their parents are in order."""
+    """Quota, usage and debt of the first thousand cohorts by name, and whether their parents form a cycle."""
     cohorts = dict(Cohort.objects.order_by("name").values_list("name", "pk")[:MAX_POOLS])
-    active = GaugeMetricFamily("osmo_cohort_active", _CIRCLE, labels=["cohort"])
+    active = GaugeMetricFamily("osmo_cohort_active", _ACTIVE, labels=["cohort"])
     labels = ["cohort", "resource"]
     gauges = {name: GaugeMetricFamily(f"osmo_cohort_{name}", about, labels=labels) for name, about in _COHORT.items()}
     tree = read_admission_tree(set(cohort_roots(set(cohorts.values())).values()))
@@ -142,16 +142,16 @@ def _cohorts() -> Iterator[Metric]:
     yield from gauges.values()
 
 
-_CIRCLE = "1 while nothing is wrong with its place; 0 on a circle of parents or below one, where nothing starts."
+_ACTIVE = "1 while the cohort works; 0 on a cycle of parents or below one, where nothing starts."
 _COHORT = {
-    "subtree_quota": "What the cohort and everything below it own of a resource; infinite for no end.",
-    "usage": "What is used below it, but for what its children keep to themselves.",
-    "debt": "What is used beyond its limits; work that ends pays it back.",
+    "subtree_quota": "The quota of the cohort and everything below it; infinite if unlimited.",
+    "usage": "Usage below the cohort, without the part that children do not share.",
+    "debt": "Usage beyond the limits; work that ends reduces it.",
 }
 
 
 def _clusters() -> Iterator[Metric]:
-    """How the queues of each Kubernetes backend follow the ledger."""
+    """How far the queues of each Kubernetes backend follow the ledger."""
     gauges = {
         name: GaugeMetricFamily(f"osmo_cluster_{name}", about, labels=["backend"]) for name, about in _CLUSTER.items()
     }
@@ -163,18 +163,18 @@ def _clusters() -> Iterator[Metric]:
 
 _CLUSTER = {
     "in_step": "1 while the queues of the cluster follow the ledger as it is now.",
-    "generations_behind": "Changes of the ledger that are not known to stand in the cluster.",
-    "drift_fields": "Fields of our queues that somebody else changed and that were not set right yet.",
-    "sync_failures": "Runs that failed one after another.",
+    "generations_behind": "Changes of the ledger that are not confirmed as applied to the cluster.",
+    "drift_fields": "Fields of our queues that another client changed and that are not corrected yet.",
+    "sync_failures": "Sync runs that failed one after another.",
 }
 
 
 def _namespaces() -> Iterator[Metric]:
-    """GPU quota of the first thousand namespaces by name; what is only reserved is not used."""
+    """GPU quota of the first thousand namespaces by name; a reservation does not count as use."""
     amount = ["namespace", "amount"]
     used = GaugeMetricFamily("osmo_gpu_quota_used", "What workers hold: TFLOPS, bytes, or workers.", labels=amount)
     cap = GaugeMetricFamily("osmo_gpu_quota_cap", "What they may hold together; infinite without a cap.", labels=amount)
-    alert = GaugeMetricFamily("osmo_gpu_quota_alert", "1 while the alert stands.", labels=["namespace"])
+    alert = GaugeMetricFamily("osmo_gpu_quota_alert", "1 while the alert is active.", labels=["namespace"])
     alerts = CounterMetricFamily("osmo_gpu_quota_alerts", "Times the threshold was passed.", labels=["namespace"])
     names = GpuQuota.objects.order_by("namespace").values_list("namespace", flat=True)
     for facts in read_namespaces(names[:MAX_POOLS]).values():

@@ -1,4 +1,4 @@
-"""OpenAPI: what views say of themselves (:mod:`pools.api.schema`), and what all of them have in common."""
+"""The OpenAPI file: the descriptions of the views (:mod:`pools.api.schema`), and what all of them have in common."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ERROR = object_with(
     }
 )
 ERROR_DESCRIPTIONS = {
-    400: "What was asked breaks a rule of form, name or quota; `details` has all of them.",
-    401: "Nobody is logged in, or the login has ended.",
-    403: "You may see it, but not do this to it.",
-    404: "It does not exist, or you may not see it.",
-    409: "Its state, or somebody else's change, forbids it now; or the Idempotency-Key was used for something else.",
-    412: "It changed since you read it (`If-Match`).",
+    400: "The request breaks rules of form, name or quota; `details` lists all of them.",
+    401: "The request has no login, or the login has ended.",
+    403: "You may see the object, but you may not change it this way.",
+    404: "The object does not exist, or you may not see it.",
+    409: "The state of the object or a concurrent change forbids it; or the Idempotency-Key was used for another request.",
+    412: "The object has changed since you read it (`If-Match`).",
     415: "The body is compressed; send it as it is.",
     429: "Too many attempts; wait as long as `Retry-After` says.",
     503: "A lock or a dependency did not answer in time. Nothing was changed; try again after `Retry-After`.",
@@ -65,18 +65,18 @@ COMPONENTS = {
     },
 }
 DESCRIPTION = """\
-Guaranteed GPU slices, admission, drain, and proof of who changed what. OSMO's endpoints keep OSMO's wire contract.
+Guaranteed GPU quotas for subpools (parts of a pool), admission, drain, and an audit log. OSMO's endpoints keep OSMO's wire contract.
 
 Success is 200 with JSON (`null` where there is nothing to say). Times are UTC without a zone. Booleans of a query may
 be written `True` and `False`. A key that a body does not know is refused; `description` and `tags` are allowed on every
 change and say why it was made. `dry_run=True` answers the effect of a change and writes nothing. A POST with an
 `Idempotency-Key` is done once however often it is sent; `If-Match` with the quoted `version` protects from changing
-what somebody else has changed.
+what another client has changed.
 """
 
 
 class AutoSchema(SpectacularSchema):
-    """An operation from its handler's documentation, with the house's parameters and refusals."""
+    """An operation from its handler's documentation, with the parameters and errors that all operations share."""
 
     def get_operation(self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any) -> Any:
         if self.is_excluded():
@@ -101,7 +101,7 @@ class AutoSchema(SpectacularSchema):
 
 
 def _undocumented(handler: Any) -> OperationDescription:
-    """A handler that says nothing takes and gives any JSON."""
+    """A handler without a description takes and gives any JSON."""
     return OperationDescription((handler.__doc__ or handler.__qualname__).strip().partition("\n")[0])
 
 
@@ -112,7 +112,7 @@ def _operation_id(method: str, path: str) -> str:
 
 def _tag(path: str) -> str:
     """The subject: the first words of the path, without what is common to all configuration."""
-    return next((part for part in path.split("/") if part not in {"", "api", "configs"}), "house")
+    return next((part for part in path.split("/") if part not in {"", "api", "configs"}), "installation")
 
 
 def _parameters(said: OperationDescription, method: str, path: str, route: str) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ def _parameters(said: OperationDescription, method: str, path: str, route: str) 
                 "name": "If-Match",
                 "in": "header",
                 "required": False,
-                "description": "The version it must still have, quoted as in `ETag`; `*` for any.",
+                "description": "The version that the object must still have, quoted as in `ETag`; `*` for any.",
                 "schema": {"type": "string"},
             }
         )
@@ -184,15 +184,14 @@ def _responses(said: OperationDescription, method: str, path: str) -> dict[str, 
 
 
 def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """A hook of the generator: what all operations share, and the addresses that are no API views because machines ask
-    them without any ceremony."""
+    """A hook of the generator: what all operations share, and the addresses of probes, which are not API views."""
     result["info"]["description"] = DESCRIPTION
     result["components"] = COMPONENTS
     check = object_with({"ok": BOOLEAN, "message": TEXT})
     ready = object_with({"status": TEXT, "checks": {"type": "object", "additionalProperties": check}})
     plain = {
         "/health": ("health", "Is the process alive?", {"200": _json(object_with({"status": TEXT}))}),
-        "/ready": ("ready", "Can the house do its work?", {"200": _json(ready), "503": _json(ready)}),
+        "/ready": ("ready", "Can the installation do its work?", {"200": _json(ready), "503": _json(ready)}),
         "/client/version": ("client_version", "The client release to install.", {"200": _json(VERSION_BODY)}),
     }
     for path, (name, summary, responses) in plain.items():

@@ -1,4 +1,4 @@
-"""The OpenAPI file and its page, made once per process: generating it costs half a second, and anybody may ask."""
+"""The OpenAPI file and its page. The file is generated once per process: that takes half a second, without a login."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def render_openapi(kind: str) -> bytes:
 
 
 class OpenApiPage(SpectacularSwaggerSplitView):
-    """The page that reads the file; its script comes by itself, so that no inline script needs to be allowed."""
+    """The page that shows the file. Its script is a file of its own, so that no inline script has to be allowed."""
 
     authentication_classes = ()
     permission_classes = ()

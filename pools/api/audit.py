@@ -1,4 +1,4 @@
-"""Who changed what (api.md, "Audit and events")."""
+"""The audit log (api.md, "Audit and events")."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ AUDIT_FILTERS = [
 
 
 class AuditTrail(View):
-    """The audit trail. Pool admins see their pools, everybody the own kinds and work, the house's readers all."""
+    """The audit log. Readers of the platform see all entries, pool admins those of their pools, other users those of
+    their own actions and work."""
 
     @describe_operation(
         "List who changed what, the newest first.",

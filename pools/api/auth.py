@@ -1,4 +1,4 @@
-"""Logging in: where a client may, and the exchange of an access token for a short session (contract, section 2)."""
+"""Logging in: the addresses for clients, and the exchange of an access token for a session (contract, section 2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDPOINTS = (
 
 
 class LoginInfo(View):
-    """Where to log in. There is no identity provider, so every endpoint is null and clients offer tokens."""
+    """The login addresses. There is no identity provider, so every endpoint is null and clients use tokens."""
 
     authentication_classes = ()
     permission_classes = ()
@@ -43,7 +43,7 @@ class TokenExchange(View):
     """An access token for a session of five minutes.
 
     Failures are counted per address and then refused for a while. A right token is let in all the same: its 256 random
-    bits cannot be guessed, and one person's stale token must not lock out the house behind the same address.
+    bits cannot be guessed, and one person's stale token must not lock out everyone behind the same address.
     """
 
     authentication_classes = ()
@@ -71,7 +71,7 @@ class TokenExchange(View):
 
     @staticmethod
     def _failure(request: Request) -> Unauthenticated | Throttled:
-        """Count a failure and say what it means."""
+        """Count a failure; the answer is an error of the login or, after too many, of the rate."""
         who, plain = get_credentials(FAILURES_COUNTED_AS), request._request
         if AxesProxyHandler.is_allowed(plain, who):
             AxesProxyHandler.user_login_failed(TokenExchange, who, plain)

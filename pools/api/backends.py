@@ -1,4 +1,4 @@
-"""Backends: where work runs (api.md, "Simulated backend"). They are the house's, and no secret: others are refused."""
+"""Backends: where work runs (api.md, "Simulated backend"). Only roles of the platform may read and change them."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class BackendDetail(View):
         return Response(backend_body(row), headers=etag_header(row.version))
 
     @describe_operation(
-        "Make or change a backend; keys left out stay as they are. `nodes` and `auto_end` are a simulated one's, "
-        "`access` and what follows a Kubernetes one's. `kubeconfig` is never shown again.",
+        "Create or change a backend; keys left out stay as they are. `nodes` and `auto_end` belong to a simulated backend, "
+        "`access` and the keys after it to a Kubernetes backend. `kubeconfig` is never shown again.",
         query_parameters=[DRY_RUN],
         body=BACKEND_BODY,
         answer=OBJECT,
@@ -93,7 +93,7 @@ class BackendDetail(View):
         result = operation()
         return Response(backend_body(result.row, warnings=result.warnings), headers=etag_header(result.row.version))
 
-    @describe_operation("Remove a backend that no pool is on.", query_parameters=[DRY_RUN], answer=NULL)
+    @describe_operation("Remove a backend that has no pools.", query_parameters=[DRY_RUN], answer=NULL)
     def delete(self, request: Request, name: str) -> Response:
         require_platform(self.actor)
         body, description, _ = unwrap_body(request)
@@ -110,8 +110,7 @@ class BackendDetail(View):
 
 
 def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any]:
-    """A backend as a PUT takes it (but for its kubeconfig, which nobody sees again), with the pools on it and its
-    version."""
+    """A backend as a PUT takes it (without its kubeconfig, which is never shown), with its pools and its version."""
     nodes = sorted(row.nodes.all(), key=lambda node: node.name)
     return {
         "name": row.name,
@@ -139,7 +138,7 @@ def backend_body(row: Backend, *, warnings: Iterable[str] = ()) -> dict[str, Any
 
 
 def _cluster_body(row: Backend) -> dict[str, Any]:
-    """The Kubernetes side, nothing for others."""
+    """The keys of a Kubernetes backend; none for a simulated one."""
     cluster: KubernetesSettings | None = getattr(row, "kubernetes", None)
     shown = [key for key in (*KEYS, *ANSWER_KEYS) if key != KUBECONFIG]
     return {key: getattr(cluster, key) for key in shown} if cluster is not None else {}

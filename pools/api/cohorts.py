@@ -1,6 +1,6 @@
 """Cohorts and the tree of quotas (api.md, "Quota tree and cohorts").
 
-Cohorts are the house's, and no secret: who may not read them is refused. The tree shows each what they may see of it.
+Only roles of the platform may read and change cohorts. The tree shows each caller the part that they may see.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ COHORT = object_with(
     },
     additional=True,
 )
-ORPHAN = QueryParameter("orphan", BOOLEAN, "Make its children the tops of their own trees.")
+ORPHAN = QueryParameter("orphan", BOOLEAN, "Its children become the roots of their own trees.")
 
 
 class CohortList(View):
-    """All cohorts, those that are only named too."""
+    """All cohorts, implicit ones too."""
 
     @describe_operation(
-        "List cohorts with what they own and what stands below them.", answer=object_with({"cohorts": array_of(COHORT)})
+        "List cohorts with their quotas and children.", answer=object_with({"cohorts": array_of(COHORT)})
     )
     def get(self, request: Request) -> Response:
         require_platform(self.actor, Permission.PLATFORM_READ)
@@ -90,7 +90,7 @@ class CohortDetail(View):
         return Response(cohort_body(row), headers=etag_header(row.version))
 
     @describe_operation(
-        "Make a cohort, or replace its configuration.", query_parameters=[DRY_RUN], body=COHORT_BODY, answer=COHORT
+        "Create a cohort, or replace its configuration.", query_parameters=[DRY_RUN], body=COHORT_BODY, answer=COHORT
     )
     def put(self, request: Request, name: str) -> Response:
         require_platform(self.actor)
@@ -122,7 +122,7 @@ class CohortDetail(View):
             ),
         )
 
-    @describe_operation("Remove a cohort that nothing stands below.", query_parameters=[ORPHAN, DRY_RUN], answer=NULL)
+    @describe_operation("Remove a cohort without children.", query_parameters=[ORPHAN, DRY_RUN], answer=NULL)
     def delete(self, request: Request, name: str) -> Response:
         require_platform(self.actor)
         body, description, _ = unwrap_body(request)
@@ -139,11 +139,12 @@ class CohortDetail(View):
 
 
 class QuotaTreeView(View):
-    """Every quota, promise and debt in one tree."""
+    """The tree of all quotas."""
 
     @describe_operation(
-        "Show the tree of quotas: what every node owns, uses, borrows, lends and may still have.",
-        query_parameters=[QueryParameter("root", TEXT, "Only this cohort or pool and what stands below it.")],
+        "Show the tree of quotas: for each node its quota, its usage, what it borrows and lends, and in `available` what can "
+        "start now.",
+        query_parameters=[QueryParameter("root", TEXT, "Only this cohort or pool and the nodes below it.")],
         answer=object_with({"nodes": array_of(OBJECT)}),
         extra_statuses=[404],
     )
@@ -153,7 +154,7 @@ class QuotaTreeView(View):
 
 
 def _answered(view: View, name: str, operation: Callable[[], CohortResult]) -> Response:
-    """Do it and show the cohort, or with `dry_run` show what it would do."""
+    """Run the operation and show the cohort, or with `dry_run` show the effect."""
     if query_boolean(view.request, "dry_run"):
         return Response(effect_on_cohort(view.actor, name, operation))
     result = operation()

@@ -1,8 +1,8 @@
 """Live changes as server-sent events (api.md, "Audit and events").
 
-A stream lasts half a minute and then ends by itself; clients of this kind come back with `Last-Event-ID` and miss
-nothing. Each stream keeps one web thread busy, of which a process has few: beyond the streams allowed at once, a client
-gets what there is and comes back a little later, so nobody is refused and nobody waits for a thread.
+A stream lasts half a minute and then ends; clients of server-sent events come back with `Last-Event-ID` and miss
+nothing. Each stream keeps one web thread busy, and a process has few threads: beyond the number of streams allowed at
+once, a client gets the present events and comes back a little later, so that no client is refused or has to wait.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _slots = threading.BoundedSemaphore(settings.OSMO.event_streams)
 
 
 class AuditEventStream(View):
-    """What changes, while it changes."""
+    """Changes as they happen."""
 
     @describe_operation(
         "Follow the audit trail. `Last-Event-ID` (the id of an event, or of an entry of the audit list) resumes.",
@@ -58,7 +58,7 @@ class AuditEventStream(View):
         token = request.auth.pk if isinstance(request.auth, AccessToken) else None
         if place is not None:
             stream = _stream(self.actor.username, token, place)
-        else:  # from now on: behind the horizon stands also what ended while an older transaction still runs
+        else:  # from now on: behind the horizon are also entries that ended while an older transaction still runs
             stream = _stream(self.actor.username, token, stream_horizon(now), known=now)
         return StreamingHttpResponse(
             stream, content_type="text/event-stream", headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -66,8 +66,8 @@ class AuditEventStream(View):
 
 
 def _stream(username: str, token_id: int | None, place: StreamPosition, known: str | None = None) -> Iterator[bytes]:
-    """The bytes of one stream from behind `place`, without what the snapshot `known` knows. Whose it is, and what that
-    user may see, is asked at every look."""
+    """The bytes of one stream from behind `place`, without the entries that the snapshot `known` contains. The user and
+    the rights of the user are read again at every look."""
     lasting = _slots.acquire(blocking=False)
     try:
         yield f"retry: {RETRY_MS if lasting else RETRY_WHEN_CROWDED_MS}\nid: {place}\n\n".encode()
@@ -83,7 +83,7 @@ def _stream(username: str, token_id: int | None, place: StreamPosition, known: s
             place = max(place, end) if len(batch) < BATCH_SIZE else batch[-1][0]
             ended = time.monotonic() >= ends
             if ended or time.monotonic() - spoke >= HEARTBEAT_SECONDS:
-                # Saying where we are spares whoever comes back a second look at what was not for them.
+                # The position spares a client that comes back the entries that it may not see.
                 yield f": still here\nid: {place}\n\n".encode()
                 spoke = time.monotonic()
             if ended:
@@ -103,7 +103,7 @@ def _line(entry: AuditEntry) -> str:
 
 
 def _still(username: str, token_id: int | None) -> Actor | None:
-    """The reader as of now; None once the login is gone."""
+    """The caller with the rights of now; None once the login has ended."""
     user = User.objects.filter(username=username, is_active=True).first()
     if user is None:
         return None
@@ -114,6 +114,6 @@ def _still(username: str, token_id: int | None) -> Actor | None:
 
 
 def _give_back() -> None:
-    """Between two looks a stream must not keep a connection of the pool from those who work."""
+    """Between two looks a stream must not hold a connection of the pool."""
     if connection.settings_dict["OPTIONS"].get("pool") and not connection.in_atomic_block:
         connection.close()

@@ -50,7 +50,7 @@ ALLOCATION = object_with(
     additional=True,
 )
 ASSUME_PARAMETER = QueryParameter(
-    "assume", BOOLEAN, "Only reserve it; it expires after 30 minutes unless it is committed."
+    "assume", BOOLEAN, "Only reserve the worker; a reservation expires after 30 minutes unless it is committed."
 )
 INCLUDE_RELEASED = QueryParameter("include_released", BOOLEAN, "Show what was released, too.")
 
@@ -72,7 +72,7 @@ class GpuAllocationList(View):
         return Response({"allocations": [_rendered(row) for row in found[:limit]], "more_entries": len(found) > limit})
 
     @describe_operation(
-        "Allocate one worker if every cap allows it; the same live id again is answered as it is.",
+        "Allocate one worker if every cap allows it; an id that is in use already is answered as it is.",
         query_parameters=[DRY_RUN, ASSUME_PARAMETER],
         body=object_with(
             {"id": TEXT, "workload": TEXT, "request": GPU_AMOUNTS, "limit": GPU_AMOUNTS, "count": INTEGER},
@@ -109,7 +109,7 @@ class GpuAllocationDetail(View):
         return Response(body)
 
     @describe_operation(
-        "Give a worker new amounts per GPU; only what grows is checked.",
+        "Change the amounts of a worker per GPU; only an increase is checked.",
         query_parameters=[DRY_RUN],
         body=object_with({"request": GPU_AMOUNTS, "limit": GPU_AMOUNTS}, required=[], additional=True),
         answer=ALLOCATION,
@@ -125,7 +125,10 @@ class GpuAllocationDetail(View):
         )
 
     @describe_operation(
-        "Release a worker; again is no error.", query_parameters=[DRY_RUN], answer=ALLOCATION, extra_statuses=(409,)
+        "Release a worker; releasing it again is allowed.",
+        query_parameters=[DRY_RUN],
+        answer=ALLOCATION,
+        extra_statuses=(409,),
     )
     def delete(self, request: Request, namespace: str, name: str) -> Response:
         body, description, _ = unwrap_body(request)
@@ -139,7 +142,7 @@ class GpuAllocationDetail(View):
 
 
 class GpuAllocationCommit(View):
-    """Making a reservation a worker."""
+    """The commit of a reservation."""
 
     @describe_operation("Commit a reservation.", query_parameters=[DRY_RUN], answer=ALLOCATION, extra_statuses=(409,))
     def post(self, request: Request, namespace: str, name: str) -> Response:
@@ -153,7 +156,7 @@ class GpuAllocationCommit(View):
 
 
 def _answer(request: Request, namespace: str, name: str, operation: Callable[[], GpuAllocation]) -> Response:
-    """Do it, or with `dry_run` say what it would do."""
+    """Run the operation, or with `dry_run` answer the effect."""
     if query_boolean(request, "dry_run"):
         return Response(read_effect(operation, read_state=lambda: _shown(namespace, name)))
     return Response(_rendered(operation()))
@@ -165,6 +168,6 @@ def _shown(namespace: str, name: str) -> dict[str, Any] | None:
 
 
 def _rendered(row: GpuAllocation) -> dict[str, Any]:
-    """With times as texts, for an answer may be kept to be given again."""
+    """The allocation with times as texts, because an answer may be stored and given again."""
     body = allocation_body(row)
     return body | {name: utc_text(body[name]) for name in ("created", "expires", "released")}

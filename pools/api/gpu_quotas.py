@@ -1,4 +1,4 @@
-"""GPU quotas by namespace: list, read, put, delete, room and history (api.md, "GPU quota by namespace")."""
+"""GPU quotas by namespace: list, read, put, delete, free capacity and history (api.md, "GPU quota by namespace")."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ STATUS = object_with(
 )
 GPU_QUOTA = object_with({"namespace": TEXT, "spec": SPEC, "status": STATUS, "version": INTEGER}, additional=True)
 WORKER_PARAMETERS = (
-    QueryParameter("request_tflops", TEXT, "TFLOPS asked for, per GPU."),
-    QueryParameter("request_vram", TEXT, "Memory asked for, per GPU."),
+    QueryParameter("request_tflops", TEXT, "Requested TFLOPS, per GPU."),
+    QueryParameter("request_vram", TEXT, "Requested memory, per GPU."),
     QueryParameter("limit_tflops", TEXT, "The most TFLOPS, per GPU."),
     QueryParameter("limit_vram", TEXT, "The most memory, per GPU."),
     QueryParameter("count", INTEGER, "GPUs of one worker, 1 if not given."),
@@ -113,7 +113,7 @@ class GpuQuotaDetail(View):
         return Response(body, headers=etag_header(body["version"]))
 
     @describe_operation(
-        "Make the GPU quota of a namespace, or replace it as a whole.",
+        "Create the GPU quota of a namespace, or replace it as a whole.",
         query_parameters=[DRY_RUN],
         body=object_with({"spec": SPEC}, required=[], additional=True),
         answer=GPU_QUOTA,
@@ -125,9 +125,7 @@ class GpuQuotaDetail(View):
             body, "spec", "namespace", "status", "assumed", "source", "alerting", "alert_since", "alerts", "version"
         )
         if body.get("namespace", namespace) != namespace:
-            said = (
-                f"namespace is another one than the {namespace[:100]} of the address; leave it out, or give that one."
-            )
+            said = f"namespace differs from the {namespace[:100]} of the address; leave it out, or give the same name."
             raise BadInput.of([Violation("namespace", "bad_value", said)])
         if "spec" not in body:
             raise BadInput.of([Violation("spec", "missing", "spec is missing: give the caps as total and single.")])
@@ -166,10 +164,11 @@ class GpuQuotaDetail(View):
 
 
 class GpuHeadroom(View):
-    """How many more workers of one size fit."""
+    """The number of further workers of one size that fit."""
 
     @describe_operation(
-        "Say how many more workers of a size fit in a namespace (null: no cap counts them), and what stops the next.",
+        "Show how many more workers of a size fit in a namespace (null: no cap counts them), and the caps that stop the "
+        "next one.",
         query_parameters=WORKER_PARAMETERS,
         answer=object_with({"namespace": TEXT, "fits": nullable(INTEGER), "stopped_by": array_of(OBJECT)}),
     )
@@ -183,10 +182,10 @@ class GpuHeadroom(View):
 
 
 class GpuUsageHistory(View):
-    """What a namespace used."""
+    """The use of a namespace over time."""
 
     @describe_operation(
-        "Show what the workers of a namespace used over time, oldest first; the last sample is now.",
+        "Show the use of GPUs in a namespace over time, oldest first; the last sample is now.",
         query_parameters=[SINCE, LIMIT, OFFSET],
         answer=object_with({"namespace": TEXT, "samples": array_of(SAMPLE), "more_entries": BOOLEAN}),
     )

@@ -1,4 +1,4 @@
-"""Revisions of the pool configuration (OSMO contract, section 8). They show all pools, so they are the house's."""
+"""Revisions of the pool configuration (OSMO contract, section 8), for roles of the platform: they show all pools."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ REVISION = object_with(
 
 
 class RevisionList(View):
-    """What was written, when and by whom."""
+    """The revisions with their authors."""
 
     @describe_operation(
         "List revisions of the configuration.",
@@ -98,10 +98,10 @@ class RevisionList(View):
 
 
 class ConfigurationRollback(View):
-    """Put an old configuration back."""
+    """The rollback to an old configuration."""
 
     @describe_operation(
-        "Put the pools of a revision back as they were; pools made since stay.",
+        "Restore the pools of a revision; pools created since then stay.",
         query_parameters=[DRY_RUN],
         body=object_with(
             {"revision": INTEGER, "config_type": TEXT, "description": TEXT}, required=["revision"], additional=True

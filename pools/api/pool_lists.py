@@ -12,13 +12,13 @@ from pools.selectors.pool_lists import group_by_node_set, list_pools, minimal_bo
 
 POOL_FILTERS = [
     QueryParameter("pools", TEXT, "Only these pools and subpools; unknown names are left out.", is_list=True),
-    QueryParameter("all_pools", {"type": "boolean"}, "Of no effect beside `pools`; kept for OSMO's clients."),
+    QueryParameter("all_pools", {"type": "boolean"}, "Has no effect beside `pools`; kept for OSMO's clients."),
     INCLUDE_ARCHIVED,
 ]
 
 
 class PoolList(View):
-    """Every pool that one sees, with its slices."""
+    """Every pool that the caller may see, with its subpools."""
 
     @describe_operation(
         "List pools.",
@@ -28,8 +28,8 @@ class PoolList(View):
     def get(self, request: Request) -> Response:
         archived = query_boolean(request, "include_archived")
         trees = list_pools(self.actor, names=requested_pools(request), include_archived=archived)
-        # OSMO's client takes a sole name under node_sets as the default pool. Work goes there without a word, so that
-        # is the pool itself: its slices are asked for by name.
+        # OSMO's client takes a single name under node_sets as the default pool and submits there without asking. So
+        # only the pool itself is listed; its subpools have to be named.
         sets = group_by_node_set(trees, node_groups_with_nodes())
         return Response(
             {
@@ -40,6 +40,6 @@ class PoolList(View):
 
 
 def requested_pools(request: Request) -> set[str] | None:
-    """The pools that a list was asked for, None for all that one sees."""
-    query_boolean(request, "all_pools", True)  # a value that is no boolean is refused, like everywhere
+    """The pools named in the query, None for all that the caller may see."""
+    query_boolean(request, "all_pools", True)  # a value that is not a boolean is refused, as everywhere
     return {name for name in request.query_params.getlist("pools") if name} or None

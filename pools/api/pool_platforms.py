@@ -1,4 +1,4 @@
-"""Platforms of a pool: kinds of machines and what work may do on them (OSMO contract, section 8)."""
+"""Platforms of a pool: kinds of nodes, and the rights of work on them (OSMO contract, section 8)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PlatformDetail(View):
         return Response(_body(row, platform), headers=etag_header(row.version))
 
     @describe_operation(
-        "Make or replace one platform of a pool.",
+        "Create or replace one platform of a pool.",
         query_parameters=[DRY_RUN],
         body=object_with({"configs": OBJECT, "description": TEXT}, required=[], additional=True),
         answer=OBJECT,
@@ -70,7 +70,7 @@ class PlatformDetail(View):
 
 
 class PlatformRename(View):
-    """Another name for a platform."""
+    """The rename of a platform."""
 
     @describe_operation(
         "Rename a platform of a pool; the default platform follows.",

@@ -1,4 +1,4 @@
-"""What requests about top-level pools have in common: their body, their effect, and whose address it is."""
+"""Requests about top-level pools: their bodies, their effects, and the check of their address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRAPPERS = ("configs", "configs_dict")
 
 
 class ConfigurationChange(NamedTuple):
-    """A configuration write: the keys, and why."""
+    """A configuration write: the keys, the reason and the tags."""
 
     body: dict[str, Any]
     description: str
@@ -62,7 +62,7 @@ def read_new_name(change: ConfigurationChange) -> str:
 
 
 def require_top_level_name(actor: Actor, name: str) -> None:
-    """Refuse the canonical name of a slice at an address that writes top-level pools: slices have their own."""
+    """Refuse the canonical name of a subpool at an address that writes top-level pools."""
     parent, subpool = names.split_name(name)
     if subpool is None:
         return
@@ -70,7 +70,7 @@ def require_top_level_name(actor: Actor, name: str) -> None:
     address = f"/api/configs/pool/{parent}/subpool/{subpool}"
     sentence = (
         f"{name} is a subpool. Create it with POST /api/configs/pool/{parent}/subpool, change its quota with PATCH "
-        f"{address}, delete it with DELETE {address}; all else is its parent's."
+        f"{address}, delete it with DELETE {address}; all other settings belong to its parent."
     )
     raise BadInput(sentence, [Violation("name", "subpool_endpoint", sentence)])
 
@@ -78,7 +78,7 @@ def require_top_level_name(actor: Actor, name: str) -> None:
 def apply_or_preview(
     view: View, name: str, operation: Callable[[], PoolResult], *, renamed_to: str | None = None
 ) -> Response:
-    """Do it and show the pool, or with `dry_run` show what it would do."""
+    """Run the operation and show the pool, or with `dry_run` show the effect."""
     if query_boolean(view.request, "dry_run"):
         return Response(effect_on_pool(name, operation, actor=view.actor, renamed_to=renamed_to))
     result = operation()
@@ -89,7 +89,7 @@ def apply_or_preview(
 def effect_on_pool(
     name: str, operation: Callable[[], object], *, actor: Actor, renamed_to: str | None = None
 ) -> dict[str, Any]:
-    """What a change would do to a pool: its tree before and after, each with its configuration, and the debts in its
+    """The effect of a change on a pool: its tree before and after, each with its configuration, and the debts in its
     cohorts."""
     return effect_with_debts(
         operation,

@@ -40,14 +40,16 @@ from pools.representations.pool import pool_body, pool_list_body
 from pools.services.cohort_effects import effect_with_debts
 from pools.services.pools import delete_pool, patch_pool, put_pool, put_pools, rename_pool
 
-VERBOSE_PARAMETER = QueryParameter("verbose", {"type": "boolean"}, "With what follows from the configuration.")
+VERBOSE_PARAMETER = QueryParameter(
+    "verbose", {"type": "boolean"}, "With the values that follow from the configuration."
+)
 CONFIGURATION_BODY = object_with(
     {"configs": OBJECT, "description": TEXT, "tags": {"type": "array", "items": TEXT}}, required=[], additional=True
 )
 
 
 class PoolConfigs(View):
-    """All pools that one sees, and many pools at once."""
+    """All pools that the caller may see, and many pools in one request."""
 
     @describe_operation(
         "Show the configuration of pools.",
@@ -65,7 +67,7 @@ class PoolConfigs(View):
         return Response({"pools": {row.name: pool_list_body(row, verbose=verbose) for row in rows}})
 
     @describe_operation(
-        "Put many pools, all or none; the others stay.",
+        "Create or replace many pools, all or none; other pools stay.",
         query_parameters=[DRY_RUN],
         body=CONFIGURATION_BODY,
         answer=NULL,
@@ -75,7 +77,7 @@ class PoolConfigs(View):
         bodies, description, tags = unwrap_body(request, wrappers=["configs"])
         if not bodies:
             raise BadInput.of(
-                [Violation("configs", "missing", "configs is missing: name pools and what they shall be.")]
+                [Violation("configs", "missing", "configs is missing: give the configuration of each pool by name.")]
             )
         wrong = [
             Violation(name[:60], "bad_value", f"The configuration of {name[:60]!r} must be an object.")
@@ -99,7 +101,7 @@ class PoolConfigs(View):
 
 
 class PoolConfig(View):
-    """One pool. A slice's canonical name answers what its own address answers (D9)."""
+    """One pool. The canonical name of a subpool answers the same as the subpool's own address (D9)."""
 
     @describe_operation("Show one pool or subpool.", query_parameters=[VERBOSE_PARAMETER], answer=OBJECT)
     def get(self, request: Request, name: str) -> Response:
@@ -110,7 +112,7 @@ class PoolConfig(View):
         return Response(pool_body(row, verbose=query_boolean(request, "verbose")), headers=etag_header(row.version))
 
     @describe_operation(
-        "Make a pool, replace its configuration, or bring an archived one back.",
+        "Create a pool, replace its configuration, or restore an archived one.",
         query_parameters=[DRY_RUN],
         body=CONFIGURATION_BODY,
         answer=OBJECT,
@@ -148,7 +150,7 @@ class PoolConfig(View):
         )
 
     @describe_operation(
-        "Remove a pool; one with a history is archived instead.", query_parameters=[DRY_RUN], answer=NULL
+        "Remove a pool; a pool with a history is archived instead.", query_parameters=[DRY_RUN], answer=NULL
     )
     def delete(self, request: Request, name: str) -> Response:
         require_top_level_name(self.actor, name)
@@ -166,15 +168,15 @@ class PoolConfig(View):
         archived = operation()
         if archived is None:
             return Response(None)
-        told = f"Pool {name} had slices or workflows, so it was archived, not deleted. PUT it again to bring it back."
-        return Response(None, headers={WARNING_HEADER: base64.b64encode(told.encode()).decode()})
+        message = f"Pool {name} had subpools or workflows, so it was archived, not deleted. PUT it again to restore it."
+        return Response(None, headers={WARNING_HEADER: base64.b64encode(message.encode()).decode()})
 
 
 class PoolRename(View):
-    """Another name for a pool."""
+    """The rename of a pool."""
 
     @describe_operation(
-        "Rename a pool; its roles and archived slices go along.",
+        "Rename a pool with its roles and archived subpools.",
         query_parameters=[DRY_RUN],
         body=object_with({"new_name": TEXT}, additional=True),
         answer=OBJECT,

@@ -1,4 +1,4 @@
-"""One's own profile (contract, section 4)."""
+"""The profile of the caller (contract, section 4)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _NOTIFICATIONS = ("email_notification", "slack_notification")
 
 
 class ProfileSettings(View):
-    """Who I am, what I may use, and what I chose."""
+    """The caller's name, roles, pools and settings."""
 
     @describe_operation(
-        "Show one's own name, roles, pools and settings.",
+        "Show the caller's name, roles, pools and settings.",
         answer=object_with(
             {
                 "profile": PROFILE,
@@ -83,7 +83,7 @@ class ProfileSettings(View):
 
     def _profile(self, pools: list[str] | None = None) -> dict[str, Any]:
         user = User.objects.get(username=self.actor.username)
-        # A default that one may no longer submit to would only fail later, at the first submission.
+        # A default pool without the right to submit would only fail later, at the first submission.
         usable = user.default_pool and (
             user.default_pool in pools
             if pools is not None

@@ -1,4 +1,4 @@
-"""Answers in the house style: JSON whatever the client says it accepts, times naive and UTC (contract, section 0)."""
+"""Answers are JSON for every client, and times are naive UTC (contract, section 0)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class UtcJsonEncoder(JSONEncoder):
 
 
 class JSONRenderer(renderers.JSONRenderer):
-    """Every answer. "Nothing to say" is the word `null`, for clients read every answer as JSON."""
+    """Every answer. An empty answer is the word `null`, because clients read every answer as JSON."""
 
     encoder_class = UtcJsonEncoder
 
@@ -36,7 +36,7 @@ class JSONRenderer(renderers.JSONRenderer):
 
 
 class SingleFormatNegotiation(negotiation.BaseContentNegotiation):
-    """There is one format, so there is nothing to negotiate: no 406, no `?format=`."""
+    """There is one format, so nothing is negotiated: no 406, no `?format=`."""
 
     def select_parser(self, request: Request, parsers: Iterable[Any]) -> Any:
         return next(iter(parsers))

@@ -1,4 +1,4 @@
-"""Reading requests in the house style (api.md, top): bodies, queries, versions. Every fault is the domain's error."""
+"""Reading requests (api.md, top): bodies, queries, versions. Every fault is a domain error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class JSONParser(parsers.BaseParser):
     media_type = "*/*"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        # Reading through `body` keeps it: the idempotency door asks for the same bytes again.
+        # Reading through `body` keeps the bytes: the check of an Idempotency-Key needs them again.
         text = stream.body if isinstance(stream, HttpRequest) else stream.read()
         if not text.strip():
             return {}
@@ -51,7 +51,9 @@ class JSONParser(parsers.BaseParser):
             return data
 
 
-_SUSPECT = re.compile(r"\\u(0000|d[89a-f])", re.IGNORECASE)  # the only ways JSON spells what no text can hold
+_SUSPECT = re.compile(
+    r"\\u(0000|d[89a-f])", re.IGNORECASE
+)  # the only spellings in JSON of characters that PostgreSQL cannot store
 
 
 def is_storable(text: str) -> bool:
@@ -72,13 +74,13 @@ def _refuse_unstorable(data: Any) -> None:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key is given twice in one object")
     return found
 
 
@@ -121,7 +123,7 @@ def query_page(request: Request, *, limit: int = 20) -> tuple[int, int]:
 
 
 def collect_faults(*reads: Callable[[], Any]) -> list[Any]:
-    """What each of these reads of a request gives. Raises BadInput with the faults of all that refuse."""
+    """The value of each reading of a request. Raises BadInput with the faults of all of them."""
     values: list[Any] = []
     faults: list[Violation] = []
     for read in reads:
@@ -201,15 +203,15 @@ def reject_unknown_keys(body: dict[str, Any], *known: str) -> None:
 
 
 def expected_version(request: Request) -> int | None:
-    """The version of `If-Match` (quoted, or `*`); None when the caller does not care. Raises Stale for one that can
-    never have been ours."""
+    """The version of `If-Match` (quoted, or `*`); None if any version will do. Raises Stale for a text that never was a
+    version."""
     value = request.headers.get("If-Match", "").strip()
     if value in {"", "*"}:
         return None
     inner = value.removeprefix("W/").strip('"')
     if not (value.startswith(('"', "W/")) and inner.isascii() and inner.isdigit() and len(inner) < 10):
-        sentence = f"If-Match: {value[:60]} is no version of this object. Read it again and send its ETag."
-        raise Stale(sentence, [Violation("If-Match", "stale", sentence)])
+        message = f"If-Match: {value[:60]} is not a version of this object. Read the object again and send its ETag."
+        raise Stale(message, [Violation("If-Match", "stale", message)])
     return int(inner)
 
 

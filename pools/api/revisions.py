@@ -1,4 +1,4 @@
-"""One revision of the configuration: hiding it, and tags on it."""
+"""One revision of the configuration: its removal from the history, and its tags."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RevisionDetail(View):
     """One revision."""
 
     @describe_operation(
-        "Hide a revision from the history; not the one in force.", query_parameters=[DRY_RUN], answer=NULL
+        "Hide a revision from the history; the revision in force stays.", query_parameters=[DRY_RUN], answer=NULL
     )
     def delete(self, request: Request, config_type: str, revision: int) -> Response:
         require_platform(self.actor)
@@ -45,10 +45,10 @@ class RevisionDetail(View):
 
 
 class RevisionTags(View):
-    """Marks on a revision."""
+    """Tags of a revision."""
 
     @describe_operation(
-        "Put tags on a revision and take others off.",
+        "Add tags to a revision and remove others.",
         query_parameters=[DRY_RUN],
         body=object_with({"set_tags": array_of(TEXT), "delete_tags": array_of(TEXT)}, required=[], additional=True),
         answer=NULL,
@@ -77,7 +77,7 @@ def _shown(config_type: str, revision: int) -> dict[str, Any] | None:
 
 
 def _bounded(revision: int) -> int:
-    """A revision from an address; beyond any column it is simply unknown."""
+    """The number of a revision in an address, cut to what the column can hold: beyond that it is unknown anyway."""
     return min(revision, MAX_REVISION)
 
 

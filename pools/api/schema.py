@@ -1,9 +1,9 @@
-"""What a view says of itself for the OpenAPI file, beside the code it speaks of.
+"""Descriptions of operations for the OpenAPI file, beside the code of the views.
 
-    @documented("Cut a new slice.", query=[DRY_RUN], body={"subpool_name": TEXT, "quota": QUOTA}, answer=SUBPOOL)
+    @describe_operation("Create a subpool.", query_parameters=[DRY_RUN], body=SUBPOOL_BODY, answer=SUBPOOL)
     def post(self, request: Request, parent: str) -> Response: ...
 
-Refusals, headers and path parameters are the same for everybody and added by :mod:`osmo_admin.openapi`.
+Errors, headers and path parameters are the same for all operations and added by :mod:`osmo_admin.openapi`.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class QueryParameter:
 
 
 DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Answer the effect and write nothing.")
-LIMIT = QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "How many at most.")
+LIMIT = QueryParameter("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "The largest number of rows.")
 OFFSET = QueryParameter(
-    "offset", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "How many to leave out first."
+    "offset", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "The number of rows to leave out first."
 )
-INCLUDE_ARCHIVED = QueryParameter("include_archived", BOOLEAN, "Show what is archived, too.")
+INCLUDE_ARCHIVED = QueryParameter("include_archived", BOOLEAN, "Show archived objects, too.")
 DRY_RUN_ANSWER = object_with(
     {
         "dry_run": BOOLEAN,
@@ -74,7 +74,7 @@ DRY_RUN_ANSWER = object_with(
         "could_no_longer_start": array_of(TEXT),
         "could_no_longer_start_elsewhere": INTEGER,
     },
-    additional=True,  # a pool's and a cohort's tell the debts, too
+    additional=True,  # for a pool and a cohort with the debts, too
 )
 
 

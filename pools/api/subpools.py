@@ -72,15 +72,19 @@ POOL_TREE = object_with(
 
 
 class SubpoolList(View):
-    """All slices of a pool, and new ones."""
+    """The subpools of a pool. A subpool is a part of a pool with a quota of its own."""
 
-    @describe_operation("Show a pool with its slices.", query_parameters=[INCLUDE_ARCHIVED], answer=POOL_TREE)
+    @describe_operation(
+        "Show a pool with its subpools. `available` is quota minus guaranteed use.",
+        query_parameters=[INCLUDE_ARCHIVED],
+        answer=POOL_TREE,
+    )
     def get(self, request: Request, parent: str) -> Response:
         root = get_visible_root(self.actor, parent)
         return Response(pool_tree_body(root, include_archived=query_boolean(request, "include_archived")))
 
     @describe_operation(
-        "Cut a new slice, or bring an archived one back.",
+        "Create a subpool, or restore an archived one.",
         query_parameters=[DRY_RUN],
         body=object_with({"subpool_name": TEXT, "quota": QUOTA}, required=[], additional=True),
         answer=SUBPOOL,
@@ -106,14 +110,14 @@ class SubpoolList(View):
 
 
 class SubpoolDetail(View):
-    """One slice. An ARCHIVED one can be read by name, and only that."""
+    """One subpool. An ARCHIVED one can be read by name, and only that."""
 
-    @describe_operation("Show one slice.", answer=SUBPOOL)
+    @describe_operation("Show one subpool.", answer=SUBPOOL)
     def get(self, request: Request, parent: str, subpool: str) -> Response:
         return subpool_response(self.actor, parent, subpool)
 
     @describe_operation(
-        "Give a slice another quota.",
+        "Change the quota of a subpool.",
         query_parameters=[DRY_RUN],
         body=object_with({"quota": QUOTA}, required=[], additional=True),
         answer=SUBPOOL,
@@ -137,7 +141,7 @@ class SubpoolDetail(View):
         )
 
     @describe_operation(
-        "Delete a slice: it drains first if work is on it.",
+        "Delete a subpool; it drains first if it has active work.",
         query_parameters=[DRY_RUN],
         body=object_with({"cancel_pending": BOOLEAN}, required=[], additional=True),
         answer=SUBPOOL,
@@ -164,7 +168,7 @@ class SubpoolDetail(View):
 
 
 def subpool_response(actor: Actor, parent: str, subpool: str) -> Response:
-    """One slice, in whatever state. Its canonical name among the pools answers the same (D9)."""
+    """One subpool, in any state. Its canonical name among the pools answers the same (D9)."""
     get_visible_root(actor, parent)
     rows = Pool.objects.select_related("parent__backend", "usage")
     row = rows.filter(parent__name=parent, subpool_name=subpool).first()
@@ -174,7 +178,7 @@ def subpool_response(actor: Actor, parent: str, subpool: str) -> Response:
 
 
 def _answer(view: View, parent: str, operation: Callable[[], SubpoolResult]) -> Response:
-    """Do it, or with `dry_run` say what it would do."""
+    """Run the operation, or with `dry_run` answer the effect."""
     if query_boolean(view.request, "dry_run"):
         return Response(effect_on_pool_tree(parent, operation, actor=view.actor))
     result = operation()

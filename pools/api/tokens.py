@@ -1,4 +1,4 @@
-"""Access tokens, one's own and other people's (contract, section 3)."""
+"""Access tokens of the caller and of other users (contract, section 3)."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ TOKEN = object_with(
 )
 TOKEN_PARAMETERS = [
     QueryParameter(
-        "expires_at", TEXT, "The day (UTC) on which it ends, at most a year away; 31 days from now if not given."
+        "expires_at",
+        TEXT,
+        "The day (UTC) on which the token expires, at most a year away; 31 days from now if not given.",
     ),
-    QueryParameter("description", TEXT, "What it is for."),
+    QueryParameter("description", TEXT, "The purpose of the token."),
     QueryParameter("roles", TEXT, "Only these of the owner's roles; all if not given.", is_list=True),
     DRY_RUN,
 ]
@@ -65,7 +67,7 @@ class TokenDetail(_Tokens):
     """One access token."""
 
     @describe_operation(
-        "Make an access token. Its secret is answered this once.", query_parameters=TOKEN_PARAMETERS, answer=TEXT
+        "Create an access token. Only this answer contains its secret.", query_parameters=TOKEN_PARAMETERS, answer=TEXT
     )
     def post(self, request: Request, name: str, user: str | None = None) -> Response:
         reject_unknown_keys(body_object(request), "description", "tags")
@@ -87,9 +89,7 @@ class TokenDetail(_Tokens):
             return Response(read_effect(operation, read_state=lambda: self._listed(owner)))
         return self.run_once(lambda: Response(operation()), to_stored=lambda _: seed, from_stored=secret_from)
 
-    @describe_operation(
-        "Delete an access token; whoever uses it is out at once.", query_parameters=[DRY_RUN], answer=NULL
-    )
+    @describe_operation("Delete an access token; its sessions end at once.", query_parameters=[DRY_RUN], answer=NULL)
     def delete(self, request: Request, name: str, user: str | None = None) -> Response:
         reject_unknown_keys(body_object(request), "description", "tags")
         owner = user or self.actor.username
@@ -104,10 +104,10 @@ class TokenDetail(_Tokens):
 
 
 class TokenRoles(View):
-    """What one token may do."""
+    """The roles of one token."""
 
     @describe_operation(
-        "Show what a token may do.",
+        "Show the roles of a token.",
         answer=object_with({"user_name": TEXT, "token_name": TEXT, "roles": array_of(ROLE_ASSIGNMENT)}),
     )
     def get(self, request: Request, name: str, user: str | None = None) -> Response:

@@ -1,5 +1,5 @@
-"""Users and their roles (contract, section 3). House-wide: `osmo-admin` writes, `osmo-viewer` may read, and everybody
-may read the own entry."""
+"""Users and their roles (contract, section 3). `osmo-admin` may change them, `osmo-viewer` may read them, and all users
+may read their own entry."""
 
 from __future__ import annotations
 
@@ -44,18 +44,22 @@ ROLE_ASSIGNMENT = object_with({"role_name": TEXT, "assigned_by": nullable(TEXT),
 USER_WITH_ROLES = object_with({**USER["properties"], "roles": array_of(ROLE_ASSIGNMENT)})
 USER_FILTERS = [
     QueryParameter(
-        "count", {"type": "integer", "minimum": 1, "maximum": MAX_ROWS}, "How many at most; 100 if not given."
+        "count",
+        {"type": "integer", "minimum": 1, "maximum": MAX_ROWS},
+        "The largest number of users; 100 if not given.",
     ),
     QueryParameter(
-        "start_index", {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}, "From this one on; the first is 1."
+        "start_index",
+        {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+        "The number of the first user to list; counting begins at 1.",
     ),
-    QueryParameter("id_prefix", TEXT, "Only names that begin with this."),
-    QueryParameter("roles", TEXT, "Only who has one of these roles.", is_list=True),
+    QueryParameter("id_prefix", TEXT, "Only names that begin with this text."),
+    QueryParameter("roles", TEXT, "Only users with one of these roles.", is_list=True),
 ]
 
 
 class UserList(View):
-    """Everybody who may sign in."""
+    """All users who may sign in."""
 
     @describe_operation(
         "List users by name.",
@@ -79,7 +83,7 @@ class UserList(View):
         return Response(answer)
 
     @describe_operation(
-        "Make a user, or bring a removed one back.",
+        "Create a user, or restore a removed one.",
         query_parameters=[DRY_RUN],
         body=object_with({"id": TEXT, "roles": array_of(TEXT)}, required=["id"]),
         answer=USER,
@@ -101,7 +105,7 @@ class UserList(View):
 class UserDetail(View):
     """One user."""
 
-    @describe_operation("Show a user and the roles.", answer=USER_WITH_ROLES)
+    @describe_operation("Show a user with the roles.", answer=USER_WITH_ROLES)
     def get(self, request: Request, user: str) -> Response:
         if user != self.actor.username:
             require_platform(self.actor, Permission.PLATFORM_READ)
@@ -111,7 +115,7 @@ class UserDetail(View):
         return Response(found)
 
     @describe_operation(
-        "Remove a user with the roles and tokens; the work stays.", query_parameters=[DRY_RUN], answer=NULL
+        "Remove a user with roles and tokens; the work of the user stays.", query_parameters=[DRY_RUN], answer=NULL
     )
     def delete(self, request: Request, user: str) -> Response:
         description = _read_description(request)
@@ -122,7 +126,7 @@ class UserRoles(View):
     """A user's roles."""
 
     @describe_operation(
-        "Give a role to a user; again is no error.",
+        "Give a role to a user; giving it again is allowed.",
         query_parameters=[DRY_RUN],
         body=object_with({"role_name": TEXT}),
         answer=object_with({"user_id": TEXT, **ROLE_ASSIGNMENT["properties"]}),
@@ -145,7 +149,7 @@ class UserRole(View):
     """One role of a user."""
 
     @describe_operation(
-        "Take a role from a user, and from every token made with it.", query_parameters=[DRY_RUN], answer=NULL
+        "Remove a role from a user, and from every token that carries it.", query_parameters=[DRY_RUN], answer=NULL
     )
     def delete(self, request: Request, user: str, role: str) -> Response:
         description = _read_description(request)
@@ -162,7 +166,7 @@ def user_body(user: User) -> dict[str, Any]:
 
 
 def role_bodies(user: User) -> list[dict[str, Any]]:
-    """A user's roles by name: who gave each, and when."""
+    """A user's roles by name, each with its giver and time."""
     rows = RoleAssignment.objects.filter(user=user).select_related("group").order_by("group__name")
     return [_given(row) for row in rows]
 
@@ -181,7 +185,7 @@ def _found(username: str) -> dict[str, Any] | None:
 
 
 def _done(request: Request, username: str, operation: Callable[[], object]) -> Response:
-    """Do it and say nothing, or with `dry_run` say what it would do."""
+    """Run the operation with an empty answer, or with `dry_run` answer the effect."""
     if query_boolean(request, "dry_run"):
         return Response(read_effect(operation, read_state=lambda: _found(username)))
     operation()

@@ -1,4 +1,4 @@
-"""What this service is (contract, section 2)."""
+"""The version of the service (contract, section 2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def version() -> dict[str, str]:
 
 
 class Version(View):
-    """`osmo version`. Anybody may ask, also with a login that has ended."""
+    """`osmo version`. No login is needed, and one that has ended does no harm."""
 
     authentication_classes = ()
     permission_classes = ()

@@ -1,4 +1,4 @@
-"""The frame of every view: who asks, what may be read, and requests that may be sent twice."""
+"""The base of every view: the caller, unreadable requests, and requests that may be sent twice."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ MAX_KEY_LENGTH = 255
 
 
 class View(APIView):
-    """A view of the house. Subclasses parse, call a service, render."""
+    """A view of the REST API. Subclasses parse, call a service, render."""
 
     request: Request
     content_negotiation_class = SingleFormatNegotiation
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Who asks comes first; then what no column can hold is refused here, once for every query and address."""
+        """The login is checked first; then characters that no column can hold are refused, for every query and address."""
         super().initial(request, *args, **kwargs)
         if request.method not in SAFE_METHODS:
             _refuse_compressed(request.headers.get("Content-Encoding", ""))
         _refuse_unstorable(kwargs, request.query_params.lists())
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answers are somebody's own: no cache may keep them."""
+        """Answers belong to one caller: no cache may keep them."""
         response = super().finalize_response(request, response, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "no-store")
         if warning := merge_warnings(request, response.headers.get(WARNING_HEADER)):
@@ -75,10 +75,10 @@ class View(APIView):
 
 
 def _refuse_compressed(coding: str) -> None:
-    """A small body that unpacks to a large one would pass every limit, and no client of OSMO sends one."""
+    """A small body that unpacks to a large one would pass every limit, and OSMO's clients never send one."""
     if coding.strip().lower() not in {"", "identity"}:
-        sentence = f"Content-Encoding: {coding[:60]} is not read here. A body is not compressed: send it as it is."
-        raise UnsupportedMedia.of([Violation("Content-Encoding", "bad_encoding", sentence)])
+        message = f"Content-Encoding: {coding[:60]} is not read here. A body is not compressed: send it as it is."
+        raise UnsupportedMedia.of([Violation("Content-Encoding", "bad_encoding", message)])
 
 
 def _refuse_unstorable(path: dict[str, Any], query: Iterable[tuple[str, list[str]]]) -> None:

@@ -1,4 +1,4 @@
-"""Remarks that travel beside any answer, in the header that OSMO's clients print (contract, section 1)."""
+"""Warnings beside any answer, in the header that OSMO's clients print (contract, section 1)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def merge_warnings(request: Request, existing: str | None) -> str | None:
     for none. Never refuses anybody."""
     own = [base64.b64decode(existing).decode()] if existing else []
     # `_auth` is there once the request was authenticated; asking `request.auth` would authenticate again.
-    sentences = [*own, *_old_client(request), *_token_ends_soon(vars(request).get("_auth"))]
-    return base64.b64encode("\n".join(sentences).encode()).decode() if sentences else None
+    warnings = [*own, *_old_client(request), *_token_ends_soon(vars(request).get("_auth"))]
+    return base64.b64encode("\n".join(warnings).encode()).decode() if warnings else None
 
 
 def _old_client(request: Request) -> list[str]:
@@ -40,4 +40,4 @@ def _token_ends_soon(token: Any) -> list[str]:
     if not isinstance(token, AccessToken) or token.expires_at - timezone.now() > TOKEN_WARNING_PERIOD:
         return []
     day = f"{token.expires_at:%Y-%m-%d %H:%M}"
-    return [f"WARNING: the access token {token.name} ends on {day} UTC. Make a new one in time: osmo token set NAME."]
+    return [f"WARNING: the access token {token.name} ends on {day} UTC. Create a new one in time: osmo token set NAME."]
