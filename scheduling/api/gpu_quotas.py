@@ -1,4 +1,4 @@
-"""GPU quota and clusters: the review of a worker's pod (`/webhooks/gpu_quota/…`), and rebuilding from pods."""
+"""GPU quota and clusters: the review of a worker's pod (`/webhooks/gpu_quota/…`), and the rebuild from pods."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class GpuReview(View):
 
 
 class GpuRebuild(View):
-    """Bringing the ledger of GPU quota in line with the pods there are."""
+    """The rebuild of the GPU quota records from the pods of the clusters."""
 
     @describe_operation(
-        "Replace what was recorded of pods by what the clusters say now, and recount. Needs osmo-admin.",
+        "Replace the records of pods by the pods that the clusters have now, and recount. Needs osmo-admin.",
         body=object_with({"namespace": TEXT}, required=[], additional=True),
         answer=object_with({"differences": array_of(OBJECT)}),
     )

@@ -1,4 +1,4 @@
-"""Who waits, and why (api.md, "Waiting and what-if")."""
+"""The gangs that wait, with their reasons (api.md, "Waiting and what-if")."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ ENTRY = object_with(
 
 
 class PendingQueueList(View):
-    """The waiting gangs that the caller may see, in the order they are served. Positions count those he may not see."""
+    """The waiting gangs that the caller may see, in the order they are served. Positions count
+    the hidden ones, too."""
 
     @describe_operation(
-        "Show what waits, at which place and why.",
+        "Show the waiting gangs with their positions and reasons.",
         query_parameters=[
-            QueryParameter("pool", TEXT, "Only on this pool with its slices, or on this slice.", is_list=True),
+            QueryParameter("pool", TEXT, "Only on this pool with its subpools, or on this subpool.", is_list=True),
             QueryParameter("user", TEXT, "Only work of this user.", is_list=True),
             QueryParameter("workflow", TEXT, "Only the groups of this workflow.", is_list=True),
             LIMIT,
@@ -80,6 +81,6 @@ def pending_gang_entry(told: WaitingGang) -> dict[str, Any]:
 
 
 def queue_position_body(told: WaitingGang) -> dict[str, Any]:
-    """Where a gang stands and why, as the answer about its workflow carries it."""
+    """The position and the reason of a gang, as the answer about its workflow carries them."""
     body = pending_gang_entry(told)
     return {key: body[key] for key in QUEUE_POSITION}

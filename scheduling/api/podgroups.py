@@ -1,4 +1,4 @@
-"""PodGroups without submitting them: their rules, and what they would do next (api.md, "Waiting and what-if")."""
+"""PodGroups without a submission: their rules and their next steps (api.md, "Waiting and what-if")."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PLAN_ANSWER = object_with(
 
 
 class PodGroupValidation(View):
-    """Check a manifest against every rule. 200 for valid and invalid ones; 400 only for what cannot be read."""
+    """The check of a manifest against every rule: 200 for valid and invalid ones, 400 only for unreadable bodies."""
 
     parser_classes = [YamlBodyParser]
 
@@ -59,12 +59,12 @@ class PodGroupValidation(View):
 
 
 class PodGroupPlan(View):
-    """What a PodGroup does next with the pods it has. 400 for structural faults; other violations are listed."""
+    """The next steps of a PodGroup with its present pods: 400 for structural faults; other violations are listed."""
 
     parser_classes = [YamlBodyParser]
 
     @describe_operation(
-        "Tell what a PodGroup does next with the pods it has: the next attempt, and the order of giving up.",
+        "Show the next steps of a PodGroup with its present pods: the next attempt, and the order of giving up.",
         body=object_with({"podgroup": MANIFEST, "pods": nullable(array_of(_POD))}, required=["podgroup"]),
         answer=PLAN_ANSWER,
         excluded_statuses=[404],

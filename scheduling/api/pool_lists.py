@@ -13,7 +13,7 @@ from scheduling.selectors.pool_quota import render_pool_quota
 
 
 class PoolQuota(View):
-    """Every pool that one sees with its slices: quota, use, and the GPUs of the nodes behind it."""
+    """Every pool that the caller may see with its subpools: quota, use, and the GPUs of its nodes."""
 
     @describe_operation(
         "List pools with quota and use.",

@@ -1,4 +1,4 @@
-"""Filters and values that several calls about work read from the query: names, enums, `KEY=VALUE`."""
+"""Values that several calls about work read from the query or the body."""
 
 from __future__ import annotations
 

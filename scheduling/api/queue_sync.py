@@ -1,5 +1,5 @@
-"""A Kubernetes backend's queues and connection: how they stand, and asking a worker to see to them now. No request ever
-waits for a cluster."""
+"""The queues and the connection of a Kubernetes backend: their status, and requests to a worker to sync or test them now.
+No request waits for a cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class QueueSyncStatus(View):
     """The queues of one cluster."""
 
     @describe_operation(
-        "Show how far a cluster's queues follow the ledger, and what somebody else changed there.",
+        "Show how far a cluster's queues follow the ledger, and the changes that other clients made there.",
         answer=SYNC_STATUS,
         extra_statuses=[409],
     )
@@ -34,8 +34,8 @@ class QueueSyncStatus(View):
         return Response(queue_sync_body(row))
 
     @describe_operation(
-        "Ask for a sync now, also of a cluster that failed a moment ago. `reapply` names queues (or is true for all) "
-        "that are written also where the sync only reports.",
+        "Ask for a sync now, also of a cluster whose last sync has failed. `reapply` names queues (or is true for all) "
+        "that are written even if the sync mode is to report only.",
         body=object_with({"reapply": ANY_VALUE}, required=[], additional=True),
         answer=SYNC_STATUS,
     )
@@ -49,10 +49,10 @@ class QueueSyncStatus(View):
 
 
 class ConnectionTestRequest(View):
-    """Whether the cluster can be worked with."""
+    """The test of the connection to a cluster."""
 
     @describe_operation(
-        "Ask a worker to try the cluster out; the report is in `connection` of the answer of GET .../sync.",
+        "Ask a worker to test the connection; the report is in `connection` of the answer of GET .../sync.",
         body=NOTES_BODY,
         answer=SYNC_STATUS,
     )

@@ -1,4 +1,4 @@
-"""Settling a simulated backend by hand (api.md, "Simulated backend, and starting it for a test")."""
+"""The reconciliation of a simulated backend on request (api.md, "Simulated backend, and starting it for a test")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduling.services.simulated.reconcile import reconcile_now
 
 
 class ReconcileRequest(View):
-    """Run scheduling now. `osmo-admin` only; without it passes run on events and on a beat tick."""
+    """Run scheduling now. `osmo-admin` only; without it passes run on events and as a periodic task."""
 
     @describe_operation("Run scheduling on a simulated backend now.", body=NOTES_BODY, answer=SCHEDULING_RESULT)
     def post(self, request: Request, backend: str) -> Response:

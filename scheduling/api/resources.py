@@ -15,7 +15,7 @@ NODES = object_with({"resources": array_of(OBJECT)})
 
 
 class ResourceList(View):
-    """The nodes of the pools that one sees."""
+    """The nodes of the pools that the caller may see."""
 
     @describe_operation(
         "List nodes.",

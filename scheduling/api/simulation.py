@@ -51,7 +51,7 @@ SIMULATION_ANSWER = object_with(
 
 
 class ScenarioParser(YamlBodyParser):
-    """The same bounds; what breaks them is a scenario that cannot be read."""
+    """The same bounds; a body that breaks them is a scenario that cannot be read."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
@@ -61,7 +61,7 @@ class ScenarioParser(YamlBodyParser):
 
 
 class Simulation(View):
-    """What would happen. 400 with every fault for a scenario that cannot be read."""
+    """The answer to a scenario; 400 with every fault for one that cannot be read."""
 
     parser_classes = [ScenarioParser]
 
@@ -80,7 +80,7 @@ class Simulation(View):
         except ScenarioError as refusal:
             text = raw_body(self.request).decode("utf-8-sig").strip()
             if "\n" not in text:
-                raise  # a file has lines, what a program sends has one
+                raise  # a file has several lines; the body of a program has one
             raise ScenarioError.of_faults(add_lines(text, 0, refusal.details)) from None
 
 

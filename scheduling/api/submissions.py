@@ -1,4 +1,4 @@
-"""Sending work to a pool: one workflow, many at once, and a failed one again (OSMO contract, 7.1; api.md)."""
+"""Submissions: one workflow, many at once, and a failed one again (OSMO contract, 7.1; api.md)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class WorkflowBatchSubmission(View):
 
 
 class WorkflowRestart(View):
-    """A failed workflow again, as a new one with the old one's priority."""
+    """A failed workflow submitted again, as a new workflow with the same priority."""
 
     @describe_operation(
         "Submit a failed workflow again.",
@@ -105,10 +105,10 @@ class WorkflowRestart(View):
         reader.raise_faults(error_code=ErrorCode.USAGE)
         seen = get_visible_workflow(self.actor, workflow)
         if not WorkflowStatus(seen.status).is_failed:
-            sentence = f"Workflow {seen.name} is {seen.status}; only failed workflows can be restarted."
+            message = f"Workflow {seen.name} is {seen.status}; only failed workflows can be restarted."
             raise BadInput(
-                sentence,
-                [Violation("workflow", "not_failed", sentence)],
+                message,
+                [Violation("workflow", "not_failed", message)],
                 error_code=ErrorCode.USAGE,
                 workflow_id=seen.name,
             )
@@ -120,8 +120,8 @@ def _answer(view: View, request: Request, pool: str, submission: Submission) -> 
     links = WorkflowLinks(request)
     if query_boolean(request, "validation_only"):
         receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
-        sentence = _VALID.format(pool=receipt.pool.name)
-        return Response(_body(receipt, links, logs=sentence, spec=None))
+        message = _VALID.format(pool=receipt.pool.name)
+        return Response(_body(receipt, links, logs=message, spec=None))
     if query_boolean(request, "dry_run"):
         receipt = check_submission(actor=view.actor, pool=pool, submission=submission)
         return Response(_body(receipt, links, logs=None, spec=receipt.rendered))

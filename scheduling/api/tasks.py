@@ -15,10 +15,10 @@ from scheduling.selectors.tasks import list_tasks, sum_tasks, visible_tasks
 
 
 class TaskList(View):
-    """Tasks; with `summary` or `aggregate_by_workflow` what they ask for together."""
+    """Tasks; with `summary` or `aggregate_by_workflow` the sums of their requests."""
 
     @describe_operation(
-        "List tasks, or what they ask for together.", query_parameters=TASK_FILTERS, answer=TASK_LIST_ANSWER
+        "List tasks, or the sums of their requests.", query_parameters=TASK_FILTERS, answer=TASK_LIST_ANSWER
     )
     def get(self, request: Request) -> Response:
         filters = TaskFilterSet(request.query_params, visible_tasks(self.actor), actor=self.actor)

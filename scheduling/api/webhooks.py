@@ -1,4 +1,4 @@
-"""What a Kubernetes API server asks (`/webhooks/…`), and how the webhooks of a backend are set (`/api/configs/…`)."""
+"""Admission webhooks: the reviews for Kubernetes API servers (`/webhooks/…`), and the settings (`/api/configs/…`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BYPASS = object_with(
 
 
 class _AdmissionReview(View):
-    """An API server has no login here: the answer tells nothing that it did not send, and changes nothing."""
+    """An API server has no login here: the answer contains nothing that it did not send, and changes nothing."""
 
     authentication_classes = ()
     permission_classes = ()
@@ -64,7 +64,7 @@ class _AdmissionReview(View):
 
 
 class PodReview(_AdmissionReview):
-    """May this pod use the queue it names?"""
+    """The review of a pod: may it use the queue that it names?"""
 
     kind = WorkloadKind.POD
 
@@ -74,7 +74,7 @@ class PodReview(_AdmissionReview):
 
 
 class PodGroupReview(_AdmissionReview):
-    """Do its minimums make sense, and may it use the queue it names?"""
+    """The review of a PodGroup: are its minimums consistent, and may it use the queue that it names?"""
 
     kind = WorkloadKind.POD_GROUP
 
@@ -84,15 +84,15 @@ class PodGroupReview(_AdmissionReview):
 
 
 class WebhookSettings(View):
-    """How strict the webhooks of a backend are, and whom they let in."""
+    """The mode of a backend's admission webhooks, and the accounts that they allow."""
 
-    @describe_operation("Show how a backend's webhooks are set.", answer=WEBHOOK_SETTINGS)
+    @describe_operation("Show the settings of a backend's admission webhooks.", answer=WEBHOOK_SETTINGS)
     def get(self, request: Request, backend: str) -> Response:
         row = read_queue_guard(self.actor, backend)
         return Response(queue_guard_body(row), headers=etag_header(row.version))
 
     @describe_operation(
-        "Set mode, identity or allowed accounts of a backend's webhooks.",
+        "Set mode, identity or allowed accounts of a backend's admission webhooks.",
         query_parameters=[DRY_RUN],
         body=object_with(SETTINGS, required=[]),
         answer=WEBHOOK_SETTINGS,
@@ -117,10 +117,10 @@ class WebhookSettings(View):
 
 
 class BypassList(View):
-    """Who tried to go around the house."""
+    """The attempts to use queues without OSMO."""
 
     @describe_operation(
-        "List who tried to use a backend's queues around the house.", answer=object_with({"bypasses": array_of(BYPASS)})
+        "List the attempts to use a backend's queues without OSMO.", answer=object_with({"bypasses": array_of(BYPASS)})
     )
     def get(self, request: Request, backend: str) -> Response:
         rows = list_bypasses(self.actor, backend)

@@ -1,4 +1,4 @@
-"""Shapes and filters of the calls about work, as the OpenAPI file shows them."""
+"""Bodies, answers and filters of the calls about work, for the OpenAPI file."""
 
 from __future__ import annotations
 
@@ -175,18 +175,20 @@ END_REPORT = object_with(
 NOTES_BODY = object_with({"description": ANY_VALUE, "tags": ANY_VALUE}, required=[])
 SCHEDULING_RESULT = object_with({"steps": array_of(OBJECT), "settled": BOOLEAN})
 
-SUBMIT_DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Check the file and answer it rendered; submit nothing.")
-VALIDATION_ONLY = QueryParameter("validation_only", BOOLEAN, "Check the file and say so in words; submit nothing.")
+SUBMIT_DRY_RUN = QueryParameter("dry_run", BOOLEAN, "Check the file and answer the rendered file; submit nothing.")
+VALIDATION_ONLY = QueryParameter("validation_only", BOOLEAN, "Check the file and answer a message; submit nothing.")
 SUBMIT_PARAMETERS = (
     QueryParameter(
-        "priority", PRIORITY, "NORMAL if nobody says, a PodGroup either. LOW may go over quota and be preempted."
+        "priority",
+        PRIORITY,
+        "NORMAL if neither the query nor the PodGroup gives one. LOW work may go over quota and be preempted.",
     ),
     SUBMIT_DRY_RUN,
     VALIDATION_ONLY,
     QueryParameter("workflow_id", TEXT, "Submit the file of this workflow again; then there is no body."),
     QueryParameter("env_vars", TEXT, "KEY=VALUE for every task.", is_list=True),
-    QueryParameter("label", TEXT, "KEY=VALUE; wins over the file's.", is_list=True),
-    QueryParameter("app_uuid", TEXT, "The app this work belongs to."),
+    QueryParameter("label", TEXT, "KEY=VALUE; overrides the label of the file.", is_list=True),
+    QueryParameter("app_uuid", TEXT, "The app that this work belongs to."),
     QueryParameter("app_version", TEXT, "Its version."),
 )
 ORDER_PARAMETER = QueryParameter(
@@ -196,16 +198,16 @@ COMMON_FILTERS = (
     LIMIT,
     OFFSET,
     ORDER_PARAMETER,
-    QueryParameter("users", TEXT, "Only work of these users; without it one's own.", is_list=True),
-    QueryParameter("all_users", BOOLEAN, "Everybody's work that one may see."),
+    QueryParameter("users", TEXT, "Only work of these users; without it the caller's own.", is_list=True),
+    QueryParameter("all_users", BOOLEAN, "The work of all users, as far as the caller may see it."),
     QueryParameter("pools", TEXT, "Only work on these pools.", is_list=True),
-    QueryParameter("all_pools", BOOLEAN, "Work on every pool; so it is anyway without `pools`."),
+    QueryParameter("all_pools", BOOLEAN, "Work on every pool; the default without `pools`."),
     QueryParameter("priority", PRIORITY, "Only work of these priorities.", is_list=True),
 )
 WORKFLOW_FILTERS = (
     *COMMON_FILTERS,
-    QueryParameter("statuses", WORKFLOW_STATUS, "Only workflows that stand so.", is_list=True),
-    QueryParameter("name", TEXT, "Only ids that contain this."),
+    QueryParameter("statuses", WORKFLOW_STATUS, "Only workflows with these statuses.", is_list=True),
+    QueryParameter("name", TEXT, "Only ids that contain this text."),
     QueryParameter("tags", TEXT, "Only workflows with all of these tags.", is_list=True),
     QueryParameter("label", TEXT, "KEY=SELECTOR: a value, `*` for anything, `(A|B)` for alternatives.", is_list=True),
     QueryParameter("no_label", TEXT, "Only workflows without this label.", is_list=True),
@@ -215,18 +217,18 @@ WORKFLOW_FILTERS = (
 )
 TASK_FILTERS = (
     *COMMON_FILTERS,
-    QueryParameter("statuses", TASK_STATUS, "Only tasks that stand so.", is_list=True),
+    QueryParameter("statuses", TASK_STATUS, "Only tasks with these statuses.", is_list=True),
     QueryParameter("nodes", TEXT, "Only tasks on these nodes.", is_list=True),
     QueryParameter("workflow_id", TEXT, "Only tasks of workflows whose id contains this."),
     QueryParameter("started_after", TEXT, "From this time on, UTC."),
     QueryParameter("started_before", TEXT, "Before this time, UTC."),
-    QueryParameter("summary", BOOLEAN, "What they ask for together, by user, pool and priority."),
+    QueryParameter("summary", BOOLEAN, "The sums of their requests, by user, pool and priority."),
     QueryParameter("aggregate_by_workflow", BOOLEAN, "The same by workflow, too."),
 )
 LINE_FILTERS = (
     QueryParameter("task_name", TEXT, "Only of this task."),
     QueryParameter(
-        "retry_id", {"type": "integer", "minimum": 0}, "Only of this try of that task; the latest if not given."
+        "retry_id", {"type": "integer", "minimum": 0}, "Only of this attempt of the task; the latest if not given."
     ),
-    QueryParameter("last_n_lines", {"type": "integer", "minimum": 0}, "Only so many lines, the last ones."),
+    QueryParameter("last_n_lines", {"type": "integer", "minimum": 0}, "Only the last lines, this many."),
 )

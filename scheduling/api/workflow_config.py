@@ -1,4 +1,4 @@
-"""How the house runs workflows: `/api/configs/workflow`. Everybody signed in may read, `osmo-admin` writes."""
+"""Scheduler settings: `/api/configs/workflow`. Every user may read them, `osmo-admin` may change them."""
 
 from __future__ import annotations
 

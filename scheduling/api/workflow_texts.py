@@ -1,4 +1,4 @@
-"""What the stock client reads as plain text: a workflow's file, and what is known of its run (OSMO contract, 7.2)."""
+"""The plain texts for the stock client: the file of a workflow, its logs and its events (OSMO contract, 7.2)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from scheduling.selectors.workflows import get_full_workflow, get_visible_workfl
 
 MAX_LINES = 2**31 - 1
 _NO_OUTPUT = {
-    Backend.Kind.SIMULATED: "Simulated work runs no process, so it prints nothing. This is what is known of its tasks.",
-    Backend.Kind.KUBERNETES: "What containers print stays on their cluster; read it there, with kubectl logs. "
-    "This is what is known of the tasks.",
+    Backend.Kind.SIMULATED: "Simulated work runs no process, so it prints nothing. These are the recorded facts about its tasks.",
+    Backend.Kind.KUBERNETES: "The output of containers stays on their cluster; read it there, with kubectl logs. "
+    "These are the recorded facts about the tasks.",
 }
 
 
@@ -30,7 +30,9 @@ class WorkflowSpecText(View):
 
     @describe_operation(
         "Read a workflow's file.",
-        query_parameters=[QueryParameter("use_template", BOOLEAN, "As it was written, not as it was rendered.")],
+        query_parameters=[
+            QueryParameter("use_template", BOOLEAN, "The file as it was written, not as it was rendered.")
+        ],
         answer=TEXT,
         media_type="text/plain",
     )
@@ -44,7 +46,7 @@ class WorkflowLog(View):
     """Starts and ends of the tasks."""
 
     @describe_operation(
-        "Read what is known of the tasks.", query_parameters=LINE_FILTERS, answer=TEXT, media_type="text/plain"
+        "Read the recorded facts about the tasks.", query_parameters=LINE_FILTERS, answer=TEXT, media_type="text/plain"
     )
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
@@ -55,10 +57,13 @@ class WorkflowLog(View):
 
 
 class WorkflowErrorLog(View):
-    """Tasks that failed, and why."""
+    """Tasks that failed, with their reasons."""
 
     @describe_operation(
-        "Read which tasks failed, and why.", query_parameters=LINE_FILTERS, answer=TEXT, media_type="text/plain"
+        "Read the tasks that failed, with their reasons.",
+        query_parameters=LINE_FILTERS,
+        answer=TEXT,
+        media_type="text/plain",
     )
     def get(self, request: Request, name: str) -> HttpResponse:
         workflow = get_full_workflow(self.actor, name, all_attempts=True)
@@ -67,10 +72,10 @@ class WorkflowErrorLog(View):
 
 
 class WorkflowEventLog(View):
-    """What became of the workflow, its groups and its tasks, oldest first."""
+    """The events of the workflow, its groups and its tasks, oldest first."""
 
     @describe_operation(
-        "Read what became of a workflow, oldest first.",
+        "Read the events of a workflow, oldest first.",
         query_parameters=LINE_FILTERS,
         answer=TEXT,
         media_type="text/plain",
@@ -82,7 +87,7 @@ class WorkflowEventLog(View):
 
 
 def _asked(request: Request, workflow: Workflow, lines: Iterable[LogLine]) -> list[LogLine]:
-    """The lines of the task (and try) that was asked for, or all. Raises NotFound for one that never was."""
+    """The lines of the requested task (and attempt), or all. Raises NotFound for one that does not exist."""
     task = request.query_params.get("task_name")
     retry, _ = collect_faults(lambda: _retry(request), lambda: _last(request))
     if not task:
@@ -92,18 +97,18 @@ def _asked(request: Request, workflow: Workflow, lines: Iterable[LogLine]) -> li
         raise NotFound(f"Workflow {workflow.name} has no task {task[:100]}.", workflow_id=workflow.name)
     wanted = max(each.retry_id for each in tries) if retry is None else retry
     if wanted not in {each.retry_id for each in tries}:
-        raise NotFound(f"Task {task} of workflow {workflow.name} had no try {wanted}.", workflow_id=workflow.name)
+        raise NotFound(f"Task {task} of workflow {workflow.name} had no attempt {wanted}.", workflow_id=workflow.name)
     return [line for line in lines if (line.task, line.retry) == (task, wanted)]
 
 
 def _retry(request: Request) -> int | None:
-    """The number of the try that is asked for, None for the latest. Tries are counted for each task by itself."""
+    """The number of the requested attempt, None for the latest. Attempts are counted for each task separately."""
     number = query_integer(request, "retry_id", -1)
     if number < 0:
         return None
     if not request.query_params.get("task_name"):
-        sentence = "retry_id counts the tries of one task: name the task, too, as task_name."
-        raise BadInput.of([Violation("retry_id", "bad_query", sentence)])
+        message = "retry_id counts the attempts of one task: name the task, too, as task_name."
+        raise BadInput.of([Violation("retry_id", "bad_query", message)])
     return number
 
 

@@ -38,7 +38,7 @@ REPORTABLE_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
 
 class WorkflowList(View):
-    """Workflows that the caller may see; one's own unless others are asked for."""
+    """Workflows that the caller may see; the caller's own unless the query says otherwise."""
 
     @describe_operation("List workflows.", query_parameters=WORKFLOW_FILTERS, answer=WORKFLOW_LIST_ANSWER)
     def get(self, request: Request) -> Response:
@@ -50,11 +50,11 @@ class WorkflowList(View):
 
 
 class WorkflowDetail(View):
-    """One workflow by id or uuid; with `verbose` the earlier tries of its tasks too."""
+    """One workflow by id or uuid; with `verbose` the earlier attempts of its tasks, too."""
 
     @describe_operation(
         "Show a workflow with its groups and tasks.",
-        query_parameters=[QueryParameter("verbose", BOOLEAN, "With the earlier tries of its tasks.")],
+        query_parameters=[QueryParameter("verbose", BOOLEAN, "With the earlier attempts of its tasks.")],
         answer=WORKFLOW_ANSWER,
     )
     def get(self, request: Request, name: str) -> Response:
@@ -62,13 +62,13 @@ class WorkflowDetail(View):
 
 
 class WorkflowCancel(View):
-    """End a live workflow. The owner or an admin of the pool."""
+    """The cancellation of an active workflow, by its owner or an admin of the pool."""
 
     @describe_operation(
         "Cancel a workflow.",
         query_parameters=[
-            QueryParameter("force", BOOLEAN, "One that has ended already is no error."),
-            QueryParameter("message", TEXT, "Why, for the audit trail."),
+            QueryParameter("force", BOOLEAN, "A workflow that has ended already is not an error."),
+            QueryParameter("message", TEXT, "The reason, for the audit log."),
             DRY_RUN,
         ],
         body=NOTES_BODY,
@@ -83,11 +83,11 @@ class WorkflowCancel(View):
             workflow = cancel_workflow(actor=self.actor, name=name, message=message, force=force)
             return Response({"name": workflow.name})
 
-        return _tried_or_done(self, request, name, operation)
+        return _apply_or_preview(self, request, name, operation)
 
 
 class WorkflowEnd(View):
-    """Report how simulated work ended. An admin of the pool; answers the workflow."""
+    """The report of an admin of the pool how simulated work ended; answers the workflow."""
 
     @describe_operation(
         "Report how simulated work ended.", query_parameters=[DRY_RUN], body=END_REPORT, answer=WORKFLOW_ANSWER
@@ -107,17 +107,17 @@ class WorkflowEnd(View):
             )
             return Response(_whole(self, request, name))
 
-        return _tried_or_done(self, request, name, operation)
+        return _apply_or_preview(self, request, name, operation)
 
 
 class WorkflowTags(View):
-    """Take tags off a workflow and put tags on it. The owner or an admin of the pool."""
+    """A change of the tags of a workflow, by its owner or an admin of the pool."""
 
     @describe_operation(
-        "Put tags on a workflow and take others off.",
+        "Add tags to a workflow and remove others.",
         query_parameters=[
-            QueryParameter("add", TEXT, "Put on.", is_list=True),
-            QueryParameter("remove", TEXT, "Take off.", is_list=True),
+            QueryParameter("add", TEXT, "Tags to add.", is_list=True),
+            QueryParameter("remove", TEXT, "Tags to remove.", is_list=True),
             DRY_RUN,
         ],
         body=NOTES_BODY,
@@ -131,7 +131,7 @@ class WorkflowTags(View):
             tag_workflow(actor=self.actor, name=name, add=add, remove=remove)
             return Response(None)
 
-        return _tried_or_done(self, request, name, operation)
+        return _apply_or_preview(self, request, name, operation)
 
 
 class TagList(View):
@@ -142,8 +142,8 @@ class TagList(View):
         return Response({"tags": list_tags(self.actor)})
 
 
-def _tried_or_done(view: View, request: Request, name: str, operation: Callable[[], Response]) -> Response:
-    """Do it, or with `dry_run` say what it would do to the workflow."""
+def _apply_or_preview(view: View, request: Request, name: str, operation: Callable[[], Response]) -> Response:
+    """Run the operation, or with `dry_run` answer its effect on the workflow."""
     if not query_boolean(request, "dry_run"):
         return view.run_once(operation)
     get_visible_workflow(view.actor, name)

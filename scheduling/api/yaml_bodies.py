@@ -1,7 +1,7 @@
-"""Bodies that are YAML or JSON: manifests as people keep them in files, read with the bounds of scenario files.
+"""Bodies that are YAML or JSON: manifests from files, read with the bounds of scenario files.
 
-What comes out is safe to walk, to quote in a sentence, and to send back: the bounds hold for what aliases spell out,
-not only for the bytes that came.
+The values are safe to walk, to quote in a message, and to send back: the bounds hold for the values that aliases stand
+for, not only for the bytes of the body.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from scheduling.structured_yaml.value_reader import (
 )
 
 MAX_BODY_VALUES = 100_000
-"""Some 25 000 pods of a plan. Every value may break a rule, and each broken rule is a sentence in the answer."""
+"""Some 25 000 pods of a plan. Every value may break a rule, and each broken rule is a message in the answer."""
 
 MAX_EXPANDED_CHARACTERS = 16 * 2**20
-"""Characters of all texts and of the paths to all values: what sentences about them can quote at worst."""
+"""Characters of all texts and of the paths to all values: the most that messages can quote."""
 
 _INDEX = len("[99999]")
 
 
 class YamlBodyParser(parsers.BaseParser):
-    """The body as one YAML document, which JSON is too, whatever the content type says; an empty body is no body.
+    """The body as one YAML document, which JSON is too, whatever the content type says; an empty body is an empty object.
 
-    Repeated keys are kept in `Map.repeated` for the reader of the document. Raises `BadInput` for everything that is
-    no value of ours, such as NaN, and for what is too deep or too large.
+    Repeated keys are kept in `Map.repeated` for the reader of the document. Raises `BadInput` for values
+    that no reader can use, such as NaN, and for bodies that are too deep or too large.
     """
 
     media_type = "*/*"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        # Reading through `body` keeps it: the idempotency door asks for the same bytes again.
+        # Reading through `body` keeps the bytes: the check of an Idempotency-Key needs them again.
         content: bytes = stream.body if isinstance(stream, HttpRequest) else stream.read()
         if not content.strip():
             return {}
@@ -56,7 +56,7 @@ def _only_document(content: bytes) -> YamlDocument:
         found = read_documents(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         # Also from inside the reader: a tag can spell bytes as %ED%A0%80.
-        raise _bad("The body is no text in UTF-8.") from None
+        raise _bad("The body is not valid UTF-8.") from None
     if len(found) > 1 and not any(document.faults for document in found):
         raise _bad("The body holds several documents; send one at a time.")
     # A fault ends the reading, so it stands in the last one.

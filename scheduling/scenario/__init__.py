@@ -1,4 +1,4 @@
-"""Scenarios: a YAML file that describes nodes, queues, cohorts and work, and the answer of the engine to it (design 6).
+"""Scenarios: YAML files that describe nodes, queues, cohorts and work, and the engine's answers to them (design 6).
 
 No server and no database: the same code answers `osmo simulate`, `/api/simulate`, tests and demos.
 """
@@ -33,7 +33,7 @@ def parse_scenario_text(text: str) -> Scenario:
     (document, *more) = read_documents(text)
     faults = list(document.faults)
     if more and not faults:
-        faults = [Violation("", "bad_value", "Here is room for one document only; give several to `osmo simulate`.")]
+        faults = [Violation("", "bad_value", "The text has several documents; give them to `osmo simulate`.")]
     if faults:
         raise ScenarioError.of_faults(faults)
     try:

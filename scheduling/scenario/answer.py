@@ -29,7 +29,7 @@ _NUMBERS = ("subtree_quota", "usage", "t", "available", "potential_available", "
 
 
 def answer_scenario(scenario: Scenario) -> dict[str, Any]:
-    """Run the scenario and say what came of it."""
+    """Run the scenario and answer the result."""
     with garbage_collector.paused():
         return render_answer(scenario, run_cycle(scenario.facts))
 
@@ -65,7 +65,7 @@ class _TreeNumbers:
         self._by_key = {key: node_numbers(self._tree, key) for key in world.keys if key in self._tree.columns}
 
     def debt(self, name: str) -> dict[str, Amount]:
-        """What a node holds beyond what its limits allow. Without a cohort above only its `limit` binds a queue."""
+        """The amounts that a node holds beyond its limits. Without a cohort above, a queue is bound by its `limit` alone."""
         queue = self._world.queue_of.get(name)
         if queue is not None and not queue.has_cohort_above:
             over = zip(self._world.keys, queue.alloc, queue.limit, strict=True)
@@ -95,7 +95,7 @@ class _TreeNumbers:
 
 
 def _with_usage(world: World) -> QuotaTree:
-    """The tree with what every queue holds after the run, queues without a cohort included."""
+    """The tree with the usage of every queue after the run, queues without a cohort included."""
     own: dict[str, dict[str, Any]] = {}
     for queue in world.queues:
         below = [sum(child.alloc[r] for child in queue.children) for r in range(len(world.keys))]

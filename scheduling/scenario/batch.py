@@ -1,4 +1,4 @@
-"""Many scenarios at once: files, directories, documents; one answer each, errors in their place (design section 6)."""
+"""Many scenarios at once: files, directories, documents; one answer or error object for each (design section 6)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class BatchEntry:
-    """One document: where it came from, and what was answered. `readable` is False for an error object."""
+    """One document: its source and its answer. `is_readable` is False for an error object."""
 
     source: str
     body: dict[str, Any]
@@ -26,14 +26,14 @@ class BatchEntry:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The answers in order. `single`: one file with one document, whose answer is printed alone."""
+    """The answers in order. `is_single`: one file with one document, whose answer is printed alone."""
 
     entries: tuple[BatchEntry, ...]
     is_single: bool
 
     @property
     def exit_code(self) -> int:
-        """0 if everything was answered, 2 if something could not be read."""
+        """0 if every document was answered, 2 if one could not be read."""
         return 0 if all(entry.is_readable for entry in self.entries) else 2
 
     def output_objects(self) -> Iterator[dict[str, Any]]:
@@ -71,7 +71,7 @@ def answer_sources(
 
 
 def document_value(document: YamlDocument) -> Any:
-    """What was read. Raises `BadInput` if it could not be."""
+    """The value of the document. Raises `BadInput` if it could not be read."""
     if document.faults:
         raise BadInput.of(document.faults)
     return document.value
@@ -85,14 +85,14 @@ def add_lines(text: str, document_index: int, faults: Sequence[Violation]) -> li
 
 
 def _line_of(path: str, lines: dict[str, int]) -> int | None:
-    """The line of the path, or of what is around it: a key that is missing has no line of its own."""
+    """The line of the path, or of the value around it: a missing key has no line of its own."""
     while path and path not in lines:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return lines.get(path)
 
 
 def error_object(message: str, details: Iterable[Violation], error_code: str) -> dict[str, Any]:
-    """The house's error object."""
+    """The error object of the API."""
     return {
         "message": message,
         "error_code": error_code,
@@ -128,4 +128,4 @@ def _text(content: bytes, what: str) -> str | Violation:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return Violation("", "bad_value", f"{what} is no text in UTF-8.")
+        return Violation("", "bad_value", f"{what} is not valid UTF-8.")

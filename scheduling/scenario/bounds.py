@@ -1,8 +1,8 @@
-"""How large a scenario may be: what is short to write and long to work out is refused before it is worked out.
+"""The size limits of scenarios: a scenario that is short to write and slow to work out is refused beforehand.
 
 A file of a few kilobytes can ask for a product: every queue has a number for every resource, every pod of an elastic
 gang looks at all its sub-groups, every gang that waits may look at every queue. Each such product has a bound, so that
-memory and time are bounded too, and the fault says which product it is.
+memory and time are bounded, too, and the fault names the product.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class ScenarioBounds:
 FILE_BOUNDS = ScenarioBounds(
     tasks=500_000, numbers=1_000_000, levels=20_000_000, climbs=10_000_000, members=10_000_000, pairs=1_000_000_000
 )
-"""On a machine of one's own, and of the live state: about a minute and a GiB at worst for each of them."""
+"""For files, and for the live state: about a minute and a GiB at worst for each bound."""
 
 WEB_BOUNDS = ScenarioBounds(
     tasks=20_000, numbers=200_000, levels=4_000_000, climbs=400_000, members=1_000_000, pairs=20_000_000
 )
-"""What a web thread may be held for: seconds."""
+"""For the web: a thread may be busy for seconds."""
 
 
 def find_broken_bounds(
     facts: ClusterFacts, bounds: ScenarioBounds, gang_paths: Mapping[str, str]
 ) -> Iterator[Violation]:
-    """Every bound that the scenario breaks, with the place in the file that has most to do with it."""
+    """Each bound that the scenario breaks, with the path of the list that matters most."""
     resources = len(resource_keys(facts))
     lists = {
         "nodes": len(facts.nodes or ()),
@@ -103,6 +103,4 @@ def _longest_list(facts: ClusterFacts) -> str:
 
 
 def _fault(path: str, what: str, unit: str, count: int, most: int) -> Violation:
-    return Violation(
-        path, ScenarioFaultCode.BAD_VALUE, f"{what} make {count} {unit}; at most {most} are worked out here."
-    )
+    return Violation(path, ScenarioFaultCode.BAD_VALUE, f"{what} make {count} {unit}; at most {most} are allowed here.")

@@ -1,4 +1,4 @@
-"""What-if: the changes of a scenario, applied one after the other to what was read."""
+"""What-if: the changes of a scenario, applied one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def apply_changes(
     written = root.raw_value("changes")
     count, nodes = len(written) if isinstance(written, list) else 0, len(draft.queues) + len(draft.cohorts)
     if count * nodes > draft.bounds.pairs:
-        message = f"{count} changes in a tree of {nodes} queues and cohorts are more than are worked out here."
+        message = f"{count} changes in a tree of {nodes} queues and cohorts are more than are allowed here."
         draft.faults.add("changes", ScenarioFaultCode.BAD_VALUE, message)
         return
     for entry in root.records("changes", "a change"):

@@ -1,4 +1,4 @@
-"""A scenario while it is read and changed: the facts by name, and where in the file each of them was written."""
+"""A scenario while it is read and changed: the facts by name, and the path of each in the file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from scheduling.scenario.bounds import FILE_BOUNDS, ScenarioBounds, find_broken_
 from scheduling.scenario.fields import ScenarioFaultCode
 
 MAX_NAMES_IN_MESSAGE = 20
-"""How much of a circle a sentence walks."""
+"""How many names of a cycle a message lists."""
 
 
 @dataclass(slots=True)
 class ScenarioDraft:
-    """`paths` says where each queue, cohort and gang stands (`queues[2]`); `notes` are broken rules of the house that
+    """`paths` says where each queue, cohort and gang stands (`queues[2]`); `rule_violations` are broken rules that
     do not keep the scenario from being run."""
 
     faults: Faults = field(default_factory=Faults)
@@ -48,11 +48,11 @@ class ScenarioDraft:
     bounds: ScenarioBounds = FILE_BOUNDS
     """How large it may become; `count` makes it easy to write more than any machine could hold."""
     allowed_nodes: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
-    """By queue, the only nodes that a new workload there may stand on; all of them where nothing is said."""
+    """By queue, the only nodes that a new workload there may use; all nodes for a queue that is not named."""
     units: Mapping[str, DisplayUnit] = field(default_factory=dict)
 
     def to_facts(self) -> ClusterFacts:
-        """What the engine is told."""
+        """The facts for the engine."""
         return ClusterFacts(
             queues=tuple(self.queues.values()),
             cohorts=tuple(self.cohorts.values()),
@@ -65,7 +65,7 @@ class ScenarioDraft:
         )
 
     def check_tree(self, path_of: Mapping[str, str]) -> None:
-        """Parents exist, cohorts stand above queues, nobody above himself; `path_of` says where a parent was named."""
+        """Parents exist, cohorts are above queues, and no node is above itself; `path_of` has the path of each parent."""
         everything: list[QueueFacts | CohortFacts] = [*self.cohorts.values(), *self.queues.values()]
         index = {node.name: x for x, node in enumerate(everything)}
         for node in everything:
@@ -78,10 +78,10 @@ class ScenarioDraft:
                 self._note_cohort_below(node, path_of[node.name])
         for cycle in find_cycles([index.get(node.parent, -1) if node.parent else -1 for node in everything]):
             names = [everything[x].name for x in cycle]
-            self._note_circle(names, next((path_of[name] for name in names if name in path_of), ""))
+            self._note_cycle(names, next((path_of[name] for name in names if name in path_of), ""))
 
     def check_parent(self, name: str, path: str) -> None:
-        """The parent that this queue or cohort was given by a change: it exists, may stand there, makes no circle."""
+        """Check the parent that a change gave to this queue or cohort: it exists, may be a parent, and makes no cycle."""
         node = self._node(name)
         above = None if node is None or node.parent is None else self._node(node.parent)
         if node is None or node.parent is None:
@@ -90,27 +90,27 @@ class ScenarioDraft:
             self.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"There is no queue or cohort '{node.parent}'.")
         elif isinstance(node, CohortFacts) and isinstance(above, QueueFacts):
             self._note_cohort_below(node, path)
-        way = {name: None}
-        while above is not None and above.name not in way:
-            way[above.name] = None
+        path_to_root = {name: None}
+        while above is not None and above.name not in path_to_root:
+            path_to_root[above.name] = None
             above = None if above.parent is None else self._node(above.parent)
         if above is not None and above.name == name:
-            self._note_circle([*way], path)
+            self._note_cycle([*path_to_root], path)
 
     def _node(self, name: str) -> QueueFacts | CohortFacts | None:
         return self.queues.get(name) or self.cohorts.get(name)
 
     def _note_cohort_below(self, cohort: CohortFacts, path: str) -> None:
-        message = f"Cohort '{cohort.name}' may not stand below the queue '{cohort.parent}'; cohorts are above queues."
+        message = f"Cohort '{cohort.name}' may not be below the queue '{cohort.parent}'; cohorts are above queues."
         self.faults.add(path, ScenarioFaultCode.BAD_VALUE, message)
 
-    def _note_circle(self, names: Sequence[str], path: str) -> None:
+    def _note_cycle(self, names: Sequence[str], path: str) -> None:
         shown = [*names[:MAX_NAMES_IN_MESSAGE], "…"] if len(names) > MAX_NAMES_IN_MESSAGE else names
-        message = f"The parents run in a circle: {' → '.join([*shown, names[0]])}."
+        message = f"The parents form a cycle: {' → '.join([*shown, names[0]])}."
         self.faults.add(path, ScenarioFaultCode.CYCLE, message)
 
     def check_size(self, ignored_paths: Collection[str] = ()) -> None:
-        """What would take too long or too much memory to work out is a fault, but for what stands at these paths."""
+        """Note the bounds that the scenario breaks, except at the ignored paths."""
         found = find_broken_bounds(self.to_facts(), self.bounds, self.gang_paths)
         self.faults.violations.extend(fault for fault in found if fault.path not in ignored_paths)
 

@@ -1,4 +1,4 @@
-"""What-if on facts that come from somewhere else than a file: the changes of a scenario, applied to them."""
+"""What-if on the facts of the live state: the changes of a scenario, applied to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP_SEPARATOR = "/"
 
 @dataclass(frozen=True, slots=True)
 class LiveNames:
-    """How people speak of these facts. `queues`: what else a queue is called; `submission_aliases`: the same where work is
+    """The names that users know for these facts. `queues`: other names of queues; `submission_aliases`: the same where work is
     submitted, which goes to a leaf; `allowed`: by leaf, the nodes that new work there may stand on, None for all."""
 
     queue_aliases: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def build_live_scenario(facts: ClusterFacts, question: Any, names: LiveNames) ->
     _write_out(root.raw_value("changes"), names, draft.gangs)
     apply_changes(draft, root, CHANGE_SETTERS)
     if not draft.faults.violations:
-        # What is large already was settled before; only what the changes make of it can be refused.
+        # The live state may break bounds already; only the changes can be refused for it.
         draft.check_size(
             ignored_paths={fault.path for fault in find_broken_bounds(facts, draft.bounds, draft.gang_paths)}
         )
@@ -79,7 +79,7 @@ def _write_out(changes: Any, manners: LiveNames, gangs: Collection[str]) -> None
 
 
 def _with_groups(named: str | list[Any], gangs: Collection[str]) -> str | list[Any]:
-    """A workflow of several groups ends with all of them."""
+    """The gangs of a workflow: a workflow of several groups ends with all of them."""
     ended: list[Any] = []
     for name in [named] if isinstance(named, str) else named:
         known = not isinstance(name, str) or name in gangs

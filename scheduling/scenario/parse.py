@@ -1,4 +1,4 @@
-"""A document → the facts of a scenario, with everything that is wrong in it at once (design section 6)."""
+"""A document → the facts of a scenario, or all its faults at once (design section 6)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class ScenarioError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a document says, changes applied. `paths` and `gang_paths` lead back to the file; `notes` are broken rules
-    of the house that were found while reading."""
+    """The facts of a document with its changes applied. `paths` and `gang_paths` lead back to the file; `rule_violations` are
+    broken rules that were found while reading."""
 
     facts: ClusterFacts
     paths: dict[str, str]
@@ -62,7 +62,7 @@ def parse_scenario(value: Any, *, bounds: ScenarioBounds = FILE_BOUNDS) -> Scena
     for entry in root.records("workloads", "a workload"):
         read_workload(draft, entry)
     if not draft.faults.violations:
-        # On a tree that cannot be read, nothing sensible can be said about what would change in it.
+        # Changes to a tree that cannot be read would only add misleading faults.
         apply_changes(draft, root, CHANGE_SETTERS)
     if not draft.faults.violations:
         draft.check_size()
@@ -161,4 +161,4 @@ def set_queue(queue: QueueFacts, entry: RecordReader) -> QueueFacts:
 
 
 CHANGE_SETTERS = {"queue": (QUEUE_KEYS, set_queue), "cohort": (COHORT_KEYS, set_cohort)}
-"""What `set` may change, and how."""
+"""The keys that `set` may change, and the function that changes them."""

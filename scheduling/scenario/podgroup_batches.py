@@ -16,7 +16,7 @@ PODGROUP_ERROR_CODE = "USER"
 
 
 def validation_body(manifest: Any) -> dict[str, Any]:
-    """`{"valid", "violations"}` of one manifest. Raises `BadInput` if a key stands in it twice."""
+    """`{"valid", "violations"}` of one manifest. Raises `BadInput` if a key is given twice."""
     _refuse_repeated(manifest)
     violations = validate_pod_group(manifest)
     return {
@@ -43,27 +43,27 @@ def plan_files(sources: Iterable[str], *, stdin: str | None = None) -> Batch:
 
 
 def validation_exit_code(batch: Batch) -> int:
-    """0 if all are valid, 1 if some are not, 2 if something could not be read."""
+    """0 if all are valid, 1 if some are not, 2 if one could not be read."""
     if batch.exit_code:
         return batch.exit_code
     return 0 if all(entry.body["valid"] for entry in batch.entries) else 1
 
 
 def _refuse_too_large(body: Any, bounds: ScenarioBounds) -> None:
-    """Each step of giving up looks at each group, so their product is what the answer costs."""
+    """Refuse a plan whose cost is too high: each step of giving up looks at each group."""
     podgroup = body.get("podgroup") if isinstance(body, dict) else None
     spec = podgroup.get("spec") if isinstance(podgroup, dict) else None
     groups = spec.get("subGroups") if isinstance(spec, dict) else None
     pods = body.get("pods") if isinstance(body, dict) else None
     if not isinstance(groups, list) or not isinstance(pods, list) or len(groups) * len(pods) <= bounds.members:
         return
-    sentence = (
+    message = (
         f"{len(groups)} groups with {len(pods)} pods are too many for one answer: groups times pods may be "
         f"{bounds.members} at most here."
     )
     if bounds is WEB_BOUNDS:
-        sentence += f" `osmo podgroup plan FILE` takes {FILE_BOUNDS.members}."
-    raise BadInput(sentence, [Violation("pods", "too_large", sentence)])
+        message += f" `osmo podgroup plan FILE` takes {FILE_BOUNDS.members}."
+    raise BadInput(message, [Violation("pods", "too_large", message)])
 
 
 def _refuse_repeated(value: Any) -> None:
@@ -72,7 +72,7 @@ def _refuse_repeated(value: Any) -> None:
     while stack:
         path, inner = stack.pop()
         for key in inner.repeated_keys if isinstance(inner, DocumentMap) else ():
-            message = f"The key '{key}' stands here twice."
+            message = f"The key '{key}' is given twice."
             faults.append(Violation(f"{path}.{key}".lstrip("."), "duplicate_name", message))
         if isinstance(inner, dict):
             stack.extend((f"{path}.{key}".lstrip("."), below) for key, below in inner.items())

@@ -1,6 +1,7 @@
-"""Facts for somebody who may not see all of them: what is another's keeps its numbers and loses its names.
+"""Facts for a caller who may not see all of them: hidden queues, cohorts and gangs keep their numbers and lose their
+names.
 
-Names decide nothing but the last of ties, so the veiled facts have the outcome of the real ones.
+Names decide only the last of ties, so the redacted facts have the outcome of the real ones.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from dataclasses import replace
 from scheduling.domain.engine.facts import ClusterFacts, CohortFacts, GangFacts, QueueFacts
 
 REDACTED_PREFIX = "others:"
-"""What a hidden name begins with; no name of ours may hold a colon."""
+"""The beginning of a redacted name; a real name may not contain a colon."""
 
 
 def redact_facts(
     facts: ClusterFacts, *, queues: Collection[str], cohorts: Collection[str], gangs: Collection[str]
 ) -> ClusterFacts:
-    """The same facts; only these names are left."""
+    """The same facts with only these names left."""
     called = {cohort.name: cohort.name for cohort in facts.cohorts} | {queue.name: queue.name for queue in facts.queues}
     hidden_cohorts = [cohort.name for cohort in facts.cohorts if cohort.name not in cohorts]
     called |= {name: f"{REDACTED_PREFIX}cohort-{n}" for n, name in enumerate(sorted(hidden_cohorts), 1)}
@@ -39,7 +40,7 @@ def redact_facts(
 
 
 def _queue_names(facts: ClusterFacts, seen: Collection[str]) -> dict[str, str]:
-    """`others:pool-1` for what stands at the top of a hidden branch, `others:pool-1--2` for what is below it."""
+    """`others:pool-1` for the top of a hidden branch, `others:pool-1--2` for the queues below it."""
     queues = {queue.name: queue for queue in facts.queues}
     names: dict[str, str] = {}
     below: dict[str, int] = {}

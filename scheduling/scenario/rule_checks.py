@@ -1,4 +1,4 @@
-"""The house's own rules about a scenario that can be run all the same: said in `violations`, never in the way."""
+"""Rules whose violation does not keep a scenario from running; they are reported in `violations`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduling.scenario.parse import Scenario
 def find_rule_violations(
     scenario: Scenario, world: World, reasons: Mapping[str, Reason], debts: Mapping[str, Mapping[str, Amount]]
 ) -> list[Violation]:
-    """Every broken rule: the tree as it is set, gangs that can never start, what is over its bounds after the run."""
+    """All broken rules: of the configured tree, of gangs that can never start, and of limits after the run."""
     return [
         *scenario.rule_violations,
         *_tree(scenario, world),
@@ -32,7 +32,7 @@ def _tree(scenario: Scenario, world: World) -> Iterator[Violation]:
         if node.parent is None:
             for key in ("borrowing_limit", "lending_limit"):
                 if any(amount != UNLIMITED for amount in getattr(node, key).values()):
-                    message = f"'{node.name}' stands at the top, where a {key.replace('_', ' ')} means nothing."
+                    message = f"'{node.name}' has no parent, so its {key.replace('_', ' ')} has no effect."
                     yield Violation(f"{paths[node.name]}.{key}", "limit_without_parent", message)
     for queue in world.queues:
         fact = queue.fact
@@ -68,7 +68,7 @@ def _overfull(world: World) -> Iterator[Violation]:
         over = {key: -have for key, have in zip(world.keys, free, strict=False) if have < 0}
         if over and world.nodes is not None:
             too_much = world.amounts_text(over, relevant=over)
-            message = f"More stands on node '{world.nodes.names[node]}' than it has: {too_much} too much."
+            message = f"The tasks on node '{world.nodes.names[node]}' need more than the node has: {too_much} too much."
             yield Violation("nodes", "node_overfull", message)
 
 
@@ -84,5 +84,5 @@ def _never(scenario: Scenario, reasons: Mapping[str, Reason]) -> Iterator[Violat
 def _debts(scenario: Scenario, debts: Mapping[str, Mapping[str, Amount]]) -> Iterator[Violation]:
     for name, amounts in debts.items():
         if amounts:
-            message = f"'{name}' is in debt: {amounts_text(amounts)} more than its limits allow."
+            message = f"'{name}' is over its limits by {amounts_text(amounts)}."
             yield Violation(scenario.paths[name], "debt", message)

@@ -17,7 +17,7 @@ STATES = ("pending", "running", "releasing")
 
 
 def read_workload(draft: ScenarioDraft, entry: RecordReader) -> None:
-    """One workload; it is added to the draft if it has a name of its own."""
+    """One workload; it is added to the draft if it has a name."""
     entry.reject_unknown_keys(WORKLOAD_KEYS)
     draft.last_submitted += 1
     name = entry.name("name", required=True)
@@ -88,7 +88,7 @@ def _gang(draft: ScenarioDraft, entry: RecordReader) -> GangTree | None:
 
 
 class _Tasks:
-    """The task lines of one workload, counted out."""
+    """The task lines of one workload, as single tasks."""
 
     def __init__(
         self, draft: ScenarioDraft, entry: RecordReader, workload: str, state: str, tree: GangTree | None
@@ -140,7 +140,7 @@ class _Tasks:
             return None
         if state is TaskState.PENDING:
             if node is not None:
-                message = "A task that waits stands on no node; leave 'node' out, or say that it runs."
+                message = "A pending task has no node; leave 'node' out, or set the state to running."
                 line.faults.add(line.path_of("node"), ScenarioFaultCode.BAD_VALUE, message)
             return None
         if node is None and nodes is not None and line.raw_value("node") is None:
@@ -159,8 +159,8 @@ class _Tasks:
             path = line.path_of("sub_group")
             if group is None:
                 line.faults.add(
-                    path, ScenarioFaultCode.BAD_VALUE, "The gang has sub-groups; say to which the task belongs."
+                    path, ScenarioFaultCode.BAD_VALUE, "The gang has sub-groups; name the sub-group of the task."
                 )
             else:
-                line.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"'{name}' is no leaf sub-group of this gang.")
+                line.faults.add(path, ScenarioFaultCode.UNKNOWN_NAME, f"'{name}' is not a leaf sub-group of this gang.")
         return name
